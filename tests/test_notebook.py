@@ -13,6 +13,8 @@ import pytest
 
 import studio
 from studio.analysis.job.breakdown import rank_use
+from studio.figures import lanes
+from studio.figures.collective_heat import collective_heatmap
 from studio.notebook import LINE
 from studio.sim.compared import side_of
 from studio.trace import CommGroup, Finding, Trace, trace_digest
@@ -138,3 +140,50 @@ def test_all_ranks_are_one_table(trace: Trace) -> None:
     parts = [studio.to_pandas(trace, rank) for rank in trace.ranks]
     assert sum(map(len, parts)) == len(frame)
     assert studio.to_arrow(trace, 0).num_rows == len(parts[0])
+
+
+def test_the_timeline_draws_every_node_in_the_lanes_of_the_ranks_asked_for(trace: Trace, result) -> None:
+    figure = studio.figures.timeline(trace, ranks=[1, trace.ranks[0]])
+    shown = studio.recorded(trace, [0, 1])
+    assert sum(len(bars.x) for bars in figure.data) == len(shown)
+    labels = [label for label in figure.layout.yaxis.ticktext if label]
+    assert {label.split(" · ")[0] for label in labels} == {"rank 0", "rank 1"}
+    # In all categories together the bars are as long as the nodes took.
+    last = max(
+        float(base + length) for bars in figure.data for base, length in zip(bars.base, bars.x, strict=True)
+    )
+    assert last == pytest.approx((shown.end_ns.max() - shown.start_ns.min()) / 1e6)
+    replayed = studio.figures.timeline(result, dark=True)
+    assert sum(len(bars.x) for bars in replayed.data) == len(result.timeline())
+    with pytest.raises(studio.TraceError, match="99"):
+        studio.figures.timeline(trace, ranks=99)
+
+
+def test_bars_of_a_large_timeline_are_joined_and_none_is_lost() -> None:
+    row, category = np.repeat([0, 0, 1], 30_000), np.repeat([0, 1, 0], 30_000)
+    start = np.tile(np.arange(30_000) * 10, 3)
+    first = lanes._first_of_bars(row, category, start, start + 4, 300_000)
+    assert 0 < len(first) <= 20_000
+    assert {0, 30_000, 60_000} <= set(first.tolist()), "no bar reaches into another row or category"
+
+
+def test_collectives_are_a_heatmap_and_words_in_it_stay_words(trace: Trace, result) -> None:
+    figure = studio.figures.collectives(result)
+    heat = figure.data[0]
+    assert len(heat.x) == 8
+    assert np.isnan(heat.z.astype(float)).any(), "blank where a rank takes no part"
+    recorded = studio.figures.collectives(trace, "waiting")
+    assert recorded.data[0].z.shape[1] == 8
+    evil = collective_heatmap(np.array([[1.0]]), [EVIL], [0], "size", dark=False)
+    assert "<img" not in evil.to_json()
+    assert collective_heatmap(np.zeros((0, 2)), [], [0, 1], "size", dark=False) is None
+
+
+def test_a_topology_is_drawn_with_every_npu_it_has_room_for() -> None:
+    config = studio.presets["hgx-h100-8"].config
+    for system in (config, config.topology):
+        figure = studio.figures.topology(system)
+        assert [text for text in figure.data[0].text if text.startswith("NPU ")] == [
+            f"NPU {n}" for n in range(8)
+        ]
+        assert len(figure.data) == 1 + len(config.topology.dims)

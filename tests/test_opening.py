@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from studio.analysis.job.files import files_of
+from studio.commands import info
 from studio.errors import ConfigError, TraceFormatError
 from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, write
 from studio.et.source import SourceFile, open_sources
@@ -300,3 +301,17 @@ def test_an_upload_lists_what_is_left_out_before_the_others_are_read(workspace, 
         ("job.1.et", "an empty file, no execution trace", "warning"),
         ("notes.txt", "a text file, no execution trace", "info"),
     ]
+
+
+def test_info_names_the_files_that_are_used_and_those_left_out(tmp_path):
+    (tmp_path / "job.0.et").write_bytes(rank_file())
+    (tmp_path / "notes.txt").write_text("no trace")
+    jobs = info.run(info.Request((tmp_path,)))
+    report, name = info.report(jobs), tmp_path.name
+    assert report["files"] == {
+        "used": [{"file": f"{name}/job.0.et", "rank": 0}],
+        "left_out": [{"file": f"{name}/notes.txt", "why": "a text file, no execution trace"}],
+    }
+    text = info.text(jobs)
+    assert f"    {name}/job.0.et: rank 0\n" in text
+    assert f"    {name}/notes.txt: left out: a text file, no execution trace\n" in text

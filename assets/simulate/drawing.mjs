@@ -1,4 +1,4 @@
-/** The topology of a simulated system as SVG: studio/figures/topology.py says where its shapes lie. */
+/** The topology of a simulated system as SVG: studio/figures/drawing.py says where its shapes lie. */
 
 import { svgElement } from "../base/dom.mjs";
 

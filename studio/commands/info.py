@@ -29,6 +29,9 @@ from studio.et.source import open_sources
 from studio.trace import Trace
 from studio.units import format_bytes, format_count, format_ns, format_si
 
+_FILES_NAMED = 16
+"""Used files that are named one by one in the text; the rest is counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -101,7 +104,7 @@ def job_report(name: str, trace: Trace) -> dict[str, Any]:
         "world_size": None if job.is_open else job.world,
         "missing": job.sentence(),
         "files": {
-            "used": len(files.used),
+            "used": [{"file": file.name, "rank": file.rank} for file in files.used],
             "left_out": [{"file": file.name, "why": file.why} for file in files.left_out],
         },
         "summary": msgspec.to_builtins(summarise(trace)),
@@ -150,12 +153,20 @@ def _ranks(report: dict[str, Any]) -> str:
 
 
 def _files(files: dict[str, Any]) -> list[str]:
-    """List the files that were left out; nothing where all are used."""
-    left_out = files["left_out"]
-    if not left_out:
+    """List the files that were used, the first of them by name, and every file that was left out, with the reason."""
+    used, left_out = files["used"], files["left_out"]
+    if not used and not left_out:
         return []
-    lines = [f"  files         {format_count(files['used'])} used, {format_count(len(left_out))} left out"]
-    return lines + [f"    {file['file']}: {file['why']}".replace("    : ", "    ") for file in left_out]
+    counts = f"{format_count(len(used))} used"
+    counts += f", {format_count(len(left_out))} left out" if left_out else ""
+    lines = [f"  files         {counts}"]
+    lines += [f"    {file['file']}: rank {file['rank']}" for file in used[:_FILES_NAMED]]
+    if len(used) > _FILES_NAMED:
+        lines.append(
+            f"    and {format_count(len(used) - _FILES_NAMED)} more that are used; --json names them all"
+        )
+    lines += [f"    {file['file'] or 'more'}: left out: {file['why']}" for file in left_out]
+    return lines
 
 
 def _graphs(count: int) -> str:

@@ -50,6 +50,10 @@ _ONE_SESSION = (
     "Both files are of one session, since most operators agree: these began before the recording or had not ended with it, "
     "on threads of their own. Wait for what runs in the background (such as asynchronous collectives) before a step ends."
 )
+_NO_HOST = (
+    "The files hold no execution trace and no launch for these, so nothing was lost in linking: they keep their times and "
+    "wait for their stream. Of PyTorch, open the execution trace of the same rank together with the recording."
+)
 
 
 def unlinked(case: Case) -> Iterator[Found]:
@@ -102,12 +106,23 @@ def unlinked(case: Case) -> Iterator[Found]:
         tuple(sorted({*lost.ranks, *loose.ranks})),
         (*lost.nodes, *loose.nodes)[:16],
         lost.count + loose.count,
-        (
-            ("operators unlinked", f"{percent(lost.count, host)} of {format_count(host)}"),
-            ("device operations unattributed", f"{percent(loose.count, device)} of {format_count(device)}"),
+        tuple(
+            (what, f"{percent(nodes.count, every)} of {format_count(every)}")
+            for what, nodes, every in (
+                ("operators unlinked", lost, host),
+                ("device operations unattributed", loose, device),
+            )
+            if every
         ),
-        advice=_ONE_SESSION if lost.count and linked > lost.count else "",
+        advice=_unlinked_advice(lost.count, linked, alone=not host and not lost.count),
     )
+
+
+def _unlinked_advice(lost: int, linked: int, *, alone: bool) -> str:
+    """Return advice that fits the cause; "" for that of the check."""
+    if alone:
+        return _NO_HOST
+    return _ONE_SESSION if lost and linked > lost else ""
 
 
 # ---------------------------------------------------------------------------------------------------

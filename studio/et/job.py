@@ -9,7 +9,6 @@ from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from studio.errors import TraceError, TraceFormatError
@@ -53,7 +52,7 @@ from studio.et.ranks import ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
-from studio.trace import GROUP_KEYS, NONE, CommGroup, Finding, Graph, Rank, Trace, digest
+from studio.trace import GROUP_KEYS, NONE, CommGroup, Finding, Graph, Level, Rank, Trace, digest
 from studio.units import format_counted
 
 FORMATS: tuple[Format, ...] = (
@@ -116,11 +115,13 @@ class LeftOut:
         name: `SourceFile.name`.
         why: The reason, in words that follow its name and a colon.
         lost: Whether what it held of the job is lost.
+        claims: The rank that it claims like another file, None where it claims none twice.
     """
 
     name: str
     why: str
     lost: bool = False
+    claims: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,27 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         ranks[f"{names_of(group)}\x1e{index}"] = [(half.file, half.fmt, half.number) for half in group]
     if not ranks:
         raise _nothing_error(others, left_out, last_start)
-    return [_job(prefix, members, others, len(ranks), left_out) for prefix, members in ranks.items()]
+    jobs = [_job(prefix, members, others, len(ranks)) for prefix, members in ranks.items()]
+    shared = _share_left_out(jobs, left_out)
+    return [replace(job, left_out=tuple(files)) for job, files in zip(jobs, shared, strict=True)]
+
+
+def _share_left_out(jobs: Sequence[JobFiles], left_out: Sequence[LeftOut]) -> list[list[LeftOut]]:
+    """Give each file that is left out to the one job that it lies nearest to."""
+    # The folders of each job once: there may be a thousand ranks in one.
+    folders = [{PurePosixPath(file.name).parent.parts for file, _, _ in job.ranks} for job in jobs]
+    shared: list[list[LeftOut]] = [[] for _ in jobs]
+    for file in left_out:
+        own = PurePosixPath(file.name).parent.parts
+        distances = [min(_steps_between(own, each) for each in folder) for folder in folders]
+        shared[distances.index(min(distances))].append(file)
+    return shared
+
+
+def _steps_between(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many folders lie on the way from one to another."""
+    common = len(os.path.commonprefix([one, other]))  # noqa: RUF071 - of the parts, which are no characters
+    return len(one) + len(other) - 2 * common
 
 
 def _nothing_error(
@@ -269,7 +290,6 @@ def _job(
     members: list[RankFile],
     others: list[tuple[SourceFile, Format]],
     jobs: int,
-    left_out: Sequence[LeftOut],
 ) -> JobFiles:
     """Return one job, with the files beside it that describe the job as a whole."""
     prefix = prefix.removesuffix(members[0][1].job_mark)
@@ -293,7 +313,7 @@ def _job(
     chosen = own or (beside if len(beside) == 1 else [])
     if not chosen and jobs == 1 and len(others) == 1:
         chosen = others
-    return JobFiles(name, tuple(members), tuple(chosen), tuple(left_out))
+    return JobFiles(name, tuple(members), tuple(chosen))
 
 
 def _common_folder(members: Sequence[RankFile]) -> str:
@@ -325,7 +345,7 @@ def read_job(
     Raises:
         RanksNeededError: The rank of some files is not known.
         NpusNeededError: A workload does not tell how many NPUs run it.
-        TraceError: Two files claim the same rank.
+        TraceError: The user gave two files the same rank.
         TraceFormatError: A file cannot be read.
     """
     numbers = dict(ranks or {})
@@ -340,7 +360,7 @@ def read_job(
         with suppress(TraceFormatError):
             if chosen and by_several and builder.link_files(job, by_several, options, meter, linking, chosen):
                 _add_others(builder, job, total)
-                return builder.trace(job)
+                return builder.trace(job, numbers)
         read_one = partial(_read_or_refuse, total=total, sizes=sizes, meter=meter, size=size or UNSAID)
         contents = (
             _read_elsewhere(job.ranks, chosen, total, meter, size or UNSAID)
@@ -351,7 +371,7 @@ def read_job(
     builder.refuse_all()
     builder.link(options, linking)
     _add_others(builder, job, total)
-    return builder.trace(job)
+    return builder.trace(job, numbers)
 
 
 def _add_ranks(
@@ -449,7 +469,7 @@ def read(  # noqa: PLR0913 - all but the first by name
             Where none is given, processes of this machine do so for large jobs.
 
     Raises:
-        TraceError: The paths hold several jobs, or ranks are unknown or claimed twice.
+        TraceError: The paths hold several jobs, ranks are unknown, or `ranks` gives two files the same one.
         TraceFormatError: A file is of no known format or damaged beyond use.
 
     Example:
@@ -691,8 +711,8 @@ class _Builder:
         self.ranks.append((part.rank, index, number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 
-    def trace(self, job: JobFiles) -> Trace:
-        """Return the finished trace, ranks in order."""
+    def trace(self, job: JobFiles, given: Mapping[str, int]) -> Trace:
+        """Return the finished trace, ranks in order; `given` are the rank numbers that the user gave to files."""
         unknown = [rank.file for rank, _, number in self.ranks if number is None]
         findings = list(self.findings)
         if unknown and len(self.ranks) > 1:
@@ -705,34 +725,60 @@ class _Builder:
             (replace(rank, graph=graph, number=number or 0) for rank, graph, number in self.ranks),
             key=lambda rank: rank.number,
         )
-        for this, other in pairwise(ranks):
-            if this.number == other.number:
+        ranks = self._leave_out_claimed(ranks, given)
+        findings += (*left_out_findings((*job.left_out, *self.left_out)), *plugins().findings())
+        used = sorted({rank.graph for rank in ranks})
+        place = {graph: index for index, graph in enumerate(used)}
+        kept = tuple(replace(rank, graph=place[rank.graph]) for rank in ranks)
+        graphs = tuple(self.graphs[graph] for graph in used)
+        return with_inferred_groups(Trace(graphs, kept, self.groups, tuple(findings)))
+
+    def _leave_out_claimed(self, ranks: Sequence[Rank], given: Mapping[str, int]) -> list[Rank]:
+        """Return the first of the ranks with each number, and list the files of the others as left out.
+
+        Raises:
+            TraceError: The user gave two files the same number.
+        """
+        kept: list[Rank] = []
+        for rank in ranks:
+            if not kept or kept[-1].number != rank.number:
+                kept.append(rank)
+                continue
+            first = kept[-1]
+            if {first.file, rank.file} <= given.keys():
                 raise TraceError(
-                    f"Rank {this.number} is claimed by two files: {this.file} and {other.file}.",
+                    f"Rank {rank.number} is claimed by two files: {first.file} and {rank.file}.",
                     hint="Leave one of them out, or give --rank FILE=NUMBER.",
                 )
-        findings += (*left_out_findings((*job.left_out, *self.left_out)), *plugins().findings())
-        trace = Trace(tuple(self.graphs), tuple(ranks), self.groups, tuple(findings))
-        return with_inferred_groups(trace)
+            if (first.graph, first.slots) == (rank.graph, rank.slots):
+                why = f"claims rank {rank.number} and holds the same nodes as {first.file}, which is used"
+                self.left_out.append(LeftOut(rank.file, why, claims=rank.number))
+                continue
+            why = f"claims rank {rank.number} like {first.file}, which is used, and holds something else"
+            self.left_out.append(LeftOut(rank.file, why, lost=True, claims=rank.number))
+        return kept
 
 
 def left_out_findings(left_out: Sequence[LeftOut]) -> list[Finding]:
     """Return a finding for each file that was left out, the first ones one by one."""
     ordered = sorted(left_out, key=lambda file: not file.lost)
-    findings = [
-        Finding(
-            "error" if file.lost else "warning" if _was_a_rank(file.name) else "info",
-            "unreadable-file" if file.lost else "ignored-file",
-            f"{file.name}: {file.why}, left out.",
-            "Make or copy the file again." if file.lost else "",
-            file=file.name,
-        )
-        for file in ordered[:_LEFT_OUT_NAMED]
-    ]
+    findings = [_left_out_finding(file) for file in ordered[:_LEFT_OUT_NAMED]]
     if len(ordered) > _LEFT_OUT_NAMED:
         message = f"{len(ordered) - _LEFT_OUT_NAMED:,} more files were left out."
         findings.append(Finding("info", "ignored-file", message))
     return findings
+
+
+def _left_out_finding(file: LeftOut) -> Finding:
+    """Return the finding for a file that was left out."""
+    message = f"{file.name}: {file.why}, left out."
+    if file.claims is not None and file.lost:
+        hint = "Leave one of them out, or give --rank FILE=NUMBER if it is another rank."
+        return Finding("error", "repeated-rank", message, hint, rank=file.claims, file=file.name)
+    if file.lost:
+        return Finding("error", "unreadable-file", message, "Make or copy the file again.", file=file.name)
+    level: Level = "warning" if _was_a_rank(file.name) and file.claims is None else "info"
+    return Finding(level, "ignored-file", message, rank=file.claims, file=file.name)
 
 
 def _was_a_rank(name: str) -> bool:

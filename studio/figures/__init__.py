@@ -16,11 +16,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from studio.analysis.compare.runs import Basis, Comparison
-    from studio.sim.result import SimResult
-    from studio.trace import Trace
+    from collections.abc import Sequence
 
-__all__ = ["activity", "changes", "comm_groups", "rank_times"]
+    from studio.analysis.collectives.imbalance import Metric
+    from studio.analysis.compare.runs import Basis, Comparison
+    from studio.sim.config import SystemConfig, Topology
+    from studio.sim.result import SimResult
+    from studio.trace import Rank, Trace
+
+__all__ = ["activity", "changes", "collectives", "comm_groups", "rank_times", "timeline", "topology"]
 
 
 def __dir__() -> list[str]:
@@ -127,3 +131,95 @@ def comm_groups(trace: Trace, *, dark: bool = False) -> Any:
     from studio.figures.groups import group_matrix
 
     return group_matrix(group_use(trace), dark=dark)
+
+
+def timeline(
+    run: Trace | SimResult,
+    ranks: Sequence[int | Rank] | int | Rank | None = None,
+    *,
+    dark: bool = False,
+) -> Any:
+    """Return what ran when, as bars in the lanes of each rank.
+
+    Of more than 20,000 nodes neighbours of a kind share a bar, which says how many they are.
+
+    Args:
+        run: A simulation, or a trace with recorded times.
+        ranks: A rank or several, by number or themselves; None takes all.
+        dark: Whether for a dark background.
+
+    Raises:
+        TraceError: A trace holds no times, or there is no such rank.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> [bars.name for bars in studio.figures.timeline(trace, ranks=[0, 1]).data][:2]
+        ['compute', 'collective']
+    """
+    from dataclasses import replace
+
+    from studio.analysis.timeline.gantt import Gantt
+    from studio.errors import TraceError
+    from studio.figures.lanes import lane_bars
+    from studio.timeline import recorded
+    from studio.trace import Trace
+
+    trace, shown, origin = (
+        (run, recorded(run, ranks), None) if isinstance(run, Trace) else (run.trace, run.timeline(ranks), 0)
+    )
+    if not len(shown):
+        raise TraceError("There are no times to draw.", hint="Simulate the trace, and draw the result.")
+    kept = {lane.rank for lane in shown.lanes}
+    chosen = [number for number in (rank.number for rank in trace.ranks) if number in kept]
+    of_ranks = replace(trace, ranks=tuple(rank for rank in trace.ranks if rank.number in kept))
+    begin = int(shown.start_ns.min()) if origin is None else origin
+    return lane_bars(Gantt(of_ranks, shown, origin_ns=begin, stands_for=chosen), dark=dark)
+
+
+def collectives(run: Trace | SimResult, metric: Metric = "duration", *, dark: bool = False) -> Any:
+    """Return the collectives of each rank as a heatmap, in the order in which they began; None where there are none.
+
+    Args:
+        run: A simulation, or a trace with recorded times.
+        metric: What is shown: `size`, `duration`, `waiting` (for the last rank to arrive), `lateness` (behind the
+            first), or the `algorithm` or `bus` bandwidth.
+        dark: Whether for a dark background.
+
+    Raises:
+        TraceError: A trace holds no times.
+
+    Example:
+        >>> import studio
+        >>> figure = studio.figures.collectives(studio.read(studio.sample_path("transformer_8r")), "waiting")
+        >>> len(figure.data[0].x)
+        8
+    """
+    from studio.analysis.collectives.heat import Look, heat_of, line_name
+    from studio.analysis.collectives.members import collective_members
+    from studio.figures.collective_heat import collective_heatmap
+    from studio.sim.compared import side_of
+
+    side = side_of(run)
+    heat = heat_of(collective_members(side.trace, side.times, side.groups), Look(metric, sort="time"))
+    names = [line_name(heat, line) for line in range(len(heat.lines))]
+    numbers = [rank.number for rank in side.trace.ranks]
+    return collective_heatmap(heat.table[heat.lines], names, numbers, metric, dark=dark)
+
+
+def topology(system: SystemConfig | Topology, *, dark: bool = False) -> Any:
+    """Return the drawing of a network: NPUs, switches and links, folded where there are many.
+
+    Args:
+        system: A system, or its topology.
+        dark: Whether for a dark background.
+
+    Example:
+        >>> import studio
+        >>> studio.figures.topology(studio.presets["hgx-h100-8"].config).layout.title.text
+        '8 NPUs behind a switch'
+    """
+    from studio.figures.network import network_figure
+    from studio.sim.config import SystemConfig
+
+    return network_figure(system.topology if isinstance(system, SystemConfig) else system, dark=dark)

@@ -18,7 +18,9 @@ def shades(values: Float64) -> tuple[Float64, float, float]:
     above = values > 0
     logs = np.log10(values, out=np.full(values.shape, np.nan), where=above)
     low, high = (float(np.nanmin(logs)), float(np.nanmax(logs))) if above.any() else (0.0, 0.0)
-    high = max(high, low + 0.01)
+    if high == low and (values == 0).any():
+        # Zeros lie below the one figure that there is.
+        low -= 0.01
     return np.where(values == 0, low - FAINT * (high - low), logs), low, high
 
 

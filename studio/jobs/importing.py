@@ -91,7 +91,7 @@ def upload_reader(
 
     def read(files: list[SourceFile], progress: ImportProgress) -> str:
         jobs = discover(files)
-        reasons = {file.name: file.why for file in jobs[0].left_out}
+        reasons = {file.name: file.why for job in jobs for file in job.left_out}
         progress.files_left_out(
             {file.path: f"{file.name}: {reasons[file.name]}" for file in files if file.name in reasons}
         )

@@ -29,6 +29,7 @@ from typing import Any
 
 import msgspec
 
+from studio.analysis.job.completeness import completeness
 from studio.analysis.job.summary import Summary, summarise
 from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
@@ -45,7 +46,7 @@ from studio.store.arrays import (
 )
 from studio.store.cache import measure
 from studio.store.runs import Run, RunInfo, read_info, read_run, write_run
-from studio.trace import Trace
+from studio.trace import NONE, Trace
 from studio.units import format_bytes
 
 LAYOUT = 1
@@ -68,6 +69,7 @@ class JobInfo:
         summary: The job in a few numbers.
         errors, warnings: Findings of the reader at these levels.
         fingerprint: Tells the files it was imported from, so that opening them again finds it; may be empty.
+        world: Ranks that the whole job has where some are missing; -1 where how many is unknown, 0 where all are there.
         runs: Simulations of it that are kept.
         runs_bytes: Space they take beside the job's own.
         layout: Version of the folder's layout.
@@ -82,6 +84,7 @@ class JobInfo:
     errors: int
     warnings: int
     fingerprint: str = ""
+    world: int = 0
     runs: int = 0
     runs_bytes: int = 0
     layout: int = LAYOUT
@@ -556,6 +559,7 @@ def _size(path: Path) -> int:
 
 def _info(trace: Trace, job_id: str, name: str, size: int) -> JobInfo:
     levels = [finding.level for finding in trace.findings]
+    job = completeness(trace)
     return JobInfo(
         id=job_id,
         name=name,
@@ -565,6 +569,7 @@ def _info(trace: Trace, job_id: str, name: str, size: int) -> JobInfo:
         summary=summarise(trace),
         errors=levels.count("error"),
         warnings=levels.count("warning"),
+        world=0 if job.is_whole else NONE if job.is_open else job.world,
     )
 
 

@@ -7,7 +7,7 @@ import json
 import re
 import zipfile
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -153,10 +153,43 @@ def test_a_rank_told_by_the_user_counts_most(tmp_path):
     assert numbers(studio.read(tmp_path, ranks={name: 7})) == [1, 7]
 
 
-def test_a_rank_claimed_twice_names_both_files(tmp_path):
+def test_of_two_files_that_claim_one_rank_the_later_is_left_out(tmp_path):
+    put(tmp_path, ["job.2.et", "job.3.et", "job.3.et.gz"])
+    trace = studio.read(tmp_path)
+    assert numbers(trace) == [2, 3]
+    [finding] = trace.findings
+    assert (finding.level, finding.code, finding.file) == (
+        "info",
+        "ignored-file",
+        f"{tmp_path.name}/job.3.et.gz",
+    )
+    assert f"holds the same nodes as {tmp_path.name}/job.3.et, which is used, left out" in finding.message
+    # Of other content it is a loss, which names both.
+    (tmp_path / "job.3.et.gz").write_bytes(file_of(NODE, NODE))
+    trace = studio.read(tmp_path)
+    assert numbers(trace) == [2, 3]
+    assert len(trace.graphs) == 1
+    [finding] = [finding for finding in trace.findings if finding.code == "repeated-rank"]
+    assert (finding.level, finding.rank) == ("error", 3)
+    assert f"like {tmp_path.name}/job.3.et, which is used, and holds something else" in finding.message
+    assert "--rank" in finding.hint
+
+
+def test_a_file_left_out_is_listed_with_the_job_it_lies_beside(tmp_path):
+    put(tmp_path, ["one/a.0.et", "one/a.1.et", "two/b.0.et"])
+    (tmp_path / "one" / "notes.txt").write_text("notes")
+    (tmp_path / "two" / "c.txt").write_text("more")
+    (tmp_path / "read.me").write_text("above both")
+    with open_sources([tmp_path]) as files:
+        jobs = {job.name: [PurePosixPath(file.name).name for file in job.left_out] for job in discover(files)}
+    assert jobs == {"a": ["notes.txt", "read.me"], "b": ["c.txt"]}
+
+
+def test_two_files_that_the_user_gives_one_rank_are_refused(tmp_path):
     put(tmp_path, ["job.3.et", "job.3.et.gz"])
+    both = {f"{tmp_path.name}/{name}": 3 for name in ("job.3.et", "job.3.et.gz")}
     with pytest.raises(TraceError, match=r"Rank 3 .*/job\.3\.et and .*/job\.3\.et\.gz") as caught:
-        studio.read(tmp_path)
+        studio.read(tmp_path, ranks=both)
     assert "--rank" in caught.value.hint
     trace = studio.read(tmp_path, ranks={f"{tmp_path.name}/job.3.et.gz": 4})
     assert numbers(trace) == [3, 4]

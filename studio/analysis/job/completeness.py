@@ -20,7 +20,7 @@ class Completeness:
 
     Attributes:
         known: Numbers of the known ranks, rising.
-        world: Ranks of the job: what the files say, at least what the known numbers ask for.
+        world: Ranks of the job: what the files and comm groups say, at least what the known numbers ask for.
         told: World size in the files, -1 where they tell none that can be true.
         is_open: Whether there are more ranks, and nothing says how many.
     """
@@ -106,8 +106,23 @@ def completeness(trace: Trace) -> Completeness:
     told = max((told_world(rank) for rank in trace.ranks), default=NONE)
     if not largest < told <= max(MOST_RANKS, 2 * len(known)):
         told = NONE
+    world = _with_groups(trace, max(told, largest + 1, len(known)))
     is_open = any(item.name == "world_size_unknown" for rank in trace.ranks for item in rank.metadata)
-    return Completeness(known, max(told, largest + 1, len(known)), told, is_open)
+    return Completeness(known, world, told, is_open)
+
+
+def _with_groups(trace: Trace, world: int) -> int:
+    """Return the world size, larger where comm groups that are used name every rank up to another one.
+
+    A group that names a rank far beyond all others tells nothing of those between.
+    """
+    listed = {group.name: group for group in trace.groups if not group.inferred}
+    if not any(max(group.ranks, default=NONE) >= world for group in listed.values()):
+        return world
+    used = {str(value) for rank in trace.ranks for value in rank.slots} & listed.keys()
+    named = {rank for name in used for rank in listed[name].ranks} | {rank.number for rank in trace.ranks}
+    every = len(named) == max(named) + 1
+    return len(named) if every and world < len(named) <= MOST_RANKS else world
 
 
 def told_world(rank: Rank) -> int:

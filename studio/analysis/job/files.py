@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from studio.trace import Level, Trace
 
-LEFT_OUT = ("ignored-file", "unreadable-file")
+LEFT_OUT = ("ignored-file", "unreadable-file", "repeated-rank")
 """Codes of findings about files that are no part of the job."""
 
 

@@ -49,11 +49,24 @@ def lines(result: SimResult, most: int = 32) -> Iterator[str]:
         name = printable(step.name or "whole trace")
         yield (
             f"  {name[:23]:24}{step.rank:>8,}{format_ns(step.recorded_ns):>14}{format_ns(step.replayed_ns):>14}"
-            f"{100 * step.difference:>+10.2f} %"
+            f"{_difference(step):>12}"
         )
     if len(compared) > most:
-        worst = max(compared, key=lambda item: abs(item.difference))
-        yield (
-            f"  and {len(compared) - most:,} more; the largest difference is {100 * worst.difference:+.2f} %, "
-            f"{printable(worst.name)} of rank {worst.rank:,}"
+        timed = [step for step in compared if step.recorded_ns]
+        worst = max(timed, key=lambda item: abs(item.difference), default=None)
+        said = (
+            f"; the largest difference is {_difference(worst)}, {printable(worst.name)} of rank {worst.rank:,}"
+            if worst
+            else ""
         )
+        yield f"  and {len(compared) - most:,} more{said}"
+
+
+def _difference(step: StepTime) -> str:
+    """Format how much longer a step took in the replay; a step that took no time has no such share.
+
+    Example:
+        >>> _difference(StepTime(0, "a", 10, 11)), _difference(StepTime(0, "b", 0, 5))
+        ('+10.00 %', '–')
+    """
+    return f"{100 * step.difference:+.2f} %" if step.recorded_ns else "–"

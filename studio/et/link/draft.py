@@ -13,7 +13,7 @@ from studio.et.link.join import Joined
 from studio.et.link.operations import Operations, from_device, from_host
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
-from studio.et.recording import DeviceTrace, HostTrace
+from studio.et.recording import DeviceTrace, Head, HostTrace
 from studio.trace import NONE, Finding
 from studio.units import format_counted
 
@@ -144,7 +144,13 @@ def _missing(pair: Pair) -> list[Finding]:
             f"{pair.device.file}: a {pair.device.head.recorder} without an execution trace: no tensors, so no data "
             "dependencies, and sizes of collectives only where the events carry them."
         )
-        hint = "Open it together with the execution trace of the same rank."
+        # Only PyTorch writes an execution trace beside its recording.
+        pytorch = pair.device.head.recorder == Head().recorder
+        hint = (
+            "Open it together with the execution trace of the same rank, if there is one."
+            if pytorch
+            else "What is shown rests on the recorded times, streams and launches."
+        )
         return [Finding("warning", "no-host-trace", message, hint, file=pair.device.file)]
     return []
 

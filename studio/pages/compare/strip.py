@@ -19,8 +19,8 @@ from studio.units import format_distinct
 _BASIS = (
     "Every nanosecond from the first node to the last end stands in exactly one part, so that the steps add up. On a rank "
     "a moment is compute where a compute node runs; exposed communication where none does and a collective or message "
-    "does, under way once all that take part have begun, waiting before; then memory, CPU, idle; and after its last node "
-    "the rank is done before the last one. The rank that waits least is the one the others wait for."
+    "does, under way once all that take part have begun, waiting before; then copies (memcpy, memset), memory, CPU, idle; "
+    "and after its last node the rank is done before the last one. The rank that waits least is the one the others wait for."
 )
 
 

@@ -29,7 +29,8 @@ def layout(**_query: str) -> Any:
             html.H2("Drop Chakra execution traces here"),
             html.P(
                 "Files, folders or archives: <job>.<rank>.et with the comm group JSON beside them; PyTorch execution traces "
-                "with their Kineto traces, which are linked, or Kineto traces alone; text workloads; timelines that simulators write.",
+                "with their Kineto traces, which are linked, or Kineto, rocprof and JAX recordings alone; text workloads; timelines that "
+                "simulators write.",
                 className="cs-dim",
             ),
             html.Button("Choose files", id="home-pick-files", className="cs-button"),
@@ -180,7 +181,7 @@ def _job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> Any:
     return html.Tr(
         [
             html.Td(name),
-            html.Td(format_count(summary.ranks), className="cs-num"),
+            html.Td(_ranks(job), className="cs-num"),
             html.Td(format_count(summary.nodes), className="cs-num"),
             html.Td(span, className="cs-num"),
             html.Td(html.A(_count_findings(job, checking), href=link("/findings", {"job": job.id}))),
@@ -191,6 +192,16 @@ def _job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> Any:
             html.Td(time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))),
             html.Td(actions, className="cs-row-actions"),
         ]
+    )
+
+
+def _ranks(job: JobInfo) -> str:
+    """Return how many ranks are known, and of how many where some are missing."""
+    known = format_count(job.summary.ranks)
+    return (
+        f"{known} of {format_count(job.world) if job.world > 0 else 'an unknown number'}"
+        if job.world
+        else known
     )
 
 

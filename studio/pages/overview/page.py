@@ -9,7 +9,7 @@ import dash
 from dash import Input, Output, callback, dcc, html, no_update
 
 from studio.analysis.collectives.groups import group_use, shared_use
-from studio.analysis.job.completeness import Completeness, completeness
+from studio.analysis.job.completeness import Completeness, completeness, is_recording
 from studio.analysis.job.files import files_of
 from studio.analysis.job.summary import Summary, count_unsized
 from studio.analysis.job.type_times import type_times
@@ -55,7 +55,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
     shown = page(
         info.name,
         _facts(summary, simulated, completeness(trace)),
-        _missing_ranks(completeness(trace), view),
+        _missing_ranks(completeness(trace), is_recording(trace), view),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
         html.Div(
             loading("Adding up the times of the nodes…"),
@@ -178,7 +178,7 @@ def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _missing_ranks(job: Completeness, view: dict[str, Any]) -> Any:
+def _missing_ranks(job: Completeness, recorded: bool, view: dict[str, Any]) -> Any:
     """Say which ranks are missing, and what can be done with the others."""
     if job.is_whole:
         return None
@@ -186,7 +186,7 @@ def _missing_ranks(job: Completeness, view: dict[str, Any]) -> Any:
         [
             html.Span("incomplete", className="cs-level cs-level-warning"),
             f" {job.sentence()} Every figure here is of the known ranks. ",
-            dcc.Link("Replay them", href=link("/simulate", {"job": view["job"]})),
+            dcc.Link("Replay them", href=link("/simulate", {"job": view["job"]})) if recorded else None,
         ],
         className="cs-dim",
     )

@@ -9,7 +9,7 @@ from typing import Any
 from dash import html
 
 from studio.analysis.job.completeness import Completeness
-from studio.figures.topology import Drawing, describe_links, topology_drawing
+from studio.figures.drawing import Drawing, describe_links, topology_drawing
 from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.export import Table, exports
 from studio.pages.base.widgets import exact, findings_list, hint
@@ -31,8 +31,8 @@ _IDEAL = (
 )
 
 
-def show_facts(config: SystemConfig, job: Completeness) -> Any:
-    """Return the figures of a network, and whether it has an NPU for each rank."""
+def show_facts(config: SystemConfig, job: Completeness, *, recorded: bool) -> Any:
+    """Return the figures of a network, and whether it has an NPU for each rank of the job, recorded or not."""
     topology = config.topology
     sizes = " × ".join(format_count(dim.size) for dim in topology.dims)
     npus = f"{sizes} = {format_count(topology.npus)}" if len(topology.dims) > 1 else sizes
@@ -59,11 +59,11 @@ def show_facts(config: SystemConfig, job: Completeness) -> Any:
             [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown],
             className="cs-facts sim-facts",
         ),
-        show_fit(config, job),
+        show_fit(config, job, recorded=recorded),
     ]
 
 
-def show_fit(config: SystemConfig, job: Completeness) -> Any:
+def show_fit(config: SystemConfig, job: Completeness, *, recorded: bool) -> Any:
     """Return whether the system has as many NPUs as the job has ranks, and whether all of them are known."""
     npus = config.topology.npus
     if npus != job.world and (config.needs_every_rank or npus < len(job.known)):
@@ -89,10 +89,12 @@ def show_fit(config: SystemConfig, job: Completeness) -> Any:
             html.Span(f"{job.sentence()} ", className="cs-level-error"),
             html.Button(
                 "Replay the known ranks",
-                className="cs-button",
+                className="cs-button sim-run",
                 title="Recorded times for communication, too; Undo brings back the settings there are now",
                 **asks(EDIT, "replay"),
-            ),
+            )
+            if recorded
+            else None,
         ],
         className="sim-fit",
     )

@@ -22,7 +22,7 @@ from dash import (
 )
 from dash.exceptions import PreventUpdate
 
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import completeness, is_recording
 from studio.errors import StudioError
 from studio.pages.base.asked import EDIT, Asked, answer, answer_output
 from studio.pages.base.state import trace, workspace
@@ -428,16 +428,20 @@ def judge(
     errors = [key in system.problems or _whole_list(key, system) for key in known]
     shown = [[*messages.get(spot, []), *(general if spot == "" else [])] for spot in spots]
     live: list[Any] = [[], None, None]
+    partial = False
     if system.config and not _topology_wrong(system):
         topology = system.config.topology
+        job, recorded = completeness(trace(state["job"])), is_recording(trace(state["job"]))
+        # What the ranks that are there did is known, what they waited for is not: the replay is offered instead.
+        partial = recorded and not job.is_whole and system.config.needs_every_rank
         live = [
-            show_facts(system.config, completeness(trace(state["job"]))),
+            show_facts(system.config, job, recorded=recorded),
             draw_network(topology),
             legend(topology),
         ]
     elif system.config:
         live = [no_update] * 3
-    return *live, bool(system.problems), errors, shown, not draft.before
+    return *live, bool(system.problems) or partial, errors, shown, not draft.before
 
 
 def _whole_list(key: str, system: Examined) -> bool:
@@ -464,9 +468,9 @@ def foresee(state: FormState | None) -> Any:
     if system.usable is None:
         return html.P("Fix the marked settings before running.", className="cs-dim"), "Run"
     findings = findings_of(trace(state["job"]), system.usable, draft.tables)
-    return describe_findings(findings), "Run anyway" if any(
-        finding.level == "error" for finding in findings
-    ) else "Run"
+    # Where the ranks of a recording are missing, no run starts: a replay of the others is offered beside.
+    anyway = any(finding.level == "error" and finding.code != "ranks-unknown" for finding in findings)
+    return describe_findings(findings), "Run anyway" if anyway else "Run"
 
 
 # ---------------------------------------------------------------------------------------------------

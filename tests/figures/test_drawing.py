@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from studio.figures.topology import topology_drawing
+from studio.figures.drawing import topology_drawing
 from studio.sim.config import Dimension, Topology
 
 

@@ -1,0 +1,33 @@
+"""How many ranks a job has, as far as its files and comm groups say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from studio.analysis.job.completeness import completeness
+from studio.trace import CommGroup
+from tests.handmade import collective, trace_of
+
+
+def of_groups(*ranks: tuple[int, ...], inferred: bool = False):
+    """Two ranks that use group g0, beside which the others are listed."""
+    trace = trace_of([[collective(1, "ALL_REDUCE", 8, group="g0")] for _ in range(2)])
+    groups = tuple(CommGroup(f"g{n}", members, inferred=inferred) for n, members in enumerate(ranks))
+    return replace(trace, groups=groups)
+
+
+def test_a_group_that_names_every_rank_tells_how_many_there_are() -> None:
+    job = completeness(of_groups((0, 1, 2, 3)))
+    assert (job.world, job.missing_count) == (4, 2)
+    assert job.sentence() == "The job has 4 ranks, of which 2 are known (ranks 0–1): ranks 2–3 are missing."
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [of_groups((0, 1)), of_groups((0, 1, 99)), of_groups((0, 1), (0, 1, 2, 3)), of_groups((0, 1, 2, 3), inferred=True)],
+    ids=["of the known", "far beyond the others", "not used", "inferred"],
+)  # fmt: skip
+def test_other_groups_tell_nothing(trace) -> None:
+    assert completeness(trace).is_whole
