@@ -106,7 +106,10 @@ def deadlocks(case: Case) -> Iterator[Found]:
 
 
 def _by_order(case: Case, waits: Waits) -> Iterator[Found]:
-    """Yield whether ranks wait for each other in some order, where times decide about it; nothing where none does."""
+    """Yield whether ranks wait for each other in some order, where times decide about it; nothing where none does.
+
+    What hangs in an unusual order is only worth knowing.
+    """
     tried = None if waits.certain or waits.apart else try_orders(case, case.tick)
     if tried is None or not tried.hangs:
         return
@@ -119,14 +122,18 @@ def _by_order(case: Case, waits: Waits) -> Iterator[Found]:
     ]
     more = f", … ({format_count(len(shown) - _HOPS_SHOWN)} more)" if len(shown) > _HOPS_SHOWN else ""
     yield Found(
-        "error" if will else "warning",
+        "error" if will else "warning" if tried.hangs_by_id else "info",
         f"This job {'will hang, in every order' if will else 'may hang, in some of the orders'} that dependencies leave open: "
         f"{rank_list(numbers)} can come to wait for ever, {', '.join(shown[:_HOPS_SHOWN])}{more}.",
         numbers,
-        tuple(NodeAt(rank.number, row) for rank, (_, row) in zip(ranks, tried.stuck, strict=True))[:NODES_NAMED],
+        tuple(NodeAt(rank.number, row) for rank, (_, row) in zip(ranks, tried.stuck, strict=True))[
+            :NODES_NAMED
+        ],
         len(tried.stuck),
         (("orders", "all were tried" if tried.complete else "tried until one hung"),),
-        "" if will else "Times decide: with these it may end, with others its ranks wait for each other for ever.",
+        ""
+        if will
+        else "Times decide: with these it may end, with others its ranks wait for each other for ever.",
     )
 
 

@@ -35,12 +35,14 @@ class Tried:
     Attributes:
         ends, hangs: Whether some order ends, and whether some order hangs.
         complete: Whether all orders were tried.
+        hangs_by_id: Whether the order hangs in which each rank begins what has the lowest id of all that may be ready.
         stuck: Place of a rank and row of what it waits in, of one order that hangs.
     """
 
     ends: bool
     hangs: bool
     complete: bool
+    hangs_by_id: bool
     stuck: tuple[tuple[int, int], ...] = ()
 
 
@@ -51,7 +53,8 @@ class _Event:
     Attributes:
         row, number: Its row and id.
         needs: The nodes that it waits for, directly or through computation, as bits.
-        sure: Whether it is ready the moment the last of them ends.
+        parents: Rows that it waits for directly.
+        sure: Whether it is ready the moment the last of the nodes it needs ends.
         turn: Whether the rank carries it out alone; receives it does not.
         group: Of a collective that waits for others.
         key: Of a message.
@@ -61,6 +64,7 @@ class _Event:
     row: int
     number: int
     needs: int
+    parents: frozenset[int]
     sure: bool
     turn: bool
     group: str | None
@@ -100,7 +104,9 @@ class _Search:
             for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
                 if index != NONE and member in place:
                     self.members.setdefault(group.name, []).append(place[member])
-                    groups[place[member]].update(dict.fromkeys(group.sequences[index].rows.tolist(), group.name))
+                    groups[place[member]].update(
+                        dict.fromkeys(group.sequences[index].rows.tolist(), group.name)
+                    )
         keys: list[dict[int, tuple[int, ...]]] = [{} for _ in place]
         of = case.messages
         what = np.stack([of.source, of.target, of.tag, of.bytes], axis=1).tolist()
@@ -138,7 +144,13 @@ class _Search:
                 if one not in seen:
                     seen.add(one)
                     waiting.append(one)
-        return Tried(ends, bool(stuck), not waiting, stuck)
+        return Tried(ends, bool(stuck), not waiting, self.hangs_by_id(start), stuck)
+
+    def hangs_by_id(self, state: _State) -> bool:
+        """Whether ranks that begin what has the lowest id never end."""
+        while following := self.following(state):
+            state = following[0]
+        return any(mask != full for (mask, _), full in zip(state, self.full, strict=True))
 
     def waits_in(self, state: _State) -> tuple[tuple[int, int], ...]:
         """Return the rank and row of what unfinished ranks wait in."""
@@ -178,10 +190,20 @@ class _Search:
         receives = tuple(at for at in open_ones if not events[at].turn)
         sure = next((index for index, (_, at) in enumerate(turns) if events[at].sure), None)
         if sure is None:
-            return tuple(at for _, at in turns), receives, False
+            return tuple(self._firsts(rank, [at for _, at in turns])), receives, False
         # At the very beginning no other is ready yet.
         first = sure if not mask else 0
-        return tuple(at for _, at in turns[first : sure + 1]), receives, True
+        return tuple(self._firsts(rank, [at for _, at in turns[first : sure + 1]])), receives, True
+
+    def _firsts(self, rank: int, turns: list[int]) -> Iterator[int]:
+        """Yield those of these nodes, in the order of ids, that none before them is sure to precede."""
+        kept: list[frozenset[int]] = []
+        for at in turns:
+            parents = self.events[rank][at].parents
+            # What waits for no more than another is ready no later.
+            if not any(one <= parents for one in kept):
+                kept.append(parents)
+                yield at
 
     def can_end(self, state: _State, rank: int, busy: int) -> bool:
         """Whether what a rank is carrying out can end: a collective once all members have begun the same one."""
@@ -254,7 +276,17 @@ def _events(case: GraphCase, groups: dict[int, str], keys: dict[int, tuple[int, 
         sure = all(parent in bit for parent in parents[row])
         group = groups.get(row) if waits else None
         made.append(
-            _Event(row, int(graph.id[row]), needs[row], sure, bool(turns[row]), group, keys.get(row), (kind, size))
+            _Event(
+                row=row,
+                number=int(graph.id[row]),
+                needs=needs[row],
+                parents=frozenset(parents[row]),
+                sure=sure,
+                turn=bool(turns[row]),
+                group=group,
+                key=keys.get(row),
+                content=(kind, size),
+            )
         )
     return made
 
