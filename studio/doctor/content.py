@@ -259,7 +259,7 @@ def size_missing(case: Case) -> Iterator[Found]:
     words = ("has no size", "have no size")
 
     def chosen(graph_case: GraphCase) -> Bool:
-        return (_sizes(graph_case) == _ABSENT) & ~_calls(graph_case)
+        return np.asarray((_sizes(graph_case) == _ABSENT) & ~_calls(graph_case))
 
     everywhere = all(bool(chosen(one)[one.communicates].all()) for one in case.graphs)
     yield from _nodes(case, chosen, level_of_missing(case, everywhere=everywhere), words)

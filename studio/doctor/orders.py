@@ -229,8 +229,8 @@ class _Search:
     def has_arrived(self, state: _State, rank: int, receive: int) -> bool:
         """Whether a message is there that no other receive has taken."""
         key = self.events[rank][receive].key
-        source = self.source.get(key)
-        if source is None:
+        source = None if key is None else self.source.get(key)
+        if key is None or source is None:
             return False
         sent = (state[source][0] & self.sends[source][key]).bit_count()
         return sent > (state[rank][0] & self.receives[rank][key]).bit_count()
