@@ -700,6 +700,19 @@ def copies(graph: Graph) -> Bool:
     return chosen
 
 
+def idles(graph: Graph) -> Bool:
+    """Return (N,) which nodes are time for which a stream of a device stood idle: written as compute, its `gap` being `idle`."""
+    chosen = np.zeros(len(graph), np.bool_)
+    rows, where = graph.rows_with("gap")
+    idle = graph.strings.find("idle")
+    if idle != NONE:
+        chosen[rows] = (graph.attrs.value[where] == idle) & (graph.type[rows] == NodeType.COMP)
+    if chosen.any():
+        rows, values = int_column(graph, "is_cpu_op")
+        chosen[rows[values != 0]] = False
+    return chosen
+
+
 def _copy_names(strings: Strings) -> list[int]:
     """Return the texts that begin as the names of copies do."""
     found = []

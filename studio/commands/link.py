@@ -182,7 +182,7 @@ def options_without(kinds: Sequence[str], error: Callable[[str], Exception]) -> 
 
 SWITCHES = (
     "host_order", "call_parent", "launch", "stream_order", "events", "sync", "threads", "data", "sequence",
-    "host_gaps", "align_clocks", "metadata_nodes",
+    "host_gaps", "idle", "align_clocks", "metadata_nodes",
 )  # fmt: skip
 """What `--without` switches off."""
 
@@ -196,7 +196,7 @@ SWITCHES = (
 @click.option(
     "--without", multiple=True, metavar="KIND",
     help="Leave out a kind of dependency (host-order, call-parent, launch, stream-order, events, sync, threads, data, "
-    "sequence), host-gaps, align-clocks or metadata-nodes; may be repeated.",
+    "sequence), host-gaps, idle, align-clocks or metadata-nodes; may be repeated.",
 )  # fmt: skip
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files.")
 @for_option

@@ -18,7 +18,7 @@ from studio.sim.node_records import roofline
 from studio.sim.plan import Plan
 from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, links_carried
 from studio.timeline import NodeTimes, Timeline, arrange_lanes, empty_times, rank_indices
-from studio.trace import Bool, Int64, NodeType, Rank, Trace
+from studio.trace import Bool, Int64, NodeType, Rank, Trace, idles
 from studio.units import format_ns
 
 WRAP = 1 << 64
@@ -266,6 +266,7 @@ def _classes(result: SimResult, index: int) -> Int64:
     graph = result.trace.graphs[index]
     kinds = np.full(len(graph), COMM, np.int64)
     kinds[graph.type == NodeType.COMP] = GPU
+    kinds[idles(graph)] = OTHER
     kinds[np.isin(graph.type, (NodeType.MEM_LOAD, NodeType.MEM_STORE))] = MEMORY
     kinds[np.isin(graph.type, (NodeType.INVALID, NodeType.METADATA))] = OTHER
     rows, where = graph.rows_with("is_cpu_op")

@@ -9,7 +9,7 @@ import numpy as np
 
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, copies, int_column
+from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, copies, idles, int_column
 from studio.units import format_ns
 
 COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
@@ -71,6 +71,7 @@ def node_kinds(graph: Graph) -> Int64:
     kinds = np.full(len(graph), NOTHING, np.int64)
     kinds[graph.type == NodeType.COMP] = COMPUTE
     kinds[copies(graph)] = COPY
+    kinds[idles(graph)] = NOTHING
     kinds[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = COMMUNICATION
     kinds[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = MEMORY
     rows, values = int_column(graph, "is_cpu_op")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.timeline import LaneKind, Timeline
-from studio.trace import Bool, Int64, NodeType, Trace, UInt8, copies
+from studio.trace import Bool, Int64, NodeType, Trace, UInt8, copies, idles
 
 Float64 = NDArray[np.float64]
 
@@ -56,6 +56,7 @@ def categories(timeline: Timeline, trace: Trace) -> UInt8:
     kinds = [table[np.clip(graph.type, 0, 255)] for graph in trace.graphs]
     for graph, of_graph in zip(trace.graphs, kinds, strict=True):
         of_graph[copies(graph)] = Category.COPY
+        of_graph[idles(graph)] = Category.HOST
     bounds = np.searchsorted(timeline.lane, np.arange(len(timeline.lanes) + 1))
     for index, lane in enumerate(timeline.lanes):
         part = slice(int(bounds[index]), int(bounds[index + 1]))

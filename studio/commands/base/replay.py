@@ -45,12 +45,16 @@ def lines(result: SimResult, most: int = 32) -> Iterator[str]:
         yield "  nothing to compare: the trace has no start times"
         return
     yield f"  {'step':24}{'rank':>8}{'recorded':>14}{'replayed':>14}{'difference':>12}"
+    if all(not step.name for step in compared):
+        yield "  no step is marked in the recording: each rank is compared as a whole"
     for step in compared[:most]:
         name = printable(step.name or "whole trace")
         yield (
             f"  {name[:23]:24}{step.rank:>8,}{format_ns(step.recorded_ns):>14}{format_ns(step.replayed_ns):>14}"
             f"{_difference(step):>12}"
         )
+    if not all(step.recorded_ns for step in compared):
+        yield "  –: nothing was recorded in that step, so the difference cannot be told"
     if len(compared) > most:
         timed = [step for step in compared if step.recorded_ns]
         worst = max(timed, key=lambda item: abs(item.difference), default=None)

@@ -1,4 +1,4 @@
-"""Turn a linked rank into a graph: operators first, then the gaps between them, then device operations."""
+"""Turn a linked rank into a graph: operators, the gaps between them, device operations, idle times of streams."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOpt
 
 
 class _Nodes:
-    """The rows of the graph: N operations, G gaps, D device operations."""
+    """The rows of the graph: N operations, G gaps, D device operations, I idle times of streams."""
 
     def __init__(self, rank_draft: RankDraft, options: LinkOptions) -> None:
         self.made, self.options = rank_draft, options
@@ -86,9 +86,10 @@ class _Nodes:
         self.first_gap = len(rank_draft.operations)
         self.first_device = self.first_gap + len(self.gaps)
         self.devices = len(rank_draft.launched) if rank_draft.launched is not None else 0
+        self.idles = rank_draft.plan.idles
 
     def __len__(self) -> int:
-        return self.first_device + self.devices
+        return self.first_device + self.devices + len(self.idles)
 
     def ids(self) -> Any:
         """Return ids: operations keep theirs, other nodes get new ones."""
@@ -117,7 +118,7 @@ class _Nodes:
                 rank_draft.device.names[code]
                 for code in rank_draft.device.name[rank_draft.launched.event].tolist()
             ]
-        return names
+        return names + ["device gap"] * len(self.idles)
 
     def times(self, origin_ns: int) -> tuple[Int64, Int64]:
         """Return starts, -1 where not recorded, and the time each node took itself."""
@@ -131,6 +132,8 @@ class _Nodes:
         if rank_draft.device is not None and rank_draft.launched is not None:
             start.append(rank_draft.device.start_ns[rank_draft.launched.event])
             duration.append(rank_draft.device.duration_ns[rank_draft.launched.event])
+        start.append(self.idles.start_ns)
+        duration.append(self.idles.duration_ns)
         raw = np.concatenate(start)
         timed = np.concatenate((operations.timed, np.ones(len(raw) - len(operations), np.bool_)))
         aligned = np.maximum(correct_times(raw, rank_draft.clock) - origin_ns, 0)
@@ -204,14 +207,16 @@ def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_d
     if device is None or launched is None or not len(launched):
         return
     places, events = np.arange(len(launched)) + first_device, launched.event
-    columns.flag("is_cpu_op", places, False)
-    for key, values in (
-        ("stream", device.stream),
-        ("device", device.device),
-        ("correlation", device.correlation),
-    ):
-        there = values[events] >= 0
-        columns.numbers(key, places[there], values[events][there])
+    idles = rank_draft.plan.idles
+    rows = np.arange(len(idles)) + first_device + len(launched)
+    own, own_events = np.concatenate((places, rows)), np.concatenate((events, events[idles.place]))
+    columns.flag("is_cpu_op", own, False)
+    columns.words("gap", rows, ["idle"] * len(idles))
+    for key, values in (("stream", device.stream), ("device", device.device)):
+        there = values[own_events] >= 0
+        columns.numbers(key, own[there], values[own_events][there])
+    correlated = device.correlation[events] >= 0
+    columns.numbers("correlation", places[correlated], device.correlation[events][correlated])
     columns.words(
         "device_kind", places, [_DEVICE_KINDS[EventKind(kind)] for kind in device.kind[events].tolist()]
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.communication import Communication
+from studio.et.link.idle import Idles, find_idles, idle_dependencies, no_idles, order_with_idles
 from studio.et.link.lanes import FIRST_LANE, find_floating, find_inner, lost_calls, with_own_lanes
 from studio.et.link.operations import LIBRARY, Operations, find_parents
 from studio.et.link.options import DepKind, LinkOptions
@@ -27,9 +28,17 @@ from studio.trace import NONE, Bool, Int32, Int64
 _DEVICE_SYNC = re.compile(r"(cuda|hip|mtia|cu)(Device|Ctx|Context)Synchronize")
 _STREAM_SYNC = re.compile(r"(cuda|hip|cu)(Stream|Event)Synchronize")
 _WAITING_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(HtoD|DtoH|DtoD)?(_v2)?)$")
+_ASYNC_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|cuMemcpy)\w*Async")
 _BLOCKING = re.compile(r"^c10d::|wait|barrier", re.IGNORECASE)
 """Matches operators in which a thread may wait for another."""
 _COMPUTING = "aten::"
+_REST_NS = 20_000
+"""An operation that took as long itself after it had begun to call others did not take this time before; a call that lasted
+as long beside its copy may have waited for it."""
+_COMPUTING_REST_NS = 1_000_000
+"""The same for operators that compute, which keep their time in one piece otherwise."""
+_BLOCKED = 0.9
+"""The part of a copy's time that the call which waits for it lasts at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +60,23 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Dependencies of one rank. Rows: N operations, then G gaps, then D device operations; E dependencies.
+    """Dependencies of one rank. Rows: N operations, G gaps, D device operations, I idle times; E dependencies.
 
     Attributes:
         own_ns: (N,) time each operation took itself, without callees, gaps and waiting; -1 without times.
         wait_ns: (N,) time it waited for the device.
         gaps: (G,) gaps.
+        idles: (I,) idle times of streams.
         source, target: (E,) rows; the target waits for the source. By target, then source.
         kinds: (E,) reasons, see DepKind.
-        order: (N+G+D,) place of every row in the order of all nodes.
+        order: (N+G+D+I,) place of every row in the order of all nodes.
         dropped: Dependencies left out because the times speak against them, by reason.
     """
 
     own_ns: Int64
     wait_ns: Int64
     gaps: tuple[Gap, ...]
+    idles: Idles
     source: Int64
     target: Int64
     kinds: Int32
@@ -134,7 +145,13 @@ def depend(
         waits = _waits(operations, device, launched)
     around = _around(operations)
     own, waited = _own_time(operations, waits, around)
-    inside = _inside(operations, around, library, options)
+    launching = set() if launched is None else set(launched.operator.tolist())
+    launching = _with_callers(launching, around)
+    if (
+        host is not None
+    ):  # Operators that compute are compared with those of other tools, which keep them whole.
+        launching = {row for row in launching if not operations.names[row].startswith(_COMPUTING)}
+    inside = _inside(operations, around, library, launching, options)
     telling = ~_within(operations, around, library) & (inner < 0)
     lost = lost_calls(operations, communication)
     ends = _floating_ends(operations, floating, threads)
@@ -171,10 +188,20 @@ def depend(
         draft.add(*readers, DepKind.DATA)
         if launched is not None and device is not None and len(launched):
             _between_streams(draft, device, launched, *readers, first_device)
+    idles = no_idles()
+    if (
+        device is not None
+        and launched is not None
+        and len(launched)
+        and options.idle
+        and options.stream_order
+    ):
+        times = _recorded_times(operations, own, gaps, device, launched)
+        idles, order = _add_idles(draft, times, _streams(device, launched), order, options.least_gap_ns)
     source, target, kinds, dropped = _select_dependencies(draft, order, options.kinds)
     if mistaken and DepKind.CALL in options.kinds:
         dropped["call"] = dropped.get("call", 0) + mistaken
-    return Plan(own, waited, tuple(gaps), source, target, kinds, order, dropped)
+    return Plan(own, waited, tuple(gaps), idles, source, target, kinds, order, dropped)
 
 
 def _waiting_callees(operations: Operations, library: dict[int, int], inner: Int64) -> tuple[Int64, int]:
@@ -297,6 +324,8 @@ def _waits(operations: Operations, device: DeviceTrace, launched: DeviceOperatio
     runtime = np.flatnonzero(device.kind == EventKind.RUNTIME)
     names = [device.names[code] for code in device.name[runtime].tolist()]
     calls = [call for call, name in zip(runtime.tolist(), names, strict=True) if _is_sync(name)]
+    blocked = _blocking_copies(device, launched, runtime, names)
+    calls = sorted({*calls, *blocked})
     if not calls or not len(launched):
         return []
     synced = {int(device.correlation[row]): int(row) for row in np.flatnonzero(device.kind == EventKind.SYNC)}
@@ -304,13 +333,31 @@ def _waits(operations: Operations, device: DeviceTrace, launched: DeviceOperatio
     operation = covering(operations, device, np.array(calls, np.int64)).tolist()
     waits = []
     for call, around in zip(calls, operation, strict=True):
-        places = finder.awaited(call, synced.get(int(device.correlation[call]), NONE))
         begin = int(device.start_ns[call])
         end = begin + int(device.duration_ns[call])
+        if call in blocked:
+            places = [blocked[call]]
+            begin = max(begin, int(device.start_ns[launched.event[blocked[call]]]))
+        else:
+            places = finder.awaited(call, synced.get(int(device.correlation[call]), NONE))
         finish = max((int(finder.finish[place]) for place in places), default=begin)
         if finish > begin:
             waits.append(_Wait(int(device.thread[call]), around, begin, min(end, finish), tuple(places)))
     return waits
+
+
+def _blocking_copies(
+    device: DeviceTrace, launched: DeviceOperations, runtime: Int64, names: list[str]
+) -> dict[int, int]:
+    """Return calls that lasted as long as the copy they started, as of pageable memory → the copy's place."""
+    asynchronous = runtime[[_ASYNC_COPY.match(name) is not None for name in names]] if names else runtime
+    places = np.flatnonzero(np.isin(launched.launch, asynchronous) & (launched.launch >= 0))
+    copies, calls = launched.event[places], launched.launch[places]
+    took = device.duration_ns[copies]
+    low = np.maximum(device.start_ns[copies], device.start_ns[calls])
+    high = np.minimum(device.start_ns[copies] + took, device.start_ns[calls] + device.duration_ns[calls])
+    blocked = (high - low >= _REST_NS) & (high - low >= _BLOCKED * took)
+    return dict(zip(calls[blocked].tolist(), places[blocked].tolist(), strict=True))
 
 
 def _is_sync(name: str) -> bool:
@@ -407,6 +454,8 @@ class _Span:
         first: Whether it is what precedes the first operation of the thread.
         operation: The operation it is part of, -1 for time between operations.
         issued: Whether that operation, or one it called, had set another thread going before.
+        rest: Whether that operation spent long itself after it had begun to call others.
+        may_wait: Whether the thread may have waited for another in it.
     """
 
     thread: int
@@ -415,16 +464,19 @@ class _Span:
     first: bool = False
     operation: int = NONE
     issued: bool = False
+    rest: bool = False
+    may_wait: bool = True
 
 
 def _inside(
-    operations: Operations, around: Int64, library: dict[int, int], options: LinkOptions
+    operations: Operations, around: Int64, library: dict[int, int], launching: set[int], options: LinkOptions
 ) -> list[_Span]:
     """Return the intervals operations spent themselves after their first callee, or after starting a thread.
 
     A thread may have waited in it. Operations that compute did not, and those of communication libraries are what
     others wait for; of operations without callees only those count that are known to wait. What sets a thread going is
-    a call with all it was called by: what these do afterwards must not hold up the thread.
+    a call with all it was called by: what these do afterwards must not hold up the thread. Nor must a long rest of any
+    operation, such as a range that a program names, hold up what it called to launch on the device.
     """
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
     callees: dict[int, list[int]] = {}
@@ -442,14 +494,23 @@ def _inside(
             begins.setdefault(row, int(start[row]))
     spans = []
     for call, begin in begins.items():
-        if call in library or operations.names[call].startswith(_COMPUTING):
+        computing = operations.names[call].startswith(_COMPUTING)
+        if call in library or (computing and call not in launching):
             continue
-        least = options.least_gap_ns if call in issued else options.thread_gap_ns
         within = np.array(callees.get(call, ()), np.int64)
         befores = np.maximum.accumulate(np.concatenate(([begin], end[within])))
-        for before, until in zip(befores.tolist(), [*start[within].tolist(), int(end[call])], strict=True):
+        untils = np.append(start[within], end[call])
+        later = int(np.maximum(untils - befores, 0).sum()) if len(within) and call in launching else 0
+        rest = later >= (_COMPUTING_REST_NS if computing else _REST_NS)
+        if computing and not rest:
+            continue
+        least = options.least_gap_ns if call in issued or rest else options.thread_gap_ns
+        for before, until in zip(befores.tolist(), untils.tolist(), strict=True):
             if until - before >= least:
-                spans.append(_Span(int(thread[call]), before, until, False, call, call in issued))
+                waits = not computing and (call in issued or until - before >= options.thread_gap_ns)
+                spans.append(
+                    _Span(int(thread[call]), before, until, False, call, call in issued, rest, waits)
+                )
     return spans
 
 
@@ -525,6 +586,10 @@ def _gaps(
         if lane >= FIRST_LANE:
             continue
         device = sorted((w.begin, w.end) for w in waits if w.thread == lane and _outside(operations, w))
+        within: dict[int, list[tuple[int, int]]] = {}
+        for one in waits:
+            if one.thread == lane and not _outside(operations, one):
+                within.setdefault(one.operation, []).append((one.begin, one.end))
         others = {other: ended for other, ended in ends.items() if other != lane}
         spans = [
             *_idle(operations, own_rows, lane, started),
@@ -534,7 +599,7 @@ def _gaps(
             wait = [(low, high) for low, high in device if low >= span.begin and high <= span.end]
             cause = (
                 None
-                if wait or span.end - span.begin < options.least_gap_ns
+                if wait or span.end - span.begin < options.least_gap_ns or not span.may_wait
                 else by_call.get((lane, span.end))
                 or _own_cause(own_times.floating_ends.get(lane, {}), span, options)
                 or _cause(others, span, options)
@@ -545,10 +610,16 @@ def _gaps(
                 gaps += _gap(lane, start, span.end, "thread", options)
             elif span.operation < 0:
                 gaps += _around_waits(lane, span, wait, options)
-            elif span.issued:
-                gaps += _gap(lane, span.begin, span.end, "call", options)
-            if span.operation >= 0 and (cause or (span.issued and options.host_gaps)):
-                own[span.operation] = max(own[span.operation] - (span.end - span.begin), 0)
+            elif span.issued or span.rest:
+                wait = sorted(
+                    one
+                    for one in within.get(span.operation, ())
+                    if one[0] >= span.begin and one[1] <= span.end
+                )
+                gaps += _around_waits(lane, span, wait, options, "call")
+            if span.operation >= 0 and (cause or ((span.issued or span.rest) and options.host_gaps)):
+                waited = sum(high - low for low, high in wait) if not cause else 0
+                own[span.operation] = max(own[span.operation] - (span.end - span.begin - waited), 0)
     return (gaps if options.host_gaps else []), causes
 
 
@@ -580,10 +651,12 @@ def _idle(operations: Operations, rows: Int64, lane: int, started: int) -> list[
     return [_Span(lane, int(before[place]), int(start[place]), place == 0) for place in gap_places.tolist()]
 
 
-def _around_waits(lane: int, span: _Span, waits: list[tuple[int, int]], options: LinkOptions) -> list[Gap]:
+def _around_waits(
+    lane: int, span: _Span, waits: list[tuple[int, int]], options: LinkOptions, why: str = "program"
+) -> list[Gap]:
     """Cut the processor's waits for the device out of intervals between operators."""
     gaps: list[Gap] = []
-    begin, why = span.begin, "program"
+    begin = span.begin
     for low, high in [*waits, (span.end, span.end)]:
         gaps += _gap(lane, begin, low, why, options)
         begin, why = max(begin, high), "device"
@@ -762,6 +835,28 @@ def _device_dependencies(
         ]
         if source >= 0 and after and len(after[0]):
             draft.add(np.array([source + first_device]), after[0][:1] + first_device, DepKind.EVENT)
+
+
+def _recorded_times(
+    operations: Operations, own: Int64, gaps: list[Gap], device: DeviceTrace, launched: DeviceOperations
+) -> tuple[Int64, Int64]:
+    """Return when every node began, and when it had taken the time that is its own."""
+    begin = np.array([gap.start_ns for gap in gaps], np.int64)
+    took = np.array([gap.duration_ns for gap in gaps], np.int64)
+    start = np.concatenate((operations.begin, begin, device.start_ns[launched.event]))
+    return start, start + np.concatenate((np.maximum(own, 0), took, device.duration_ns[launched.event]))
+
+
+def _add_idles(
+    draft: _Draft, times: tuple[Int64, Int64], streams: list[Int64], order: Int64, least_ns: int
+) -> tuple[Idles, Int64]:
+    """Add the idle times of streams with their dependencies; returns them and the order of all nodes."""
+    first_device = len(order) - sum(len(places) for places in streams)
+    pairs = _select_dependencies(draft, order, DepKind(sum(DepKind)))[:3]
+    idles = find_idles(*times, streams, pairs, least_ns)
+    for source, target, kind in idle_dependencies(idles, first_device, len(order), pairs):
+        draft.add(source, target, kind)
+    return idles, order_with_idles(order, idles, first_device)
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 from studio.et.link.attribute import DeviceOperations, attribute
 from studio.et.link.communication import Communication, communicate
 from studio.et.link.depend import Plan, depend
+from studio.et.link.idle import no_idles
 from studio.et.link.join import Joined
 from studio.et.link.operations import Operations, from_device, from_host
 from studio.et.link.options import LinkOptions
@@ -83,7 +84,7 @@ def outline(rank_draft: RankDraft) -> RankDraft:
         device = replace(device, wait_stream=none, wait_record=none)
     return RankDraft(
         rank_draft.number, host, device, None, rank_draft.host_operations, replace(rank_draft.operations, names=[]),
-        rank_draft.launched, rank_draft.communication, Plan(none, none, (), none, none, none32, none, {}), rank_draft.clock,
+        rank_draft.launched, rank_draft.communication, Plan(none, none, (), no_idles(), none, none, none32, none, {}), rank_draft.clock,
     )  # fmt: skip
 
 

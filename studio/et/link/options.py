@@ -55,6 +55,8 @@ class LinkOptions:
         sequence: Collectives wait for the one of their comm group that was issued before. In a recording two may
             overlap, on two threads of gloo; simulators carry them out one by one, and hang where ranks differ in the order.
         host_gaps: Time between operators (Python, data loading) becomes nodes of that duration.
+        idle: Time for which a stream of the device stood idle although all that its next operation waited for was done
+            becomes nodes of that duration. Needs `stream_order`.
         least_gap_ns: Gaps shorter than this are left out.
         thread_gap_ns: A thread that was idle for shorter than this was not held up by another.
         align_clocks: Clocks of the ranks are aligned by matched collectives.
@@ -78,6 +80,7 @@ class LinkOptions:
     data: bool = True
     sequence: bool = True
     host_gaps: bool = True
+    idle: bool = True
     least_gap_ns: int = 1_000
     thread_gap_ns: int = 100_000
     align_clocks: bool = True

@@ -128,6 +128,8 @@ def test_kinds_of_dependencies_can_be_switched_off(job, switch, kind):
     on = reasons(studio.link(job).graph_of(rank), rank.slots)
     off = reasons(studio.link(job, options=LinkOptions(**{switch: False})).graph_of(rank), rank.slots)
     assert any(kind in why for why in on.values())
+    if kind == DepKind.STREAM:  # without the order of a stream there is no time between its operations
+        on = {pair: why for pair, why in on.items() if "device gap" not in pair}
     assert off == {pair: why & ~kind for pair, why in on.items() if why & ~kind}
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import studio
+from studio.analysis.job.breakdown import NOTHING, node_kinds
 from studio.analysis.job.step_times import StepTime
 from studio.cli import main
 from studio.commands.base import replay as replaying
@@ -19,7 +21,7 @@ from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
 from studio.sim.parts import interpret
 from studio.sim.replays import as_replay, idle_system
-from studio.trace import Trace
+from studio.trace import Trace, idles, int_column
 
 RUNS = [
     "torch_synthetic_device/ddp_mlp_4r", "torch_synthetic_device/dlrm_4r", "torch_synthetic_device/mnist_1r",
@@ -51,6 +53,49 @@ def test_a_replay_takes_the_recorded_time_and_a_simulation_ends(shared, run, rec
         Topology(dims), algorithms=dict.fromkeys(kinds, (Algorithm("ring"),)), extensions=Extensions()
     )
     assert (simulate(trace, config, native=False).finish_ns > 0).all()
+
+
+ALONE = [
+    "foreign/h100_qwen1.5_0.5b__1016005.json.gz", "foreign/h100_timesformer__1016002.json.gz",
+    "foreign/mi300_resnet_act_checkpoint.json.gz", "foreign/vllm_decode_full_graph_execution.json.gz",
+    "foreign/vllm_prefilldecode_graph_execution.json.gz", "public/hta/cuda_event_sync.json.gz",
+    "public/hta/old_categories_inference_rank_1.json.gz", "public/hta/mtia_inference_rank_0.json.gz",
+]  # fmt: skip
+"""Kineto traces alone, the cheap ones of those in the table of `docs/simulator.md`."""
+
+
+@pytest.mark.parametrize("file", ALONE)
+def test_a_kineto_trace_alone_replays_in_the_recorded_time(shared, file, record_property):
+    """Idle streams, launches outside the recording, long ranges of the program and copies that block their call."""
+    trace = studio.link(shared / "traces" / file)
+    steps = replayed(trace)
+    assert steps
+    for one in steps:
+        record_property(f"{file} {one.name}", f"{100 * one.difference:+.2f} %")
+        assert abs(one.difference) < BOUND, one
+
+
+def test_idle_streams_are_no_work_and_without_them_the_time_is_missing(shared):
+    file = shared / "traces/foreign/vllm_decode_full_graph_execution.json.gz"
+    trace, without = studio.link(file), studio.link(file, options=LinkOptions(idle=False))
+    [graph], [other] = trace.graphs, without.graphs
+    rows = np.flatnonzero(idles(graph))
+    assert {graph.strings[code] for code in graph.name[rows].tolist()} == {"device gap"}
+    assert len(graph) == len(other) + len(rows)
+    assert (node_kinds(graph)[rows] == NOTHING).all()
+    assert (np.isin(rows, int_column(graph, "stream")[0])).all()
+    assert replayed(without)[0].difference < -BOUND
+
+
+def test_a_step_without_nodes_is_not_compared(shared):
+    """Its mark is all that was recorded of it."""
+    file = shared / "traces/public/hta/mi250_minitoy_train_ROCm6_2_kineto.json.gz"
+    done = CliRunner().invoke(main, ["simulate", str(file), "--replay"])
+    assert done.exit_code == 0, done.output
+    [line] = [line for line in done.output.splitlines() if "ProfilerStep#2" in line]
+    assert line.endswith("–")
+    assert "nothing was recorded in that step, so the difference cannot be told" in done.output
+    assert "nan" not in done.output
 
 
 def test_the_sequence_of_collectives_can_be_left_out(shared):
