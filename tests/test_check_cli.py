@@ -10,6 +10,7 @@ import pytest
 import studio
 from studio.et import write
 from tests.doctor.broken_jobs import BROKEN, healthy
+from tests.handmade import collective, trace_of
 from tests.test_cli import refused, run
 
 
@@ -86,6 +87,28 @@ def test_one_repair_is_made_alone(tmp_path):
     done = run("check", tmp_path / "in", "--repair", tmp_path / "out", "--only", "self-loop", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["repaired"]["left"] == ["dangling"]
+
+
+@pytest.mark.parametrize("command", ["info", "check", "simulate"])
+def test_groups_that_are_listed_nowhere_are_told_in_one_sentence(tmp_path, command: str):
+    alike = [
+        collective(at + 1, "ALL_REDUCE", 64, *([at] if at else []), group=str(at + 1)) for at in range(16)
+    ]
+    write(trace_of([alike] * 8), tmp_path / "in", "job")
+    for listed in (tmp_path / "in").glob("*.json"):
+        listed.unlink()
+    system = ["--preset", "hgx-h100-8"] if command == "simulate" else []
+    done = run(command, tmp_path / "in", *system)
+    said = done.stdout + done.stderr
+    assert said.count("listed nowhere") == 1
+    assert "16 comm groups are" in said
+
+
+def test_a_recording_is_not_blamed_for_what_its_recorder_never_writes(shared):
+    """Events of a simulator name neither peers, sizes nor types; a scatter's members do not know what its root gives."""
+    assert run("check", shared / "traces/timeline/llama_8r.csv.gz").exit_code == 0
+    merged = [shared / f"traces/golden/torch/pp_2r_{rank}.etplus.json.gz" for rank in (0, 1)]
+    assert run("check", *merged).exit_code == 0
 
 
 def test_wrong_use_is_refused(tmp_path, broken: Path):

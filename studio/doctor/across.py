@@ -19,6 +19,7 @@ from studio.analysis.job.completeness import completeness, is_recording, range_w
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
+from studio.doctor.inferred import level_of_missing
 from studio.sim.agreement import (
     collective_label,
     group_label,
@@ -45,7 +46,8 @@ _GROUPS_LISTED = 8
 def missing_ranks(case: Case) -> Iterator[Found]:
     """Yield ranks that rank numbers, files or comm groups mention but that are absent.
 
-    Every rank of a recording is whole by itself, so there a rank that was not recorded is no error.
+    Every rank of a recording is whole by itself, so there a rank that was not recorded is no error; nor is it where the
+    number of a single rank that communicates with none is all that tells of others.
     """
     present = {rank.number for rank in case.trace.ranks}
     if not present:
@@ -67,7 +69,7 @@ def missing_ranks(case: Case) -> Iterator[Found]:
         ]
         words = range_words(gaps)
         yield Found(
-            "warning" if is_recording(case.trace) else "error",
+            "warning" if _are_whole(case, hints) else "error",
             f"{words[0].upper()}{words[1:]} {'is' if absent == 1 else 'are'} missing, "
             f"according to {' and '.join(text for text, true in hints if true)}.",
             tuple(islice(chain.from_iterable(gaps), _RANKS_KEPT)),
@@ -75,6 +77,17 @@ def missing_ranks(case: Case) -> Iterator[Found]:
             absent,
             (("ranks in the job", format_count(len(present))), ("missing", format_count(absent))),
         )
+
+
+def _are_whole(case: Case, hints: list[tuple[str, bool]]) -> bool:
+    """Whether the ranks that are there are of use by themselves."""
+    told = [true for _, true in hints]
+    alone = told == [True, False, False] and len(case.trace.ranks) == 1
+    return (
+        is_recording(case.trace)
+        or any(metadata_number(rank, "link_host_operations") > 0 for rank in case.trace.ranks)
+        or (alone and not any(one.communicates.any() for one in case.graphs))
+    )
 
 
 def group_outsiders(case: Case) -> Iterator[Found]:
@@ -374,7 +387,7 @@ def unknown_peers(case: Case) -> Iterator[Found]:
         if len(chosen) == 1:
             whom = "where it comes from" if receives else "where it goes"
         yield Found(
-            "error",
+            level_of_missing(case, everywhere=len(chosen) == int((row != NONE).sum())),
             f"{format_counted(len(chosen), noun)} of {rank_list(ranks)} {'does' if len(chosen) == 1 else 'do'} not say {whom} "
             f"({key} is not recorded): {node_label(_graph_of(case, nodes[0]), nodes[0].row)} of rank {nodes[0].rank}.",
             ranks,

@@ -349,6 +349,10 @@ def _diagnosis(check: Check, problem: Found) -> Diagnosis:
     )
 
 
+_LEAVES_WHOLE = frozenset({"nothing-linked"})
+"""Errors of readers that leave a job that is whole by itself: the command that links fails, the job does not."""
+
+
 def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
     """Yield findings of the reader that no check repeats; the same finding about many files is yielded once."""
     alike: dict[tuple[str, Level, str], list[Finding]] = {}
@@ -357,6 +361,7 @@ def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
             alike.setdefault((finding.code, finding.level, finding.hint), []).append(finding)
     for (code, level, hint), same in alike.items():
         first, others = same[0], same[1:]
+        level = "warning" if code in _LEAVES_WHOLE else level
         place = (("file", first.file),) if first.file else ()
         offset = (("at byte", f"{first.offset:,}"),) if first.offset >= 0 else ()
         rest = (("and", f"{len(others) - _OTHERS_LISTED:,} more"),) if len(others) > _OTHERS_LISTED else ()

@@ -8,6 +8,7 @@ import numpy as np
 
 from studio.analysis.graph.digraph import build_network, reachable
 from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
+from studio.doctor.inferred import level_of_missing
 from studio.doctor.structure import percent, worth_warning
 from studio.et.link.communication import is_timeless
 from studio.sim.agreement import node_label, rank_list
@@ -87,7 +88,7 @@ def unlinked(case: Case) -> Iterator[Found]:
         message = (
             f"No operator of the execution trace of {rank_list(none)} could be linked with its device trace."
         )
-        yield Found("error", message, tuple(none), (), len(none))
+        yield Found("warning", message, tuple(none), (), len(none))
     if not (lost.count or loose.count):
         return
     level: Level = "warning" if lost.count + loose.count > _FEW * (host + device) else "info"
@@ -101,7 +102,7 @@ def unlinked(case: Case) -> Iterator[Found]:
         if nodes.count
     ]
     yield Found(
-        "error" if lost.count and worth_warning(lost.count, host) else level,
+        level,
         f"{'; '.join(parts)}.",
         tuple(sorted({*lost.ranks, *loose.ranks})),
         (*lost.nodes, *loose.nodes)[:16],
@@ -271,9 +272,12 @@ def _kinds(case: GraphCase) -> Int64:
 def size_missing(case: Case) -> Iterator[Found]:
     """Yield communication nodes without a size."""
     words = ("has no size", "have no size")
-    yield from _nodes(
-        case, lambda graph_case: (_sizes(graph_case) == _ABSENT) & ~_calls(graph_case), "error", words
-    )
+
+    def chosen(graph_case: GraphCase) -> Bool:
+        return np.asarray((_sizes(graph_case) == _ABSENT) & ~_calls(graph_case))
+
+    everywhere = all(bool(chosen(one)[one.communicates].all()) for one in case.graphs)
+    yield from _nodes(case, chosen, level_of_missing(case, everywhere=everywhere), words)
 
 
 def size_negative(case: Case) -> Iterator[Found]:
@@ -299,7 +303,8 @@ def comm_untyped(case: Case) -> Iterator[Found]:
         return np.asarray((graph_case.graph.type == NodeType.COMM_COLL) & ~known & ~_calls(graph_case))
 
     words = ("names an unknown collective", "name unknown collectives")
-    yield from _nodes(case, chosen, "error", words)
+    everywhere = all(bool((_kinds(one) == NONE).all()) for one in case.graphs)
+    yield from _nodes(case, chosen, level_of_missing(case, everywhere=everywhere), words)
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 from studio.analysis.collectives.matching import disagreement
 from studio.analysis.graph.digraph import cycle_components, shortest_cycle
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt
+from studio.doctor.orders import is_small, try_orders
 from studio.doctor.waits import Waits, Why, waits_of
 from studio.sim.agreement import group_label, is_certain, node_label, rank_list
 from studio.trace import NONE, Int64, Level
@@ -84,9 +85,13 @@ def deadlocks(case: Case) -> Iterator[Found]:
         return
     waits = waits_of(case, case.tick, hopeful=True)
     # The last kind counts every wait, so what is on no cycle of it is on none.
-    if not waits.apart and _circle(waits, *waits.chosen(*_KINDS[-1].waits)) is None:
+    is_open = not waits.apart and _circle(waits, *waits.chosen(*_KINDS[-1].waits)) is None
+    if is_open and not is_small(case):
         return
     waits = waits_of(case, case.tick)
+    if is_open:
+        yield from _by_order(case, waits)
+        return
     yield from _apart(case, waits)
     for kind in _KINDS:
         case.tick()
@@ -95,6 +100,41 @@ def deadlocks(case: Case) -> Iterator[Found]:
         if circle is not None:
             yield _found(case, waits, kind, *circle)
             return
+        if kind.level == "error" and (found := list(_by_order(case, waits))):
+            yield from found
+            return
+
+
+def _by_order(case: Case, waits: Waits) -> Iterator[Found]:
+    """Yield whether ranks wait for each other in some order, where times decide about it; nothing where none does.
+
+    What hangs in an unusual order is only worth knowing.
+    """
+    tried = None if waits.certain or waits.apart else try_orders(case, case.tick)
+    if tried is None or not tried.hangs:
+        return
+    will = tried.complete and not tried.ends
+    ranks = [case.trace.ranks[place] for place, _ in tried.stuck]
+    numbers = tuple(sorted(rank.number for rank in ranks))
+    shown = [
+        f"rank {rank.number} in {node_label(case.trace.graph_of(rank), row)}"
+        for rank, (_, row) in zip(ranks, tried.stuck, strict=True)
+    ]
+    more = f", … ({format_count(len(shown) - _HOPS_SHOWN)} more)" if len(shown) > _HOPS_SHOWN else ""
+    yield Found(
+        "error" if will else "warning" if tried.hangs_by_id else "info",
+        f"This job {'will hang, in every order' if will else 'may hang, in some of the orders'} that dependencies leave open: "
+        f"{rank_list(numbers)} can come to wait for ever, {', '.join(shown[:_HOPS_SHOWN])}{more}.",
+        numbers,
+        tuple(NodeAt(rank.number, row) for rank, (_, row) in zip(ranks, tried.stuck, strict=True))[
+            :NODES_NAMED
+        ],
+        len(tried.stuck),
+        (("orders", "all were tried" if tried.complete else "tried until one hung"),),
+        ""
+        if will
+        else "Times decide: with these it may end, with others its ranks wait for each other for ever.",
+    )
 
 
 def _apart(case: Case, waits: Waits) -> Iterator[Found]:

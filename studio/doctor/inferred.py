@@ -1,27 +1,40 @@
-"""Keep what is only inferred from being the ground of an error."""
+"""Keep what is only inferred, or was never recorded, from being the ground of an error."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from studio.analysis.job.completeness import is_recording
 from studio.doctor.diagnosis import Case, Found, NodeAt
-from studio.trace import node_attributes
+from studio.trace import Level, node_attributes
 
 _INFERRED = "comm_inferred"
 """The attribute in which linking says what of a communication no file wrote."""
 
 
+_WORDS = {
+    "group": "The recording names no comm group there: it was inferred, and may be another one.",
+    "size": "The recording gives no size there: it was inferred, and may be another one.",
+}
+
+
 def hedge(case: Case, found: Found) -> Found:
-    """Return the result of a check, as a warning where it rests on comm groups that were inferred."""
-    if found.level != "error" or not any(_has_inferred_group(case, node) for node in found.nodes):
+    """Return the result of a check, as a warning where it rests on comm groups or sizes that were inferred."""
+    if found.level != "error":
         return found
-    message = (
-        f"{found.message} The recording names no comm group there: it was inferred, and may be another one."
-    )
-    return replace(found, level="warning", message=message)
+    differ = dict(found.evidence).get("they differ in")
+    for fact in ("group", "size") if differ == "size" else ("group",):
+        if any(_is_inferred(case, node, fact) for node in found.nodes):
+            return replace(found, level="warning", message=f"{found.message} {_WORDS[fact]}")
+    return found
 
 
-def _has_inferred_group(case: Case, node: NodeAt) -> bool:
+def level_of_missing(case: Case, *, everywhere: bool) -> Level:
+    """Return how bad it is that nodes lack a fact: no error where a job ran and its recorder never writes that fact."""
+    return "warning" if everywhere and is_recording(case.trace) else "error"
+
+
+def _is_inferred(case: Case, node: NodeAt, fact: str) -> bool:
     rank = case.trace.rank(node.rank)
     if rank is None:
         return False
@@ -30,4 +43,4 @@ def _has_inferred_group(case: Case, node: NodeAt) -> bool:
         return False
     told = {attr.name: attr.value for attr in node_attributes(graph, node.row, rank.slots)}
     inferred = told.get(_INFERRED)
-    return isinstance(inferred, list) and "group" in inferred
+    return isinstance(inferred, list) and fact in inferred

@@ -37,7 +37,7 @@ def durations_apart(case: Case) -> Iterator[Found]:
         longer = "long" if step > 1 else "short"
         times = format_count(int(max(step, 1 / step)))
         yield Found(
-            "warning",
+            "error" if len(factors) > 1 else "warning",
             f"Computation of {rank_list(graph_case.ranks)} takes about {times} times as {longer} as that of the same name on "
             f"other ranks: {name[:60] or 'nodes without a name'} {format_ns(values[name])} instead of "
             f"{format_ns(usual[name])} on average.",

@@ -385,7 +385,9 @@ class _Merged:
         values = parse_literal(_text(self.nodes[row].inputs.values))
         first = 0 if kind in _FIRST_TENSOR else 1
         given = tensor_bytes(values[first]) if isinstance(values, list) and len(values) > first else NONE
-        return _Comm(kind, max(given, 0), "", ("size",) if given < 0 else ())
+        # What a member of a scatter receives is not among what is recorded, only what its root gives.
+        unknown = given < 0 or (kind == CollectiveType.SCATTER and not given)
+        return _Comm(kind, max(given, 0), "", ("size",) if unknown else ())
 
     # -----------------------------------------------------------------------------------------------
     # Nodes

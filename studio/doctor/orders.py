@@ -1,0 +1,308 @@
+"""Try the orders in which ranks can carry out their communication, where times decide about it.
+
+Nothing is timed: compute nodes and transfers take as long as they like. A state is what each rank has ended and what it is
+carrying out. Steps of a rank that no other step can change are made at once, so that few orders are left to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+
+from studio.analysis.collectives.matching import disagreement
+from studio.doctor.diagnosis import Case, GraphCase
+from studio.doctor.issue import takes_turns
+from studio.trace import NONE, CollectiveType, NodeType, dense_column
+
+_Key = TypeVar("_Key", str, tuple[int, ...])
+
+MOST_EVENTS = 400
+"""Communication nodes of all ranks, in larger jobs no order is tried."""
+MOST_STATES = 10_000
+
+_State = tuple[tuple[int, int], ...]
+"""Of each rank the nodes that have ended, as bits, and the place of the one that it is carrying out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of trying.
+
+    Attributes:
+        ends, hangs: Whether some order ends, and whether some order hangs.
+        complete: Whether all orders were tried.
+        hangs_by_id: Whether the order hangs in which each rank begins what has the lowest id of all that may be ready.
+        stuck: Place of a rank and row of what it waits in, of one order that hangs.
+    """
+
+    ends: bool
+    hangs: bool
+    complete: bool
+    hangs_by_id: bool
+    stuck: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """A communication node of a rank.
+
+    Attributes:
+        row, number: Its row and id.
+        needs: The nodes that it waits for, directly or through computation, as bits.
+        parents: Rows that it waits for directly.
+        sure: Whether it is ready the moment the last of the nodes it needs ends.
+        turn: Whether the rank carries it out alone; receives it does not.
+        group: Of a collective that waits for others.
+        key: Of a message.
+        content: What the members of a collective must agree on.
+    """
+
+    row: int
+    number: int
+    needs: int
+    parents: frozenset[int]
+    sure: bool
+    turn: bool
+    group: str | None
+    key: tuple[int, ...] | None
+    content: tuple[int, int]
+
+
+def try_orders(case: Case, tick: Callable[[], None] = lambda: None) -> Tried | None:
+    """Return whether orders end or hang; None where the job is too large, or hangs for plain reasons."""
+    if not is_small(case):
+        return None
+    messages = case.messages
+    halves = (messages.send_row == NONE) | (messages.receive_row == NONE) | ~messages.known
+    if halves.any() or any(group.outsiders for group in case.ordered):
+        return None
+    contents = [disagreement(group) for group in case.ordered]
+    if any(one is not None and NONE in (one.row, one.other_row) for one in contents):
+        return None
+    return _Search(case, tick).run()
+
+
+def is_small(case: Case) -> bool:
+    """Whether a job has so little communication that its orders can be tried."""
+    events = (int((one.communicates | takes_turns(one)).sum()) * len(one.ranks) for one in case.graphs)
+    return 0 < sum(events) <= MOST_EVENTS
+
+
+class _Search:
+    """A search through the states that a job can be in."""
+
+    def __init__(self, case: Case, tick: Callable[[], None]) -> None:
+        self.tick = tick
+        place = {rank.number: at for at, rank in enumerate(case.trace.ranks)}
+        groups: list[dict[int, str]] = [{} for _ in place]
+        self.members: dict[str, list[int]] = {}
+        for group in case.ordered:
+            for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
+                if index != NONE and member in place:
+                    self.members.setdefault(group.name, []).append(place[member])
+                    groups[place[member]].update(
+                        dict.fromkeys(group.sequences[index].rows.tolist(), group.name)
+                    )
+        keys: list[dict[int, tuple[int, ...]]] = [{} for _ in place]
+        of = case.messages
+        what = np.stack([of.source, of.target, of.tag, of.bytes], axis=1).tolist()
+        for ranks, rows in ((of.send_rank, of.send_row), (of.receive_rank, of.receive_row)):
+            for rank, row, key in zip(ranks.tolist(), rows.tolist(), what, strict=True):
+                keys[rank][row] = tuple(key)
+        by_graph = {one.index: one for one in case.graphs}
+        self.events = [
+            _events(by_graph[rank.graph], groups[at], keys[at]) for at, rank in enumerate(case.trace.ranks)
+        ]
+        self.full = [(1 << len(events)) - 1 for events in self.events]
+        self.in_group = [_bits(events, lambda one: one.group) for events in self.events]
+        self.sends = [_bits(events, lambda one: one.key if one.turn else None) for events in self.events]
+        self.receives = [_bits(events, lambda one: None if one.turn else one.key) for events in self.events]
+        self.source = {key: at for at, known in enumerate(self.sends) for key in known}
+        self.ready = lru_cache(maxsize=None)(self._ready)
+
+    def run(self) -> Tried:
+        """Go through all states, depth first, until some order ends and some hangs."""
+        start: _State = tuple((0, NONE) for _ in self.events)
+        seen, waiting = {start}, [start]
+        ends = False
+        stuck: tuple[tuple[int, int], ...] = ()
+        while waiting and len(seen) < MOST_STATES and not (ends and stuck):
+            if not len(seen) % 512:
+                self.tick()
+            state = waiting.pop()
+            following = self.following(state)
+            if not following:
+                if all(mask == full for (mask, _), full in zip(state, self.full, strict=True)):
+                    ends = True
+                else:
+                    stuck = stuck or self.waits_in(state)
+            for one in following:
+                if one not in seen:
+                    seen.add(one)
+                    waiting.append(one)
+        return Tried(ends, bool(stuck), not waiting, self.hangs_by_id(start), stuck)
+
+    def hangs_by_id(self, state: _State) -> bool:
+        """Whether ranks that begin what has the lowest id never end."""
+        while following := self.following(state):
+            state = following[0]
+        return any(mask != full for (mask, _), full in zip(state, self.full, strict=True))
+
+    def waits_in(self, state: _State) -> tuple[tuple[int, int], ...]:
+        """Return the rank and row of what unfinished ranks wait in."""
+        found = []
+        for rank, (mask, busy) in enumerate(state):
+            if busy != NONE:
+                found.append((rank, self.events[rank][busy].row))
+            elif receives := self.ready(rank, mask)[1]:
+                found.append((rank, self.events[rank][receives[0]].row))
+        return tuple(found)
+
+    def following(self, state: _State) -> list[_State]:
+        """Return the states that can come next."""
+        made: list[_State] = []
+        for rank, (mask, busy) in enumerate(state):
+            turns, receives, at_once = self.ready(rank, mask)
+            picks = turns if busy == NONE else ()
+            if picks and at_once:
+                return [_set(state, rank, mask, pick) for pick in picks]
+            own = [_set(state, rank, mask, pick) for pick in picks]
+            if busy != NONE and self.can_end(state, rank, busy):
+                own.append(_set(state, rank, mask | 1 << busy, NONE))
+            arriving = [one for one in receives if self.has_arrived(state, rank, one)]
+            own += [_set(state, rank, mask | 1 << one, busy) for one in arriving]
+            # What others do changes nothing about these steps, so they are made first.
+            alone = not receives or (len(receives) == len(arriving) == 1 and busy == NONE and not picks)
+            if own and alone:
+                return own
+            made += own
+        return made
+
+    def _ready(self, rank: int, mask: int) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+        """Return which nodes can be next, which receives can end, and whether one of the former begins at once."""
+        events = self.events[rank]
+        open_ones = [at for at, one in enumerate(events) if not mask >> at & 1 and one.needs & ~mask == 0]
+        turns = sorted((events[at].number, at) for at in open_ones if events[at].turn)
+        receives = tuple(at for at in open_ones if not events[at].turn)
+        sure = next((index for index, (_, at) in enumerate(turns) if events[at].sure), None)
+        if sure is None:
+            return tuple(self._firsts(rank, [at for _, at in turns])), receives, False
+        # At the very beginning no other is ready yet.
+        first = sure if not mask else 0
+        return tuple(self._firsts(rank, [at for _, at in turns[first : sure + 1]])), receives, True
+
+    def _firsts(self, rank: int, turns: list[int]) -> Iterator[int]:
+        """Yield those of these nodes, in the order of ids, that none before them is sure to precede."""
+        kept: list[frozenset[int]] = []
+        for at in turns:
+            parents = self.events[rank][at].parents
+            # What waits for no more than another is ready no later.
+            if not any(one <= parents for one in kept):
+                kept.append(parents)
+                yield at
+
+    def can_end(self, state: _State, rank: int, busy: int) -> bool:
+        """Whether what a rank is carrying out can end: a collective once all members have begun the same one."""
+        event = self.events[rank][busy]
+        if event.group is None:
+            return True
+        position = self.ended(state, rank, event.group)
+        for member in self.members[event.group]:
+            if self.ended(state, member, event.group) > position:
+                continue
+            other = state[member][1]
+            if other == NONE or self.ended(state, member, event.group) < position:
+                return False
+            theirs = self.events[member][other]
+            if theirs.group != event.group or theirs.content != event.content:
+                return False
+        return True
+
+    def ended(self, state: _State, rank: int, group: str) -> int:
+        """Return how many collectives of a group have ended on a rank."""
+        return (state[rank][0] & self.in_group[rank][group]).bit_count()
+
+    def has_arrived(self, state: _State, rank: int, receive: int) -> bool:
+        """Whether a message is there that no other receive has taken."""
+        key = self.events[rank][receive].key
+        source = None if key is None else self.source.get(key)
+        if key is None or source is None:
+            return False
+        sent = (state[source][0] & self.sends[source][key]).bit_count()
+        return sent > (state[rank][0] & self.receives[rank][key]).bit_count()
+
+
+def _set(state: _State, rank: int, mask: int, busy: int) -> _State:
+    return (*state[:rank], (mask, busy), *state[rank + 1 :])
+
+
+def _bits(events: list[_Event], of: Callable[[_Event], _Key | None]) -> dict[_Key, int]:
+    """Return the nodes of each key, as bits."""
+    found: dict[_Key, int] = {}
+    for at, event in enumerate(events):
+        key = of(event)
+        if key is not None:
+            found[key] = found.get(key, 0) | 1 << at
+    return found
+
+
+def _events(case: GraphCase, groups: dict[int, str], keys: dict[int, tuple[int, ...]]) -> list[_Event]:
+    """Return the communication of a rank and what it waits for."""
+    graph = case.graph
+    turns = takes_turns(case)
+    takes_part = turns | (case.communicates & (graph.type == NodeType.COMM_RECV) & ~case.on_cpu)
+    of, waited = case.pairs
+    parents: list[list[int]] = [[] for _ in range(len(graph))]
+    for child, parent in zip(of.tolist(), waited.tolist(), strict=True):
+        parents[child].append(parent)
+    rows = np.flatnonzero(takes_part).tolist()
+    bit = {row: 1 << at for at, row in enumerate(rows)}
+    needs: dict[int, int] = {}
+    for row in _parents_first(parents):
+        needs[row] = 0
+        for parent in parents[row]:
+            needs[row] |= needs[parent] | bit.get(parent, 0)
+    kinds = dense_column(graph, "comm_type", NONE).tolist()
+    sizes = dense_column(graph, "comm_size", 0).tolist()
+    made = []
+    for row in rows:
+        kind = kinds[row]
+        waits = kind != CollectiveType.BROADCAST
+        size = 0 if kind == CollectiveType.ALL_TO_ALL else sizes[row]
+        sure = all(parent in bit for parent in parents[row])
+        group = groups.get(row) if waits else None
+        made.append(
+            _Event(
+                row=row,
+                number=int(graph.id[row]),
+                needs=needs[row],
+                parents=frozenset(parents[row]),
+                sure=sure,
+                turn=bool(turns[row]),
+                group=group,
+                key=keys.get(row),
+                content=(kind, size),
+            )
+        )
+    return made
+
+
+def _parents_first(parents: list[list[int]]) -> Iterator[int]:
+    """Yield all rows, each behind those that it waits for."""
+    children: list[list[int]] = [[] for _ in parents]
+    for row, above in enumerate(parents):
+        for parent in above:
+            children[parent].append(row)
+    left = [len(above) for above in parents]
+    waiting = [row for row, count in enumerate(left) if not count]
+    while waiting:
+        row = waiting.pop()
+        yield row
+        for child in children[row]:
+            left[child] -= 1
+            if not left[child]:
+                waiting.append(child)
