@@ -367,7 +367,7 @@ def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
         rest = (("and", f"{len(others) - _OTHERS_LISTED:,} more"),) if len(others) > _OTHERS_LISTED else ()
         yield Diagnosis(
             code=code,
-            level=level,
+            level="warning" if code in _LEAVES_WHOLE else level,
             title=_title(code),
             message=first.message,
             ranks=tuple(sorted({finding.rank for finding in same if finding.rank is not None})),
