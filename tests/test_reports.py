@@ -73,6 +73,9 @@ def test_the_text_says_what_the_data_says():
         "  communication",
         "    ALL_REDUCE                        2    8.00 KiB",
         "  comm groups   1",
+        "  files         2 used",
+        "    job.0.et: rank 0",
+        "    job.1.et: rank 1",
         "  findings      none",
     ]
 

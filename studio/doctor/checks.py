@@ -361,7 +361,6 @@ def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
             alike.setdefault((finding.code, finding.level, finding.hint), []).append(finding)
     for (code, level, hint), same in alike.items():
         first, others = same[0], same[1:]
-        level = "warning" if code in _LEAVES_WHOLE else level
         place = (("file", first.file),) if first.file else ()
         offset = (("at byte", f"{first.offset:,}"),) if first.offset >= 0 else ()
         rest = (("and", f"{len(others) - _OTHERS_LISTED:,} more"),) if len(others) > _OTHERS_LISTED else ()

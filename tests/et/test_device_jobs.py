@@ -28,7 +28,7 @@ def training(**head: object) -> bytes:
     """An operator with a kernel, an all-reduce in a group of two by NCCL, and a kernel that waits for it."""
     return device_file(
         [
-            event("aten::mm", 10, 30),
+            event("aten::mm", 10, 18),
             launch(20, 501),
             kernel("gemm", 30, 200, 501),
             event("record_param_comms", 50, 40),
