@@ -693,11 +693,7 @@ def copies(graph: Graph) -> Bool:
     words = [graph.strings.find(word) for word in _COPY_KINDS]
     chosen[rows[np.isin(graph.attrs.value[where], [word for word in words if word != NONE])]] = True
     chosen |= np.isin(graph.name, _copy_names(graph.strings))
-    chosen &= graph.type == NodeType.COMP
-    if chosen.any():
-        rows, values = int_column(graph, "is_cpu_op")
-        chosen[rows[values != 0]] = False
-    return chosen
+    return _on_device(graph, chosen)
 
 
 def idles(graph: Graph) -> Bool:
@@ -706,7 +702,13 @@ def idles(graph: Graph) -> Bool:
     rows, where = graph.rows_with("gap")
     idle = graph.strings.find("idle")
     if idle != NONE:
-        chosen[rows] = (graph.attrs.value[where] == idle) & (graph.type[rows] == NodeType.COMP)
+        chosen[rows] = graph.attrs.value[where] == idle
+    return _on_device(graph, chosen)
+
+
+def _on_device(graph: Graph, chosen: Bool) -> Bool:
+    """Return (N,) which of the nodes chosen are written as compute of a device."""
+    chosen = chosen & (graph.type == NodeType.COMP)
     if chosen.any():
         rows, values = int_column(graph, "is_cpu_op")
         chosen[rows[values != 0]] = False

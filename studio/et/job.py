@@ -356,11 +356,14 @@ def read_job(
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
     with _executor_for(executor, job, sizes) as chosen:
         by_several = _by_several(job, numbers) if chosen else []
+        linked = False
         # What a file cannot be read for is told better, and lets the others be read, one by one.
         with suppress(TraceFormatError):
-            if chosen and by_several and builder.link_files(job, by_several, options, meter, linking, chosen):
-                _add_others(builder, job, total)
-                return builder.trace(job, numbers)
+            if chosen and by_several:
+                linked = builder.link_files(job, by_several, options, meter, linking, chosen)
+        if linked:
+            _add_others(builder, job, total)
+            return builder.trace(job, numbers)
         read_one = partial(_read_or_refuse, total=total, sizes=sizes, meter=meter, size=size or UNSAID)
         contents = (
             _read_elsewhere(job.ranks, chosen, total, meter, size or UNSAID)

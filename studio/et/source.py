@@ -139,11 +139,6 @@ def head(path: Path) -> bytes:
     return start or raw
 
 
-def inflated_bytes(path: Path) -> int:
-    """Return about how large a file is uncompressed, from the end of its gzip stream."""
-    return measure_file(path)[1]
-
-
 def measure_file(path: Path) -> tuple[int, int]:
     """Return how large a file is, and about how large uncompressed, from the end of its gzip stream."""
     handle = open_handle(path)

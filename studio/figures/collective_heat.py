@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from studio.analysis.collectives.cell import FORMATS
 from studio.analysis.collectives.imbalance import Metric
 from studio.figures.shades import FAINT, scale_ticks, shades
 from studio.figures.theme import SEQUENTIAL, layout, palette
 from studio.trace import Float64
-from studio.units import format_bytes, format_ns, format_rate
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 16, 160, 900
-_FORMATS: dict[Metric, Callable[[float], str]] = {
-    "size": format_bytes,
-    "duration": format_ns,
-    "waiting": format_ns,
-    "lateness": format_ns,
-    "algorithm": format_rate,
-    "bus": format_rate,
-}
 
 
 def collective_heatmap(
@@ -42,7 +34,7 @@ def collective_heatmap(
 
     if not table.size:
         return None
-    colours, said = palette(dark), _FORMATS[metric]
+    colours, said = palette(dark), FORMATS[metric]
     shade, low, high = shades(table)
     labels = [_plain(name) for name in names]
     words = np.array(

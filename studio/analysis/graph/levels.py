@@ -97,6 +97,7 @@ class Source:
 def offered_levels(source: Source) -> list[LevelName]:
     """Return the levels that distinguish nodes of a graph; of many names a sample decides about phases."""
     graph = source.graph
+    types = shown_types(graph)
     available = {
         "step": _may_have_steps(source),
         "scope": source.parts.share_with_parts() >= 0.2,
@@ -104,7 +105,7 @@ def offered_levels(source: Source) -> list[LevelName]:
         "phase": _may_have_phases(source),
         "lane": any(len(int_column(graph, key)[0]) for key in ("tid", "stream")),
         "group": bool((group_slots(graph) != NONE).any()),
-        "type": bool((shown_types(graph) != shown_types(graph)[:1]).any()),
+        "type": bool((types != types[:1]).any()),
         "order": True,
     }
     return [name for name in TITLES if available[name]]

@@ -17,7 +17,6 @@ from studio.trace import (
     dense_column,
     dependency_ids,
     node_attributes,
-    shown_type,
     shown_types,
     type_name,
 )
@@ -145,6 +144,7 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
 
     owner = trace.known_rank(rank)
     graph = trace.graph_of(owner)
+    types = shown_types(graph).tolist()
     result: nx.MultiDiGraph[int] = nx.MultiDiGraph(rank=rank)
     for row in range(len(graph)):
         attributes = {
@@ -154,7 +154,7 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
             row,
             id=int(graph.id[row]),
             name=graph.strings[int(graph.name[row])],
-            type=type_name(shown_type(graph, row)),
+            type=type_name(types[row]),
             start_ns=int(graph.start_ns[row]),
             duration_ns=int(graph.duration_ns[row]),
             attributes=attributes,

@@ -39,12 +39,13 @@ def undrawn(gantt: Gantt) -> Undrawn:
     if nodes == len(gantt):
         return Undrawn(nodes, (), ())
     left: Counter[int] = Counter()
+    types = [shown_types(graph) for graph in trace.graphs]
     for graph, uses in Counter(rank.graph for rank in trace.ranks).items():
-        _count(left, shown_types(trace.graphs[graph]), uses)
+        _count(left, types[graph], uses)
     rank_of = dict(zip(gantt.rows.track.tolist(), gantt.rows.rank.tolist(), strict=True))
     for track, uses in Counter(gantt.rows.track.tolist()).items():
         part = slice(*gantt.coverage.bounds[track : track + 2].tolist())
-        graph_type = shown_types(trace.graph_of(gantt.rank(rank_of[track])))
+        graph_type = types[gantt.rank(rank_of[track]).graph]
         _count(left, graph_type[gantt.coverage.row[part]], -uses)
     by_type = [(type_name(code), count) for code, count in left.most_common() if count]
     drawn = set(gantt.rows.rank.tolist())
