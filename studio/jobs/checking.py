@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from studio.errors import StudioError
 from studio.session import Session
-from studio.store.tasks import ACTIVE, KINDS, Problem, Report, Task, TaskCancelled, Tasks, list_tasks, submit
+from studio.store.tasks import (
+    ACTIVE,
+    Problem,
+    Report,
+    Task,
+    TaskCancelled,
+    Tasks,
+    list_tasks,
+    problem_of,
+    submit,
+)
 
 _CANCELLED = Problem("The check was cancelled.", "Check the job again for its findings.")
 
@@ -53,15 +63,7 @@ def _check(session: Session, job: str, report: Report) -> str:
     except TaskCancelled:
         session.unexamined[job] = _CANCELLED
         raise
-    except StudioError as error:
-        session.unexamined[job] = Problem(error.message, error.hint)
-        raise
-    except MemoryError:
-        session.unexamined[job] = KINDS["check"].memory
-        raise
     except Exception as error:
-        session.unexamined[job] = Problem(
-            f"An internal error of the studio ({type(error).__name__}); the terminal shows the details."
-        )
+        session.unexamined[job] = problem_of("check", error)
         raise
     return job

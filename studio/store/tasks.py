@@ -379,6 +379,18 @@ def _serve(tasks: Tasks, kind: KindName) -> None:
             dismiss(tasks, task_id)
 
 
+def problem_of(kind: KindName, error: Exception) -> Problem:
+    """Return what to tell the user of the error that ended a task."""
+    if isinstance(error, StudioError):
+        return Problem(error.message, error.hint)
+    if isinstance(error, MemoryError):
+        return KINDS[kind].memory
+    message = (
+        f"An internal error of the studio ({type(error).__name__}); the terminal says where the details are."
+    )
+    return Problem(message, "Report it with the details.")
+
+
 def _run(report: Report, work: Work) -> None:
     """Run a task in this thread and save its outcome; raises nothing."""
     try:
@@ -388,14 +400,10 @@ def _run(report: Report, work: Work) -> None:
         # Unless the studio closes: then others see that it was interrupted.
         if report.tasks.token not in report.tasks.gone:
             _change(report.tasks, report.id, status="cancelled", ended=report.tasks.now())
-    except StudioError as error:
-        report.fail(Problem(error.message, error.hint))
-    except MemoryError:
-        report.fail(KINDS[report.kind].memory)
     except Exception as error:  # noqa: BLE001 (a mistake in one must not end the thread that serves all)
-        _LOG.error("%s %s failed", report.kind, report.id, exc_info=error)
-        message = f"An internal error of the studio ({type(error).__name__}); the terminal shows the details."
-        report.fail(Problem(message, "Report it with the details."))
+        if not isinstance(error, StudioError | MemoryError):
+            _LOG.error("%s %s failed", report.kind, report.id, exc_info=error)
+        report.fail(problem_of(report.kind, error))
     else:
         if result is not None:
             report.finish(result)

@@ -147,9 +147,8 @@ def depend(
     own, waited = _own_time(operations, waits, around)
     launching = set() if launched is None else set(launched.operator.tolist())
     launching = _with_callers(launching, around)
-    if (
-        host is not None
-    ):  # Operators that compute are compared with those of other tools, which keep them whole.
+    if host is not None:
+        # Operators that compute are compared with those of other tools, which keep them whole.
         launching = {row for row in launching if not operations.names[row].startswith(_COMPUTING)}
     inside = _inside(operations, around, library, launching, options)
     telling = ~_within(operations, around, library) & (inner < 0)
