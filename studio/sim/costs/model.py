@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from studio.errors import ConfigError
+
 Float64 = npt.NDArray[np.float64]
 
 
@@ -123,3 +125,26 @@ class CostModel:
             time = np.maximum(time, between / (ports.between * self.efficiency))
         none = np.zeros(len(sizes), np.int64)
         return Charge(fixed + time, fixed, inside, between, none, ("ring Simple",), none > 0)
+
+    @staticmethod
+    def from_table(table: Mapping[str, object], named: str = "costs") -> CostModel:
+        """Return the model that a table of a system file describes.
+
+        Args:
+            table: The keys under `costs:`.
+            named: What messages call the table.
+
+        Raises:
+            ConfigError: A key is not known, or a value is not allowed.
+        """
+        known = ("launch_ns", "efficiency")
+        for key in table:
+            if key not in known:
+                raise ConfigError(
+                    f"{named}: {key} is no key of the cost model; allowed: {', '.join(known)}", key="costs"
+                )
+        return CostModel(**table)  # type: ignore[arg-type]
+
+    def to_table(self) -> dict[str, object]:
+        """Return the table that describes the model, as `from_table` reads it."""
+        return {"launch_ns": dict(self.launch_ns), "efficiency": self.efficiency}
