@@ -9,10 +9,10 @@ Run it as `make samples`; with a folder as its argument it writes there instead.
 
 from __future__ import annotations
 
+import argparse
 import heapq
 import io
 import json
-import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -1045,4 +1045,6 @@ def main(into: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "studio" / "samples")
+    parser = argparse.ArgumentParser(description="Write the sample jobs inside the package.")
+    parser.add_argument("into", nargs="?", type=Path, default=ROOT / "studio" / "samples", metavar="FOLDER")
+    main(parser.parse_args().into)

@@ -65,6 +65,31 @@ def job(tmp_path) -> Path:
     return tmp_path / "in"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("convert", "JOB", "JOB", "--gzip"), ("check", "JOB", "--repair", "JOB"), ("link", "JOB", "-o", "JOB")],
+    ids=lambda arguments: arguments[0],
+)
+def test_no_job_is_written_among_the_files_it_is_read_from(job: Path, arguments: tuple[str, ...]):
+    before = sorted(job.iterdir())
+    message = refused(*(job if word == "JOB" else word for word in arguments))
+    assert "the job is read from this folder" in message
+    assert sorted(job.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("check", "JOB", "--repair", ""), "it is empty"),
+        (("convert", "JOB", ""), "it is empty"),
+        (("simulate", "JOB", "--preset", "hgx-h100-8", "--time-limit", "nan"), "nan is no time"),
+        (("simulate", "JOB", "--preset", "hgx-h100-8", "--time-limit", "1e999"), "1e999 is no time"),
+    ],
+)
+def test_an_empty_path_and_a_time_without_end_are_wrong_arguments(job: Path, arguments, says: str):
+    assert says in refused(*(job if word == "JOB" else word for word in arguments), code=2)
+
+
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 

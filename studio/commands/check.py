@@ -14,7 +14,14 @@ from typing import Any
 
 import click
 
-from studio.commands.base.options import json_option, paths_argument, rank_option, suggest
+from studio.commands.base.options import (
+    PathOption,
+    json_option,
+    paths_argument,
+    rank_option,
+    refuse_own_input,
+    suggest,
+)
 from studio.commands.base.output import progress_line, show
 from studio.commands.base.terminal import printable
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination, examination, repair_all
@@ -73,10 +80,12 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
     """Examine every job at the paths; with a folder, write repaired copies into it.
 
     Raises:
-        TraceError: Several jobs are to be repaired into one folder.
+        TraceError: Several jobs are to be repaired into one folder, or a job into its own.
         TraceFormatError: A file is of no known format.
     """
     target = request.target
+    if target is not None:
+        refuse_own_input(request.paths, target)
     with open_sources(request.paths) as files:
         jobs = discover(files)
         if target is not None and len(jobs) > 1:
@@ -263,7 +272,7 @@ def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...
     "--repair",
     "target",
     metavar="OUT",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=PathOption(file_okay=False),
     help="Repair what can be repaired and write the job into this folder.",
 )
 @click.option(

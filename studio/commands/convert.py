@@ -17,7 +17,14 @@ from pathlib import Path
 import click
 
 from studio.commands.base.for_astra_sim import Reader, for_reader
-from studio.commands.base.options import allow_damaged, for_option, rank_option, size_options
+from studio.commands.base.options import (
+    PathOption,
+    allow_damaged,
+    for_option,
+    rank_option,
+    refuse_own_input,
+    size_options,
+)
 from studio.commands.base.output import end_with_losses, progress_line, warn
 from studio.commands.base.terminal import printable, written_line
 from studio.commands.base.timelines import SUFFIXES as TIMELINES
@@ -143,7 +150,12 @@ def _write(trace: Trace, name: str, request: Request, progress: Progress | None)
     if _is_timeline(path):
         return [write_timeline(trace, path)]
     if path.is_dir() or not path.name.endswith(_SUFFIXES):
-        return write(trace, path, _file_name(name), compress=request.compress, progress=progress)
+        name = _file_name(name)
+        ending = ".et.gz" if request.compress else ".et"
+        if not all((path / f"{name}.{rank.number}{ending}").exists() for rank in trace.ranks):
+            # Otherwise each file takes the place of the one it was read from.
+            refuse_own_input([request.source], path)
+        return write(trace, path, name, compress=request.compress, progress=progress)
     if len(trace.ranks) > 1:
         raise TraceError(
             f"{path}: {len(trace.ranks)} ranks do not fit one file.",
@@ -161,7 +173,7 @@ def _write(trace: Trace, name: str, request: Request, progress: Progress | None)
 
 @click.command(help=__doc__, epilog="Example: chakra-studio convert traces.zip out/")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
-@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT", type=PathOption())
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files of a folder.")
 @for_option
 @allow_damaged

@@ -16,7 +16,15 @@ from typing import Any
 import click
 
 from studio.commands.base.for_astra_sim import Reader, for_reader
-from studio.commands.base.options import allow_damaged, for_option, json_option, paths_argument, rank_option
+from studio.commands.base.options import (
+    PathOption,
+    allow_damaged,
+    for_option,
+    json_option,
+    paths_argument,
+    rank_option,
+    refuse_own_input,
+)
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.terminal import printable, written_line
 from studio.et import LinkOptions, link, write
@@ -64,6 +72,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Linked:
         TraceFormatError: A file cannot be read.
     """
     paths = request.paths
+    refuse_own_input(paths, request.target)
     linked = link(paths, options=request.options, ranks=request.ranks, progress=progress)
     trace = for_reader(linked, request.reader)
     name = paths[0].resolve().name.split(".")[0] or "job"
@@ -190,7 +199,7 @@ SWITCHES = (
 @click.command(help=__doc__, epilog="Example: chakra-studio link run1/ -o linked/ --json")
 @paths_argument
 @click.option(
-    "-o", "--out", "target", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+    "-o", "--out", "target", required=True, metavar="DIR", type=PathOption(file_okay=False),
     help="Folder for the Chakra files.",
 )  # fmt: skip
 @click.option(

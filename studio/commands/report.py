@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from studio.commands.base.names import find_runs
-from studio.commands.base.options import allow_damaged, rank_option, workspace_option
+from studio.commands.base.options import PathOption, allow_damaged, rank_option, workspace_option
 from studio.commands.base.output import end_with_losses, findings_of, progress_line
 from studio.commands.base.terminal import printable, written_line
 from studio.comparing import Compared
@@ -76,7 +76,7 @@ def text(reported: Reported) -> str:
     "--out",
     required=True,
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PathOption(dir_okay=False),
     help="The HTML file to write.",
 )
 @workspace_option

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from studio.commands.base.logs import log_problems
-from studio.commands.base.options import rank_option, size_options
+from studio.commands.base.options import PathOption, rank_option, size_options
 from studio.commands.base.output import progress_line, say
 from studio.errors import ConfigError
 from studio.et import Progress, wire
@@ -184,7 +184,7 @@ def _show(address: str, request: Request, announce: Callable[[str], None]) -> No
     metavar="NAME",
     help="Another host name under which the studio may be reached.",
 )
-@click.option("--workspace", metavar="DIR", type=click.Path(path_type=Path), help="Folder for imported jobs.")
+@click.option("--workspace", metavar="DIR", type=PathOption(), help="Folder for imported jobs.")
 @click.option("--browser/--no-browser", default=True, help="Open a browser, if there is one.")
 @click.option("--app", is_flag=True, help="Open a window of its own in a Chromium-based browser.")
 @click.option(

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from studio.analysis.job.completeness import completeness, is_recording
-from studio.commands.base.options import allow_damaged, rank_option, size_options, workspace_option
+from studio.commands.base.options import (
+    PathOption,
+    Seconds,
+    allow_damaged,
+    rank_option,
+    size_options,
+    workspace_option,
+)
 from studio.commands.base.outcome import Outcome, report, text
 from studio.commands.base.output import end_with_losses, progress_line, say_wait, show
 from studio.commands.base.prefix import find_by_prefix
@@ -419,7 +426,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--comm-groups",
     "--comm-group-configuration",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PathOption(dir_okay=False),
     metavar="G.json",
     help="Comm groups, instead of those beside the traces.",
 )
@@ -465,13 +472,13 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--out", metavar="RUN", help="Keep the simulation in the workspace under this name.")
 @click.option(
     "--events",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=PathOption(dir_okay=False),
     metavar="FILE",
     help="Write issue and callback lines; a Chrome trace if FILE ends in .json, Perfetto's format if in .pftrace.",
 )
 @click.option(
     "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     metavar="SECONDS",
     help="Stop after this time.",
 )

@@ -3,12 +3,66 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+
+from studio.errors import TraceError
+
+
+class PathOption(click.Path):
+    """A path that is given as an option. An empty one, which a shell makes of an unset variable, is refused."""
+
+    def __init__(self, **allowed: Any) -> None:
+        super().__init__(path_type=Path, **allowed)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path.
+
+        Raises:
+            click.BadParameter: It is empty, or not of the kind that is allowed.
+        """
+        if not str(value):
+            self.fail("it is empty; allowed: a path, such as out or ./out.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def refuse_own_input(sources: Iterable[Path], target: Path) -> None:
+    """Raise an error if the files of a job would be written among those it is read from.
+
+    Written there, they would be read as further ranks of the same job the next time.
+
+    Raises:
+        TraceError: The folder is one of the sources.
+    """
+    if target.is_dir() and any(source.is_dir() and target.samefile(source) for source in sources):
+        raise TraceError(
+            f"{target}: the job is read from this folder, so nothing is written into it.",
+            hint="Name another folder.",
+        )
+
+
+class Seconds(click.FloatRange):
+    """A time in seconds, above 0 and finite."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number.
+
+        Raises:
+            click.BadParameter: It is not above 0, or not finite.
+        """
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no time; allowed: a number of seconds above 0.", param, ctx)
+        return seconds
+
 
 _RANK = re.compile(r"(?P<file>.+)=(?P<number>[0-9]{1,9})", re.DOTALL)
 
@@ -67,7 +121,7 @@ for_option = click.option(
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 workspace_option = click.option(
-    "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
+    "--workspace", type=PathOption(file_okay=False), help="Folder of imported jobs."
 )
 paths_argument = click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 
