@@ -52,6 +52,7 @@ __all__ = [
     "parts_of",
     "read",
     "read_config",
+    "read_yaml",
     "save",
     "write_config",
 ]
@@ -179,7 +180,7 @@ def load_given(
         given["system"] = _json(system)
         names["system"] = str(system)
     if network:
-        given["network"] = _yaml(network)
+        given["network"] = read_yaml(network)
         names["network"] = str(network)
     if comm_groups:
         # The reference takes any path with this word for "no groups".
@@ -343,7 +344,12 @@ class _Loader(yaml.SafeLoader):
         return _without_repeats(self.path, pairs)
 
 
-def _yaml(path: Path) -> dict[str, object]:
+def read_yaml(path: Path) -> dict[str, object]:
+    """Read a YAML file of keys and values; no key may be there twice.
+
+    Raises:
+        ConfigError: It cannot be read, or is no such file.
+    """
     class Loader(_Loader):
         pass
 
@@ -397,7 +403,7 @@ def custom_algorithms(table: Table, system: Path | None) -> CustomAlgorithms:
     nodes: dict[int, Trace] = {}
     if PER_NODE_CUSTOM in keys:
         path = _beside(folder, keys.text(PER_NODE_CUSTOM))
-        prefixes = Fields(str(path), _yaml(path))
+        prefixes = Fields(str(path), read_yaml(path))
         for key in prefixes.table:
             if not key.isdecimal():
                 raise ConfigError(f"{path}: {show_value(key)} is no node id; allowed: a whole number from 0")

@@ -1,0 +1,96 @@
+"""Machines people have: built-in families of systems, and system files of the user's own.
+
+A system file says what a machine is, where each number comes from, and how far simulated times are from measured ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from studio.errors import ConfigError
+from studio.sim.fields import nearest
+from studio.sim.systems.errors import measured_error_words
+from studio.sim.systems.family import Family
+from studio.sim.systems.files import System, is_system_file, read_system, system_of, write_system
+from studio.sim.systems.gpu import Gpu
+
+__all__ = [
+    "SYSTEMS",
+    "Family",
+    "Gpu",
+    "System",
+    "find_system",
+    "is_system_file",
+    "measured_error_words",
+    "read_system",
+    "system_of",
+    "write_system",
+]
+
+FOLDER = Path(__file__).parent
+
+
+class _Systems(Mapping[str, System]):
+    """The built-in systems by name; a file is read when it is first asked for."""
+
+    def __getitem__(self, name: str) -> System:
+        if name not in _names():
+            raise KeyError(name)
+        return _built_in(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_names())
+
+    def __len__(self) -> int:
+        return len(_names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in _names()
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
+
+
+@cache
+def _built_in(name: str) -> System:
+    return read_system(FOLDER / f"{name}.yml", f"preset {name}")
+
+
+SYSTEMS = _Systems()
+"""The built-in systems by name."""
+
+
+def find_system(name: str) -> tuple[System, int | None]:
+    """Return a system by name or file, and how many NPUs the name says.
+
+    A name is that of a built-in system, `<family>-<NPUs>` such as hgx-h100-64, or a path to a system file.
+
+    Raises:
+        ConfigError: There is none of this name; names the nearest. Or the file cannot be read.
+
+    Example:
+        >>> system, npus = find_system("hgx-h100-16")
+        >>> system.name, npus
+        ('hgx-h100', 16)
+    """
+    if name in SYSTEMS:
+        return SYSTEMS[name], None
+    if is_system_file(name):
+        return read_system(name), None
+    sized = re.fullmatch(r"(?P<family>.+)-(?P<npus>[1-9]\d{0,8})", name)
+    if sized and sized["family"] in SYSTEMS and SYSTEMS[sized["family"]].family is not None:
+        return SYSTEMS[sized["family"]], int(sized["npus"])
+    for system in SYSTEMS.values():
+        if name in system.aliases:
+            return system, system.aliases[name]
+    near = nearest(name, SYSTEMS)
+    hint = f"The nearest is {near!r}." if near else "`chakra-studio presets` says what each of them is."
+    raise ConfigError(
+        f"preset is {name!r}; allowed: {', '.join(SYSTEMS)}, one of these with a size such as hgx-h100-64, or a system file (.yml)",
+        hint=hint,
+    )

@@ -1,0 +1,38 @@
+"""What is known of how far simulated collectives are from measured ones, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from studio.sim.systems.files import System
+
+NOT_MEASURED = "from the data sheet; not measured"
+NO_COSTS = "messages on links; not measured"
+
+
+def measured_error_words(system: System) -> str:
+    """Return how far simulated collectives of a system are from measured ones.
+
+    Example:
+        >>> from studio.sim.systems import SYSTEMS
+        >>> measured_error_words(SYSTEMS["torus-8x8"])
+        'messages on links; not measured'
+    """
+    classes = classes_of(system)
+    if not classes:
+        return NOT_MEASURED if system.costs is not None or system.gpu is not None else NO_COSTS
+    tables = system.calibration.get("tables")
+    count = len(tables) if isinstance(tables, list | tuple) else tables
+    errors = ", ".join(f"{name} {_error(one)}" for name, one in classes.items())
+    return f"{errors} (GMF | gm|e|, median of {count} tables)"
+
+
+def classes_of(system: System) -> Mapping[str, Any]:
+    """Return the errors by class of collectives, as the calibration keeps them; empty where nothing was measured."""
+    errors = system.calibration.get("errors")
+    return errors if isinstance(errors, Mapping) else {}
+
+
+def _error(one: Mapping[str, Any]) -> str:
+    return f"{100 * one['gmf']:.0f} % | {100 * one['gm_error']:.0f} %"
