@@ -10,7 +10,7 @@ import numpy as np
 
 from studio.calibration.tables import MeasuredTable
 from studio.errors import ConfigError
-from studio.sim.costs import CostModel, Ports
+from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.network import UNIT, UNITS
 from studio.sim.settings import NETWORK_UNIT
 from studio.sim.systems import SYSTEMS, System, find_system
@@ -137,9 +137,21 @@ def machine_for(tables: Sequence[MeasuredTable], named: str | None, *, nominal: 
     return describe(machine, tables) if nominal and not is_calibrated(system) else machine
 
 
+def shape_in(ports: Ports, table: MeasuredTable) -> GroupShape:
+    """Return where the ranks of a table lie on a machine with these ports.
+
+    A table counts hosts as nodes. Where NVLinks join the hosts of a rack, the rack is the node.
+    """
+    ranks = table.gpus_per_node * table.nodes
+    if _is_rack(table) and ports.per_node > table.gpus_per_node:
+        racks = -(-ranks // ports.per_node)
+        return GroupShape(ranks, -(-ranks // racks), racks)
+    return GroupShape(ranks, table.gpus_per_node, table.nodes)
+
+
 def is_calibrated(system: System) -> bool:
-    """Whether a system was fitted to a machine's own tables, so that its ports are that machine's."""
-    return bool(system.calibration.get("machine"))
+    """Whether a system was fitted to one machine's own tables, so that its ports are that machine's."""
+    return isinstance(system.calibration.get("machine"), str)
 
 
 def ports_of(system: System) -> Ports:
@@ -148,15 +160,22 @@ def ports_of(system: System) -> Ports:
     Raises:
         ConfigError: The system has no dimensions, but links written down one by one.
     """
-    from studio.sim.parts import interpret
-    from studio.sim.charges import network_ports
-
-    family = system.family
-    node = family.node if family else 0
-    npus = None
-    if family is not None and not family.torus:
-        npus = node * 2 if family.fits(node * 2) else node
-    return network_ports(interpret(system.parts(npus)).config.topology)
+    network = system.network
+    if "bandwidth" not in network:
+        raise ConfigError(
+            f"{system.place}: a network of single links; allowed: one with dimensions", key="network", hint="Name another."
+        )
+    rates = [float(rate) * unit_gbytes(system) for rate in network["bandwidth"]]  # type: ignore[attr-defined]
+    latencies = [float(latency) for latency in network["latency"]]  # type: ignore[attr-defined]
+    node = system.family.node if system.family else int(network["npus_count"][0])  # type: ignore[index]
+    inside = len(system.family.inside) if system.family else 1
+    return Ports(
+        inside=rates[0],
+        inside_ns=latencies[0],
+        between=min(rates[inside:], default=0.0),
+        between_ns=max(latencies[inside:], default=0.0),
+        per_node=node,
+    )
 
 
 def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
@@ -168,8 +187,7 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
     ports, costs, notes = machine.ports, machine.costs, list(machine.notes)
     node = _gpus_of_a_node(tables, ports.per_node)
     if node != ports.per_node:
-        between = ports.between * ports.per_node / node if not _stated_between(tables) else ports.between
-        ports = replace(ports, per_node=node, between=between)
+        ports = replace(ports, per_node=node)
         notes.append(f"Nodes of {node} GPUs, as the tables say.")
     inside = [table.nominal_gbytes_per_s for table in tables if table.nodes == 1 and _has_rate(table)]
     if inside and max(inside) != ports.inside:
@@ -177,14 +195,15 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
         notes.append(f"{max(inside):g} GB/s a GPU inside a node, as the tables say.")
     stated = _stated_between(tables)
     if stated:
-        rate, nics = max(stated)
-        share = rate / node
+        share, nics, host = max(stated)
         if not np.isclose(share, ports.between):
-            notes.append(f"{rate:g} GB/s a node to other nodes, as the tables say.")
+            notes.append(f"{share * host:g} GB/s a node to other nodes, as the tables say.")
         ports = replace(ports, between=share)
-        if nics and nics != (costs.nics or node):
-            costs = replace(costs, nics=0 if nics == node else nics)
-            notes.append(f"{nics} network ports a node, as the tables say.")
+        # Where a GPU has several ports, it uses all of its own: as good as one port a GPU.
+        shared = nics * (node // host) if 0 < nics < host else 0
+        if nics and shared != costs.nics:
+            costs = replace(costs, nics=shared)
+            notes.append(f"{nics} network ports a node of {host} GPUs, as the tables say.")
     return replace(machine, ports=ports, costs=costs, notes=tuple(notes))
 
 
@@ -206,25 +225,20 @@ def _gpus_of_a_node(tables: Sequence[MeasuredTable], usual: int) -> int:
     return max([most, *said, *full]) if said or full else max(usual, most)
 
 
-def _stated_between(tables: Sequence[MeasuredTable]) -> list[tuple[float, int]]:
-    """Return the rates to other nodes that tables state for a whole node, with the number of ports where stated."""
+def _stated_between(tables: Sequence[MeasuredTable]) -> list[tuple[float, int, int]]:
+    """Return the rates to other nodes that tables state, a GPU's share each, with ports (0: not stated) and GPUs of a host."""
     most = max((table.gpus_per_node for table in tables if table.nodes > 1), default=0)
     found = []
     for table in tables:
         if table.nodes > 1 and _has_rate(table) and table.gpus_per_node == most and not _within_rack(table):
             ports = _NICS.search(table.interconnect)
-            found.append((table.nominal_gbytes_per_s, int(ports[1]) if ports else 0))
+            found.append((table.nominal_gbytes_per_s / most, int(ports[1]) if ports else 0, most))
     return found
 
 
 def _within_rack(table: MeasuredTable) -> bool:
     """Whether a table of several trays names the rate of NVLinks, as it does inside of one rack."""
     return _is_rack(table) and table.gpus_per_node * table.nodes <= 72
-
-
-def nics_stated(tables: Sequence[MeasuredTable]) -> int:
-    """Return the network ports of a node that tables state; 0 where they state none."""
-    return max((nics for _, nics in _stated_between(tables)), default=0)
 
 
 def unit_gbytes(system: System) -> float:
