@@ -63,6 +63,7 @@ WORLD = -1
 WORLD_NAMES = ("", "0")
 SHARED_TAGS = 500
 """Comm groups whose numbers differ by a multiple of this use the same tags."""
+ALL_DIFFER = "no two ranks are equivalent"
 MOST_STREAMS = 1_000_000
 """A comm group's streams are numbered in a range of this size."""
 MOST_NAMES = 1 << 20
@@ -541,33 +542,42 @@ class _Finder:
 
     def refine(self) -> None:
         """Split classes until neighbours of equivalent ranks are equivalent."""
-        config, ranks = self.job.config, np.arange(self.npus)
-        fixed = {dim.size for dim in config.topology.dims}
         world = list(self._world_offsets())
-        if self.links is not None:
-            for phase, far in world:
-                self.links.add(ranks, self._across(Neighbourhood.of(phase), far, ranks))
-        elif config.congestion == "aware":
-            self._check_links(world)
-        for phase, far in world if self.links is None else ():
-            if config.congestion == "aware" or not self._even(phase, fixed):
-                self.split(ranks, self._world_hops(phase, far, ranks))
+        self._split_by_hops(world)
         settled = False
         while not settled and self.count < self.npus:
-            settled = True
-            for phase, far in world if self.count > 1 else ():
-                peers = self._across(Neighbourhood.of(phase), far, ranks)
-                settled &= not self.split(ranks, self.class_of[peers])
-            for of, peers in self.relations if self.count > 1 else ():
-                settled &= not self.split(of, self.class_of[peers])
+            settled = not self._split_by_neighbours(world)
             if self.links is not None:
                 settled &= not self.links.refine(self.ranks)
             if self.work > MOST_WORK:
                 raise Unfoldable("there are too many pairs of ranks to compare")
         if self.count == self.npus:
-            raise Unfoldable("no two ranks are equivalent")
+            raise Unfoldable(ALL_DIFFER)
         if self.links is not None and not self.links.is_one_to_one(self.ranks):
             raise Unfoldable("messages of equivalent ranks meet on a link")
+
+    def _split_by_hops(self, world: Sequence[tuple[Phase, int]]) -> None:
+        """Split classes by how far neighbours in dimensions are, or note over which links they are reached."""
+        config, ranks = self.job.config, np.arange(self.npus)
+        fixed = {dim.size for dim in config.topology.dims}
+        if self.links is None and config.congestion == "aware":
+            self._check_links(world)
+        for phase, far in world:
+            if self.links is not None:
+                self.links.add(ranks, self._across(Neighbourhood.of(phase), far, ranks))
+            elif config.congestion == "aware" or not self._even(phase, fixed):
+                self.split(ranks, self._world_hops(phase, far, ranks))
+
+    def _split_by_neighbours(self, world: Sequence[tuple[Phase, int]]) -> bool:
+        """Split classes by the classes of their neighbours; returns whether any came apart."""
+        if self.count == 1:
+            return False
+        count, ranks = self.count, np.arange(self.npus)
+        for phase, far in world:
+            self.split(ranks, self.class_of[self._across(Neighbourhood.of(phase), far, ranks)])
+        for of, peers in self.relations:
+            self.split(of, self.class_of[peers])
+        return self.count > count
 
     def _even(self, phase: Phase, sizes: set[int]) -> bool:
         """Whether every rank reaches its neighbours in a phase in the same time: within one dimension it does."""

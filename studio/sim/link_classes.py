@@ -160,22 +160,44 @@ class LinkClasses:
         return found
 
 
-def _moves(topology: Topology, at: Int64, to: Int64) -> Iterator[tuple[int, Dimension, int, Int64, Int64]]:
-    """Yield index and stride of each dimension, where messages are before it, and their coordinate behind it."""
-    stride = 1
-    for index, dim in enumerate(topology.dims):
-        there = to // stride % dim.size
-        yield index, dim, stride, at, there
-        at = at + (there - at // stride % dim.size) * stride
+@dataclass(frozen=True, slots=True)
+class _Crossing:
+    """Messages in a dimension.
+
+    M messages that cross it.
+
+    Attributes:
+        dim, stride: The dimension, and how far apart its neighbours are in rank numbers.
+        which: (M,) which messages.
+        at: (M,) NPUs at which they enter.
+        here, there: (M,) their coordinates before and behind it.
+    """
+
+    dim: Dimension
+    stride: int
+    which: Int64
+    at: Int64
+    here: Int64
+    there: Int64
+
+
+def _crossings(topology: Topology, senders: Int64, targets: Int64) -> list[_Crossing]:
+    """Return what crosses each dimension, the lowest first."""
+    crossings, at, stride = [], senders, 1
+    for dim in topology.dims:
+        here, there = at // stride % dim.size, targets // stride % dim.size
+        which = np.flatnonzero(here != there)
+        crossings.append(_Crossing(dim, stride, which, at[which], here[which], there[which]))
+        at = at + (there - here) * stride
         stride *= dim.size
+    return crossings
 
 
 def entries(topology: Topology, senders: Int64, targets: Int64) -> Iterator[tuple[Int64, Int64]]:
     """Yield which messages enter each dimension, and at which NPUs."""
-    for _, dim, stride, at, there in _moves(topology, senders, targets):
-        some = np.flatnonzero(at // stride % dim.size != there)
-        if len(some):
-            yield some, at[some]
+    for crossing in _crossings(topology, senders, targets):
+        if len(crossing.which):
+            yield crossing.which, crossing.at
 
 
 def ways(topology: Topology, senders: Int64, targets: Int64) -> Iterator[tuple[Int64, Int64]]:
@@ -186,33 +208,30 @@ def ways(topology: Topology, senders: Int64, targets: Int64) -> Iterator[tuple[I
         >>> [links.tolist() for _, links in ways(network, np.array([0, 1]), np.array([2, 4]))]
         [[0, 9], [1], [16], [28]]
     """
-    npus, firsts = topology.npus, first_records(topology)
-    for index, dim, stride, at, there in _moves(topology, senders, targets):
-        size, first = dim.size, firsts[index]
-        here = at // stride % size
-        if not (here != there).any():
+    npus = topology.npus
+    for crossing, first in zip(_crossings(topology, senders, targets), first_records(topology), strict=False):
+        if not len(crossing.which):
             continue
-        if dim.kind == "ring":
-            yield from _around(here, there, size, stride, at - here * stride, first, npus)
-            continue
-        some = np.flatnonzero(here != there)
-        at, there = at[some], there[some]
-        if dim.kind == "fully_connected":
-            yield some, first + at * size + there
+        if crossing.dim.kind == "ring":
+            for some, links in _around(crossing, npus):
+                yield some, first + links
+        elif crossing.dim.kind == "fully_connected":
+            yield crossing.which, first + crossing.at * crossing.dim.size + crossing.there
         else:
-            yield some, first + at
-            yield some, first + npus + at + (there - here[some]) * stride
+            yield crossing.which, first + crossing.at
+            down = crossing.at + (crossing.there - crossing.here) * crossing.stride
+            yield crossing.which, first + npus + down
 
 
-def _around(
-    here: Int64, there: Int64, size: int, stride: int, line: Int64, first: int, npus: int
-) -> Iterator[tuple[Int64, Int64]]:
+def _around(crossing: _Crossing, npus: int) -> Iterator[tuple[Int64, Int64]]:
     """Yield the steps around a ring, the shorter way."""
-    up = (there - here) % size
+    size, here = crossing.dim.size, crossing.here
+    up = (crossing.there - here) % size
     rises = 2 * up <= size
     length = np.where(rises, up, size - up)
+    line = crossing.at - here * crossing.stride
     for step in range(int(length.max())):
         some = np.flatnonzero(length > step)
         rising = rises[some]
         place = (here[some] + np.where(rising, step, -step)) % size
-        yield some, first + np.where(rising, 0, npus) + line[some] + place * stride
+        yield crossing.which[some], np.where(rising, 0, npus) + line[some] + place * crossing.stride
