@@ -159,10 +159,9 @@ def _steps(planning: Planning, plan: GraphPlan) -> int:
     if id(plan.nodes) not in planning.steps:
         nodes = plan.nodes[plan.nodes[:, k.Node.KIND] == k.Kind.COLLECTIVE]
         lists = np.where(nodes[:, k.Node.GROUP] < 0, nodes[:, k.Node.WORLD], nodes[:, k.Node.GROUPED])
-        messages = sum(
-            count * planning.messages.get(start, 1)
-            for start, count in zip(lists.tolist(), nodes[:, k.Node.STREAMS].tolist(), strict=True)
-        )
+        starts, which = np.unique(lists, return_inverse=True)
+        each = np.array([planning.messages.get(start, 1) for start in starts.tolist()], np.int64)
+        messages = int((each[which.reshape(-1)] * nodes[:, k.Node.STREAMS]).sum()) if len(nodes) else 0
         planning.steps[id(plan.nodes)] = 2 * len(plan.nodes) + 5 * messages
     return planning.steps[id(plan.nodes)]
 
