@@ -260,18 +260,21 @@ class Draft:
         columns = (types, sizes, masks, nodes[:, k.Node.GROUP], custom, self._roots())
         keys = np.stack([column[live] for column in columns])
         distinct, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        records = np.zeros((distinct.shape[1], 4), np.int64)
-        for index, (kind, size, mask, slot, own, root) in enumerate(distinct.T.tolist()):
+        found = []
+        for pos, kind, size, mask, slot, own, root in zip(
+            live[first].tolist(), *distinct.tolist(), strict=True
+        ):
             key = kind, size, mask, own, root
             if key not in planning.collectives:
-                planning.collectives[key] = self._collective(int(live[first[index]]), *key)
-            *records[index], variety = planning.collectives[key]
+                planning.collectives[key] = self._collective(pos, *key)
+            found.append(planning.collectives[key])
             if slot >= 0:
-                self.collective_slots.setdefault(slot, set()).add(variety)
+                self.collective_slots.setdefault(slot, set()).add(found[-1][-1])
+        records = np.array(found, np.int64).reshape(-1, 5)
         nodes[live, k.Node.KIND] = k.Kind.COLLECTIVE
         picked = records[inverse.reshape(-1)]
         for column, values in zip(
-            (k.Node.SIZE, k.Node.STREAMS, k.Node.WORLD, k.Node.GROUPED), picked.T, strict=True
+            (k.Node.SIZE, k.Node.STREAMS, k.Node.WORLD, k.Node.GROUPED), picked.T, strict=False
         ):
             nodes[live, column] = values
         nodes[live, k.Node.COLLECTIVE] = types[live]
