@@ -195,10 +195,11 @@ class Strings(Sequence[str]):
     def find(self, text: str) -> int:
         """Return the index of `text`, or -1. Compares only texts of equal length."""
         raw = text.encode("utf-8", "surrogateescape")
-        for index in np.flatnonzero(np.diff(self.offsets) == len(raw)).tolist():
-            if self.raw(index) == raw:
-                return index
-        return NONE
+        alike = np.flatnonzero(np.diff(self.offsets) == len(raw))
+        if len(alike) and raw:
+            texts = self.data[self.offsets[alike, None] + np.arange(len(raw))]
+            alike = alike[(texts == np.frombuffer(raw, np.uint8)).all(axis=1)]
+        return int(alike[0]) if len(alike) else NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -130,8 +130,7 @@ class SimResult:
         """Return (E,) the id of the node each event concerns, as written in the trace."""
         graph_of = np.array([rank.graph for rank in self.trace.ranks])[self.event_rank]
         ids = np.zeros(len(self.event_row), np.uint64)
-        for index in np.unique(graph_of).tolist():
-            mine = graph_of == index
+        for index, mine in _by_graph(graph_of):
             ids[mine] = self.trace.graphs[index].id[self.event_row[mine]]
         return ids
 
@@ -225,12 +224,18 @@ def breakdown_of(result: SimResult) -> Breakdown:
     spans = result.node_times(simulated).spans(result.trace, simulated)
     graph_of = np.array([rank.graph for rank in result.trace.ranks], np.int64)
     kind = np.zeros(len(spans.row), np.int64)
-    for index in np.unique(graph_of[simulated]).tolist():
-        mine = graph_of[spans.rank] == index
+    for index, mine in _by_graph(graph_of[spans.rank]):
         kind[mine] = node_kinds(result.trace.graphs[index])[spans.row[mine]]
     place = np.searchsorted(simulated, spans.rank)
     times = breakdown(Spans(spans.start_ns, spans.end_ns, place, kind), result.finish_ns[simulated])
     return Breakdown(*(getattr(times, spec.name)[of] for spec in fields(Breakdown)))
+
+
+def _by_graph(graph_of: Int64) -> Iterator[tuple[int, Int64]]:
+    """Yield each graph, and the places in `graph_of` that name it."""
+    order = np.argsort(graph_of, kind="stable")
+    distinct, first = np.unique(graph_of[order], return_index=True)
+    yield from zip(distinct.tolist(), np.split(order, first[1:]), strict=True) if len(order) else ()
 
 
 def exposed_ns(result: SimResult) -> Int64:
@@ -241,8 +246,7 @@ def exposed_ns(result: SimResult) -> Int64:
     exposed = result.finish_ns.copy()
     start, end, rank, row = _simulated_intervals(result)
     graph_of = np.array([r.graph for r in result.trace.ranks])[rank]
-    for index in np.unique(graph_of).tolist():
-        mine = graph_of == index
+    for index, mine in _by_graph(graph_of):
         kind = _classes(result, index)[row[mine]]
         counted = kind != CPU if result.config.replay_only else kind == GPU
         np.subtract.at(exposed, rank[mine][counted], (end - start)[mine][counted])
