@@ -358,7 +358,7 @@ def job(
     return ranks, rows | columns
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SIZES, STEPS, st.sampled_from([0, 1]), st.booleans())
 def test_folded_jobs_answer_as_unfolded_ones(
     sizes: tuple[int, ...], steps: list[tuple[str, int, int, int]], nics: int, rendezvous: bool
