@@ -29,6 +29,7 @@ from studio.errors import ConfigError, TraceError
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.costs import Charge, CostModel, GroupShape, Ports
+from studio.sim.costs.shapes import rate_between
 from studio.sim.kinds import COLLECTIVE_KINDS
 from studio.sim.matched import by_number
 from studio.sim.topology import port_bytes_per_ns
@@ -156,8 +157,7 @@ def network_ports(topology: Topology, crossed: Sequence[int] = ()) -> Ports:
 
 def shared_nics(costs: CostModel, per_node: int) -> bool:
     """Whether the NPUs of a node share NICs, so that the node has the ports to other nodes."""
-    nics = int(getattr(costs, "nics_per_node", 0) or 0)
-    return 0 < nics < per_node
+    return 0 < costs.nics < per_node
 
 
 def plan_flows(trace: Trace, config: SystemConfig) -> Flows:
@@ -404,16 +404,26 @@ class _Costs:
             name = FLOW_KINDS[int(kind[mine[0]])]
             ports = network_ports(self.config.topology, crossed)
             charge = self.model.charge(name, sizes.astype(np.float64), where, ports)
-            self._put(mine, inverse, charge, where, crossed)
+            self._put(mine, inverse, charge, where, ports, crossed)
 
     def _put(
-        self, mine: Int64, inverse: Int64, charge: Charge, shape: GroupShape, crossed: tuple[int, ...]
+        self,
+        mine: Int64,
+        inverse: Int64,
+        charge: Charge,
+        shape: GroupShape,
+        ports: Ports,
+        crossed: tuple[int, ...],
     ) -> None:
         total = np.maximum(np.rint(charge.total_ns), 1)
         moved = np.zeros((len(total), len(self.rate)))
         moved[:, 0] = charge.inside_bytes
+        # The cost model counts what passes a member's own share of the NICs; where they are shared, it may send more.
+        more = (
+            max(1.0, rate_between(ports, shape.per_node, self.model.nics) / ports.between) if crossed else 1.0
+        )
         for index in crossed:
-            moved[:, index] = charge.between_bytes
+            moved[:, index] = charge.between_bytes * more
         node_rate = self.rate * self.per_node
         # The bytes need this long, wherever the model has the end of its fixed time.
         alone = moved / self.rate

@@ -15,6 +15,7 @@ from studio.sim import simulate
 from studio.sim.charges import group_shape, network_ports, plan_flows
 from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.costs import Charge, CostModel, GroupShape, Ports
+from studio.sim.costs.shapes import Float64, rate_between
 from studio.sim.deadlock import DeadlockError
 from studio.sim.extensions import Extensions
 from studio.sim.result import SimResult
@@ -42,18 +43,23 @@ class Plain(CostModel):
 
     Attributes:
         launch: Time before bytes move.
-        nics_per_node: NICs of a node; 0 is one an NPU.
     """
 
     launch: float = LAUNCH
-    nics_per_node: int = 0
 
-    def charge(self, kind: str, sizes: np.ndarray, shape: GroupShape, ports: Ports) -> Charge:
+    def charge(
+        self, kind: str, sizes: Float64, shape: GroupShape, ports: Ports, *, corrected: bool = True
+    ) -> Charge:
+        del corrected
         inside = sizes if shape.per_node > 1 else np.zeros_like(sizes)
         between = sizes / shape.per_node if shape.nodes > 1 else np.zeros_like(sizes)
         if kind == "barrier":
             inside, between = np.zeros((2, len(sizes)))
-        time = np.maximum(inside / ports.inside, between / ports.between if shape.nodes > 1 else 0.0)
+        time = inside / ports.inside
+        if shape.nodes > 1:
+            used = rate_between(ports, shape.per_node, self.nics)
+            time = np.maximum(time, between / used)
+            between = between * min(1.0, ports.between / used)
         fixed = np.full(len(sizes), self.launch)
         none = np.zeros(len(sizes), np.int64)
         return Charge(fixed + time, fixed, inside, between, none, ("plain",), none > 0)
@@ -255,16 +261,18 @@ def test_a_flow_inside_the_node_leaves_room_to_one_that_is_slow_outside() -> Non
 
 
 def test_npus_that_share_nics_share_the_ports_of_their_node() -> None:
-    """Two messages from two NPUs of a node take the node's two shares each, so all four of two nodes; alone half."""
-    costs = Plain(nics_per_node=1)
-    ranks = [[send(1, 2, MB)], [send(1, 3, MB)], [receive(1, 0, MB)], [receive(1, 1, MB)]]
-    config = cluster(2, 2, costs=costs)
-    # The model has a message take an NPU's own share of the NIC; beside each other they fill it.
-    assert run(ranks, config).makespan_ns == 1000 + 100_000
-    # A third one that crosses the same NIC slows all by half.
-    ranks[0].append(send(2, 3, MB, tag=1))
-    ranks[3].append(receive(2, 0, MB, tag=1))
-    assert run(ranks, config).makespan_ns == 1000 + 150_000
+    """One NIC of 20 bytes a ns for two NPUs: a message alone has all of it, two have half, three a third."""
+    config = cluster(2, 2, costs=Plain(nics=1))
+    ranks: list[list[Record]] = [[], [], [], []]
+    for number, (source, target, micros) in enumerate([(0, 2, 50), (1, 3, 100), (0, 3, 150)]):
+        ranks[source].append(send(number, target, MB, tag=number))
+        ranks[target].append(receive(10 + number, source, MB, tag=number))
+        some = [nodes or [compute(1, 1)] for nodes in ranks]
+        assert run(some, config).makespan_ns == 1000 + 1000 * micros
+    result = run(ranks, config)
+    assert result.dimensions[1].bytes.tolist() == [2 * MB, MB, 0, 0]
+    # Together they fill the NIC of the first node, and none can be faster than it.
+    assert result.dimensions[1].offered_load(150_000) == pytest.approx(0.5)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -364,7 +372,7 @@ def test_folded_jobs_answer_as_unfolded_ones(
     sizes: tuple[int, ...], steps: list[tuple[str, int, int, int]], nics: int, rendezvous: bool
 ) -> None:
     ranks, groups = job(sizes, steps)
-    config = cluster(*sizes, costs=Plain(nics_per_node=nics), rendezvous=rendezvous)
+    config = cluster(*sizes, costs=Plain(nics=nics), rendezvous=rendezvous)
     folded, plain = (run(ranks, config, groups, fold=fold) for fold in (True, False))
     assert ends(folded) == ends(plain)
     assert folded.finish_ns.tolist() == plain.finish_ns.tolist()
