@@ -68,7 +68,6 @@ class Flows:
         choice: (M,) index into `choices`, -1 where nothing was to be chosen.
         choices: Names of algorithms and protocols.
         extrapolated: (M,) whether it lies outside of what the cost model was fitted to.
-        beyond: (M,) whether the cost model has it faster than its bytes pass the port.
         flow: (P,) the flow.
         place: (P,) place of the member in the trace's ranks.
         row: (P,) its node there.
@@ -89,7 +88,6 @@ class Flows:
     choice: Int64
     choices: tuple[str, ...]
     extrapolated: Bool
-    beyond: Bool
     flow: Int64
     place: Int64
     row: Int64
@@ -336,7 +334,6 @@ class _Found:
             costs.choice,
             tuple(costs.choices),
             costs.extrapolated,
-            costs.beyond,
             flow,
             place,
             row,
@@ -385,7 +382,7 @@ class _Costs:
         self.share, self.share_of_node = np.zeros((2, count, len(dims)), np.int64)
         self.choice = np.full(count, NONE, np.int64)
         self.choices: list[str] = []
-        self.extrapolated, self.beyond = np.zeros((2, count), np.bool_)
+        self.extrapolated = np.zeros(count, np.bool_)
 
     def fill(self, kind: Int64, size: Int64, shape: Int64, ranks: Int64) -> None:
         """Charge all flows; those of one rank keep the shortest time there is."""
@@ -450,7 +447,6 @@ class _Costs:
             (self.share_of_node, of_node),
             (self.choice, choice),
             (self.extrapolated, charge.extrapolated),
-            (self.beyond, least > total + 1),
         ):
             column[mine] = values[inverse]
 

@@ -219,7 +219,7 @@ def _standing(flows: Flows, used: Int64, number: Int64, representatives: Int64) 
         name: getattr(flows, name)[used]
         for name in (
             *("kind", "size", "ranks", "total_ns", "fixed_ns", "moved", "share", "share_of_node"),
-            *("choice", "extrapolated", "beyond"),
+            *("choice", "extrapolated"),
         )
     }
     return replace(

@@ -102,6 +102,11 @@ def offered_load_words(config: SystemConfig) -> str:
         "Bytes that all NPUs send into the dimension over what all their ports could send in that time: 100 % is "
         "its bandwidth."
     )
+    if config.flows and config.congestion == "aware":
+        return (
+            f"{what} Bytes are those that the cost model has a rank send. Collectives and messages share the ports of "
+            "their NPUs, so that over a whole run it is never more than 100 %. There are no links to look at."
+        )
     if config.congestion == "unaware":
         return (
             f"{what} It is what is offered, not what a network could carry: without congestion, messages pass a "
