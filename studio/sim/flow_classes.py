@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from studio.sim.charges import NEVER, Flows
+from studio.sim.flow_plans import NEVER, Flows
 from studio.sim.folding import Folding, Unfoldable
 from studio.trace import Int64
 

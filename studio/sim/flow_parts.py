@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.notebook import one_line
-from studio.sim.charges import Flows, plan_flows
+from studio.sim.flow_plans import Flows, plan_flows
 from studio.sim.result import SimResult
 from studio.timeline import NodeTimes
 from studio.trace import Int64

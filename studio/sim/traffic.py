@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.notebook import one_line
-from studio.sim.charges import Flows
 from studio.sim.config import SystemConfig
+from studio.sim.flow_plans import Flows
 from studio.sim.kernel import records as k
 from studio.sim.links import Float64, LinkTable, link_table
 from studio.sim.topology import port_bytes_per_ns, ports
