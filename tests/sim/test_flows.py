@@ -18,7 +18,6 @@ from studio.sim.costs import Charge, CostModel, GroupShape, Ports
 from studio.sim.costs.shapes import Float64, rate_between
 from studio.sim.deadlock import DeadlockError
 from studio.sim.extensions import Extensions
-from studio.sim.flow_parts import flow_parts
 from studio.sim.flow_plans import plan_flows
 from studio.sim.flow_uses import port_uses
 from studio.sim.parts import interpret, with_settings
@@ -389,7 +388,7 @@ def test_folded_jobs_answer_as_unfolded_ones(
 
 def check_ports(result: SimResult, *, by_node: bool) -> None:
     """Whatever moves between two moments passes each port in that time, and no flow is faster than alone."""
-    found = flow_parts(result)
+    found = result.communication()
     assert found is not None
     flows, config = found.flows, result.config
     times = result.node_times()
@@ -448,7 +447,7 @@ def test_the_time_of_a_collective_is_told_apart() -> None:
     both = [collective(2, ALL_REDUCE, MB, 1, pg_name="1"), collective(3, ALL_REDUCE, MB, 1, pg_name="2")]
     groups = {"1": [0, 1], "2": [1, 0]}
     result = run([[compute(1, 1), *both], [compute(1, 6), *both]], cluster(2), groups)
-    found = flow_parts(result)
+    found = result.communication()
     assert found is not None
     times = result.node_times()
     ns = times.end_ns[found.entry] - times.start_ns[found.entry]
@@ -465,7 +464,7 @@ def test_the_time_of_a_collective_is_told_apart() -> None:
 
 def test_a_late_receive_has_what_is_left_of_its_message() -> None:
     ranks = [[send(1, 1, MB)], [compute(1, 3), receive(2, 0, MB, 1)]]
-    found = flow_parts(run(ranks, cluster(2)))
+    found = run(ranks, cluster(2)).communication()
     assert found is not None
     parts = (found.waiting_ns, found.latency_ns, found.queueing_ns, found.transfer_ns)
     assert {*zip(*(part.tolist() for part in parts), strict=True)} == {(0, 1000, 0, 10_000), (0, 0, 0, 8000)}
