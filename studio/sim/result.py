@@ -11,12 +11,13 @@ import numpy as np
 from studio.analysis.job.breakdown import Breakdown, Spans, breakdown, node_kinds
 from studio.notebook import line, table
 from studio.sim.config import SystemConfig
+from studio.sim.flow_parts import FlowParts, flow_parts
 from studio.sim.folding import expanded_links
 from studio.sim.kernel import records as k
 from studio.sim.links import first_records
 from studio.sim.node_records import roofline
 from studio.sim.plan import Plan
-from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, links_carried
+from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, flows_carried, links_carried
 from studio.timeline import NodeTimes, Timeline, arrange_lanes, empty_times, rank_indices
 from studio.trace import Bool, Int64, NodeType, Rank, Trace, idles
 from studio.units import format_ns
@@ -126,6 +127,10 @@ class SimResult:
         times.start_ns[place[~ended]], times.end_ns[place[ended]] = tick[~ended], tick[ended]
         return replace(times, first=times.first[self.representative])
 
+    def communication(self) -> FlowParts | None:
+        """Return what the time of collectives and messages went to, by `node_times`; None where no cost model timed them."""
+        return flow_parts(self.trace, self.config, self.node_times(), self.representative)
+
     def event_ids(self) -> Any:
         """Return (E,) the id of the node each event concerns, as written in the trace."""
         graph_of = np.array([rank.graph for rank in self.trace.ranks])[self.event_rank]
@@ -170,7 +175,9 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = ""
         row,
         done,
         links_carried(config, m),
-        dimensions_carried(config, m, representative),
+        dimensions_carried(config, m, representative)
+        if plan.flows is None
+        else flows_carried(config, plan.flows),
         int(m[k.Head.STEPS]),
         representative,
         unfolded,

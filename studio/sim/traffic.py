@@ -11,9 +11,10 @@ import numpy as np
 
 from studio.notebook import one_line
 from studio.sim.config import SystemConfig
+from studio.sim.flow_plans import Flows
 from studio.sim.kernel import records as k
 from studio.sim.links import Float64, LinkTable, link_table
-from studio.sim.topology import ports
+from studio.sim.topology import port_bytes_per_ns, ports
 from studio.trace import Int64
 
 
@@ -101,6 +102,11 @@ def offered_load_words(config: SystemConfig) -> str:
         "Bytes that all NPUs send into the dimension over what all their ports could send in that time: 100 % is "
         "its bandwidth."
     )
+    if config.flows and config.congestion == "aware":
+        return (
+            f"{what} Bytes are those that the cost model has a rank send. Collectives and messages share the ports of "
+            "their NPUs, so that over a whole run it is never more than 100 %. There are no links to look at."
+        )
     if config.congestion == "unaware":
         return (
             f"{what} It is what is offered, not what a network could carry: without congestion, messages pass a "
@@ -135,4 +141,19 @@ def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) ->
         rate = dim.bytes_per_ns * dim.efficiency
         busy = messages * dim.message_overhead_ns + size / rate
         carried.append(DimensionTraffic(size, messages, busy, rate * ports(dim)))
+    return tuple(carried)
+
+
+def flows_carried(config: SystemConfig, flows: Flows) -> tuple[DimensionTraffic, ...]:
+    """Return the traffic per dimension of collectives and messages that a cost model times.
+
+    A message is a collective or message here; its bytes are those that the cost model has its busiest member send.
+    """
+    ranks = config.topology.npus
+    size, count = flows.sent(ranks), flows.sendings(ranks)
+    carried = []
+    for index, dim in enumerate(config.topology.dims):
+        rate = port_bytes_per_ns(dim)
+        sent = np.rint(size[:, index]).astype(np.int64)
+        carried.append(DimensionTraffic(sent, count[:, index], sent / rate, rate))
     return tuple(carried)

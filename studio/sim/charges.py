@@ -1,0 +1,163 @@
+"""Charge the collectives and messages of a job what they cost on a system with a cost model.
+
+Alone on the network a flow (`studio.sim.flow_plans`) takes exactly what the cost model says. Where its bytes move it takes up
+a share of its members' ports: bytes / (rate × time). Every NPU has two ports in each dimension, out and in; where NPUs of a
+node share NICs, the node has them in the dimensions between nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from studio.sim.config import SystemConfig, Topology
+from studio.sim.costs import Charge, CostModel, GroupShape, Ports
+from studio.sim.costs.shapes import rate_between
+from studio.sim.kinds import COLLECTIVE_KINDS
+from studio.sim.topology import port_bytes_per_ns
+from studio.trace import NONE, Int64
+
+Float64 = npt.NDArray[np.float64]
+
+SEND_RECV = "send_recv"
+FLOW_KINDS = (*COLLECTIVE_KINDS, SEND_RECV)
+UNKNOWN = len(FLOW_KINDS)
+"""The number of collectives that are not known; they are refused where nodes are read."""
+WHOLE = 1 << 40
+"""A port's whole rate; shares of it are counted in these."""
+
+
+def group_shape(ranks: Sequence[int], per_node: int) -> GroupShape:
+    """Return where the ranks of a group lie, on nodes of `per_node` NPUs.
+
+    Example:
+        >>> group_shape([0, 1, 2, 3, 8], 8)
+        GroupShape(ranks=5, per_node=4, nodes=2)
+    """
+    of_node = np.unique(np.array(ranks, np.int64) // per_node, return_counts=True)[1]
+    return GroupShape(len(ranks), int(of_node.max()), len(of_node))
+
+
+def crossed_dimensions(topology: Topology, ranks: Sequence[int]) -> tuple[int, ...]:
+    """Return the dimensions beyond the node in which the ranks of a group differ."""
+    number = np.array(ranks, np.int64)
+    crossed = []
+    for index, dim in enumerate(topology.dims):
+        coordinate = number % dim.size
+        if index and (coordinate != coordinate[0]).any():
+            crossed.append(index)
+        number //= dim.size
+    return tuple(crossed)
+
+
+def network_ports(topology: Topology, crossed: Sequence[int] = ()) -> Ports:
+    """Return what the ports of an NPU can do for a group that crosses these dimensions beyond the node; () is all.
+
+    Of several dimensions the slowest counts, and the largest latency.
+    """
+    dims = topology.dims
+    further = [dims[index] for index in (crossed or range(1, len(dims)))]
+    return Ports(
+        inside=port_bytes_per_ns(dims[0]),
+        inside_ns=dims[0].latency_ns,
+        between=min(map(port_bytes_per_ns, further), default=0.0),
+        between_ns=max((dim.latency_ns for dim in further), default=0.0),
+        per_node=dims[0].size,
+    )
+
+
+def shared_nics(costs: CostModel, per_node: int) -> bool:
+    """Whether the NPUs of a node share NICs, so that the node has the ports to other nodes."""
+    return 0 < costs.nics < per_node
+
+
+class Costs:
+    """Charges flows, those of one kind and shape at once."""
+
+    def __init__(
+        self, config: SystemConfig, shapes: Sequence[tuple[GroupShape, tuple[int, ...]]], count: int
+    ) -> None:
+        assert config.costs is not None
+        self.config, self.model, self.shapes = config, config.costs, shapes
+        dims = config.topology.dims
+        self.per_node = dims[0].size
+        self.by_node = shared_nics(config.costs, self.per_node)
+        self.rate = np.array([port_bytes_per_ns(dim) for dim in dims])
+        self.total_ns, self.fixed_ns = np.ones((2, count), np.int64)
+        self.moved = np.zeros((count, len(dims)))
+        self.share, self.share_of_node = np.zeros((2, count, len(dims)), np.int64)
+        self.choice = np.full(count, NONE, np.int64)
+        self.choices: list[str] = []
+        self.extrapolated = np.zeros(count, np.bool_)
+
+    def fill(self, kind: Int64, size: Int64, shape: Int64, ranks: Int64) -> None:
+        """Charge all flows; those of one rank keep the shortest time there is."""
+        # What the charge depends on as one number, so that each case is found by one sort.
+        case = shape * (UNKNOWN + 1) + kind
+        # Kinds that are not known are refused where nodes are read.
+        case[(ranks < 2) | (kind == UNKNOWN)] = NONE
+        order = np.argsort(case, kind="stable")
+        bounds = np.flatnonzero(np.diff(case[order], prepend=-2, append=1 << 62))
+        for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            mine = order[first:last]
+            if case[mine[0]] == NONE:
+                continue
+            sizes, inverse = np.unique(size[mine], return_inverse=True)
+            where, crossed = self.shapes[int(shape[mine[0]])]
+            name = FLOW_KINDS[int(kind[mine[0]])]
+            ports = network_ports(self.config.topology, crossed)
+            charge = self.model.charge(name, sizes.astype(np.float64), where, ports)
+            self._put(mine, inverse, charge, where, ports, crossed)
+
+    def _put(
+        self,
+        mine: Int64,
+        inverse: Int64,
+        charge: Charge,
+        shape: GroupShape,
+        ports: Ports,
+        crossed: tuple[int, ...],
+    ) -> None:
+        total = np.maximum(np.rint(charge.total_ns), 1)
+        moved = np.zeros((len(total), len(self.rate)))
+        moved[:, 0] = charge.inside_bytes
+        # The cost model counts what passes a member's own share of the NICs; where they are shared, it may send more.
+        more = (
+            max(1.0, rate_between(ports, shape.per_node, self.model.nics) / ports.between) if crossed else 1.0
+        )
+        for index in crossed:
+            moved[:, index] = charge.between_bytes * more
+        node_rate = self.rate * self.per_node
+        # The bytes need this long, wherever the model has the end of its fixed time.
+        alone = moved / self.rate
+        if self.by_node:
+            alone[:, 1:] = moved[:, 1:] * shape.per_node / node_rate[1:]
+        least = alone.max(axis=1)
+        work = np.maximum(
+            total - np.minimum(np.rint(charge.fixed_ns), total), np.minimum(np.ceil(least), total)
+        )
+        some = np.maximum(work, 1)[:, None]
+        share = np.minimum(np.rint(WHOLE * moved / (self.rate * some)), WHOLE).astype(np.int64)
+        of_node = np.minimum(WHOLE * moved / (node_rate * some), WHOLE // shape.per_node).astype(np.int64)
+        if self.config.congestion == "unaware":
+            share, of_node = np.zeros_like(share), np.zeros_like(of_node)
+        names = [
+            self.choices.index(name) if name in self.choices else self._add(name) for name in charge.choices
+        ]
+        choice = np.array([*names, NONE], np.int64)[charge.choice]
+        for column, values in (
+            (self.total_ns, total.astype(np.int64)),
+            (self.fixed_ns, (total - work).astype(np.int64)),
+            (self.moved, moved),
+            (self.share, share),
+            (self.share_of_node, of_node),
+            (self.choice, choice),
+            (self.extrapolated, charge.extrapolated),
+        ):
+            column[mine] = values[inverse]
+
+    def _add(self, name: str) -> int:
+        self.choices.append(name)
+        return len(self.choices) - 1
