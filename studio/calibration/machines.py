@@ -123,9 +123,9 @@ def machine_for(tables: Sequence[MeasuredTable], named: str | None, *, nominal: 
         hardware = next((table.hardware for table in tables if table.hardware), "")
         found = system_for(hardware)
         if found is None:
-            what = f"the hardware {hardware!r}" if hardware else "tables that do not name their hardware"
+            what = f"the hardware {hardware!r}" if hardware else "a table that does not name its hardware"
             raise ConfigError(
-                f"There is no built-in system for {what}",
+                f"{tables[0].table_id}: there is no built-in system for {what}",
                 hint="Name one with --preset or --system; `chakra-studio presets` lists them.",
                 key="preset",
             )
