@@ -75,17 +75,18 @@ def error_table(judged: Sequence[Judgement]) -> Any:
 
 def _row(judgement: Judgement) -> list[Any]:
     errors, plain = judgement.errors, judgement.uncorrected
-    remarks = ["extrapolated"] if judgement.extrapolated.any() else []
-    remarks += [f"not counted: {judgement.reported}"] if judgement.reported else []
+    remarks: list[Any] = ["extrapolated"] if judgement.extrapolated.any() else []
+    if judgement.reported:
+        remarks.append(html.Span([" not counted", hint("why it is not counted", judgement.reported)]))
     return [
         judgement.table.table_id,
-        judgement.relation,
+        html.Span(judgement.relation, className="cs-type"),
         _share(errors.gm_error),
         _share(errors.gmf),
         *(_share(errors.bias[name], signed=True) if name in errors.bias else "" for name, _ in RANGES),
         _share(plain.gm_error),
         _share(plain.gmf),
-        "; ".join(remarks),
+        html.Span(remarks, className="cs-type"),
     ]
 
 
