@@ -17,6 +17,7 @@ from studio.sim.systems import SYSTEMS, System, find_system
 
 _LISTED = 12
 _NICS = re.compile(r"\b(\d+)\s*x\s+(?=\w)")
+_RING = re.compile(r"\bNCCL_ALGO=Ring\b|\bring algorithm\b", re.IGNORECASE)
 _MESH = re.compile(r"\bmesh of (\d+)\b")
 
 
@@ -204,6 +205,9 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
         if nics and shared != costs.nics:
             costs = replace(costs, nics=shared)
             notes.append(f"{nics} network ports a node of {host} GPUs, as the tables say.")
+    if all(_RING.search(table.interconnect) for table in tables):
+        costs = replace(costs, algorithm="ring")
+        notes.append("The ring is forced, as the tables say.")
     return replace(machine, ports=ports, costs=costs, notes=tuple(notes))
 
 

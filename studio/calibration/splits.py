@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from studio.calibration.judging import Judgement, judge, kind_of_gap
+from studio.calibration.fit import fit
+from studio.calibration.judging import Judgement, judge, kind_of_gap, why_reported
 from studio.calibration.machines import Machine, machine_for, machines_of
 from studio.calibration.tables import MeasuredTable
 from studio.errors import ConfigError
@@ -38,6 +39,7 @@ def judge_split(
     judged: list[Judgement] = []
     notes: list[str] = []
     machines = machines_of(tables)
+    whole = {table.table_id: table for table in tables}
     for number, (name, own) in enumerate(machines.items()):
         if progress:
             progress("fitting", number, len(machines))
@@ -47,8 +49,8 @@ def judge_split(
         if not parts:
             notes.append(f"{name or own[0].table_id}: nothing to fit once {_LEFT_OUT[split]} is left out.")
         for fitted, left in parts:
-            machine = _fit(fitted, start) if fitted else start
-            judged += [judge(table, machine, _relation(split, table, fitted)) for table in left]
+            machine = fitted_machine(fitted, start) if fitted else start
+            judged += [_judge_part(table, whole, machine, _relation(split, table, fitted)) for table in left]
     if progress:
         progress("fitting", len(machines), len(machines))
     if not judged:
@@ -56,12 +58,20 @@ def judge_split(
     return judged, notes
 
 
+def _judge_part(
+    table: MeasuredTable, whole: Mapping[str, MeasuredTable], machine: Machine, relation: str
+) -> Judgement:
+    """Judge a part of a table; whether it counts follows from the whole."""
+    return replace(judge(table, machine, relation), reported=why_reported(whole[table.table_id]))
+
+
 _LEFT_OUT = {"sizes": "every second size", "table": "the table", "machine": "the machine"}
 
 
 def from_data_sheet(machine: Machine) -> Machine:
     """Return a machine as data sheets describe it: what was fitted to any tables is forgotten."""
-    costs = CostModel(library=machine.costs.library, nics=machine.costs.nics)
+    own = machine.costs
+    costs = CostModel(library=own.library, nics=own.nics, algorithm=own.algorithm, protocol=own.protocol)
     return replace(machine, costs=costs)
 
 
@@ -98,5 +108,11 @@ def _relation(split: str, table: MeasuredTable, fitted: Sequence[MeasuredTable])
     return "other sizes" if split == "sizes" else kind_of_gap(table, [other.nodes for other in fitted])
 
 
-def _fit(tables: Sequence[MeasuredTable], start: Machine) -> Machine:
-    raise NotImplementedError
+def fitted_machine(tables: Sequence[MeasuredTable], start: Machine) -> Machine:
+    """Return a machine fitted to tables.
+
+    Raises:
+        ConfigError: There are no times to fit to.
+    """
+    fitted = fit(tables, start.costs, start.ports)
+    return replace(start, costs=fitted.costs, ports=fitted.ports)

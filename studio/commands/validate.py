@@ -24,11 +24,12 @@ from studio.calibration.reading.files import read_tables
 from studio.calibration.reading.given import Given
 from studio.calibration.splits import SPLITS, judge_split
 from studio.calibration.validation import report_of, summarise, worst
-from studio.commands.base.options import json_option, paths_argument
+from studio.commands.base.options import PathOption, json_option, paths_argument
 from studio.commands.base.output import progress_line, show
 from studio.commands.base.tables import given_options, percent, warn_notes
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import printable, written_line
 from studio.et import Progress
+from studio.store.arrays import appearing
 from studio.units import format_bytes, format_counted, format_ns
 
 
@@ -81,6 +82,25 @@ def run(request: Request, *, progress: Progress | None = None) -> Validated:
     else:
         judged, notes = judge_all(tables, request.system)
     return Validated(tuple(judged), (*read.notes, *notes), request.split)
+
+
+def write_report(
+    paths: Sequence[Path], target: Path, given: Given, *, progress: Progress | None = None
+) -> Path:
+    """Write the report of accuracy; the file appears when it is complete.
+
+    Raises:
+        StudioError: The tables cannot be read or judged, or the file cannot be written.
+    """
+    from studio.calibration.accuracy import accuracy_report
+
+    tables = read_tables(paths, given, progress=progress).tables
+    # The folder says nothing to a reader of the report.
+    names = " ".join(path.name for path in paths)
+    words = accuracy_report(tables, command=f"chakra-studio validate {names} --report {target.name}", progress=progress)
+    with appearing(target, "--report") as stream:
+        stream.write(words)
+    return target
 
 
 def report(done: Validated) -> dict[str, Any]:
@@ -181,6 +201,13 @@ def _summary_lines(judged: Sequence[Judgement]) -> list[str]:
     help="Fit each machine on a part of its tables and judge the rest: every second of the sizes, each table by the "
     "others; or fit nothing and judge each machine by data sheets.",
 )
+@click.option(
+    "--report",
+    "target",
+    metavar="FILE",
+    type=PathOption(dir_okay=False),
+    help="Write a report of accuracy as Markdown instead: every table by every split.",
+)
 @click.option("--sizes", "per_size", is_flag=True, help="Show every size; one table alone always does.")
 @given_options
 @json_option
@@ -192,11 +219,15 @@ def command(
     machine: str | None,
     max_error: float | None,
     split: str | None,
+    target: Path | None,
     per_size: bool,
     given: Given,
     as_json: bool,
 ) -> None:
     """Carry out `validate`."""
+    if target is not None:
+        click.echo(printable(written_line([write_report(paths, target, given, progress=progress_line())])))
+        return
     done = run(Request(paths, system, machine, split or "", given), progress=progress_line())
     done = Validated(done.judged, done.notes, done.split, per_size or len(done.judged) == 1)
     warn_notes(done.notes)
