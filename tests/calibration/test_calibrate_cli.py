@@ -152,7 +152,9 @@ def test_a_split_judges_what_its_fit_has_not_seen(measured):
 
 def test_the_report_names_every_table(measured, tmp_path):
     few = tmp_path / "few.csv"
-    tables = [table for table in read_tables([measured]).tables if table.machine in ("aac_mi300x", "aic_l40s")]
+    tables = [
+        table for table in read_tables([measured]).tables if table.machine in ("aac_mi300x", "aic_l40s")
+    ]
     few.write_text(write_csv(tables))
     out = tmp_path / "accuracy.md"
     assert run("validate", few, "--report", out).exit_code == 0
