@@ -21,7 +21,7 @@ from studio.commands.base.options import (
     Seconds,
     allow_damaged,
     rank_option,
-    size_options,
+    system_size_options,
     workspace_option,
 )
 from studio.commands.base.outcome import Outcome, report, text
@@ -34,9 +34,10 @@ from studio.sim import astra, simulate
 from studio.sim.check import REPLAY_KNOWN, check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
-from studio.sim.presets import PRESETS, preset
+from studio.sim.presets import PRESETS, preset, said_npus
 from studio.sim.replays import as_replay, idle_system
 from studio.sim.result import SimResult
+from studio.sim.systems import SYSTEMS, is_system_file
 from studio.trace import Finding, Trace
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Request:
 
     Attributes:
         workload: Folders or files, the common prefix of files, or the id of a job in the workspace.
-        preset: A system by name; files given beside it take the place of its own.
+        preset: A system by name or a system file; files given beside it take the place of its own.
         system, network, comm_groups, remote_memory: ASTRA-sim's files.
         congestion: Which network model; None is the preset's, or else the unaware one.
         options: Options of ASTRA-sim's command line, without dashes.
@@ -63,7 +64,7 @@ class Request:
         events: File to write the events into, as its suffix asks for; None for none.
         workspace: Its folder; None is the user's.
         ranks: Rank numbers by file name, for files that do not tell theirs.
-        size: NPUs and passes, where a workload leaves them open.
+        size: NPUs and passes, where a workload leaves them open; a preset has as many NPUs.
         mode: Which mode; None is what the system file asks for, without a word the compatible one.
         out: Name of the run to keep in the workspace; None keeps none.
         replay: Whether recorded times count, of communication too; then the system may be left out.
@@ -122,16 +123,18 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     limit = Limit(time.monotonic(), request.time_limit_s)
     reading = limit.watch(progress)
     # Without a system, a job that needs no network gets one of its size; otherwise report mistakes before reading files.
+    request = with_system_file(request)
     left_out = not (request.preset or request.system or request.network)
-    parts = None if left_out and (request.replay or _is_soon_read(request)) else parts_for(request)
+    is_open = left_out and (request.replay or _is_soon_read(request)) or is_size_open(request)
+    parts = None if is_open else parts_for(request)
     read_config = None if parts is None else _read_parts(parts, request)
     job = None if request.out is None else kept_job(request, reading)
     trace = workload(request, reading) if job is None else _workspace(request).load(job)
     if parts is None or read_config is None:
-        parts = parts_for(request, _system_for(request, trace))
+        parts = parts_for(request, _system_for(request, trace), ranks=completeness(trace).world)
         read_config = _read_parts(parts, request)
     findings = (*read_config.findings, *check(trace, read_config.config))
-    _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
+    _refuse(findings, _size_hint(request.preset, len(trace.ranks)) if request.preset else "")
     # The order of events across ranks needs every rank simulated.
     every_rank = request.events is not None and _in_order(request.events)
     begun = time.monotonic()
@@ -153,11 +156,13 @@ def _is_soon_read(request: Request) -> bool:
 
 
 def _system_for(request: Request, trace: Trace) -> Parts | None:
-    """Return the system of a job where none was given and no message needs one; None where one has to be given.
+    """Return the system of a job where none was given and no message needs one; None where one is given, or has to be.
 
     Raises:
         TraceError: Ranks are missing, so that the job cannot be simulated on any.
     """
+    if request.preset:
+        return None
     job = completeness(trace)
     if request.replay:
         return idle_system(job.world)
@@ -166,12 +171,12 @@ def _system_for(request: Request, trace: Trace) -> Parts | None:
     return idle_system(1) if job.world == 1 else None
 
 
-def _refuse(findings: Sequence[Finding], fitting: Sequence[str]) -> None:
+def _refuse(findings: Sequence[Finding], size_hint: str) -> None:
     """Raise the errors of a check before the run, with its warnings as context.
 
     Args:
         findings: What reading and checking brought to light.
-        fitting: Presets for as many NPUs as the job has ranks, where a preset was asked for.
+        size_hint: How to get a preset of as many NPUs as the job has ranks, where a preset was asked for.
     """
     errors = [finding for finding in findings if finding.level == "error"]
     if not errors:
@@ -181,8 +186,8 @@ def _refuse(findings: Sequence[Finding], fitting: Sequence[str]) -> None:
     warnings = [finding for finding in findings if finding.level == "warning"]
     rest += "".join(f"\nWarning: {_with_hint(finding)}" for finding in warnings[:_TOLD])
     hint = errors[0].hint
-    if fitting and errors[0].code in ("ranks-missing", "ranks-beyond"):
-        hint = f"{hint} Presets of this size: {', '.join(fitting)}."
+    if errors[0].code in ("ranks-missing", "ranks-beyond"):
+        hint = f"{hint} {size_hint}".rstrip()
     raise TraceError(f"The job cannot be simulated: {errors[0].message}{rest}", hint=hint)
 
 
@@ -190,8 +195,13 @@ def _with_hint(finding: Finding) -> str:
     return f"{finding.message} {finding.hint}".rstrip()
 
 
-def _presets_of(npus: int) -> list[str]:
-    return [name for name, preset in PRESETS.items() if preset.config.topology.npus == npus]
+def _size_hint(name: str, npus: int) -> str:
+    """Say how to get a preset of this size; empty where there is none."""
+    system = preset(name).system
+    if system.fits(npus):
+        return f"Without a size, --preset {system.name} has as many NPUs as the job has ranks."
+    fitting = [name for name, one in SYSTEMS.items() if one.fits(npus)]
+    return f"Presets of this size: {', '.join(fitting)}."
 
 
 def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
@@ -297,7 +307,7 @@ def workload(request: Request, progress: Progress | None = None) -> Trace:
     """
     files = _files(request)
     if files:
-        size = request.size
+        size = _job_size(request)
         return read(files, ranks=request.ranks, progress=progress, npus=size.npus, passes=size.passes)
     return _workspace(request).load(_job(request))
 
@@ -313,7 +323,8 @@ def kept_job(request: Request, progress: Progress | None = None) -> str:
         return _job(request)
     from studio.jobs.importing import open_paths
 
-    jobs = open_paths(_workspace(request), files, ranks=request.ranks, progress=progress, size=request.size)
+    size = _job_size(request)
+    jobs = open_paths(_workspace(request), files, ranks=request.ranks, progress=progress, size=size)
     if len(jobs) > 1:
         raise ConfigError(
             f"WORKLOAD holds {len(jobs)} jobs: {', '.join(jobs)}; allowed: one",
@@ -368,17 +379,60 @@ def _job(request: Request) -> str:
         ) from error
 
 
-def parts_for(request: Request, instead: Parts | None = None) -> Parts:
+def with_system_file(request: Request) -> Request:
+    """Return a request in which a system file given as --system is the preset.
+
+    Raises:
+        ConfigError: A preset is named too.
+    """
+    if request.system is None or not is_system_file(request.system):
+        return request
+    if request.preset is not None:
+        raise ConfigError(
+            f"--system is the system file {request.system}, and --preset {request.preset!r}; allowed: one of both",
+            hint="A system file holds a whole system, as a preset does; ASTRA-sim's system files end in .json.",
+        )
+    return replace(request, preset=str(request.system), system=None)
+
+
+def is_size_open(request: Request) -> bool:
+    """Whether the job says how many NPUs the preset has.
+
+    Raises:
+        ConfigError: There is no such preset, or its name and --npus disagree.
+    """
+    return request.preset is not None and _npus(request) is None
+
+
+def _npus(request: Request) -> int | None:
+    """Return how many NPUs are asked for: by --npus, or by the name of the preset; None where neither says it."""
+    asked = request.size.npus
+    said = said_npus(request.preset) if request.preset is not None else None
+    if asked is not None and said is not None and asked != said:
+        raise ConfigError(
+            f"--npus is {asked:,}, and the preset {request.preset} has {said:,} NPUs; allowed: the same number",
+            hint="Leave one of the two out.",
+        )
+    return asked if said is None else said
+
+
+def _job_size(request: Request) -> JobSize:
+    """Return the size of a text workload: as many NPUs as are asked of the system."""
+    return replace(request.size, npus=_npus(request))
+
+
+def parts_for(request: Request, instead: Parts | None = None, *, ranks: int | None = None) -> Parts:
     """Combine the configuration: preset, then files, then `--set`.
 
     Args:
         request: What is asked for.
         instead: What counts in place of a preset where none is named.
+        ranks: Ranks of the job: the size of a preset where nothing else says it.
 
     Raises:
         ConfigError: Neither preset nor files, an unknown preset or setting, or a file that cannot be read.
     """
-    base = preset(request.preset).parts if request.preset else instead
+    base = preset(request.preset, _npus(request) or ranks).parts if request.preset else instead
     if base is None and not (request.system and request.network):
         lacking = [
             name for name, path in (("--system", request.system), ("--network", request.network)) if not path
@@ -418,7 +472,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.argument("workload", nargs=-1, required=True)
 @click.option(
-    "--system", "--system-configuration", type=_existing, metavar="S.json", help="ASTRA-sim's system file."
+    "--system", "--system-configuration", type=_existing, metavar="S.json", help="ASTRA-sim's system file, or a system file (.yml), which holds a whole system."
 )
 @click.option(
     "--network", "--network-configuration", type=_existing, metavar="N.yml", help="ASTRA-sim's network file."
@@ -437,7 +491,11 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="M.json",
     help="Remote memory.",
 )
-@click.option("--preset", metavar="NAME", help="A system by name; `chakra-studio presets` lists them.")
+@click.option(
+    "--preset",
+    metavar="NAME",
+    help="A system by name, or a system file (.yml); `chakra-studio presets` lists them. It has --npus NPUs, or as many as the job has ranks.",
+)
 @click.option(
     "--mode",
     type=click.Choice(["compatible", "extended"]),
@@ -486,7 +544,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, per rank and per link.")
 @allow_damaged
 @rank_option
-@size_options
+@system_size_options
 @click.pass_context
 def command(
     ctx: click.Context,

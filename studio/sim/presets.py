@@ -116,6 +116,20 @@ def preset(name: str, npus: int | None = None) -> Preset:
     return Preset(system, npus or said or system.npus)
 
 
+def said_npus(name: str) -> int | None:
+    """Return how many NPUs a name says, or the only number that the system comes in; None for a family by its name.
+
+    Raises:
+        ConfigError: There is no preset of this name.
+
+    Example:
+        >>> said_npus("hgx-h100-16"), said_npus("torus-8x8"), said_npus("hgx-h100")
+        (16, 64, None)
+    """
+    system, said = find_system(name)
+    return system.npus if system.family is None else said
+
+
 PRESETS = Presets()
 """Every preset by name, in the order they are listed."""
 presets = PRESETS

@@ -18,10 +18,11 @@ from studio.sim.check import check
 from studio.sim.config import SystemConfig
 from studio.sim.network import plain
 from studio.sim.parts import Parts, is_extended, mode_of, table_of, with_mode, with_value
-from studio.sim.presets import PRESETS
+from studio.sim.presets import PRESETS, preset
 from studio.sim.problems import examine_parts
 from studio.sim.replays import as_replay
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
+from studio.sim.systems.proposals import propose
 from studio.store.drafts import Draft
 from studio.trace import Finding, NodeType, Trace
 
@@ -238,9 +239,10 @@ def fit_to_ranks(tables: Parts, ranks: int) -> Parts:
 # Where to start from
 
 
-def from_preset(name: str) -> Parts:
-    """Return the system of a preset."""
-    tables = PRESETS[name].parts
+def from_preset(name: str, npus: int | None = None) -> Parts:
+    """Return the system of a preset, in a size if it comes in that."""
+    one = PRESETS[name]
+    tables = preset(name, npus).parts if npus and one.system.fits(npus) else one.parts
     lists = {
         key: list(value) if isinstance(value, list | tuple) else value
         for key, value in tables.network.items()
@@ -257,9 +259,10 @@ def is_changed(draft: Draft, trace: Trace) -> bool:
     """Return whether a system differs from its preset; mode, comm groups and changes by `suit_to_job` do not count."""
     if draft.origin not in PRESETS:
         return False
-    preset = with_mode(from_preset(draft.origin), mode_of(draft.tables), strip=True)
-    suiting = suit_to_job(Draft(preset, draft.origin), trace).tables
-    return _encode_settings(draft.tables) not in (_encode_settings(preset), _encode_settings(suiting))
+    sizes = (None, completeness(trace).world)
+    fresh = [with_mode(from_preset(draft.origin, npus), mode_of(draft.tables), strip=True) for npus in sizes]
+    suiting = suit_to_job(Draft(fresh[1], draft.origin), trace).tables
+    return _encode_settings(draft.tables) not in map(_encode_settings, (*fresh, suiting))
 
 
 _anything = decoder(object)
@@ -270,12 +273,9 @@ def _encode_settings(tables: Parts) -> object:
 
 
 def propose_draft(trace: Trace) -> Draft:
-    """Choose the first system for a job: a preset with an NPU per rank, changed so that the job can run on it."""
-    ranks = completeness(trace).world
-    name = next(
-        (preset.name for preset in PRESETS.values() if preset.config.topology.npus == ranks), "hgx-h100-8"
-    )
-    return suit_to_job(Draft(from_preset(name), name), trace)
+    """Choose the first system for a job: the first that is proposed, changed so that the job can run on it."""
+    name = propose(trace)[0].system
+    return suit_to_job(Draft(from_preset(name, completeness(trace).world), name), trace)
 
 
 def suit_to_job(draft: Draft, trace: Trace) -> Draft:

@@ -169,7 +169,9 @@ class System:
         if network.pop(UNIT, NETWORK_UNIT) != NETWORK_UNIT:
             network["bandwidth"] = [network_gb_per_s(rate) for rate in network["bandwidth"]]  # type: ignore[attr-defined]
         network = {key: value for key, value in network.items() if key not in EXTENDED_NETWORK_KEYS}
-        system.pop(EXTENDED, None)
+        # With a roofline ASTRA-sim replaces every recorded time, so a file has to ask for it.
+        for key in (EXTENDED, "roofline-enabled", "peak-perf"):
+            system.pop(key, None)
         return {**network, **given}, {**system, **self.reference.get("system", {})}  # type: ignore[dict-item]
 
 
