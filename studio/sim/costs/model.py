@@ -1,59 +1,40 @@
 """The cost model: how long a collective takes alone, and what it puts on the ports of its members.
 
-A collective of a library such as NCCL is one kernel per rank, which begins to move data when all members have come. Its
-time is the least over the (algorithm, protocol) pairs that the library has for it, of
+A collective of a library such as NCCL is one kernel per rank, which begins to move data when all members have come. The
+library takes one of its ways (algorithm and protocol) by its own estimates; what that way takes is
 
-    base + steps × hop + bytes on the busiest port / rate
+    launch + base + steps × hop + bytes on the busiest port / rate
 
 The bytes are sent over ports: each NPU has one inside its node (dimension 0 of the network) and one between nodes (all
 further dimensions). What the ports can carry comes from the network's dimensions, so that another bandwidth changes
-every answer; what the library makes of it (bases, hops, efficiencies, caps) is the machine's and is fitted or taken
+every answer; what the library makes of it (launches, bases, hops, efficiencies) is the machine's and is fitted or taken
 from sources.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from studio.errors import ConfigError
+from studio.sim.costs.curves import Curve
+from studio.sim.costs.library import LIBRARIES, estimates
+from studio.sim.costs.parameters import GROUPS, NAMES, default, members, to_groups
+from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, rate_between
+from studio.sim.costs.ways import RINGS, Way, terms, ways
+from studio.sim.fields import Fields
+from studio.sim.kinds import COLLECTIVE_KINDS
 
-
-@dataclass(frozen=True, slots=True)
-class GroupShape:
-    """Where the members of a group lie.
-
-    Attributes:
-        ranks: Members.
-        per_node: Most members in one node.
-        nodes: Nodes that have members.
-    """
-
-    ranks: int
-    per_node: int
-    nodes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """What the ports of one NPU can do, in one direction; from the dimensions of the network.
-
-    Attributes:
-        inside: Rate of its port inside the node, bytes per ns.
-        inside_ns: Latency of a hop inside the node.
-        between: Its share of the node's ports to other nodes, bytes per ns; 0 where there is one node.
-        between_ns: Latency of a hop between nodes.
-        per_node: NPUs of a node.
-    """
-
-    inside: float
-    inside_ns: float
-    between: float = 0.0
-    between_ns: float = 0.0
-    per_node: int = 1
+KINDS: tuple[str, ...] = (*COLLECTIVE_KINDS, "send_recv")
+"""What the model knows costs of."""
+ALGORITHMS = ("auto", "ring", "tree", "NVLS", "NVLS-tree")
+PROTOCOLS = ("auto", "LL", "LL128", "Simple")
+CHOICES = ("library", "least")
+_DIRECT_LL_BYTES = 16 * 1024.0
+"""NCCL sends messages of up to this size by LL (NCCL_P2P_LL_THRESHOLD)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +63,65 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """What a model was fitted to; outside of it its answers are extrapolated.
+
+    Attributes:
+        kinds: Collectives.
+        ranks: Fewest and most ranks.
+        nodes: Fewest and most nodes.
+        sizes: Least and most bytes of the whole buffer.
+    """
+
+    kinds: tuple[str, ...]
+    ranks: tuple[int, int]
+    nodes: tuple[int, int]
+    sizes: tuple[float, float]
+
+    def covers(self, kind: str, buffer: Float64, shape: GroupShape) -> npt.NDArray[np.bool_]:
+        """Return which sizes of a collective in a group lie in it."""
+        group = (
+            kind in self.kinds
+            and self.ranks[0] <= shape.ranks <= self.ranks[1]
+            and self.nodes[0] <= shape.nodes <= self.nodes[1]
+        )
+        inside: npt.NDArray[np.bool_] = (buffer >= self.sizes[0]) & (buffer <= self.sizes[1]) & group
+        return inside
+
+
+@dataclass(frozen=True, slots=True)
 class CostModel:
     """The costs of a machine's collectives.
 
     Attributes:
-        launch_ns: Time of a collective before any bytes move, by collective; "" is for those not listed.
-        efficiency: Share of a port's rate that collectives reach.
+        library: Whose estimates choose, and whose parameters hold where `values` says nothing
+            (`studio.sim.costs.library.LIBRARIES`).
+        values: Parameters of this machine (`studio.sim.costs.parameters.NAMES`).
+        choice: `library` takes the way that the library would take, `least` the quickest.
+        algorithm: `auto`, or the algorithm to take wherever a collective has it.
+        protocol: `auto`, or the protocol to take wherever the algorithm has it.
+        nics: NICs of a node; 0 stands for one an NPU.
+        curves: Residual curves of collectives in groups that were measured.
+        fitted: What `values` were fitted to; None where they come from data sheets.
     """
 
-    launch_ns: Mapping[str, float] = field(default_factory=lambda: {"": 6000.0})
-    efficiency: float = 0.9
+    library: str = "nccl-hopper"
+    values: Mapping[str, float] = field(default_factory=dict)
+    choice: str = "library"
+    algorithm: str = "auto"
+    protocol: str = "auto"
+    nics: int = 0
+    curves: tuple[Curve, ...] = ()
+    fitted: Range | None = None
 
-    def charge(self, kind: str, sizes: Float64, shape: GroupShape, ports: Ports) -> Charge:
+    def value(self, name: str) -> float:
+        """Return a parameter: this machine's, or the library's default."""
+        found = self.values.get(name)
+        return default(self.library, name)[0] if found is None else found
+
+    def charge(
+        self, kind: str, sizes: Float64, shape: GroupShape, ports: Ports, *, corrected: bool = True
+    ) -> Charge:
         """Return what collectives of a kind cost.
 
         Args:
@@ -102,24 +130,229 @@ class CostModel:
                 sends in all, its own part included.
             shape: The group.
             ports: The network.
+            corrected: Whether residual curves are applied.
         """
-        n = shape.ranks
-        share = (n - 1) / n if n > 1 else 0.0
-        factor = {
-            "all_reduce": 2 * share,
-            "all_gather": n - 1.0,
-            "reduce_scatter": share,
-            "all_to_all": share,
-        }.get(kind, 1.0)
-        moved = sizes * (factor if n > 1 else 0.0)
-        crosses = shape.nodes > 1
-        inside = moved if shape.per_node > 1 else np.zeros_like(moved)
-        between = moved / shape.per_node if crosses else np.zeros_like(moved)
-        steps = 2 * (n - 1) if kind == "all_reduce" else n - 1
-        hop = ports.between_ns if crosses else ports.inside_ns
-        fixed = np.full(len(sizes), self.launch_ns.get(kind, self.launch_ns[""]) + steps * hop)
-        time = inside / (ports.inside * self.efficiency)
-        if crosses:
-            time = np.maximum(time, between / (ports.between * self.efficiency))
-        none = np.zeros(len(sizes), np.int64)
-        return Charge(fixed + time, fixed, inside, between, none, ("ring Simple",), none > 0)
+        done = AS_KIND.get(kind, kind)
+        buffer = buffer_bytes(kind, np.asarray(sizes, np.float64), shape.ranks)
+        known = self.fitted is None or self.fitted.covers(done, buffer, shape)
+        outside = np.full(len(buffer), False) | np.logical_not(known)
+        if shape.ranks < 2:
+            none = np.zeros(len(buffer))
+            fixed = none + self.value(f"launch {done}")
+            return Charge(fixed, fixed, none, none, none.astype(np.int64), ("none",), outside)
+        found = self.possible(done, shape)
+        names = tuple(way.name for way in found)
+        parts = [self._parts(way, done, buffer, shape, ports) for way in found]
+        fixed = np.array([part[0] for part in parts])
+        total = np.array([part[1] for part in parts])
+        choice = self.choose(done, buffer, shape, ports, found, total)
+        pick = (choice, np.arange(len(buffer)))
+        total, fixed = total[pick], fixed[pick]
+        if corrected:
+            factor = self._correction(done, buffer, shape)
+            total, fixed = total * factor, fixed * factor
+        used = rate_between(ports, shape.per_node, self.nics) if ports.between else 1.0
+        inside = buffer * np.array([way.inside for way in found])[choice]
+        sent = buffer * np.array([way.between for way in found])[choice]
+        least = np.maximum(inside / ports.inside, sent / used if ports.between else 0.0)
+        # The NICs of silent neighbours carry what is more than the member's own share.
+        between = sent * min(1.0, ports.between / used)
+        return Charge(np.maximum(total, fixed + least), fixed, inside, between, choice, names, outside)
+
+    def possible(self, kind: str, shape: GroupShape) -> tuple[Way, ...]:
+        """Return the ways that are open: those that the library has, and of these the forced ones."""
+        library = LIBRARIES[self.library]
+        found = [way for way in ways(kind, shape) if way.protocol in library.protocols]
+        if not library.nvls:
+            found = [way for way in found if not way.algorithm.startswith("NVLS")]
+        for key, forced in (("algorithm", self.algorithm), ("protocol", self.protocol)):
+            kept = [way for way in found if forced in ("auto", getattr(way, key))]
+            found = kept or found
+        return tuple(found)
+
+    def choose(
+        self,
+        kind: str,
+        buffer: Float64,
+        shape: GroupShape,
+        ports: Ports,
+        found: Sequence[Way],
+        totals: Float64 | None = None,
+    ) -> npt.NDArray[np.int64]:
+        """Return which of the ways is taken at each size.
+
+        Args:
+            kind: The collective.
+            buffer: (S,) bytes of the whole buffer.
+            shape: The group.
+            ports: The network.
+            found: The ways (W).
+            totals: (W, S) what they take; needed where the least is chosen.
+        """
+        if kind not in RINGS:
+            part = buffer / (1 if kind == "send_recv" else shape.ranks)
+            wanted = np.where(part <= _DIRECT_LL_BYTES, "LL", "Simple")
+            protocols = [way.protocol for way in found]
+            return np.array([protocols.index(name) if name in protocols else 0 for name in wanted])
+        if self.choice == "least" and totals is not None:
+            return np.asarray(totals.argmin(axis=0), np.int64)
+        used = rate_between(ports, shape.per_node, self.nics) if shape.nodes > 1 else 0.0
+        believed = estimates(LIBRARIES[self.library], kind, buffer, shape, ports.inside, used)
+        rows = np.array([believed[way.name] for way in found])
+        return np.asarray(rows.argmin(axis=0), np.int64)
+
+    def _parts(
+        self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports
+    ) -> tuple[Float64, Float64]:
+        """Return the fixed part and the whole of a way's time."""
+        split = terms(way, kind, buffer, shape, ports, self.nics)
+        fixed = split.latency_ns + self._sum(split.fixed, len(buffer))
+        moving = np.maximum(self._sum(split.inside, len(buffer)), self._sum(split.between, len(buffer)))
+        return fixed, fixed + moving
+
+    def _sum(self, parts: Sequence[tuple[str, Float64]], count: int) -> Float64:
+        total = np.zeros(count)
+        for name, factor in parts:
+            value = self.value(name)
+            total += factor / value if name.startswith("efficiency") else factor * value
+        return total
+
+    def _correction(self, kind: str, buffer: Float64, shape: GroupShape) -> Float64:
+        for curve in self.curves:
+            if curve.kind == kind and curve.shape == shape:
+                return curve.at(buffer)
+        return np.ones(len(buffer))
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, object], named: str = "costs") -> CostModel:
+        """Read a model from a table, as `to_table` writes it.
+
+        Args:
+            table: Keys and values, from YAML.
+            named: Where it is from, for messages.
+
+        Raises:
+            ConfigError: A key is unknown, or a value not allowed.
+        """
+        fields = Fields(named, table, texts_are_numbers=True)
+        known = {*GROUPS, "library", "choice", "algorithm", "protocol", "nics", "curves", "fitted"}
+        for key in table:
+            if key not in known:
+                raise ConfigError(
+                    f"{named}: {key} is no key of a cost model",
+                    key=str(key),
+                    allowed=", ".join(sorted(known)),
+                )
+        values: dict[str, float] = {}
+        for group in GROUPS:
+            values |= _read_group(fields, group)
+
+        def one_of(key: str, names: Sequence[str], usual: str) -> str:
+            return (
+                fields.choice_in(key, table[key], {name: name for name in names}) if key in table else usual
+            )
+
+        return cls(
+            library=one_of("library", tuple(LIBRARIES), "nccl-hopper"),
+            values=values,
+            choice=one_of("choice", CHOICES, "library"),
+            algorithm=one_of("algorithm", ALGORITHMS, "auto"),
+            protocol=one_of("protocol", PROTOCOLS, "auto"),
+            nics=fields.whole_in("nics", table["nics"], 0, 1024) if "nics" in table else 0,
+            curves=_read_curves(fields),
+            fitted=_read_range(fields),
+        )
+
+    def to_table(self) -> dict[str, object]:
+        """Return the model as a table that YAML can hold; `from_table` reads it."""
+        table: dict[str, object] = {
+            "library": self.library,
+            "choice": self.choice,
+            "algorithm": self.algorithm,
+            "protocol": self.protocol,
+            "nics": self.nics,
+            **to_groups({name: float(self.values[name]) for name in NAMES if name in self.values}),
+        }
+        if self.fitted is not None:
+            table["fitted"] = {
+                "collectives": list(self.fitted.kinds),
+                "ranks": list(self.fitted.ranks),
+                "nodes": list(self.fitted.nodes),
+                "sizes": list(self.fitted.sizes),
+            }
+        if self.curves:
+            table["curves"] = [
+                {
+                    "collective": curve.kind,
+                    "ranks": curve.shape.ranks,
+                    "per-node": curve.shape.per_node,
+                    "nodes": curve.shape.nodes,
+                    "sizes": list(curve.sizes),
+                    "factors": list(curve.factors),
+                }
+                for curve in self.curves
+            ]
+        return table
+
+
+def _read_group(fields: Fields, group: str) -> dict[str, float]:
+    if group not in fields:
+        return {}
+    table = fields.table[group]
+    allowed = members(group)
+    if not isinstance(table, Mapping):
+        raise fields.error(group, table, f"a table of {', '.join(allowed)}: {GROUPS[group]}")
+    values = {}
+    for key, value in table.items():
+        if key not in allowed:
+            raise fields.error(group, str(key), ", ".join(allowed))
+        most = 1.0 if group == "efficiency" else None
+        values[f"{group} {key}"] = fields.number_in(f"{group}[{key}]", value, above=0, most=most)
+    return values
+
+
+def _read_curves(fields: Fields) -> tuple[Curve, ...]:
+    curves = fields.table.get("curves", [])
+    if not isinstance(curves, list | tuple):
+        raise fields.error("curves", curves, "a list of residual curves")
+    return tuple(_read_curve(fields.name, number, curve) for number, curve in enumerate(curves))
+
+
+def _read_curve(named: str, number: int, table: object) -> Curve:
+    place = f"curves[{number}]"
+    keys = "collective, ranks, per-node, nodes, sizes, factors"
+    if not isinstance(table, Mapping) or not set(keys.split(", ")) <= set(table):
+        raise ConfigError(
+            f"{named}: {place} is not a residual curve; allowed: {keys}", key=place, allowed=keys
+        )
+    fields = Fields(f"{named}: {place}", table, texts_are_numbers=True)
+    kind = fields.choice_in("collective", table["collective"], {kind: kind for kind in KINDS})
+    ranks, per_node, nodes = (
+        fields.whole_in(key, table[key], 1, 1 << 30) for key in ("ranks", "per-node", "nodes")
+    )
+    sizes = tuple(fields.number_in("sizes", value, above=0) for value in fields.items("sizes"))
+    factors = tuple(fields.number_in("factors", value, above=0) for value in fields.items("factors"))
+    if len(sizes) != len(factors) or list(sizes) != sorted(set(sizes)):
+        raise fields.error("sizes", list(sizes), "increasing sizes, as many as there are factors")
+    return Curve(kind, GroupShape(ranks, per_node, nodes), sizes, factors)
+
+
+def _read_range(fields: Fields) -> Range | None:
+    if "fitted" not in fields:
+        return None
+    table = fields.table["fitted"]
+    keys = "collectives, ranks, nodes, sizes"
+    if not isinstance(table, Mapping) or not set(keys.split(", ")) <= set(table):
+        raise fields.error("fitted", table, f"a table of {keys}")
+    inner = Fields(f"{fields.name}: fitted", table, texts_are_numbers=True)
+    kinds = tuple(
+        inner.choice_in("collectives", kind, {kind: kind for kind in KINDS})
+        for kind in inner.items("collectives")
+    )
+    ranks = [inner.whole_in("ranks", value, 1, 1 << 30) for value in inner.items("ranks")]
+    nodes = [inner.whole_in("nodes", value, 1, 1 << 30) for value in inner.items("nodes")]
+    sizes = [inner.number_in("sizes", value, least=0) for value in inner.items("sizes")]
+    for key, pair in (("ranks", ranks), ("nodes", nodes), ("sizes", sizes)):
+        if len(pair) != 2:
+            raise inner.error(key, list(pair), "the least and the most")
+    return Range(kinds, (ranks[0], ranks[1]), (nodes[0], nodes[1]), (sizes[0], sizes[1]))

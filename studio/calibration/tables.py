@@ -1,0 +1,102 @@
+"""Tables of measured collectives."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from studio.errors import TraceFormatError
+
+Float64 = npt.NDArray[np.float64]
+
+KIND_NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
+"""Collectives that benchmark programs name otherwise than the cost model does."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTable:
+    """The times of one run of a benchmark: one collective on one machine, a sweep of sizes.
+
+    S sizes.
+
+    Attributes:
+        table_id: The run.
+        source: Where it is from.
+        hardware: GPU, and the machine where named.
+        gpus_per_node: GPUs of a node that took part.
+        nodes: Nodes that took part; the ranks are the product of both.
+        interconnect: Links in a node and network between nodes, in words.
+        nominal_gbytes_per_s: Nominal rate in one direction: of a GPU's links on one node, of a node's network ports on
+            more; nan where not stated.
+        library_version: As the source says it.
+        collective: A kind of `studio.sim.kinds`, or `send_recv`.
+        dtype: Type of the elements.
+        size_bytes: (S,) as nccl-tests counts: the whole buffer of all-gather, reduce-scatter and all-to-all.
+        time_us: (S,) time of one operation.
+        machine: What tables of one machine share; a system is fitted to these.
+    """
+
+    table_id: str
+    source: str
+    hardware: str
+    gpus_per_node: int
+    nodes: int
+    interconnect: str
+    nominal_gbytes_per_s: float
+    library_version: str
+    collective: str
+    dtype: str
+    size_bytes: Float64
+    time_us: Float64
+    machine: str
+
+
+def read_csv(path: Path) -> list[MeasuredTable]:
+    """Read a CSV file of many tables: one row a size, the columns as `MeasuredTable` names them.
+
+    Raises:
+        TraceFormatError: A column is missing, or a value is no number.
+    """
+    rows: dict[str, list[dict[str, str]]] = {}
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        for row in csv.DictReader(file):
+            rows.setdefault(row["table_id"], []).append(row)
+    try:
+        return [_table(group) for group in rows.values()]
+    except (KeyError, ValueError) as error:
+        message = f"{path.name}: not a table of measured collectives: {error}."
+        raise TraceFormatError(message) from error
+
+
+def _table(rows: list[dict[str, str]]) -> MeasuredTable:
+    first = rows[0]
+    rate = first["nominal_gbytes_per_s"]
+    return MeasuredTable(
+        table_id=first["table_id"],
+        source=first["source"],
+        hardware=first["hardware"],
+        gpus_per_node=int(first["gpus_per_node"]),
+        nodes=int(first["nodes"]),
+        interconnect=first["interconnect"],
+        nominal_gbytes_per_s=float(rate) if rate else float("nan"),
+        library_version=first["library_version"],
+        collective=KIND_NAMES.get(first["collective"], first["collective"]),
+        dtype=first["dtype"],
+        size_bytes=np.array([float(row["size_bytes"]) for row in rows]),
+        time_us=np.array([float(row["time_us"]) for row in rows]),
+        machine=machine_of(first["table_id"]),
+    )
+
+
+def machine_of(table_id: str) -> str:
+    """Return the machine that a table's name tells: what stands before the nodes, with what stands after the collective."""
+    found = re.fullmatch(
+        r"(.+?)_n\d+_g\d+_(?:all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce)(_.+)?",
+        table_id,
+    )
+    return table_id if found is None else found[1] + (found[2] or "")

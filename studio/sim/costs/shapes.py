@@ -1,0 +1,99 @@
+"""Where a group lies, what its ports can carry, and how sizes are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+
+AS_KIND: Mapping[str, str] = {"reduce_scatter_block": "reduce_scatter", "barrier": "all_reduce"}
+"""Collectives that libraries carry out as another one; PyTorch's barrier is an all-reduce of one element."""
+_BARRIER_BYTES = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShape:
+    """Where the members of a group lie.
+
+    Attributes:
+        ranks: Members.
+        per_node: Most members in one node.
+        nodes: Nodes that have members.
+    """
+
+    ranks: int
+    per_node: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the ports of one NPU can do, in one direction; from the dimensions of the network.
+
+    Attributes:
+        inside: Rate of its port inside the node, bytes per ns.
+        inside_ns: Latency of a hop inside the node.
+        between: Its share of the node's ports to other nodes, bytes per ns; 0 where there is one node.
+        between_ns: Latency of a hop between nodes.
+        per_node: NPUs of a node.
+    """
+
+    inside: float
+    inside_ns: float
+    between: float = 0.0
+    between_ns: float = 0.0
+    per_node: int = 1
+
+
+def rate_between(ports: Ports, used: int, nics: int = 0) -> float:
+    """Return what each of `used` NPUs of a node can send to other nodes while the rest of the node is silent.
+
+    An NPU sends through one NIC at a time; the NICs of a node are shared by the NPUs in use.
+
+    Args:
+        ports: The ports of an NPU.
+        used: NPUs of the node that send.
+        nics: NICs of a node; 0 stands for one an NPU.
+
+    Example:
+        >>> ports = Ports(300.0, 500.0, 12.5, 1000.0, per_node=8)
+        >>> rate_between(ports, 8, nics=4), rate_between(ports, 2, nics=4), rate_between(ports, 2)
+        (12.5, 25.0, 12.5)
+    """
+    node = ports.between * ports.per_node
+    return min(node / max(used, 1), node / (nics or ports.per_node))
+
+
+def buffer_bytes(kind: str, sizes: Float64, ranks: int) -> Float64:
+    """Return the bytes of the whole buffer, as nccl-tests counts, of collectives whose sizes are Chakra's `comm_size`.
+
+    The two differ where a rank's input is one part of the whole: in all-gathers and gathers. This is the one place where
+    one becomes the other. A barrier has no size.
+
+    Example:
+        >>> buffer_bytes("all_gather", np.array([1024.0]), 8), buffer_bytes("all_reduce", np.array([1024.0]), 8)
+        (array([8192.]), array([1024.]))
+    """
+    if kind == "barrier":
+        return np.full(len(sizes), _BARRIER_BYTES)
+    return np.asarray(sizes, np.float64) * (ranks if kind in ("all_gather", "gather") else 1)
+
+
+def comm_sizes(kind: str, buffers: Float64, ranks: int) -> Float64:
+    """Return `comm_size` of collectives whose whole buffers are given: the inverse of `buffer_bytes`."""
+    return np.asarray(buffers, np.float64) / (ranks if kind in ("all_gather", "gather") else 1)
+
+
+def buffer_factor(kind: str, ranks: int) -> float:
+    """Return the bytes that a ring sends over each port, per byte of the whole buffer.
+
+    Example:
+        >>> buffer_factor("all_reduce", 4), buffer_factor("all_gather", 4), buffer_factor("broadcast", 4)
+        (1.5, 0.75, 1.0)
+    """
+    share = (ranks - 1) / ranks
+    return {"all_reduce": 2 * share, "all_gather": share, "reduce_scatter": share}.get(kind, 1.0)

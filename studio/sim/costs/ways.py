@@ -1,0 +1,188 @@
+"""The ways to carry out a collective, and the terms that each one's time is a sum of.
+
+A way is an algorithm with a protocol. Its time is
+
+    launch + base + steps × hop + the larger of (bytes inside the node / rate, bytes between nodes / rate)
+
+All of it is a sum of parameters of the machine, each multiplied by something that follows from group and size, so that a
+fit needs no more than these factors. Bytes are those of the busiest member's port, in one direction:
+
+| algorithm | steps | inside a node | between nodes, of all members of a node |
+|---|---|---|---|
+| ring | n − 1, all-reduce 2 (n − 1), of which N − 1 (twice) between nodes | (n − 1)/n, all-reduce twice | the same |
+| tree | 2 (g − 1) and 2 log₂ N between nodes | twice the buffer | the buffer on two nodes, else twice |
+| NVLS | 1 | the buffer | none |
+| NVLS-tree | 1 and 2 log₂ N | the buffer | as tree |
+| direct | one a peer | (g − 1)/n | (n − g)/n |
+
+n ranks on N nodes of g. A tree of NCCL is two trees with half of the buffer each; a node that has two children in one of
+them has none in the other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.sim.costs.shapes import Float64, GroupShape, Ports, rate_between
+
+RINGS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+"""Collectives that libraries carry out by rings; all others are messages from rank to rank."""
+_RAMP_NS = 1000.0
+_SETTLE_BYTES = 24 * 1024.0
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An algorithm with a protocol, for one collective and group. Bytes are per byte of the whole buffer.
+
+    Attributes:
+        algorithm: ring, tree, direct, NVLS or NVLS-tree.
+        protocol: LL, LL128 or Simple; NVLS and NVLS-tree have Simple only.
+        steps_inside: Hops inside nodes, one after the other.
+        steps_between: Hops between nodes.
+        inside: Bytes through the busiest port inside a node.
+        between: Bytes through the busiest port between nodes.
+        own: Bytes of a rank's own part, which it copies or reduces besides.
+    """
+
+    algorithm: str
+    protocol: str
+    steps_inside: float
+    steps_between: float
+    inside: float
+    between: float
+    own: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Algorithm and protocol, such as `ring LL`; NVLS and NVLS-tree have no choice of protocol."""
+        return self.algorithm if self.algorithm.startswith("NVLS") else f"{self.algorithm} {self.protocol}"
+
+    @property
+    def rates(self) -> str:
+        """Whose rates it reaches: NVLS has its own, and so have direct messages of large sizes."""
+        if self.algorithm.startswith("NVLS"):
+            return "NVLS"
+        return "direct" if self.algorithm == "direct" and self.protocol == "Simple" else self.protocol
+
+
+def ways(kind: str, shape: GroupShape) -> tuple[Way, ...]:
+    """Return the ways to carry out a collective in a group; `kind` is one that libraries have."""
+    n, g, nodes = shape.ranks, shape.per_node, shape.nodes
+    if kind not in RINGS:
+        return _direct(kind, shape)
+    rounds = 2 if kind == "all_reduce" else 1
+    part = rounds * (n - 1) / n if kind in ("all_reduce", "all_gather", "reduce_scatter") else 1.0
+    crossing = rounds * (nodes - 1)
+    inside = part if g > 1 else 0.0
+    between = part / g if nodes > 1 else 0.0
+    steps = rounds * (n - 1) - crossing
+    found = [
+        Way("ring", protocol, steps, crossing, inside, between, 1 / n)
+        for protocol in ("LL", "LL128", "Simple")
+    ]
+    if kind == "all_reduce":
+        levels = 2 * math.log2(nodes)
+        tree = 0.0 if nodes == 1 else (1.0 if nodes == 2 else 2.0) / g
+        found += [
+            Way("tree", protocol, 2 * (g - 1), levels, 2.0 if g > 1 else 0.0, tree)
+            for protocol in ("LL", "LL128", "Simple")
+        ]
+        if g > 1:
+            name = "NVLS" if nodes == 1 else "NVLS-tree"
+            found.append(Way(name, "Simple", 1, levels, 1.0, tree))
+    return tuple(found)
+
+
+def _direct(kind: str, shape: GroupShape) -> tuple[Way, ...]:
+    """Return messages from rank to rank: to all others, of or to the root, or of two ranks."""
+    n, g = shape.ranks, shape.per_node
+    if kind == "send_recv":
+        crosses = shape.nodes > 1
+        inside, between = float(g > 1 or not crosses), float(crosses)
+        steps, crossing = (0.0 if crosses else 1.0), float(crosses)
+        own = 0.0
+    else:
+        inside, between = (g - 1) / n, (n - g) / n
+        steps, crossing = float(g - 1), float(n - g)
+        own = 1 / n
+    return tuple(
+        Way("direct", protocol, steps, crossing, inside, between, own) for protocol in ("LL", "Simple")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The time of a way as sums: what belongs to latency, and to the bytes on either port.
+
+    A term is a parameter's name and its factor per size. Efficiencies divide: their factors count for 1 / parameter.
+
+    Attributes:
+        latency_ns: Latencies of the network, which no parameter changes.
+        fixed: Terms in which no bytes move.
+        inside: Terms of bytes on ports inside nodes.
+        between: Terms of bytes on ports between nodes; none where nothing goes there.
+    """
+
+    latency_ns: float
+    fixed: tuple[tuple[str, Float64], ...]
+    inside: tuple[tuple[str, Float64], ...]
+    between: tuple[tuple[str, Float64], ...]
+
+
+def terms(way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports, nics: int = 0) -> Terms:
+    """Return the terms of a way's time.
+
+    Args:
+        way: The way.
+        kind: The collective, which has a launch of its own.
+        buffer: (S,) bytes of the whole buffer.
+        shape: The group.
+        ports: The network.
+        nics: NICs of a node; 0 stands for one an NPU.
+    """
+    one = np.ones(len(buffer))
+    fixed = [(f"launch {kind}", one), *_latencies(way, buffer)]
+    inside: list[tuple[str, Float64]] = []
+    between: list[tuple[str, Float64]] = []
+    if way.inside:
+        time = buffer * way.inside / ports.inside
+        inside = _moving(f"{way.rates} inside", time)
+    if way.own and way.protocol == "Simple":
+        inside.append((f"copy {kind}", buffer * way.own / ports.inside))
+    if way.between:
+        between = _moving(
+            f"{way.rates} between", buffer * way.between / rate_between(ports, shape.per_node, nics)
+        )
+    latency = way.steps_inside * ports.inside_ns + way.steps_between * ports.between_ns
+    if way.algorithm == "direct":
+        latency = ports.between_ns if way.steps_between else ports.inside_ns
+    return Terms(latency, tuple(fixed), tuple(inside), tuple(between))
+
+
+def _latencies(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
+    one = np.ones(len(buffer))
+    if way.algorithm == "direct":
+        found = [(f"base direct {way.protocol}", one)]
+        hop = "direct"
+    else:
+        base = "NVLS" if way.algorithm.startswith("NVLS") else way.protocol
+        found = [] if base == "LL" else [(f"base {base}", one)]
+        hop = way.protocol
+    if way.protocol == "LL":
+        turn = (buffer / _SETTLE_BYTES) ** 2
+        found.append(("settle LL", turn / (1 + turn)))
+    if way.steps_inside and not way.algorithm.startswith("NVLS"):
+        found.append((f"hop {hop} inside", way.steps_inside * one))
+    if way.steps_between:
+        tree = "tree " if way.algorithm in ("tree", "NVLS-tree") else ""
+        found.append((f"hop {tree}{hop} between", way.steps_between * one))
+    return found
+
+
+def _moving(rate: str, time: Float64) -> list[tuple[str, Float64]]:
+    """Return the terms of bytes that take `time` at the full rate: slower by an efficiency, and by filling the pipe."""
+    return [(f"efficiency {rate}", time), (f"ramp {rate}", np.sqrt(time * _RAMP_NS))]
