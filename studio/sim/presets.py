@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from studio.notebook import line, one_line, table
 from studio.sim.config import SystemConfig
 from studio.sim.parts import Parts, interpret
-from studio.sim.systems import SYSTEMS, System, find_system, measured_error_words
+from studio.sim.systems import SYSTEMS, System, find_system, is_built_in, measured_error_words
 from studio.sim.systems.files import Model
 
 
@@ -77,6 +77,8 @@ class Presets(Mapping[str, Preset]):
     """
 
     def __getitem__(self, name: str) -> Preset:
+        if name not in self:
+            raise KeyError(name)
         return preset(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -86,7 +88,7 @@ class Presets(Mapping[str, Preset]):
         return len(SYSTEMS)
 
     def __contains__(self, name: object) -> bool:
-        return name in SYSTEMS
+        return isinstance(name, str) and is_built_in(name)
 
     def __repr__(self) -> str:
         return line("Presets", [repr(name) for name in self])
