@@ -38,6 +38,7 @@ def _values(setting: Setting) -> str:
         "algorithms": "an algorithm per dimension",
         "speeds": "NPU: speed, above 0",
         "links": "a list of links",
+        "table": "a table of parameters",
     }
     if setting.choices:
         text = ", ".join(f"`{name}`" for name in setting.values)

@@ -35,6 +35,7 @@ def names() -> set[str]:
     return defined
 
 
+@cache
 def prose() -> list[tuple[str, str]]:
     """Return the texts of several words in the code that are not docstrings, each with its place."""
     texts = []

@@ -10,7 +10,7 @@ import { svgElement } from "../base/dom.mjs";
 
 /** How far a small drawing is enlarged. */
 const LARGEST = 1.7;
-const WIDTH = 430, HEIGHT = 250, TEXT = 11;
+const WIDTH = 430, HEIGHT = 150, TEXT = 11;
 
 /**
  * @param {Drawing} drawing

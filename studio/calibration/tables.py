@@ -39,6 +39,7 @@ class MeasuredTable:
         size_bytes: (S,) as nccl-tests counts: the whole buffer of all-gather, reduce-scatter and all-to-all.
         time_us: (S,) time of one operation.
         machine: What tables of one machine share; a system is fitted to these.
+        choices: (S,) algorithm and protocol where kernels of a recording tell them, such as `ring LL`; else empty.
     """
 
     table_id: str
@@ -54,6 +55,7 @@ class MeasuredTable:
     size_bytes: Float64
     time_us: Float64
     machine: str
+    choices: tuple[str, ...] = ()
 
 
 def read_csv(path: Path) -> list[MeasuredTable]:

@@ -19,6 +19,7 @@ import numpy as np
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.device_events import join_events, reorder_events
+from studio.et.direct import OPERATORS
 from studio.et.event_pieces import split_events
 from studio.et.format import DevicePart, Format, Part, Reading
 from studio.et.mend import collector_paused, decode_mended
@@ -357,7 +358,7 @@ def _numbers(values: list[Any]) -> Int64:
     return np.where(good, numbers, NONE)
 
 
-_COMM_NAMES = ("c10d::", "_c10d_functional::", "c10d_functional::", "gloo:", "nccl:")
+_COMM_NAMES = ("c10d::", "_c10d_functional::", "c10d_functional::", "gloo:", "nccl:", *OPERATORS)
 _COMM_FIELDS = _Args.__struct_fields__[
     _Args.__struct_fields__.index("collective") : _Args.__struct_fields__.index("dims")
 ]

@@ -15,6 +15,7 @@ from typing import Literal
 from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.sim.algorithms import ALGORITHMS, ALGORITHMS_ALLOWED, AlgorithmKind, AlgorithmRow, find_algorithm
+from studio.sim.costs.model import CostModel
 from studio.sim.extensions import Extensions, LinkGraph
 from studio.sim.kinds import COLLECTIVE_KINDS, REFERENCE_KINDS, CollectiveKind
 from studio.sim.settings import DEFAULT, DIMENSION_SETTINGS, MAX_NPUS, check_limits
@@ -240,6 +241,8 @@ class SystemConfig:
         groups: Comm groups in place of the trace's; None keeps the trace's.
         links: A network of single links in place of the topology's (extended mode). The topology still says
             which dimensions the collectives are carried out along.
+        costs: What collectives and messages cost on this machine (extended mode). They are then no messages on links, but
+            flows over the ports of the NPUs, see `studio.sim.charges`; None is the network of links.
         extensions: What the simulation does beyond the reference, see `Extensions`; None is the compatible
             mode.
 
@@ -271,6 +274,7 @@ class SystemConfig:
     custom_nodes: Mapping[int, Trace] = field(default_factory=dict)
     groups: tuple[CommGroup, ...] | None = None
     links: LinkGraph | None = None
+    costs: CostModel | None = None
     extensions: Extensions | None = None
 
     __repr__ = one_line
@@ -278,6 +282,7 @@ class SystemConfig:
     def __post_init__(self) -> None:
         check_limits(self)
         self._check_mode()
+        self._check_costs()
         self._check_congestion()
         self._check_algorithms()
         self._check_groups()
@@ -345,11 +350,33 @@ class SystemConfig:
         given = [f"algorithms for {kind}" for kind in self.algorithms if kind not in REFERENCE_KINDS]
         given += list(_extended_of(dims))
         given += ["links"] if self.links is not None else []
+        given += ["costs"] if self.costs is not None else []
         if given:
             raise ConfigError(
                 f"{given[0]} is given; allowed in the compatible mode: what the reference has",
                 hint="Set the mode to extended, or take the setting out.",
             )
+
+    def _check_costs(self) -> None:
+        """Raise a ConfigError for what a cost model takes the place of."""
+        if self.costs is None:
+            return
+        given = ["links"] if self.links is not None else []
+        given += [f"custom for {kind}" for kind in self.custom] + [
+            f"custom_nodes for {node}" for node in self.custom_nodes
+        ]
+        given += ["shared_bus"] if self.shared_bus is not None else []
+        if given:
+            raise ConfigError(
+                f"{given[0]} is given beside costs; allowed: one of both",
+                hint="The costs time collectives and messages. Take them out (--set costs=), or the other setting.",
+            )
+
+    @property
+    def flows(self) -> bool:
+        """Whether collectives and messages are timed by the cost model, as flows over the ports of the NPUs."""
+        recorded = self.extensions is not None and self.extensions.communication_times == "recorded"
+        return self.costs is not None and not (self.replay_only or recorded)
 
     def _check_congestion(self) -> None:
         dims = self.topology.dims

@@ -41,6 +41,7 @@ from studio.sim.kernel import (
     ring,
     routes,
     trees,
+    turns,
 )
 from studio.sim.kernel import records as k
 from studio.sim.plan import Plan
@@ -263,7 +264,7 @@ _INLINED = (
 """What every message passes; a call costs more than these do."""
 
 _PARTS = (
-    *(clock, order, routes, links, messages, bus, packets),
+    *(clock, order, routes, turns, links, messages, bus, packets),
     *(ring, halving, trees, programs, custom, phases, queues),
     *(collectives, memory, nodes, endings, bus_arrivals, arrivals),
 )

@@ -61,10 +61,13 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return key in self.table
 
+    def place(self, key: str) -> str:
+        """Return where a key comes from, as messages call it."""
+        return self._named.get(key.partition("[")[0], self.name)
+
     def error(self, key: str, value: object, allowed: str, hint: str = "") -> ConfigError:
         """Return the error for a value that is not allowed."""
-        place = self._named.get(key.partition("[")[0], self.name)
-        message = f"{place}: {key} is {show_value(value)}; allowed: {allowed}"
+        message = f"{self.place(key)}: {key} is {show_value(value)}; allowed: {allowed}"
         return ConfigError(message, hint=hint, key=key, allowed=allowed)
 
     def missing(self, key: str, allowed: str, hint: str = "") -> ConfigError:

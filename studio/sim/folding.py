@@ -55,6 +55,7 @@ import numpy as np
 
 from studio.sim.collectives import ROOTED, Phase
 from studio.sim.config import SystemConfig
+from studio.sim.link_classes import LinkClasses, Partition
 from studio.trace import CommGroup, Int64
 
 WORLD = -1
@@ -62,6 +63,7 @@ WORLD = -1
 WORLD_NAMES = ("", "0")
 SHARED_TAGS = 500
 """Comm groups whose numbers differ by a multiple of this use the same tags."""
+ALL_DIFFER = "no two ranks are equivalent"
 MOST_STREAMS = 1_000_000
 """A comm group's streams are numbered in a range of this size."""
 MOST_NAMES = 1 << 20
@@ -153,6 +155,8 @@ class Folding:
         names: Per comm group that a representative uses, what its members are called: by place, or, where it
             has all ranks, by rank.
         pairs: Per representative that has peers, per slot the name of messages to and from the peer.
+        links: (L,) per link record the one that stands for it, where messages of several dimensions share links
+            and ties are symmetric.
     """
 
     class_of: Int64
@@ -160,6 +164,7 @@ class Folding:
     kinds: Mapping[Neighbourhood, int]
     names: Mapping[str, Int64]
     pairs: Mapping[int, Mapping[int, tuple[int, int]]]
+    links: Int64 | None = None
 
 
 def fold(job: Job) -> Folding:
@@ -180,19 +185,24 @@ def _refuse(job: Job) -> None:
         raise Unfoldable("on a shared bus the order of what happens to a rank in one nanosecond matters")
     if config.links is not None:
         raise Unfoldable("in a network of single links every rank has a place of its own")
-    if config.congestion == "aware":
+    if config.congestion == "aware" and not _shares_links(config):
         _refuse_links(config)
     if any(use.streams >= MOST_STREAMS for use in job.uses):
         raise Unfoldable(f"a rank has more than {MOST_STREAMS:,} chunks")
 
 
+def _shares_links(config: SystemConfig) -> bool:
+    """Whether links may serve messages of several ranks, since none of them depends on rank numbers."""
+    extensions = config.extensions
+    symmetric = extensions is not None and extensions.tie_order == "symmetric"
+    return config.congestion == "aware" and symmetric
+
+
 def _refuse_links(config: SystemConfig) -> None:
     """Refuse congestion-aware networks but those of one dimension as the reference has them."""
-    dims, extensions = config.topology.dims, config.extensions
+    dims = config.topology.dims
     if len(dims) > 1 or dims[0].message_overhead_ns or (dims[0].kind == "ring" and dims[0].size == 2):
         raise Unfoldable("messages of different ranks share links")
-    if extensions is not None and extensions.tie_order == "symmetric":
-        raise Unfoldable("links take the messages of one nanosecond in the order in which they come")
 
 
 def offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
@@ -281,9 +291,8 @@ class _Finder:
     job: Job
     npus: int = field(init=False)
     groups: _Groups = field(init=False)
-    class_of: Int64 = field(init=False)
-    count: int = field(init=False)
-    work: int = 0
+    ranks: Partition = field(init=False)
+    links: LinkClasses | None = field(init=False)
     world: set[Phase] = field(default_factory=set)
     """Phases of collectives of all ranks that there are."""
     grouped: set[Phase] = field(default_factory=set)
@@ -296,31 +305,31 @@ class _Finder:
     """Per graph and slot the first slot with the same peer, and the first slot in which the peer names the rank."""
 
     def __post_init__(self) -> None:
-        self.npus = self.job.config.topology.npus
-        self.class_of = np.zeros(self.npus, np.int64)
-        self.count = 1
+        topology = self.job.config.topology
+        self.npus = topology.npus
+        self.ranks = Partition.of(self.npus)
+        self.links = LinkClasses(topology) if _shares_links(self.job.config) else None
         self.split(np.arange(self.npus), self.job.graph_of)
         self._settings()
         self._find_groups()
         self._find_peers()
         self._check_tags()
 
-    def split(self, ranks: Int64, code: Int64) -> bool:
-        """Split classes by a number that ranks have; returns whether any came apart.
+    @property
+    def class_of(self) -> Int64:
+        return self.ranks.class_of
 
-        Ranks that are not listed have a number of their own, all the same.
-        """
-        self.work += self.npus
-        whole = np.zeros(self.npus, np.int64)
-        whole[ranks] = code - code.min(initial=0) + 1
-        first = np.zeros(self.count, np.int64)
-        first[self.class_of] = whole
-        if (first[self.class_of] == whole).all():
-            return False
-        both = self.class_of * (int(whole.max()) + 1) + whole
-        distinct, self.class_of = np.unique(both, return_inverse=True)
-        self.count = len(distinct)
-        return True
+    @property
+    def count(self) -> int:
+        return self.ranks.count
+
+    @property
+    def work(self) -> int:
+        return self.ranks.work + (self.links.links.work if self.links is not None else 0)
+
+    def split(self, ranks: Int64, code: Int64) -> bool:
+        """Split classes by a number that ranks have; returns whether any came apart."""
+        return self.ranks.split(ranks, code)
 
     def _settings(self) -> None:
         extensions = self.job.config.extensions
@@ -409,7 +418,10 @@ class _Finder:
 
     def _relate(self, ranks: Int64, peers: Int64) -> None:
         """Note who is a neighbour of whom, and split by how far it is."""
-        self.split(ranks, self._hops(ranks, peers))
+        if self.links is not None:
+            self.links.add(ranks, peers)
+        else:
+            self.split(ranks, self._hops(ranks, peers))
         self.relations.append((ranks, peers))
         if sum(len(of) for of, _ in self.relations) + self.work > MOST_WORK:
             raise Unfoldable("there are too many pairs of ranks to compare")
@@ -530,26 +542,42 @@ class _Finder:
 
     def refine(self) -> None:
         """Split classes until neighbours of equivalent ranks are equivalent."""
-        config, ranks = self.job.config, np.arange(self.npus)
-        fixed = {dim.size for dim in config.topology.dims}
         world = list(self._world_offsets())
-        if config.congestion == "aware":
-            self._check_links(world)
-        for phase, far in world:
-            if config.congestion == "aware" or not self._even(phase, fixed):
-                self.split(ranks, self._world_hops(phase, far, ranks))
+        self._split_by_hops(world)
         settled = False
         while not settled and self.count < self.npus:
-            settled = True
-            for phase, far in world if self.count > 1 else ():
-                peers = self._across(Neighbourhood.of(phase), far, ranks)
-                settled &= not self.split(ranks, self.class_of[peers])
-            for of, peers in self.relations if self.count > 1 else ():
-                settled &= not self.split(of, self.class_of[peers])
+            settled = not self._split_by_neighbours(world)
+            if self.links is not None:
+                settled &= not self.links.refine(self.ranks)
             if self.work > MOST_WORK:
                 raise Unfoldable("there are too many pairs of ranks to compare")
         if self.count == self.npus:
-            raise Unfoldable("no two ranks are equivalent")
+            raise Unfoldable(ALL_DIFFER)
+        if self.links is not None and not self.links.is_one_to_one(self.ranks):
+            raise Unfoldable("messages of equivalent ranks meet on a link")
+
+    def _split_by_hops(self, world: Sequence[tuple[Phase, int]]) -> None:
+        """Split classes by how far neighbours in dimensions are, or note over which links they are reached."""
+        config, ranks = self.job.config, np.arange(self.npus)
+        fixed = {dim.size for dim in config.topology.dims}
+        if self.links is None and config.congestion == "aware":
+            self._check_links(world)
+        for phase, far in world:
+            if self.links is not None:
+                self.links.add(ranks, self._across(Neighbourhood.of(phase), far, ranks))
+            elif config.congestion == "aware" or not self._even(phase, fixed):
+                self.split(ranks, self._world_hops(phase, far, ranks))
+
+    def _split_by_neighbours(self, world: Sequence[tuple[Phase, int]]) -> bool:
+        """Split classes by the classes of their neighbours; returns whether any came apart."""
+        if self.count == 1:
+            return False
+        count, ranks = self.count, np.arange(self.npus)
+        for phase, far in world:
+            self.split(ranks, self.class_of[self._across(Neighbourhood.of(phase), far, ranks)])
+        for of, peers in self.relations:
+            self.split(of, self.class_of[peers])
+        return self.count > count
 
     def _even(self, phase: Phase, sizes: set[int]) -> bool:
         """Whether every rank reaches its neighbours in a phase in the same time: within one dimension it does."""
@@ -581,7 +609,7 @@ class _Finder:
         order = np.argsort(first)
         rank_of = np.empty(self.count, np.int64)
         rank_of[order] = np.arange(self.count)
-        self.class_of = rank_of[self.class_of]
+        self.ranks.class_of = rank_of[self.class_of]
         representatives = first[order]
         kinds = {Neighbourhood.of(phase): 0 for phase in sorted(self.world | self.grouped, key=repr)}
         if len(kinds) > MOST_KINDS:
@@ -593,6 +621,7 @@ class _Finder:
             numbers,
             self._names(representatives),
             self._pairs(representatives),
+            self.links.stand_ins() if self.links is not None else None,
         )
 
     def _used_groups(self, representatives: Int64) -> list[int]:
@@ -645,9 +674,11 @@ def expanded_links(folding: Folding, config: SystemConfig, links: Any) -> Any:
 
     Args:
         folding: The classes.
-        config: The system; its network is congestion-aware and has one dimension.
+        config: The system; its network is congestion-aware.
         links: (L, ...) a row per link, in the order of their records.
     """
+    if folding.links is not None:
+        return links[folding.links]
     dim, stand_in = config.topology.dims[0], folding.representatives[folding.class_of]
     count = dim.size
     if dim.kind != "fully_connected":

@@ -18,7 +18,8 @@ def put_links(planning: Planning, head: Int64) -> Float64:
     none = np.zeros(0, np.float64)
     if not aware and graph is None:
         return none
-    alone = graph is None and len(dims) == 1 and not dims[0].message_overhead_ns
+    # With symmetric ties what links do is the same for all networks.
+    alone = graph is None and len(dims) == 1 and not dims[0].message_overhead_ns and not planning.symmetric
     if alone and not (dims[0].kind == "ring" and dims[0].size == 2):
         head[k.Head.AWARE] = k.Network.ONE_DIMENSION
         head[k.Head.LINKS] = arena.room(8 * first_records(config.topology)[-1])
@@ -31,6 +32,7 @@ def put_links(planning: Planning, head: Int64) -> Float64:
     head[k.Head.LINK_FLOATS] = k.Real.DIMS + 3 * len(dims)
     if aware:
         head[k.Head.LINKS] = arena.room(8 * table.records)
+        head[k.Head.JOINED] = arena.room(table.records) if planning.symmetric else 0
         head[k.Head.AWARE] = k.Network.PRODUCT if graph is None else k.Network.SINGLE_LINKS
     if graph is None:
         head[k.Head.LINK_BASES] = arena.put(np.array(first_records(config.topology), np.int64))

@@ -13,6 +13,7 @@ from typing import Any
 
 from studio.errors import ConfigError
 from studio.sim.config import Dimension, SystemConfig, Topology
+from studio.sim.costs.model import CostModel
 from studio.sim.extensions import Link, LinkGraph
 from studio.sim.fields import Fields
 from studio.sim.settings import BY_KEY, DIMENSION_SETTINGS, NETWORK_UNIT, Setting, in_file
@@ -21,6 +22,8 @@ NETWORK_BYTES_PER_GB = 1 << 30
 """What the network layer of the reference takes a GB to be."""
 
 UNIT = "bandwidth-unit"
+COSTS = "costs"
+"""The key of the cost model."""
 _SIZE = "npus_count"
 UNITS: Mapping[str, int] = {NETWORK_UNIT: NETWORK_BYTES_PER_GB, "GB/s": 1_000_000_000}
 TOPOLOGY_NAMES = {choice.value: choice.name for choice in BY_KEY["topology"].choices}
@@ -51,6 +54,24 @@ def network_of(network: Fields, *, extended: bool) -> tuple[Topology, LinkGraph 
             "switches", network.table["switches"], "only beside links", "List the links, or leave it out."
         )
     return topology, None
+
+
+def costs_of(network: Fields) -> CostModel | None:
+    """Return the cost model of a network; None where it has none.
+
+    Raises:
+        ConfigError: A value is not allowed.
+    """
+    table = network.table.get(COSTS)
+    if table is None:
+        return None
+    if not isinstance(table, Mapping):
+        raise network.error(
+            COSTS, table, "a table of parameters", "Presets have one: chakra-studio presets lists them."
+        )
+    return CostModel.from_table(
+        {str(key): value for key, value in table.items()}, f"{network.place(COSTS)}: {COSTS}"
+    )
 
 
 def _topology(network: Fields, unit: str, *, extended: bool) -> Topology:
@@ -163,6 +184,8 @@ def network_table(config: SystemConfig) -> dict[str, object]:
             [link.source, link.target, rate, plain(link.latency_ns)]
             for link, rate in zip(links.links, written[len(dims) :], strict=True)
         ]
+    if config.costs is not None:
+        table[COSTS] = config.costs.to_table()
     return table
 
 

@@ -22,7 +22,7 @@ from studio.sim.config import Algorithm, Congestion, RemoteMemory, Roofline, Sha
 from studio.sim.extensions import Extensions
 from studio.sim.fields import Fields, nearest, show_value
 from studio.sim.kinds import CollectiveKind
-from studio.sim.network import EXTENDED_NETWORK_KEYS, network_of, network_table, plain
+from studio.sim.network import COSTS, EXTENDED_NETWORK_KEYS, costs_of, network_of, network_table, plain
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, SETTINGS, File, Setting, in_file, settings_held_by
 from studio.sim.values import allowed_number
 from studio.trace import CommGroup, Finding, Trace
@@ -165,6 +165,7 @@ def interpret(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
         custom_nodes=custom.nodes,
         groups=_groups(parts, topology.npus, findings),
         links=links,
+        costs=costs_of(network),
         extensions=_extensions(read, topology.npus) if is_extended(parts) else None,
         **_read_values(read, "SystemConfig"),
     )
@@ -436,7 +437,8 @@ def with_settings(parts: Parts, settings: Sequence[str]) -> Parts:
     Args:
         parts: The configuration.
         settings: Each KEY=VALUE, or KEY[0]=VALUE for one entry of a list. The key is one of ASTRA-sim's
-            files or options; lists are written [a, b] or a,b. KEY= takes the key out.
+            files or options; lists are written [a, b] or a,b. KEY= takes the key out. costs.KEY=VALUE sets a
+            parameter of the cost model, costs.KEY.NAME=VALUE an entry of one that is a table.
 
     Raises:
         ConfigError: A setting is malformed, or no file has such a key; names the nearest.
@@ -453,6 +455,8 @@ def with_settings(parts: Parts, settings: Sequence[str]) -> Parts:
 
 
 def _with_setting(parts: Parts, given: str, index: str | None, text: str) -> Parts:
+    if given.partition(".")[0] == COSTS and "." in given:
+        return _with_cost(parts, given.split(".")[1:], index, text)
     setting, npu = _find_setting(given)
     value = _parse_setting(text, setting)
     if setting.file == "run":
@@ -465,6 +469,31 @@ def _with_setting(parts: Parts, given: str, index: str | None, text: str) -> Par
     elif not text:
         value = None
     return replace(with_value(parts, setting, value), names={**parts.names, setting.path: "--set"})
+
+
+def _with_cost(parts: Parts, path: Sequence[str], index: str | None, text: str) -> Parts:
+    """Return `parts` with another value of a parameter of the cost model; `path` leads to it through its tables."""
+    table = parts.network.get(COSTS)
+    if not isinstance(table, Mapping):
+        raise ConfigError(
+            f"--set {'.'.join((COSTS, *path))}: the system has no cost model; allowed: parameters of a model that is there",
+            hint="Take a preset: chakra-studio presets lists those that have one.",
+        )
+    network = {**parts.network, COSTS: _with_entry(table, path, index, text)}
+    return replace(parts, network=network, names={**parts.names, COSTS: "--set"})
+
+
+def _with_entry(table: Table, path: Sequence[str], index: str | None, text: str) -> Table:
+    key, rest = path[0], path[1:]
+    before = table.get(key)
+    if rest:
+        value: object = _with_entry(before if isinstance(before, Mapping) else {}, rest, index, text)
+    elif not text:
+        return {name: entry for name, entry in table.items() if name != key}
+    else:
+        value = _json_or_text(text)
+        value = value if index is None else _replace_item(key, before, int(index), value)
+    return {**table, key: value}
 
 
 def _find_setting(given: str) -> tuple[Setting, str]:
@@ -534,15 +563,19 @@ def _replace_item(key: str, before: object, index: int, value: object) -> list[o
 
 def _parse_setting(text: str, setting: Setting) -> object:
     """Parse a `--set` value; an invalid one stays text and is rejected by key later."""
-    if setting.type == "links":
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
+    if setting.type in ("links", "table"):
+        return _json_or_text(text)
     if setting.per_dimension or setting.type == "algorithms":
         inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
         return [_literal(item.strip()) for item in inner.split(",")] if inner.strip() else []
     return _literal(text)
+
+
+def _json_or_text(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _literal(text: str) -> object:

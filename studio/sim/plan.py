@@ -116,6 +116,8 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
         head[k.Head.PEERS] = arena.put(planning.folding.class_of)
         head[k.Head.WATCH] = not planning.symmetric
         name_neighbourhoods(planning, planning.folding)
+        if planning.folding.links is not None:
+            head[k.Head.STANDS] = arena.put(planning.folding.links)
     head[k.Head.RENDEZVOUS] = config.rendezvous
     head[k.Head.TRAFFIC] = arena.room(k.Network.TRAFFIC_WORDS * npus * len(dims))
     link_floats = put_links(planning, head)

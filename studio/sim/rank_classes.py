@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from studio.sim.collectives import Phase, group_phases
-from studio.sim.folding import WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
+from studio.sim.folding import ALL_DIFFER, WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
 from studio.sim.kernel import records as k
 from studio.sim.planning import GraphPlan, Planning
 from studio.sim.slots import group_number, is_world
@@ -24,6 +24,8 @@ def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
             raise Unfoldable("communication takes its recorded times")
         if planning.extensions is not None and planning.extensions.rank_starts == "recorded":
             raise Unfoldable("ranks begin at their recorded times")
+        if len(np.unique(graph_of)) == len(graph_of):
+            raise Unfoldable(ALL_DIFFER)
         uses = [_use(planning, plan, np.flatnonzero(graph_of == index)) for index, plan in plans.items()]
         planning.folding = fold(
             Job(planning.config, uses, graph_of, planning.groups, partial(is_world, planning), number_of)

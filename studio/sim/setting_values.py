@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from studio.sim.network import UNIT
 from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED, Parts
-from studio.sim.settings import BY_KEY, NETWORK_UNIT
+from studio.sim.settings import BY_KEY, MAX_NUMBER, NETWORK_UNIT
 from studio.units import format_bytes, format_count, format_ns
 
 _WITHOUT_EFFECT = {*SYSTEM_IGNORED, *OPTION_IGNORED, *PATH_OPTIONS}
@@ -168,7 +168,9 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _short_number(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float) or (_is_number(value) and abs(value) > MAX_NUMBER):
+        return f"{value:.6g}"
+    return str(value)
 
 
 def _full_number(value: object) -> str:

@@ -17,9 +17,9 @@ from studio.sim.values import allowed_number, allowed_whole, number, one_of, who
 File = Literal["network", "system", "memory", "options", "extended", "run"]
 """Where a key stands: in `network.yml`, `system.json`, `remote_memory.json`, on ASTRA-sim's command line, in the
 table `extended` of `system.json`; `run` is the choice between the reference's two programs."""
-Type = Literal["number", "whole", "truncated", "flag", "choice", "algorithms", "speeds", "links"]
+Type = Literal["number", "whole", "truncated", "flag", "choice", "algorithms", "speeds", "links", "table"]
 """`truncated` is a whole number in the configuration, for which a file may give any number; `algorithms` is a list
-with one collective algorithm per dimension."""
+with one collective algorithm per dimension; `table` is a table of its own, which its own module reads."""
 
 MAX_NPUS = 1 << 20
 MAX_NS = 1 << 62
@@ -432,6 +432,10 @@ _FILES_ONLY = (
     Setting("links", "network", "", "Links",
         "Single links [source, target, bandwidth, latency in ns], one direction each.",
         "links", extended=True),
+    Setting("costs", "network", "", "Costs of collectives",
+        "The cost model: what collectives and messages cost alone on this machine, by algorithm and protocol, and what "
+        "they put on the ports of their members, which they share with others. Single parameters: `--set costs.KEY=VALUE`.",
+        "table", extended=True, source="The system file says where its numbers come from."),
 )
 # fmt: on
 

@@ -29,7 +29,7 @@ def put_slots(planning: Planning, rank: Rank, plan: GraphPlan) -> int:
     values = np.zeros(max(len(pairs), 1), np.int64)
     for index, (key, value) in enumerate(pairs):
         if index in plan.collective_slots:
-            values[index] = _membership(planning, rank, value, plan.collective_slots[index])
+            values[index] = _membership(planning, rank, value, index, plan.collective_slots[index])
         elif index in plan.peer_slots:
             values[index] = _peer(planning, rank, key, value)
     names = planning.folding.pairs.get(rank.number) if planning.folding is not None else None
@@ -51,7 +51,7 @@ def _peer(planning: Planning, rank: Rank, key: str, value: int | str) -> int:
     return value
 
 
-def _membership(planning: Planning, rank: Rank, value: int | str, varieties: set[int]) -> int:
+def _membership(planning: Planning, rank: Rank, value: int | str, slot: int, varieties: set[int]) -> int:
     """Return the offset of the rank's membership record in a group; 0 for the world."""
     name = str(value)
     group = planning.groups.get(name)
@@ -72,7 +72,7 @@ def _membership(planning: Planning, rank: Rank, value: int | str, varieties: set
     _use_group(planning, group, varieties)
     key = (group.name, rank.number)
     if key not in planning.lists:
-        planning.lists[key] = planning.arena.put(_member(planning, group, rank))
+        planning.lists[key] = planning.arena.put(_member(planning, group, rank, slot))
     return planning.lists[key]
 
 
@@ -83,9 +83,9 @@ def is_world(planning: Planning, name: str, group: CommGroup | None) -> bool:
     return name == "" or set(group.ranks) == set(range(planning.npus))
 
 
-def _member(planning: Planning, group: CommGroup, rank: Rank) -> Int64:
+def _member(planning: Planning, group: CommGroup, rank: Rank, slot: int) -> Int64:
     record = np.zeros(16, np.int64)
-    record[k.Member.GROUP] = _group(planning, group)
+    record[k.Member.GROUP], record[k.Member.SLOT] = _group(planning, group), 1 + slot
     record[k.Member.PLACE] = group.ranks.index(rank.number)
     record[k.Member.SORTED] = sorted(group.ranks).index(rank.number)
     if planning.extensions is None:

@@ -17,6 +17,7 @@ from studio.sim.astra import from_parts
 from studio.sim.deadlock import DeadlockError
 from studio.trace import Trace
 from tests.doctor.broken_jobs import started
+from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 
 SYSTEM = {
@@ -130,7 +131,7 @@ def _nodes(draw: st.DrawFn, program: list[tuple[str, Any, int]]) -> list[Any]:
     return nodes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(jobs())
 def test_the_verdict_is_that_of_a_simulation(trace):
     """Where the order is certain both ways; where it depends on times, what will hang hangs, and what hangs may hang."""

@@ -13,7 +13,7 @@ import studio
 from studio.analysis.job.completeness import completeness
 from studio.cli import main
 from studio.doctor.checks import examination
-from studio.trace import NodeType, Trace, digest, int_column, node_attributes
+from studio.trace import CollectiveType, NodeType, Trace, digest, int_column, node_attributes
 from tests.et.pytorch_files import device_file, event, kernel, launch
 
 WORLD = {"backend": "nccl", "rank": 5, "world_size": 8}
@@ -136,6 +136,40 @@ def test_a_replayed_graph_is_one_launch_with_many_kernels(tmp_path):
     for before, after in pairwise(kernels):
         assert before in graph.data.of(after).tolist()
     assert len(graph.data.of(kernels[0])) + len(graph.ctrl.of(kernels[0])) > 0
+
+
+@pytest.mark.parametrize(
+    ("operator", "name", "kind", "size"),
+    [
+        (
+            "symm_mem::multimem_all_reduce_",
+            "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
+            CollectiveType.ALL_REDUCE,
+            2 * 888 * 2880,
+        ),
+        (
+            "_C_custom_ar::all_reduce",
+            "void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(vllm::RankData*)",
+            CollectiveType.ALL_REDUCE,
+            2 * 888 * 2880,
+        ),
+        ("aten::copy_", "void deep_ep::intranode::dispatch<8, 768>(int4*)", CollectiveType.ALL_TO_ALL, 0),
+        ("aten::sum", "void at::native::reduce_kernel<512, 1>(float*)", None, 0),
+    ],
+)
+def test_kernels_that_communicate_without_a_library_are_collectives(tmp_path, operator, name, kind, size):
+    """Their names tell the collective, the operator that launched them how much; the group is inferred."""
+    path = tmp_path / "run.json"
+    called = event(operator, 10, 18)
+    called["args"] |= {"Input Dims": [[888, 2880], []], "Input type": ["c10::BFloat16", ""]}
+    parts = [event("vllm::all_reduce", 8, 30), called, launch(12, 501), kernel(name, 30, 200, 501)]
+    path.write_bytes(device_file(parts, distributedInfo=WORLD | {"pg_config": GROUPS[:1]}))
+    trace = studio.read(path)
+    if kind is None:
+        assert NodeType.COMM_COLL not in trace.graphs[0].type
+        return
+    said = collective_of(trace)
+    assert (said["comm_type"], said["comm_size"]) == (int(kind), size)
 
 
 def test_gzip_members_one_after_another_are_one_trace(tmp_path):

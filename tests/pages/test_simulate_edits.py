@@ -31,7 +31,7 @@ def test_every_setting_of_the_files_has_a_field_with_a_hint():
     """But for single links, and for what only documents."""
     shown = {*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS, BY_KEY["congestion"]}
     shown |= {setting for setting in SETTINGS if setting.heading in HEADINGS}
-    left_out = {BY_KEY[key] for key in ("num-nodes", "links", "switches")}
+    left_out = {BY_KEY[key] for key in ("num-nodes", "links", "switches", "costs")}
     assert shown | left_out == set(SETTINGS)
     assert all(setting.hint for setting in SETTINGS)
 

@@ -13,19 +13,16 @@ from studio.comparing import lineup, simulation
 from studio.jobs.simulations import Simulation
 from studio.pages.compare.tables import show_summary
 from studio.pages.simulate.live import _IDEAL
-from studio.pages.simulate.runs import (
-    _dimensions,
-    _figures,
-    describe_spread,
-    differences,
-    progress_list,
-    runs_table,
-)
+from studio.pages.simulate.naming import run_name
+from studio.pages.simulate.run_list import runs_table
+from studio.pages.simulate.runs import _dimensions, _figures, describe_spread
+from studio.pages.simulate.under_way import progress_list
 from studio.reporting import report
 from studio.sim.load import network_load
 from studio.sim.parts import Parts
 from studio.sim.presets import preset
 from studio.sim.result import breakdown_of
+from studio.sim.setting_values import differences
 from studio.store.runs import Run, RunInfo, RunSummary
 from studio.units import format_ns
 from tests.handmade import collective, node, trace_of
@@ -42,6 +39,14 @@ def texts(part):
     if isinstance(part, list | tuple):
         return " ".join(texts(one) for one in part)
     return texts(getattr(part, "children", None))
+
+
+def find_all(part, kind):
+    """All components of a kind in a part of a page, in order."""
+    if isinstance(part, list | tuple):
+        return [found for one in part for found in find_all(one, kind)]
+    inside = find_all(part.children, kind) if getattr(part, "children", None) is not None else []
+    return [part, *inside] if type(part).__name__ == kind else inside
 
 
 def simulated(graphs, congestion="unaware", **system):
@@ -152,22 +157,40 @@ def test_ranks_that_finish_at_times_that_read_the_same_are_told_once():
     )
 
 
-def test_runs_differ_from_the_shown_one_in_a_few_settings_and_the_rest_on_demand():
+def test_runs_of_a_job_stand_in_a_line_each_with_their_model_and_what_differs():
+    """Only runs of one model are ranked; a cell that is cut has all of it in its title."""
     tables = preset("hgx-h100-8").parts
     system = {**tables.system, "boost-mode": 7, "L": 11, "o": 12, "g": 13, "G": 14}
     other = replace(tables, system=system, options={"comm-scale": 3}, congestion="aware", groups={"1": [0]})
     assert differences(other, tables) == ["L 11 ns", "o 12 ns", "g 13 ns", "G 14 ns/B",
         "congestion aware", "comm groups 1 given"]  # fmt: skip
-    one, less = info("one", tables, 10), replace(tables, congestion="aware")
-    table = runs_table([one, info("two", other, 9), info("three", tables, 12)], "one", None, "job")
-    said = texts(table)
-    assert "base run" in said
-    assert "L 11 ns · o 12 ns · g 13 ns · G 14 ns/B  · and 2 more  ?" in said
-    assert "the same system" in said
-    assert "boost-mode" not in said
-    assert "comm-scale" not in said
-    # Where none is shown the best is what the others are compared with.
-    assert "congestion unaware" in texts(runs_table([one, info("two", less, 9)], None, None, "job"))
+    one = info("one", tables, 10)
+    rows = [
+        texts(row).split()
+        for row in find_all(
+            runs_table([one, info("two", other, 9), info("three", tables, 12)], "one", None, "job"), "Tr"
+        )
+    ]
+    model = ["compatible,", "unaware"]
+    assert rows[1][:6] == ["one", *model, "10", "ns", "fastest"]
+    assert rows[1][6] == "shown"
+    # The only run of its model, though it finishes first.
+    assert rows[2][:7] == ["two", "compatible,", "aware", "9", "ns", "6", "settings:"]
+    assert " ".join(rows[3]).startswith("three compatible, unaware 12 ns +20.0 % the same system")
+    assert "boost-mode" not in str(rows)
+    assert "comm-scale" not in str(rows)
+
+
+def test_the_name_of_a_run_says_first_what_tells_it_from_the_others():
+    tables = preset("hgx-h100-8").parts
+    first = run_name(tables)
+    assert first == "400 GiB/s · Switch 8"
+    runs = [info(first, tables, 10)]
+    later = replace(tables, network={**tables.network, "latency": [3333]})
+    assert run_name(later, [first], runs) == "latency 3.33 µs · 400 GiB/s · Switch 8"
+    assert run_name(tables, [first], runs) == "400 GiB/s · Switch 8 · 2nd run"
+    odd = replace(tables, network={**tables.network, "bandwidth": [1000 / 7]})
+    assert run_name(odd, [first], runs) == "142.9 GiB/s · Switch 8"
 
 
 def info(name, tables, makespan):

@@ -272,20 +272,27 @@ def algorithms(draw: st.DrawFn, sizes: list[int]) -> tuple[Algorithm, ...]:
     return tuple(found)
 
 
-def configs(draw: st.DrawFn) -> SystemConfig:
+SYMMETRIC = [Extensions(), Extensions(communication_slots=2), Extensions(communication_slots=65536)]
+
+
+def configs(draw: st.DrawFn, shared: bool) -> SystemConfig:
+    """Return a system; where messages share links, ties are symmetric and there may be several dimensions."""
     sizes = draw(st.sampled_from([[4], [8], [3], [6], [2, 2], [2, 4], [3, 2], [2, 2, 2], [2, 3, 2]]))
-    aware = len(sizes) == 1 and draw(st.booleans())
+    aware = shared or (len(sizes) == 1 and draw(st.booleans()))
     latency = draw(st.sampled_from([0.0, 1.0, 10.0, 10.5, 100.0]))
     kinds = st.sampled_from(["ring", "fully_connected", "switch"])
     rates = draw(st.sampled_from([[1.0], [10.0], [1000.0], [1.0, 64.0]]))
+    overhead = draw(st.sampled_from([0.0, 0.0, 7.5])) if shared else 0.0
     dims = tuple(
-        Dimension(draw(kinds), size, draw(st.sampled_from(rates)), latency)
+        Dimension(draw(kinds), size, draw(st.sampled_from(rates)), latency, message_overhead_ns=overhead)
         for size in sizes  # type: ignore[arg-type]
     )
     chosen = {kind: algorithms(draw, sizes) for kind in ("all_reduce", "all_gather", "reduce_scatter")}
     exchange = tuple(RING if one.kind == "halving_doubling" else one for one in algorithms(draw, sizes))
     extensions: Extensions | None = None
-    if draw(st.integers(0, 3)) == 0:
+    if shared:
+        extensions = draw(st.sampled_from(SYMMETRIC))
+    elif draw(st.integers(0, 3)) == 0:
         extensions = draw(
             st.sampled_from([Extensions(), Extensions.off(), Extensions(communication_slots=2)])
         )
@@ -357,8 +364,8 @@ def nodes_of(at: int, row: Row, size: int, late: int, name: str | None) -> Nodes
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    config = configs(draw)
+def cases(draw: st.DrawFn, shared: bool = False) -> Case:
+    config = configs(draw, shared)
     npus = config.topology.npus
     groups: dict[str, list[int]] = {}
     mine: list[list[str]] = [[] for _ in range(npus)]
@@ -392,6 +399,18 @@ def cases(draw: st.DrawFn) -> Case:
 @settings(max_examples=examples(60), deadline=None)
 def test_folded_answers_are_those_of_the_simulation_rank_by_rank(case: Case) -> None:
     """Equal finish times, equal events on every rank, equal figures; or the same error."""
+    compare(case)
+
+
+@given(cases(shared=True))
+@settings(max_examples=examples(60), deadline=None)
+def test_folded_links_serve_what_the_links_they_stand_for_serve(case: Case) -> None:
+    """The same where messages of several ranks and dimensions meet on links."""
+    compare(case)
+
+
+def compare(case: Case) -> None:
+    """Simulate a case with one rank for many and rank by rank."""
     trace = trace_of_workload({"ranks": case.ranks}, len(case.ranks), case.groups)
     try:
         folded: SimResult | str = simulate(trace, case.config, native=False)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from studio.et.direct import OPERATORS, direct_kernel_kind
 from studio.et.kineto import rank_list
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.carried import match_calls
@@ -129,6 +130,7 @@ def communicate(
     on_device: set[int] = set()
     if device is not None and launched is not None:
         on_device = _device_side(operations, device, launched, calls, communication)
+        _add_direct(operations, _FactReader(operations, host, device), launched, communication)
     carried = _library_side(operations, calls, host, device, on_device, communication)
     for row, facts in calls.items():
         if row not in on_device and row not in carried:
@@ -293,6 +295,12 @@ class _FactReader:
         single = kind in _ONE_LIST
         given = sizes[0 if single else 1] if len(sizes) > (0 if single else 1) else NONE
         return Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
+
+    def of_direct(self, row: int, kind: int) -> Facts:
+        """Return the size of a collective from the first tensor of the operator that launched its kernel."""
+        values = self.values(row)
+        given = tensor_bytes(values[0]) if values else self._of_dims(row, kind).bytes_in
+        return Facts(kind, given, given if kind == CollectiveType.ALL_REDUCE else NONE)
 
     def of_recorder(self, row: int, communication: Communication) -> Facts | None:
         """Return the facts in `record_param_comms`, None where it names no collective."""
@@ -519,6 +527,26 @@ def _add_coalesced(
             communication.devices[place] = replace(
                 facts, bytes_in=total or facts.bytes_in, calls=len(inside), inferred=("size",)
             )
+
+
+def _add_direct(
+    operations: Operations, reader: _FactReader, launched: DeviceOperations, communication: Communication
+) -> None:
+    """Give kernels that communicate without a library their facts; sizes are those of the operator above them."""
+    device = reader.device
+    assert device is not None
+    kinds = [direct_kernel_kind(name) for name in device.names]
+    named = np.array([kind is not None for kind in kinds] or [False])[device.name[launched.event]]
+    for place in np.flatnonzero(named & (device.kind[launched.event] == EventKind.KERNEL)).tolist():
+        if place in communication.devices:
+            continue
+        kind = kinds[int(device.name[int(launched.event[place])])]
+        assert kind is not None
+        row = int(launched.operator[place])
+        if row >= 0 and not operations.names[row].startswith(OPERATORS):
+            row = _above(operations, row, OPERATORS)
+        facts = reader.of_direct(row, kind) if row >= 0 else Facts(kind)
+        communication.devices[place] = replace(facts, inferred=("type", "size", "group"))
 
 
 def _library_side(

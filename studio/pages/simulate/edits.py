@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -328,23 +327,3 @@ def findings_of(trace: Trace, config: SystemConfig | None, tables: Parts) -> lis
     """Return what would go wrong in a simulation, and findings about the system itself."""
     read = examine_parts(tables)
     return [*(check(trace, config) if config else []), *read.findings]
-
-
-def run_name(draft: Draft, taken: Collection[str] = ()) -> str:
-    """Return a default name for a run: dimensions and bandwidths of its system, numbered if taken.
-
-    Example:
-        >>> draft = Draft(Parts({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), "")
-        >>> run_name(draft), run_name(draft, ["Switch 8 × Ring 4, 400/50 GiB/s"])
-        ('Switch 8 × Ring 4, 400/50 GiB/s', 'Switch 8 × Ring 4, 400/50 GiB/s #2')
-    """
-    network = draft.tables.network
-    columns = [network.get(key) for key in ("topology", "npus_count", "bandwidth")]
-    kinds, sizes, rates = (list(column) if isinstance(column, list | tuple) else [] for column in columns)
-    dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
-    unit = shown_text(draft.tables, BY_KEY["bandwidth-unit"])
-    aware = ", aware" if draft.tables.congestion == "aware" else ""
-    name = f"{dims}, {'/'.join(str(rate) for rate in rates)} {unit}{aware}"
-    if name not in taken:
-        return name
-    return next(again for number in count(2) if (again := f"{name} #{number}") not in taken)

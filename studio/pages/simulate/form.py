@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -12,6 +12,7 @@ from studio.errors import ConfigError
 from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.widgets import aria_label, hint
 from studio.pages.simulate.edits import dimensions, form_choices, shown_text
+from studio.pages.simulate.naming import format_number
 from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_HINT
 from studio.sim.parts import Parts, is_extended
 from studio.sim.settings import (
@@ -35,19 +36,61 @@ _TABLES = (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
 
 
 def form(draft: Draft) -> Any:
-    """Return the fields of a system."""
+    """Return the fields that always stand open: what the studio has set by itself, and the network."""
+    notes = html.Ul([html.Li(note) for note in draft.notes], className="sim-notes") if draft.notes else None
+    return [notes, html.Section([html.H2("Network"), _dimensions(draft.tables)], className="sim-section")]
+
+
+def folds(draft: Draft) -> Any:
+    """Return the other fields, folded by what they are about; each fold says which of them are set."""
     tables = draft.tables
+    shown = [(name, settings) for name in HEADINGS if (settings := _shown_settings(tables, name))]
     return [
-        html.Ul([html.Li(note) for note in draft.notes], className="sim-notes") if draft.notes else None,
-        _section("Network", _dimensions(tables)),
-        _section("Algorithm of each collective", _algorithms(tables), _ALGORITHMS_HINT),
-        *[_section(name, _fields(tables, name)) for name in HEADINGS if _shown_settings(tables, name)],
+        _fold(
+            "Algorithm of each collective", _algorithm_words(tables), _algorithms(tables), _ALGORITHMS_HINT
+        ),
+        _further(tables),
+        *[_fold(name, _set_words(tables, settings), _fields(tables, settings)) for name, settings in shown],
     ]
 
 
-def _section(title: str, content: Any, about: str = "") -> Any:
-    head = [title, hint(title, about)] if about else title
-    return html.Section([html.H2(head), content], className="sim-section")
+def _fold(title: str, words: str, content: Any, about: str = "") -> Any:
+    """Return fields behind a line with their title and what is set among them."""
+    line = html.Summary(
+        [
+            html.H2(title),
+            html.Span(words or "defaults", className="cs-dim sim-set", title=words),
+            html.Span("not allowed", className="sim-wrong"),
+        ]
+    )
+    inside = [html.P([title, hint(title, about)], className="cs-dim sim-fold-about")] if about else []
+    return html.Details([line, *inside, content], className="sim-section sim-fold")
+
+
+def _set_words(tables: Parts, settings: Sequence[Setting]) -> str:
+    """Return the settings of a fold that differ from their default, with their values."""
+    words = []
+    for setting in settings:
+        text = shown_text(tables, setting)
+        labels = dict(form_choices(setting))
+        usual = next(iter(labels), setting.placeholder)
+        if text and text != usual:
+            unit = f" {setting.unit}" if setting.unit else ""
+            words.append(f"{setting.label} {labels.get(text, format_number(text))}{unit}")
+    return ", ".join(words)
+
+
+def _algorithm_words(tables: Parts) -> str:
+    """Return the algorithms that are set: one name where all agree, else that of each collective."""
+    count = dimensions(tables)
+    each = {
+        setting.label: [text for index in range(count) if (text := shown_text(tables, setting, index))]
+        for setting in _algorithm_settings(tables)
+    }
+    given = {label: texts for label, texts in each.items() if texts}
+    if len({text for texts in given.values() for text in texts}) == 1:
+        return next(iter(given.values()))[0]
+    return ", ".join(f"{label} {' × '.join(texts)}" for label, texts in given.items())
 
 
 def control_id(name: str) -> dict[str, str]:
@@ -61,7 +104,6 @@ def control_id(name: str) -> dict[str, str]:
 
 def _dimensions(tables: Parts) -> Any:
     columns = [field for field in DIMENSION_SETTINGS if not field.extended]
-    further = [field for field in DIMENSION_SETTINGS if field.extended and is_extended(tables)]
     count = dimensions(tables)
     network_unit = shown_text(tables, BY_KEY["bandwidth-unit"])
     head: list[Any] = [html.Th("Dim.", scope="col")]
@@ -75,9 +117,6 @@ def _dimensions(tables: Parts) -> Any:
         cells: list[Any] = [html.Th(str(index), scope="row")]
         cells += [html.Td(_dimension_control(tables, field, index)) for field in columns]
         rows.append(html.Tr([*cells, html.Td(_order(index, count), className="sim-order")]))
-        if further:
-            more = html.Div([_inline(tables, field, index) for field in further], className="sim-further")
-            rows.append(html.Tr([html.Td(), html.Td(more, colSpan=len(columns) + 1)]))
         said_at = html.Td(id={"sim-said": f"dim-{index}"}, colSpan=len(columns) + 2, className="sim-said")
         rows.append(html.Tr(said_at))
     buttons = html.Div(
@@ -92,11 +131,28 @@ def _dimensions(tables: Parts) -> Any:
     )
 
 
-def _inline(tables: Parts, field: Setting, index: int) -> Any:
-    """Return a further setting of a dimension, for the line below its row."""
-    unit = f" {field.unit}" if field.unit else ""
-    name = html.Span([field.label.lower(), unit, _hint(field)], className="cs-dim sim-label")
-    return html.Span([name, _dimension_control(tables, field, index)], className="cs-graph-field")
+def _further(tables: Parts) -> Any:
+    """Return the fold of further settings of each dimension, which the extended mode has."""
+    settings = [field for field in DIMENSION_SETTINGS if field.extended and is_extended(tables)]
+    if not settings:
+        return None
+    head = [html.Th("Dim.", scope="col")]
+    head += [html.Th(_label(field), scope="col") for field in settings]
+    rows, words = [], []
+    for index in range(dimensions(tables)):
+        cells = [html.Td(_dimension_control(tables, field, index)) for field in settings]
+        rows.append(html.Tr([html.Th(str(index), scope="row"), *cells]))
+        words += [
+            f"{field.label.lower()} {format_number(text)} in dim. {index}"
+            for field in settings
+            if (text := shown_text(tables, field, index)) and text != field.placeholder
+        ]
+    grid = html.Table([html.Thead(html.Tr(head)), html.Tbody(rows)], className="sim-table")
+    return _fold("Efficiency and overhead of links", ", ".join(words), grid)
+
+
+def _label(field: Setting) -> Any:
+    return html.Span([field.label, _unit(field.unit), _hint(field)], className="sim-label")
 
 
 def _dimension_control(tables: Parts, field: Setting, index: int) -> Any:
@@ -122,9 +178,13 @@ def _order(index: int, count: int) -> list[Any]:
     ]
 
 
+def _algorithm_settings(tables: Parts) -> list[Setting]:
+    return [field for field in ALGORITHM_SETTINGS if is_extended(tables) or not field.extended]
+
+
 def _algorithms(tables: Parts) -> Any:
     count = dimensions(tables)
-    rows = [field for field in ALGORITHM_SETTINGS if is_extended(tables) or not field.extended]
+    rows = _algorithm_settings(tables)
     head = [
         html.Th("Collective", scope="col"),
         *[html.Th(f"in dim. {index}" if count > 1 else "", scope="col") for index in range(count)],
@@ -175,17 +235,17 @@ def _hint(field: Setting) -> Any:
     return hint(field.label, field.about)
 
 
-def _fields(tables: Parts, group: str) -> Any:
+def _fields(tables: Parts, settings: Sequence[Setting]) -> Any:
     items = [
         html.Div(
             [
-                html.Div([field.label, _unit(field.unit), _hint(field)], className="sim-label"),
+                html.Div(_label(field)),
                 control(field, field.key, shown_text(tables, field), field.label),
                 html.Div(id={"sim-said": field.key}, className="sim-said"),
             ],
             className="sim-field",
         )
-        for field in _shown_settings(tables, group)
+        for field in settings
     ]
     return html.Div(items, className="sim-fields")
 

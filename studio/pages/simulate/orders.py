@@ -34,16 +34,11 @@ from studio.pages.base.asked import ORDER, RUNS, Asked, answer, answer_output, a
 from studio.pages.base.state import run_of, simulations, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import clear_with_job, error_box
-from studio.pages.simulate.edits import run_name
-from studio.pages.simulate.runs import (
-    compare_with_form,
-    list_key,
-    progress_list,
-    report_progress,
-    result,
-    runs_table,
-)
+from studio.pages.simulate.naming import run_name
+from studio.pages.simulate.run_list import runs_table
+from studio.pages.simulate.runs import compare_with_form, result
 from studio.pages.simulate.system import FormState, current, form_inputs
+from studio.pages.simulate.under_way import list_key, progress_list, report_progress
 from studio.sim.problems import examine_parts
 from studio.store.drafts import load_draft
 from studio.store.runs import RunInfo
@@ -79,7 +74,9 @@ def order(
             draft, _ = current(ids, texts, state)
             if examine_parts(draft.tables).problems:
                 raise StudioError("Fix the marked settings before running.")
-            begun = start(queue, state["job"], draft.tables, run_name(draft, _names(state["job"]))).id
+            job = state["job"]
+            name = run_name(draft.tables, _names(job), workspace().runs(job))
+            begun = start(queue, job, draft.tables, name).id
             dismiss_ended(queue, state["job"], but=begun)
         elif asked["verb"] == "stop":
             cancel(queue, asked["of"])

@@ -5,20 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import dash
-import dash_mantine_components as dmc
 from dash import dcc, html
 
 import studio.pages.simulate.orders  # noqa: F401 - its callbacks
 from studio.pages.base.asked import EDIT, ORDER, RUNS, asks, stores
-from studio.pages.base.widgets import aria_label, hint, loading
-from studio.pages.simulate.system import presets
+from studio.pages.base.widgets import aria_label, loading
+from studio.pages.simulate.choice import choice
 
 dash.register_page(__name__, path="/simulate", name="Simulate", title="Simulate · Chakra Studio", order=6)
-
-_MODE = (
-    "Compatible: the answers of ASTRA-sim's analytical simulator, to the nanosecond. Extended: what it refuses or "
-    "leaves out as well, each with a switch below."
-)
 
 
 def layout(**_query: str) -> Any:
@@ -27,33 +21,7 @@ def layout(**_query: str) -> Any:
         [
             html.Div(loading("Reading the job and its system…"), id="sim-notice"),
             html.Div(
-                [
-                    _controls(),
-                    html.Div(
-                        [
-                            html.Div(
-                                [
-                                    html.Div(id={"sim-said": ""}, className="sim-said sim-general"),
-                                    html.Div(id="sim-form"),
-                                ],
-                            ),
-                            html.Div(
-                                [
-                                    html.Div(id="sim-facts"),
-                                    html.Div(id="sim-drawing", className="sim-drawing"),
-                                    html.Div(id="sim-legend"),
-                                    html.Div(id="sim-findings", role="status"),
-                                    html.Div(id="sim-active"),
-                                    html.Div(id="sim-result"),
-                                    html.Div(id="sim-deleted", role="status"),
-                                    html.Div(id="sim-runs"),
-                                ],
-                                className="sim-side",
-                            ),
-                        ],
-                        className="sim-body",
-                    ),
-                ],
+                [_controls(), html.Div([_form(), _side()], className="sim-body")],
                 id="sim-page",
                 className="sim",
                 hidden=True,
@@ -79,44 +47,59 @@ def layout(**_query: str) -> Any:
     )
 
 
+def _form() -> Any:
+    """Return the left half: what is chosen first, the fields, and what they mean for the network."""
+    return html.Div(
+        [
+            html.Div(choice(), id="sim-choice", className="sim-choice"),
+            html.Div(id={"sim-said": ""}, className="sim-said sim-general"),
+            html.Div(id="sim-form"),
+            _network(),
+            html.Div(id="sim-folds"),
+        ],
+        className="sim-left",
+        tabIndex=0,
+        role="region",
+        **aria_label("The system"),
+    )
+
+
+def _network() -> Any:
+    """Return the place for figures and picture of the network, which follow what is typed."""
+    return html.Section(
+        [
+            html.Div(id="sim-facts"),
+            html.Div(id="sim-drawing", className="sim-drawing"),
+            html.Div(id="sim-legend"),
+        ],
+        className="sim-section",
+        **aria_label("The network"),
+    )
+
+
+def _side() -> Any:
+    """Return the right half: what a run would meet, the runs, and the result of the one that is shown."""
+    return html.Div(
+        [
+            html.Div(id="sim-findings", role="status"),
+            html.Div(id="sim-active"),
+            html.Div(id="sim-deleted", role="status"),
+            html.Div(id="sim-runs"),
+            html.Div(id="sim-warnings"),
+            html.Div(id="sim-result"),
+        ],
+        className="sim-side",
+        tabIndex=0,
+        role="region",
+        **aria_label("Runs and results"),
+    )
+
+
 def _controls() -> Any:
+    """Return the row of buttons above both halves."""
     return html.Div(
         [
             html.H1("Simulate"),
-            html.Span(
-                [
-                    html.Span("system", className="cs-dim"),
-                    dmc.Select(
-                        id="sim-preset",
-                        data=presets(),
-                        size="xs",
-                        w=250,
-                        placeholder="start from a preset",
-                        allowDeselect=False,
-                        searchable=True,
-                        nothingFoundMessage="No such preset",
-                        comboboxProps={"shadow": "sm"},
-                        **aria_label("Start from a preset"),
-                    ),
-                ],
-                className="cs-graph-field",
-            ),
-            html.Span(
-                [
-                    dmc.SegmentedControl(
-                        id="sim-mode",
-                        data=[
-                            {"value": "compatible", "label": "Compatible"},
-                            {"value": "extended", "label": "Extended"},
-                        ],
-                        size="xs",
-                        **aria_label("Mode"),
-                    ),
-                    hint("the mode", _MODE),
-                ],
-                className="cs-graph-field",
-            ),
-            html.Span(id="sim-congestion"),
             html.Span(
                 [
                     html.Button(

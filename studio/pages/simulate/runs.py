@@ -1,9 +1,7 @@
-"""Simulations in progress, the result of a run, and the list of a job's runs."""
+"""The result of a run: when it finishes, where its time went, and what its links carried."""
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,19 +9,17 @@ import numpy as np
 from dash import dcc, html
 
 from studio.analysis.job.breakdown import Breakdown
-from studio.errors import StudioError
 from studio.figures.ranks import rank_times
-from studio.jobs.simulations import ACTIVE, Simulation
-from studio.pages.base.asked import EDIT, ORDER, RUNS, asks
+from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.export import exports, with_copy_button
 from studio.pages.base.rank_table import rank_table
-from studio.pages.base.widgets import aria_label, error_box, exact, hint, link, table
+from studio.pages.base.widgets import aria_label, exact, hint, link, table
 from studio.sim.parts import Parts
 from studio.sim.result import SimResult, breakdown_of
 from studio.sim.setting_values import differences
 from studio.sim.traffic import offered_load_words
 from studio.store.runs import Run, RunInfo
-from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
+from studio.units import format_bytes, format_count, format_ns, format_rate
 
 _BUSIEST = 6
 _NAMED = 4
@@ -35,145 +31,6 @@ _OVER = (
     "in which they wait for each other."
 )
 _CLASSES = "Ranks that do the same at the same times form a class; one of each was simulated and stands for the others."
-
-
-# ---------------------------------------------------------------------------------------------------
-# Under way
-
-
-def list_key(simulations: Sequence[Simulation]) -> list[Any]:
-    """Return a key of the list of simulations that changes when its entries do, but not with progress."""
-    return [
-        [simulation.id, "" if simulation.status in ACTIVE else simulation.status]
-        for simulation in _in_order(simulations)
-    ]
-
-
-def report_progress(simulations: Sequence[Simulation], now: float) -> list[dict[str, Any]]:
-    """Return the progress of active simulations; `assets/simulate/simulate.mjs` writes it into their list."""
-    active = [simulation for simulation in _in_order(simulations) if simulation.status in ACTIVE]
-    return [
-        {
-            "id": simulation.id,
-            "said": describe_progress(simulation, ahead, now),
-            "done": simulation.done,
-            "total": simulation.total,
-        }
-        for ahead, simulation in enumerate(active)
-    ]
-
-
-def _in_order(simulations: Sequence[Simulation]) -> list[Simulation]:
-    """Return active simulations and those that ended without a run, oldest first; equal ones once."""
-    ordered = sorted(simulations, key=lambda simulation: simulation.created)
-    newest = {
-        (simulation.name, simulation.status): simulation.id
-        for simulation in ordered
-        if simulation.status not in ACTIVE
-    }
-    return [
-        simulation
-        for simulation in ordered
-        if simulation.status != "done"
-        and (simulation.status in ACTIVE or newest[simulation.name, simulation.status] == simulation.id)
-    ]
-
-
-def progress_list(simulations: Sequence[Simulation], now: float) -> Any:
-    """Show active simulations and those that ended without a run."""
-    stand = {progress["id"]: progress["said"] for progress in report_progress(simulations, now)}
-    return [
-        _show_active(simulation, stand[simulation.id]) if simulation.id in stand else _show_ended(simulation)
-        for simulation in _in_order(simulations)
-    ]
-
-
-def _show_active(simulation: Simulation, stand: str) -> Any:
-    cancel = html.Button(
-        "Cancel",
-        className="cs-button",
-        **asks(ORDER, "stop", simulation.id),
-        **aria_label(f"Cancel {simulation.name}"),
-    )
-    bar = (
-        html.Progress(
-            value=str(simulation.done),
-            max=str(simulation.total),
-            **aria_label(f"Progress of {simulation.name}"),
-        )
-        if simulation.total
-        else html.Progress(**aria_label(f"Progress of {simulation.name}"))
-    )
-    this: dict[str, Any] = {"data-progress": simulation.id}
-    words = html.Span([html.Strong(simulation.name), " · ", html.Span(stand, className="sim-stand")])
-    return html.Div([words, cancel, bar], className="sim-progress", **this)
-
-
-def describe_progress(simulation: Simulation, ahead: int, now: float) -> str:
-    """Describe the progress of a simulation in one sentence."""
-    if simulation.status == "queued":
-        return f"queued behind {format_counted(ahead, 'simulation')}" if ahead else "starting"
-    if simulation.status == "compiling":
-        return "compiling the simulator, once per installation; this takes about half a minute"
-    spent = format_ns((now - (simulation.started or now)) * 1e9)
-    if not simulation.total:
-        return f"preparing, {spent}"
-    done = f"{100 * simulation.done // simulation.total} %, {format_count(simulation.done)} of {format_count(simulation.total)} nodes, {spent}"
-    left = simulation.remaining_s(now)
-    return f"{done}, about {format_ns(left * 1e9)} left" if left is not None else done
-
-
-def _show_ended(simulation: Simulation) -> Any:
-    buttons = [
-        html.Button(
-            "Dismiss",
-            className="cs-button-quiet",
-            **asks(ORDER, "dismiss", simulation.id),
-            **aria_label(f"Dismiss {simulation.name}"),
-        ),
-        html.Button(
-            "Run again",
-            className="cs-button-quiet",
-            **asks(ORDER, "again", simulation.id),
-            **aria_label(f"Run {simulation.name} again"),
-        ),
-    ]
-    if simulation.status == "failed" and simulation.error:
-        title = f"{simulation.name}: no result"
-        box = error_box(StudioError(simulation.error.message, hint=simulation.error.hint), title=title)
-        return html.Div([box, _stuck(simulation), *buttons])
-    why = {"cancelled": "was cancelled.", "interrupted": "was interrupted: the studio was closed."}
-    return html.P([f"{simulation.name} {why.get(simulation.status, simulation.status)} ", *buttons])
-
-
-def _stuck(simulation: Simulation) -> Any:
-    """List the ranks that never finish, each with the nodes it is stuck at."""
-    if not simulation.stuck:
-        return None
-    rows = [
-        (
-            html.Span(f"rank {stuck.rank}"),
-            html.Span(
-                [part for node in stuck.nodes for part in (_node(simulation.job, stuck.rank, node), " ")]
-            ),
-            stuck.reason,
-        )
-        for stuck in simulation.stuck
-    ]
-    return html.Details(
-        [
-            html.Summary(f"{format_counted(len(rows), 'stuck rank')} and what they wait for"),
-            with_copy_button(table(("Rank", "Nodes", "Waits"), rows), "the stuck ranks"),
-        ]
-    )
-
-
-def _node(job: str, rank: int, node: int) -> Any:
-    return dcc.Link(str(node), href=link("/graph", {"job": job, "rank": rank, "node": node}))
-
-
-# ---------------------------------------------------------------------------------------------------
-# A result
 
 
 def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
@@ -369,117 +226,3 @@ def _dimensions(outcome: SimResult) -> Any:
     )
     shown = with_copy_button(table(head, rows, numeric=(1, 2, 3, 4)), "the dimensions")
     return html.Div([html.H2("Traffic per dimension"), shown, warning])
-
-
-# ---------------------------------------------------------------------------------------------------
-# Runs beside each other
-
-
-def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None, job: str) -> Any:
-    """Return the table of a job's runs: finish, system, and the settings in which they differ."""
-    if not infos:
-        return html.P("No run of this job yet.", className="cs-dim")
-    best = min(info.makespan_ns for info in infos)
-    base = next((info for info in infos if info.id == shown), None) or min(
-        infos, key=lambda info: info.makespan_ns
-    )
-    differing = [differences(info.tables, base.tables) for info in infos]
-    rows = [
-        html.Tr(
-            [
-                html.Td(_name(info, renaming, job)),
-                html.Td(exact(format_ns(info.makespan_ns), f"{info.makespan_ns:,} ns"), className="cs-num"),
-                html.Td(
-                    "best" if info.makespan_ns == best else f"+{100 * (info.makespan_ns / best - 1):.1f} %",
-                    className="cs-num",
-                ),
-                html.Td(_list_differences(differs, info, base), className="sim-differs"),
-                html.Td(time.strftime("%m-%d %H:%M", time.localtime(info.created))),
-                html.Td(_actions(info), className="cs-row-actions"),
-            ],
-            **_current(info.id == shown),
-        )
-        for info, differs in zip(infos, differing, strict=True)
-    ]
-    head = ("Run", "Finish", "vs best", "Differs in", "Made", "")
-    numeric = (1, 2)
-    return html.Section(
-        [
-            html.H2("Runs of this job"),
-            with_copy_button(
-                html.Table(
-                    [
-                        html.Thead(
-                            html.Tr(
-                                [
-                                    html.Th(
-                                        name, scope="col", className="cs-num" if index in numeric else None
-                                    )
-                                    for index, name in enumerate(head)
-                                ]
-                            )
-                        ),
-                        html.Tbody(rows),
-                    ],
-                    className="cs-table sim-runs",
-                ),
-                "the runs",
-            ),
-        ]
-    )
-
-
-def _current(yes: bool) -> dict[str, Any]:
-    return {"aria-current": "true"} if yes else {}
-
-
-def _name(info: RunInfo, renaming: str | None, job: str) -> Any:
-    if info.id == renaming:
-        field = dcc.Input(
-            value=info.name,
-            className="cs-rename",
-            maxLength=200,
-            autoFocus=True,
-        )
-        return html.Span(
-            [
-                field,
-                html.Button("Save", className="cs-button-quiet", **asks(RUNS, "save", _job_and_run(info))),
-            ],
-            className="cs-renaming",
-        )
-    select: dict[str, Any] = {"data-view": json.dumps({"run": info.id})}
-    return html.A(info.name, href=link("/simulate", {"job": job, "run": info.id}), **select)
-
-
-def _job_and_run(info: RunInfo) -> str:
-    """Return job and run for a button: by its next click the page may show another job."""
-    return f"{info.job} {info.id}"
-
-
-def _actions(info: RunInfo) -> list[Any]:
-    def button(text: str, store: str, verb: str, of: str, about: str) -> Any:
-        return html.Button(text, className="cs-button-quiet", **asks(store, verb, of), **aria_label(about))
-
-    compare: dict[str, Any] = {"data-compare": f"{info.job}/{info.id}", "data-compare-name": info.name}
-    return [
-        html.Button(
-            "Compare +", className="cs-button-quiet", **compare, **aria_label(f"Compare {info.name}")
-        ),
-        button("Edit", EDIT, "load", info.id, f"Edit the system of {info.name}"),
-        button("Rename", RUNS, "rename", _job_and_run(info), f"Rename {info.name}"),
-        button("Delete", RUNS, "delete", _job_and_run(info), f"Delete {info.name}"),
-    ]
-
-
-def _list_differences(differing: Sequence[str], info: RunInfo, base: RunInfo) -> Any:
-    """Show how the settings of a run differ from the base run's: the first few, all of them in the hint."""
-    if info.id == base.id:
-        return html.Span("base run", className="cs-dim")
-    if not differing:
-        return "the same system"
-    named = " · ".join(differing[:_NAMED])
-    if len(differing) <= _NAMED:
-        return named
-    more = f" · and {len(differing) - _NAMED} more "
-    return [named, more, hint(f"the system of {info.name} against {base.name}", " · ".join(differing))]

@@ -44,7 +44,7 @@ from studio.pages.simulate.edits import (
     without_dimension,
 )
 from studio.pages.simulate.files import export_zip, import_files
-from studio.pages.simulate.form import congestion_control, form, place_of, problem_texts
+from studio.pages.simulate.form import congestion_control, folds, form, place_of, problem_texts
 from studio.pages.simulate.live import describe_findings, draw_network, legend, show_facts
 from studio.sim.parts import mode_of, with_mode
 from studio.sim.presets import PRESETS
@@ -102,6 +102,7 @@ def _page() -> dict[str, Any]:
         "notice": Output("sim-notice", "children", allow_duplicate=True),
         "hidden": Output("sim-page", "hidden", allow_duplicate=True),
         "form": Output("sim-form", "children", allow_duplicate=True),
+        "folds": Output("sim-folds", "children", allow_duplicate=True),
         "congestion": Output("sim-congestion", "children", allow_duplicate=True),
         "mode": Output("sim-mode", "value", allow_duplicate=True),
         "presets": Output("sim-preset", "data", allow_duplicate=True),
@@ -130,6 +131,7 @@ def _show_draft(draft: Draft, config: str, state: FormState, *, replace_step: bo
         "notice": None,
         "hidden": False,
         "form": form(draft),
+        "folds": folds(draft),
         "congestion": congestion_control(draft.tables),
         "mode": mode_of(draft.tables),
     }

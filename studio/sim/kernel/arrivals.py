@@ -35,10 +35,11 @@ def fire(m, f, code):
         dst = m[x + Announcement.TO]
         size = m[x + Announcement.SIZE]
         code = m[x + Announcement.CODE]
+        key = m[x + Announcement.KEY]
         c = channel(m, tag, m[x + Announcement.PAIR], size)
         release(m, x)
         if kind == Waiter.SEND:
-            launch(m, f, c, src, dst, size, -1, code)
+            launch(m, f, c, src, dst, size, -1, code, key)
         else:
             post(m, c, code)
 

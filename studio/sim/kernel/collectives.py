@@ -10,6 +10,7 @@ from studio.sim.kernel.records import (
     Group,
     Head,
     Job,
+    Key,
     Member,
     Node,
     Phase,
@@ -75,6 +76,9 @@ def issue_collective(m, f, rank, pos, node):
         m[s + Stream.TAG] = tags + number % Channel.STREAM_TAG
         m[s + Stream.PRIORITY] = priority
         m[s + Stream.MEMBER] = member
+        m[s + Stream.KEY] = (number & Key.STREAM) << Key.STREAM_SHIFT
+        if member != 0:
+            m[s + Stream.KEY] |= (m[member + Member.SLOT] & Key.SLOT) << Key.SLOT_SHIFT
         m[s + Stream.CODES] = m[Head.PEERS]
         if member != 0 and m[Head.PEERS] != 0:
             m[s + Stream.CODES] = m[m[member + Member.GROUP] + Group.CODES]

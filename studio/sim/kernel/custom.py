@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from studio.sim.kernel.messages import receive, send
 from studio.sim.kernel.order import later
-from studio.sim.kernel.records import Action, Custom, Head, Kind, Member, Node, Phase, Rank, Stream, Waiter
+from studio.sim.kernel.records import (
+    Action,
+    Custom,
+    Head,
+    Key,
+    Kind,
+    Member,
+    Node,
+    Phase,
+    Rank,
+    Stream,
+    Waiter,
+)
+from studio.sim.kernel.turns import key_of
 
 
 def start_custom(m, f, s, ph):
@@ -38,10 +51,11 @@ def issue_custom(m, f, s, pos):
     me = m[rank + Rank.NUMBER]
     other = m[m[table + Custom.SLOTS] + m[node + Node.PEER]]
     code = ((s << 20) | pos) * 8 + Waiter.CUSTOM
+    key = key_of(m, s, pos & Key.FAR)
     if kind == Kind.SEND:
-        send(m, f, m[node + Node.TAG], (me << 20) | other, me, other, m[node + Node.SIZE], code)
+        send(m, f, m[node + Node.TAG], (me << 20) | other, me, other, m[node + Node.SIZE], code, key)
     else:
-        receive(m, f, m[node + Node.TAG], (other << 20) | me, other, me, m[node + Node.SIZE], code)
+        receive(m, f, m[node + Node.TAG], (other << 20) | me, other, me, m[node + Node.SIZE], code, key)
 
 
 def custom_done(m, f, s, pos):

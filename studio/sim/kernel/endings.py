@@ -8,7 +8,7 @@ from studio.sim.kernel.messages import settle
 from studio.sim.kernel.nodes import complete
 from studio.sim.kernel.order import in_order
 from studio.sim.kernel.queues import enqueue, start_waiting
-from studio.sim.kernel.records import Channel, Head, Job, Phase, Queue, Rank, Stream
+from studio.sim.kernel.records import Channel, Head, Job, Key, Phase, Queue, Rank, Stream
 
 
 def end_phase(m, f, s):
@@ -43,6 +43,7 @@ def end_phase(m, f, s):
     elif m[ph + Phase.SCALE] == Phase.GROW_BY:
         m[s + Stream.SIZE] *= m[s + Stream.N]
     m[s + Stream.INDEX] = index
+    m[s + Stream.KEY] += Key.PHASE
     m[s + Stream.PHASE] = ph + Phase.WORDS
     after = m[s + Stream.PHASES + index] >> 2
     in_order(m, rank, after + Queue.STAMP)

@@ -6,6 +6,7 @@ from studio.sim.kernel.bus import wait_on_bus
 from studio.sim.kernel.messages import receive, send
 from studio.sim.kernel.packets import named, peer, reduction
 from studio.sim.kernel.records import Collective, Rank, Stream, Waiter
+from studio.sim.kernel.turns import key_of
 
 
 def start_halving(m, f, s, n, kind):
@@ -83,6 +84,6 @@ def use_halving_packet(m, f, s):
         at = here - o
     to = peer(m, s, at)
     size = m[s + Stream.PACKET_SIZE]
-    send(m, f, tag, named(m, s, here, at, o), me, to, size, 0)
-    receive(m, f, tag, named(m, s, at, here, o), to, me, size, w)
+    send(m, f, tag, named(m, s, here, at, o), me, to, size, 0, key_of(m, s, o))
+    receive(m, f, tag, named(m, s, at, here, o), to, me, size, w, key_of(m, s, o))
     return False

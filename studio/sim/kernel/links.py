@@ -9,6 +9,7 @@ from studio.sim.kernel.clock import prefetch, push
 from studio.sim.kernel.order import in_order, label
 from studio.sim.kernel.records import Callback, Dimension, Head, Link, Message, Network, Rank, Real
 from studio.sim.kernel.routes import next_single, route_delay
+from studio.sim.kernel.turns import join_link
 
 
 def dimension(m, src, dst):
@@ -170,7 +171,12 @@ def enter_link(m, f, e, at, to):
     link = next_link(m, e, at, to) if m[Head.AWARE] == Network.PRODUCT else next_single(m, f, e, at, to)
     if m[Head.ERROR] != 0:
         return
+    if m[Head.STANDS] != 0:
+        link = m[m[Head.STANDS] + link]
     link = m[Head.LINKS] + Link.WORDS * link
+    if m[Head.SYMMETRIC] != 0:
+        join_link(m, e, link)
+        return
     if m[link + Link.BUSY] == 0:
         carry(m, f, e, link)
     else:
@@ -234,7 +240,10 @@ def next_link(m, e, at, to):
     if m[e + Message.CROSSING] != d + 1:
         m[e + Message.CROSSING] = d + 1
         m[e + Message.ENTERS] = 1
-        account(m, at, d, 1, m[e + Message.SIZE])
+        number = at
+        if m[Head.STANDS] != 0:
+            number = m[m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + at] + Rank.NUMBER]
+        account(m, number, d, 1, m[e + Message.SIZE])
     if kind == Network.FULLY_CONNECTED:
         m[e + Message.DEVICE] = line + y * stride
         return link + at * n + y

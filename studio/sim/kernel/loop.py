@@ -5,7 +5,7 @@ from __future__ import annotations
 from studio.sim.kernel.arrivals import arrive, fire, wake
 from studio.sim.kernel.bus import bus_sent
 from studio.sim.kernel.bus_arrivals import bus_got, bus_reduced
-from studio.sim.kernel.clock import drop_list, forget_list, merge, next_of, next_tick, release
+from studio.sim.kernel.clock import drop_list, forget_list, merge, next_of, next_tick, release, release_block
 from studio.sim.kernel.custom import custom_done
 from studio.sim.kernel.endings import end_phase, memory_done
 from studio.sim.kernel.links import enter_link, free_link
@@ -30,6 +30,7 @@ from studio.sim.kernel.records import (
     Tick,
 )
 from studio.sim.kernel.ring import ring_free
+from studio.sim.kernel.turns import take_turn
 
 
 def settle_next(m, f):
@@ -145,10 +146,17 @@ def call_back(m, f, kind, x, y):
         if m[x + Message.DEVICE] == m[x + Message.DESTINATION]:
             c = m[x + Message.CHANNEL]
             y = m[x + Message.CODE]
-            release(m, x)
+            if m[Head.SYMMETRIC] != 0:
+                release_block(m, x)
+            else:
+                release(m, x)
             arrive(m, f, c, y)
         else:
             enter_link(m, f, x, m[x + Message.DEVICE], m[x + Message.DESTINATION])
+    elif kind == Callback.RING:
+        s = ring_free(m, f, x)
+        if s != 0:
+            end_phase(m, f, s)
     elif kind == Callback.OVER:
         part(m, f, x)
     else:
@@ -188,6 +196,12 @@ def run(m, f, room, budget):
                     m[Head.SETTLING] = 1
                     steps += 1
                     settle_next(m, f)
+                    continue
+                if m[Head.JOINED_COUNT] != 0:
+                    settling = True
+                    m[Head.SETTLING] = 1
+                    steps += 1
+                    take_turn(m, f)
                     continue
                 if settling:
                     settling = False

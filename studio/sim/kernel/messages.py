@@ -7,7 +7,7 @@ are to each other, see `packets.named`.
 
 from __future__ import annotations
 
-from studio.sim.kernel.clock import alloc, push, release
+from studio.sim.kernel.clock import alloc, alloc_block, push, release
 from studio.sim.kernel.links import account, delay, dimension, enter_link
 from studio.sim.kernel.order import label
 from studio.sim.kernel.records import (
@@ -165,14 +165,19 @@ def take_waiter(m, c):
     return w
 
 
-def launch(m, f, c, src, dst, size, time, code):
-    """Put a message of channel `c` on the network; `time` is its delay where that is known, else -1."""
+def launch(m, f, c, src, dst, size, time, code, key):
+    """Put a message of channel `c` on the network; `time` is its delay where that is known, else -1; `key` see `turns`."""
     m[c + Channel.USES] += 1
     if m[Head.WATCH] != 0:
         code = label(m, code)
     aware = m[Head.AWARE]
     if aware != Network.UNAWARE:
-        e = alloc(m)
+        if m[Head.SYMMETRIC] != 0:
+            e = alloc_block(m)
+            m[e + Message.KEY] = key
+            m[e + Message.HOPS] = 0
+        else:
+            e = alloc(m)
         m[e + Message.SIZE] = size
         m[e + Message.CHANNEL] = c
         m[e + Message.CODE] = code
@@ -198,14 +203,14 @@ def launch(m, f, c, src, dst, size, time, code):
     push(m, m[Head.NOW] + time, Callback.ARRIVE | c << Callback.WHAT, code)
 
 
-def send(m, f, tag, pair, src, dst, size, code):
-    """Send a message; `code` says what its arrival means to the sender."""
+def send(m, f, tag, pair, src, dst, size, code, key):
+    """Send a message; `code` says what its arrival means to the sender, `key` what it is to him, see `turns`."""
     if src == dst:
         m[Head.ERROR] = Error.SELF
         m[Head.ERROR_RANK] = src
         return
     if m[Head.RENDEZVOUS] == 0:
-        launch(m, f, channel(m, tag, pair, size), src, dst, size, -1, code)
+        launch(m, f, channel(m, tag, pair, size), src, dst, size, -1, code, key)
         return
     r = alloc(m)
     m[r + Announcement.TAG] = tag
@@ -214,11 +219,12 @@ def send(m, f, tag, pair, src, dst, size, code):
     m[r + Announcement.SIZE] = size & 0xFFFFFFFF
     m[r + Announcement.CODE] = code
     m[r + Announcement.PAIR] = pair
+    m[r + Announcement.KEY] = key
     # Control messages bear the name of the message they are about; their tags are their own.
     post(m, channel(m, tag + Channel.CONTROL_TAG, pair, Channel.CONTROL_BYTES), r * 8 + Waiter.SEND)
 
 
-def receive(m, f, tag, pair, src, dst, size, w):
+def receive(m, f, tag, pair, src, dst, size, w, key):
     """Post a receive; `w` is what waits for the message."""
     if src == dst:
         m[Head.ERROR] = Error.SELF
@@ -235,4 +241,4 @@ def receive(m, f, tag, pair, src, dst, size, w):
     m[r + Announcement.CODE] = w
     m[r + Announcement.PAIR] = pair
     c = channel(m, tag + Channel.CONTROL_TAG, pair, Channel.CONTROL_BYTES)
-    launch(m, f, c, dst, src, Channel.CONTROL_BYTES, -1, r * 8 + Waiter.RECV)
+    launch(m, f, c, dst, src, Channel.CONTROL_BYTES, -1, r * 8 + Waiter.RECV, key)

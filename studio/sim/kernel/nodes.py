@@ -30,6 +30,7 @@ from studio.sim.kernel.records import (
     Waiter,
     Waiting,
 )
+from studio.sim.kernel.turns import peer_key
 
 
 def make_ready(m, rank, pos):
@@ -158,18 +159,19 @@ def issue(m, f, rank, pos):
         number = m[rank + Rank.NUMBER]
         other = m[m[rank + Rank.SLOTS] + m[node + Node.PEER]]
         code = ((pos << 20) | ((rank - m[Head.RANKS]) >> Rank.BITS)) * 8 + Waiter.NODE
+        key = peer_key(m[node + Node.TAG], m[node + Node.PEER])
         # In a folded run the names of messages to and from a peer stand before the slots.
         pairs = m[rank + Rank.SLOTS] - 2 - 2 * m[node + Node.PEER]
         if kind == Kind.SEND:
             pair = (number << 20) | other
             if m[Head.PEERS] != 0:
                 pair = m[pairs]
-            send(m, f, m[node + Node.TAG], pair, number, other, m[node + Node.SIZE], code)
+            send(m, f, m[node + Node.TAG], pair, number, other, m[node + Node.SIZE], code, key)
         else:
             pair = (other << 20) | number
             if m[Head.PEERS] != 0:
                 pair = m[pairs + 1]
-            receive(m, f, m[node + Node.TAG], pair, other, number, m[node + Node.SIZE], code)
+            receive(m, f, m[node + Node.TAG], pair, other, number, m[node + Node.SIZE], code, key)
 
 
 def meet(m, rank, pos, node):

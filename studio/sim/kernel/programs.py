@@ -6,6 +6,7 @@ from studio.sim.kernel.bus import wait_on_bus
 from studio.sim.kernel.messages import receive, send
 from studio.sim.kernel.packets import named, peer, reduction
 from studio.sim.kernel.records import Op, Phase, Rank, Stream, Waiter
+from studio.sim.kernel.turns import key_of
 
 
 def start_program(m, f, s, ph, flags):
@@ -48,20 +49,21 @@ def next_step(m, f, s):
         m[s + Stream.MESSAGE] = size
         what = m[op]
         op += Op.WORDS
+        far = (there - here) % n
+        pair = named(m, s, here, there, far)
+        key = key_of(m, s, far)
         if what == Op.SEND:
-            send(m, f, tag, named(m, s, here, there, (there - here) % n), me, other, size, 0)
+            send(m, f, tag, pair, me, other, size, 0, key)
             continue
         count += 1
         if what == Op.SEND_WAIT:
-            send(
-                m, f, tag, named(m, s, here, there, (there - here) % n), me, other, size, s * 8 + Waiter.SENT
-            )
+            send(m, f, tag, pair, me, other, size, s * 8 + Waiter.SENT, key)
             continue
         if what == Op.REDUCE:
             m[s + Stream.STEP_REDUCTION] = reduction(f, size) + 1
-        receive(
-            m, f, tag, named(m, s, there, here, (here - there) % n), other, me, size, s * 8 + Waiter.STREAM
-        )
+        far = (here - there) % n
+        pair = named(m, s, there, here, far)
+        receive(m, f, tag, pair, other, me, size, s * 8 + Waiter.STREAM, key_of(m, s, far))
     m[s + Stream.AWAITED] = count
     m[s + Stream.ROUND] += 1
     if m[s + Stream.ROUND] < m[op + 1]:

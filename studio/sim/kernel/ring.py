@@ -26,6 +26,7 @@ from studio.sim.kernel.records import (
     Stream,
     Waiter,
 )
+from studio.sim.kernel.turns import key_of
 
 
 def insert_packet(m, f, s):
@@ -140,10 +141,18 @@ def start_ring(m, f, s, ph, n, kind):
                 m[g + Ring.SEND] = m[s + Stream.SEND]
                 m[g + Ring.RECV] = m[s + Stream.RECV]
                 m[g + Ring.HOP] = m[s + Stream.HOP]
-                later(m, m[s + Stream.RANK], m[s + Stream.DELAY], Action.RING, g, 0)
+                ring_later(m, g, m[s + Stream.DELAY])
                 return
     for _ in range(p):
         insert_packet(m, f, s)
+
+
+def ring_later(m, g, delta):
+    """Let a packet of a ring wait; with symmetric ties it needs no place among what its rank does in that tick."""
+    if m[Head.SYMMETRIC] != 0:
+        push(m, m[Head.NOW] + delta, Callback.RING | g << Callback.WHAT, 0)
+    else:
+        later(m, m[g + Ring.RANK], delta, Action.RING, g, 0)
 
 
 def ring_received(m, g):
@@ -151,9 +160,12 @@ def ring_received(m, g):
     left = m[g + Ring.LEFT]
     if left & ((1 << Ring.REDUCING) - 1) != 0:
         m[g + Ring.LEFT] = left - 1
-        later(m, m[g + Ring.RANK], m[g + Ring.DELAY], Action.WAIT, g, m[g + Ring.REDUCTION])
+        if m[Head.SYMMETRIC] != 0:
+            ring_later(m, g, m[g + Ring.DELAY] + m[g + Ring.REDUCTION])
+        else:
+            later(m, m[g + Ring.RANK], m[g + Ring.DELAY], Action.WAIT, g, m[g + Ring.REDUCTION])
     else:
-        later(m, m[g + Ring.RANK], m[g + Ring.DELAY], Action.RING, g, 0)
+        ring_later(m, g, m[g + Ring.DELAY])
 
 
 def ring_free(m, f, g):
@@ -175,8 +187,17 @@ def ring_free(m, f, g):
         push(m, m[Head.NOW] + hop, Callback.ARRIVE | c << Callback.WHAT, y)
     else:
         s = m[g + Ring.STREAM]
+        key = key_of(m, s, m[s + Stream.DIRECTION] % m[s + Stream.N])
         launch(
-            m, f, c, m[m[g + Ring.RANK] + Rank.NUMBER], m[s + Stream.NEXT_RANK], m[s + Stream.MESSAGE], -1, 0
+            m,
+            f,
+            c,
+            m[m[g + Ring.RANK] + Rank.NUMBER],
+            m[s + Stream.NEXT_RANK],
+            m[s + Stream.MESSAGE],
+            -1,
+            0,
+            key,
         )
     post(m, m[g + Ring.RECV], g * 8 + Waiter.RING)
     return 0
@@ -187,17 +208,20 @@ def send_ring(m, f, s):
     c = m[s + Stream.SEND]
     rank = m[m[s + Stream.RANK] + Rank.NUMBER]
     size = m[s + Stream.MESSAGE]
+    n = m[s + Stream.N]
+    step = m[s + Stream.DIRECTION]
+    key = key_of(m, s, step % n)
     if c != 0:
-        launch(m, f, c, rank, m[s + Stream.NEXT_RANK], size, m[s + Stream.HOP], 0)
+        launch(m, f, c, rank, m[s + Stream.NEXT_RANK], size, m[s + Stream.HOP], 0, key)
         post(m, m[s + Stream.RECV], s * 8 + Waiter.STREAM)
         return
     me = m[s + Stream.PLACE]
-    n = m[s + Stream.N]
-    step = m[s + Stream.DIRECTION]
     pair = named(m, s, me, (me + step) % n, step % n)
-    send(m, f, m[s + Stream.TAG], pair, rank, m[s + Stream.NEXT_RANK], size, 0)
+    send(m, f, m[s + Stream.TAG], pair, rank, m[s + Stream.NEXT_RANK], size, 0, key)
     pair = named(m, s, (me - step) % n, me, step % n)
-    receive(m, f, m[s + Stream.TAG], pair, m[s + Stream.PREVIOUS_RANK], rank, size, s * 8 + Waiter.STREAM)
+    receive(
+        m, f, m[s + Stream.TAG], pair, m[s + Stream.PREVIOUS_RANK], rank, size, s * 8 + Waiter.STREAM, key
+    )
 
 
 def send_direct(m, f, s):
@@ -224,12 +248,13 @@ def send_direct(m, f, s):
     tag = m[s + Stream.TAG]
     me = m[s + Stream.PLACE]
     pair = named(m, s, me, after, step % n)
+    key = key_of(m, s, step % n)
     if m[Head.RENDEZVOUS] == 0:
-        launch(m, f, channel(m, tag, pair, size), rank, to, size, m[s + Stream.HOP], 0)
+        launch(m, f, channel(m, tag, pair, size), rank, to, size, m[s + Stream.HOP], 0, key)
     else:
-        send(m, f, tag, pair, rank, to, size, 0)
+        send(m, f, tag, pair, rank, to, size, 0, key)
     pair = named(m, s, before, me, step % n)
-    receive(m, f, tag, pair, peer(m, s, before), rank, size, s * 8 + Waiter.STREAM)
+    receive(m, f, tag, pair, peer(m, s, before), rank, size, s * 8 + Waiter.STREAM, key)
 
 
 def watch_barrier(m, s):

@@ -6,6 +6,7 @@ from studio.sim.kernel.bus import wait_on_bus
 from studio.sim.kernel.messages import receive, send
 from studio.sim.kernel.packets import peer
 from studio.sim.kernel.records import Rank, Stream, TreeRole, Waiter
+from studio.sim.kernel.turns import key_of
 
 
 def start_tree(m, f, s, n, tree):
@@ -23,7 +24,17 @@ def start_tree(m, f, s, n, tree):
     if v == top:
         m[s + Stream.TREE_ROLE] = TreeRole.ROOT
         m[s + Stream.LEFT_CHILD] = peer(m, s, n // 2 - shift)
-        receive(m, f, tag, (m[s + Stream.LEFT_CHILD] << 20) | me, m[s + Stream.LEFT_CHILD], me, x, w)
+        receive(
+            m,
+            f,
+            tag,
+            (m[s + Stream.LEFT_CHILD] << 20) | me,
+            m[s + Stream.LEFT_CHILD],
+            me,
+            x,
+            w,
+            key_of(m, s, 0),
+        )
         return
     b = v & -v
     up = (v - b) | (2 * b)
@@ -37,8 +48,20 @@ def start_tree(m, f, s, n, tree):
     m[s + Stream.TREE_ROLE] = TreeRole.INNER
     m[s + Stream.LEFT_CHILD] = peer(m, s, v - b // 2 - shift)
     m[s + Stream.RIGHT_CHILD] = peer(m, s, v + b // 2 - shift)
-    receive(m, f, tag, (m[s + Stream.LEFT_CHILD] << 20) | me, m[s + Stream.LEFT_CHILD], me, x, w)
-    receive(m, f, tag, (m[s + Stream.RIGHT_CHILD] << 20) | me, m[s + Stream.RIGHT_CHILD], me, x, w)
+    receive(
+        m, f, tag, (m[s + Stream.LEFT_CHILD] << 20) | me, m[s + Stream.LEFT_CHILD], me, x, w, key_of(m, s, 0)
+    )
+    receive(
+        m,
+        f,
+        tag,
+        (m[s + Stream.RIGHT_CHILD] << 20) | me,
+        m[s + Stream.RIGHT_CHILD],
+        me,
+        x,
+        w,
+        key_of(m, s, 1),
+    )
 
 
 def tree_received(m, f, s):
@@ -62,19 +85,49 @@ def use_tree_packet(m, f, s):
     x = m[s + Stream.SIZE]
     role = m[s + Stream.TREE_ROLE]
     if role == TreeRole.ROOT:
-        send(m, f, tag, (me << 20) | m[s + Stream.LEFT_CHILD], me, m[s + Stream.LEFT_CHILD], x, 0)
+        send(
+            m,
+            f,
+            tag,
+            (me << 20) | m[s + Stream.LEFT_CHILD],
+            me,
+            m[s + Stream.LEFT_CHILD],
+            x,
+            0,
+            key_of(m, s, 0),
+        )
         return True
     if role == TreeRole.LEAF:
         if free == 2:
             return True
-        send(m, f, tag, (me << 20) | m[s + Stream.PARENT], me, m[s + Stream.PARENT], x, 0)
-        receive(m, f, tag, (m[s + Stream.PARENT] << 20) | me, m[s + Stream.PARENT], me, x, w)
+        send(m, f, tag, (me << 20) | m[s + Stream.PARENT], me, m[s + Stream.PARENT], x, 0, key_of(m, s, 2))
+        receive(m, f, tag, (m[s + Stream.PARENT] << 20) | me, m[s + Stream.PARENT], me, x, w, key_of(m, s, 2))
         return False
     if free == 2:
-        send(m, f, tag, (me << 20) | m[s + Stream.PARENT], me, m[s + Stream.PARENT], x, 0)
-        receive(m, f, tag, (m[s + Stream.PARENT] << 20) | me, m[s + Stream.PARENT], me, x, w)
+        send(m, f, tag, (me << 20) | m[s + Stream.PARENT], me, m[s + Stream.PARENT], x, 0, key_of(m, s, 2))
+        receive(m, f, tag, (m[s + Stream.PARENT] << 20) | me, m[s + Stream.PARENT], me, x, w, key_of(m, s, 2))
     if free == 3:
-        send(m, f, tag, (me << 20) | m[s + Stream.LEFT_CHILD], me, m[s + Stream.LEFT_CHILD], x, 0)
-        send(m, f, tag, (me << 20) | m[s + Stream.RIGHT_CHILD], me, m[s + Stream.RIGHT_CHILD], x, 0)
+        send(
+            m,
+            f,
+            tag,
+            (me << 20) | m[s + Stream.LEFT_CHILD],
+            me,
+            m[s + Stream.LEFT_CHILD],
+            x,
+            0,
+            key_of(m, s, 0),
+        )
+        send(
+            m,
+            f,
+            tag,
+            (me << 20) | m[s + Stream.RIGHT_CHILD],
+            me,
+            m[s + Stream.RIGHT_CHILD],
+            x,
+            0,
+            key_of(m, s, 1),
+        )
         return True
     return False

@@ -21,6 +21,7 @@ from studio.sim.kernel.records import graph as Graph
 from studio.sim.kernel.records import group as Group
 from studio.sim.kernel.records import head as Head
 from studio.sim.kernel.records import job as Job
+from studio.sim.kernel.records import key as Key
 from studio.sim.kernel.records import kind as Kind
 from studio.sim.kernel.records import label as Label
 from studio.sim.kernel.records import link as Link
@@ -66,6 +67,7 @@ __all__ = [
     "Group",
     "Head",
     "Job",
+    "Key",
     "Kind",
     "Label",
     "Link",

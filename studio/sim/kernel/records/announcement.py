@@ -8,3 +8,4 @@ TO = 3  # rank it goes to
 SIZE = 4  # bytes
 CODE = 5  # who waits for it, or what its arrival means
 PAIR = 6  # names of the two
+KEY = 7  # its key, see `Key`

@@ -65,6 +65,7 @@ WATCH = 50  # whether the order within a tick is watched
 CHAIN = 51  # chain of what runs
 STAMP = 52  # its stamp
 STAMPS = 53  # stamps given so far
+STANDS = 77  # per link the one that stands for it; 0 where each stands for itself
 UNCLAIMED = 54  # tick of the last message that nobody waited for
 LINK_ORDER = 55  # per link whom it serves, and the stamp of who used it last
 
@@ -79,6 +80,8 @@ LANES = 74  # whether threads and streams have slots of their own
 WOKEN = 70  # whether a node that takes no time has completed in this sweep
 TOUCHED = 71  # heap of the ranks of which something is put off to the end of the tick
 TOUCHED_LINKS = 72  # links of that heap
+JOINED = 78  # list of the links that messages have come to in this tick
+JOINED_COUNT = 79  # how many there are
 SETTLING = 73  # whether what was put off is being done
 
 WORDS = 80  # words of the header

@@ -13,3 +13,4 @@ WAITING = 6  # those that wait for it
 QUEUES = 7  # queues of its own
 POINTERS = 8  # its turns in them
 TREES = 9  # which of two trees is next
+SLOT = 10  # one more than the first slot in which the rank names the group

@@ -16,3 +16,6 @@ CROSSING = 6  # one more than the dimension it is in
 ENTERS = 7  # whether the link is its first one there
 # Among single links
 SOURCE = 6  # rank it comes from
+# With symmetric ties, in a block of 16 words
+KEY = 8  # what it is to its sender, see `Key`
+HOPS = 9  # links it has passed

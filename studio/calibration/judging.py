@@ -1,0 +1,158 @@
+"""Measured tables held against simulated times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.calibration.machines import Machine, machine_for, machines_of, shape_in
+from studio.calibration.measures import Errors, errors_of
+from studio.calibration.tables import Float64, MeasuredTable
+from studio.sim.costs.shapes import comm_sizes
+from studio.sim.systems import System
+
+CLASSES: Mapping[str, str] = {
+    "fitted": "the system was fitted to this very table, at these sizes",
+    "other sizes": "the system was fitted to this collective on these GPUs, at other sizes",
+    "other collective or count": "the system was fitted to this machine on as many nodes, another collective or number of GPUs",
+    "other nodes": "the system was fitted to this machine on other numbers of nodes",
+    "other machine": "the system was fitted to other machines of its family",
+    "data sheet": "the system was fitted to nothing",
+}
+"""What a table is to the system it is judged on."""
+FEWEST_SIZES = 5
+"""Tables of fewer sizes are reported and not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One table, measured and simulated.
+
+    S sizes.
+
+    Attributes:
+        table: The table.
+        system: The system it was simulated on.
+        relation: What the table is to the system (`CLASSES`).
+        simulated_us: (S,) simulated times.
+        uncorrected_us: (S,) those without residual curves.
+        choices: (S,) algorithm and protocol that were simulated.
+        extrapolated: (S,) whether a size, or the whole table, lies outside of what the system was fitted to.
+        errors: How far the simulated times are off.
+        uncorrected: How far those without residual curves are.
+        reported: Why the table is reported and not counted; "" where it counts.
+    """
+
+    table: MeasuredTable
+    system: str
+    relation: str
+    simulated_us: Float64
+    uncorrected_us: Float64
+    choices: tuple[str, ...]
+    extrapolated: np.ndarray
+    errors: Errors
+    uncorrected: Errors
+    reported: str = ""
+
+
+def judge(table: MeasuredTable, machine: Machine, relation: str | None = None) -> Judgement:
+    """Return a table's times on a machine, simulated, beside the measured ones.
+
+    A collective alone on its network takes what the cost model charges; that is what a simulation of it takes too.
+
+    Args:
+        table: The table.
+        machine: What it is judged on.
+        relation: What the table is to the system; None reads it from the system's calibration.
+    """
+    shape = shape_in(machine.ports, table)
+    sizes = comm_sizes(table.collective, table.size_bytes, shape.ranks)
+    charge = machine.costs.charge(table.collective, sizes, shape, machine.ports)
+    plain = machine.costs.charge(table.collective, sizes, shape, machine.ports, corrected=False)
+    simulated, uncorrected = charge.total_ns / 1e3, plain.total_ns / 1e3
+    return Judgement(
+        table=table,
+        system=machine.system.name,
+        relation=relation or relation_of(machine.system, table),
+        simulated_us=simulated,
+        uncorrected_us=uncorrected,
+        choices=tuple(charge.choices[choice] for choice in charge.choice),
+        extrapolated=charge.extrapolated,
+        errors=errors_of(table.size_bytes, simulated, table.time_us),
+        uncorrected=errors_of(table.size_bytes, uncorrected, table.time_us),
+        reported=why_reported(table),
+    )
+
+
+def judge_all(tables: Sequence[MeasuredTable], named: str | None) -> tuple[list[Judgement], list[str]]:
+    """Return every table's judgement on one system, or each on the built-in system that its hardware names.
+
+    Returns:
+        The judgements, in the order of the tables, and notes on what was assumed.
+
+    Raises:
+        ConfigError: There is no such system, or none for a table's hardware.
+    """
+    notes: list[str] = []
+    judged: dict[str, Judgement] = {}
+    for own in machines_of(tables).values():
+        machine = machine_for(own, named)
+        notes += [f"{own[0].machine or own[0].table_id}: {note}" for note in machine.notes]
+        judged |= {table.table_id: judge(table, machine) for table in own}
+    return [judged[table.table_id] for table in tables], notes
+
+
+def relation_of(system: System, table: MeasuredTable) -> str:
+    """Return what a table is to the system it is judged on (`CLASSES`)."""
+    entries = calibration_tables(system)
+    if not entries:
+        return "data sheet"
+    entries = [entry for entry in entries if entry.get("machine") == table.machine]
+    if not entries:
+        return "other machine"
+    setup = (table.collective, table.gpus_per_node, table.nodes)
+    for entry in entries:
+        if (entry.get("collective"), entry.get("gpus-per-node"), entry.get("nodes")) == setup:
+            fitted = set(map(float, entry.get("sizes", ())))  # type: ignore[call-overload]
+            return "fitted" if fitted.issuperset(table.size_bytes.tolist()) else "other sizes"
+    return kind_of_gap(table, [int(entry.get("nodes", 0)) for entry in entries])  # type: ignore[call-overload]
+
+
+def kind_of_gap(table: MeasuredTable, nodes: Sequence[int]) -> str:
+    """Return what a table of a fitted machine is whose own collective and GPUs were not fitted.
+
+    Args:
+        table: The table.
+        nodes: Numbers of nodes that were fitted.
+    """
+    return "other collective or count" if table.nodes in nodes else "other nodes"
+
+
+def calibration_tables(system: System) -> list[Mapping[str, object]]:
+    """Return what a system's calibration says of each table it was fitted to."""
+    tables = system.calibration.get("tables", ())
+    return [entry for entry in tables if isinstance(entry, Mapping)] if isinstance(tables, list | tuple) else []
+
+
+# ---------------------------------------------------------------------------------------------------
+# Tables that no model can meet
+
+_NOT_COUNTED = (
+    ("abci_", "broadcast", 1, "times of small sizes are the rate of back-to-back calls, not of the data's arrival"),
+    ("vidur_", "", 1, "medians of a few runs at a resolution of 1 µs, with single outliers"),
+    ("alps_", "", 2, "repeats of one setup differ by 21 to 44 %"),
+    ("polaris_", "", 1, "variants of library and network settings, numbered in the source"),
+)
+"""Beginning of the name, collective, fewest nodes, and why; as data/README and the noise floor say."""
+
+
+def why_reported(table: MeasuredTable) -> str:
+    """Return why a table is reported and not counted; "" where it counts."""
+    if len(table.size_bytes) < FEWEST_SIZES:
+        return f"fewer than {FEWEST_SIZES} sizes"
+    for start, collective, nodes, why in _NOT_COUNTED:
+        if table.table_id.startswith(start) and collective in ("", table.collective) and table.nodes >= nodes:
+            return why
+    return ""

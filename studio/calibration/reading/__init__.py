@@ -1,0 +1,1 @@
+"""Reading measured collective times: outputs of benchmark programs, CSV files, and recorded jobs."""

@@ -1,0 +1,246 @@
+"""CSV files of measured collectives: one row a size, one or many tables a file.
+
+The columns of `MeasuredTable` are all known, and the usual spellings of size, time and number of ranks with their units in
+brackets or after an underscore. What a file has no column for, the user may say.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.calibration.reading.benchmarks import ranks_told
+from studio.calibration.reading.given import COLLECTIVES, Given, Tables, collective_named, shape_of, shown
+from studio.calibration.tables import MeasuredTable, machine_of
+from studio.errors import TraceFormatError
+
+_SIZE = re.compile(r"(?:message|msg|buffer)?(?:size|bytes)(bytes|b|kib|kb|mib|mb|gib|gb)?")
+_TIME = re.compile(r"(?:time|latency|duration|avgtime|outofplacetime)(us|µs|ns|ms|s)?")
+_BYTES = {
+    "": 1,
+    "bytes": 1,
+    "b": 1,
+    "kb": 1e3,
+    "mb": 1e6,
+    "gb": 1e9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
+_MICROSECONDS = {"": 1.0, "us": 1.0, "µs": 1.0, "ns": 1e-3, "ms": 1e3, "s": 1e6}
+_OTHER = {
+    "tableid": "table_id", "table": "table_id", "run": "table_id",
+    "source": "source", "hardware": "hardware", "gpu": "hardware", "machine": "machine",
+    "gpuspernode": "gpus_per_node", "nodes": "nodes", "numnodes": "nodes",
+    "ranks": "ranks", "nranks": "ranks", "numgpus": "ranks", "gpus": "ranks",
+    "interconnect": "interconnect", "nominalgbytespers": "nominal_gbytes_per_s",
+    "libraryversion": "library_version", "ncclversion": "library_version",
+    "collective": "collective", "operation": "collective", "op": "collective", "coll": "collective",
+    "dtype": "dtype", "type": "dtype", "datatype": "dtype",
+    "algbwgbps": "algbw", "algbw": "algbw", "algbwgbs": "algbw", "busbwgbps": "busbw", "busbw": "busbw", "busbwgbs": "busbw",
+}  # fmt: skip
+_SAYS_TABLE = (
+    "table_id", "source", "hardware", "gpus_per_node", "nodes", "ranks", "interconnect", "nominal_gbytes_per_s",
+    "library_version", "collective", "dtype", "machine",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Which column holds what: places by meaning, and what turns size and time into bytes and microseconds."""
+
+    at: Mapping[str, int]
+    bytes_each: float
+    us_each: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    line: int
+    said: Mapping[str, str]
+    size: float
+    time_us: float
+    algbw: float
+    busbw: float
+
+
+def is_csv(text: str) -> bool:
+    """Whether the first line of a text names columns for sizes and times."""
+    return _columns(_cells(text.split("\n", 1)[0])) is not None
+
+
+def read_csv_tables(name: str, text: str, given: Given) -> Tables:
+    """Read every table of a CSV file.
+
+    Args:
+        name: The file.
+        text: Its content.
+        given: What the user says of tables that do not say it.
+
+    Raises:
+        TraceFormatError: A value is none, or the file does not say what was measured, and neither does the user.
+    """
+    columns = _columns(_cells(text.split("\n", 1)[0]))
+    assert columns is not None
+    empty = 0
+    rows: dict[tuple[str, ...], list[_Row]] = {}
+    for row in _rows(name, text, columns):
+        if row.size == 0:
+            empty += 1
+        else:
+            # Rows of one name are one table; without names, rows that agree in all else that is said.
+            key = (row.said["table_id"],) if row.said.get("table_id") else tuple(row.said.values())
+            rows.setdefault(key, []).append(row)
+    if not rows:
+        raise TraceFormatError(f"{name}: names of columns, and no row; expected one row a size")
+    tables = _named([_table(name, group, given) for group in rows.values()], name)
+    notes = (f"{name}: {empty} lines left out: rows of size 0, in which nothing is sent.",) if empty else ()
+    return Tables(tuple(tables), notes)
+
+
+def _cells(line: str) -> list[str]:
+    return next(csv.reader([line.lstrip("\ufeff")], delimiter=_delimiter(line)), [])
+
+
+def _delimiter(line: str) -> str:
+    return max((",", ";", "\t"), key=line.count)
+
+
+def _columns(names: Sequence[str]) -> _Columns | None:
+    """Return which column holds what; None where there are none for sizes and times."""
+    at: dict[str, int] = {}
+    units = {"size": 1.0, "time": 1.0}
+    for place, column in enumerate(names):
+        word = re.sub(r"[\s_()\[\]./#-]", "", column.strip().lower())
+        for meaning, pattern, scale in (("size", _SIZE, _BYTES), ("time", _TIME, _MICROSECONDS)):
+            found = pattern.fullmatch(word)
+            # The first of a kind counts: times out of place stand before those in place.
+            if found and meaning not in at:
+                at[meaning], units[meaning] = place, scale[found[1] or ""]
+        if word in _OTHER:
+            at.setdefault(_OTHER[word], place)
+    return _Columns(at, units["size"], units["time"], len(names)) if {"size", "time"} <= set(at) else None
+
+
+def _rows(name: str, text: str, columns: _Columns) -> Iterator[_Row]:
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=_delimiter(text.split("\n", 1)[0]))
+    next(reader)
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise TraceFormatError(f"{name}: line {line}: {error}") from error
+        if cells is None:
+            return
+        if any(cell.strip() for cell in cells):
+            yield _row(f"{name}: line {line}", line, cells, columns)
+
+
+def _row(place: str, line: int, cells: Sequence[str], columns: _Columns) -> _Row:
+    if len(cells) != columns.count:
+        raise TraceFormatError(
+            f"{place}: {len(cells)} values; allowed: {columns.count}, as the first line has names"
+        )
+    said = {key: cells[columns.at[key]].strip() for key in _SAYS_TABLE if key in columns.at}
+    size = _number(place, "size", cells[columns.at["size"]]) * columns.bytes_each
+    time_us = _number(place, "time", cells[columns.at["time"]]) * columns.us_each
+    if time_us <= 0:
+        found = shown(cells[columns.at["time"]])
+        raise TraceFormatError(f"{place}: time {found}; allowed: a number above 0")
+    rates = (
+        _number(place, key, cells[columns.at[key]] or "0") if key in columns.at else 0.0
+        for key in ("algbw", "busbw")
+    )
+    return _Row(line, said, size, time_us, *rates)
+
+
+def _number(place: str, column: str, text: str) -> float:
+    try:
+        value = float(text.replace("_", "x"))
+    except ValueError:
+        value = float("nan")
+    if not 0 <= value < float("inf"):
+        raise TraceFormatError(f"{place}: {column} {shown(text)}; allowed: a number, not negative")
+    return value
+
+
+def _table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable:
+    first = rows[0]
+    place = f"{name}: line {first.line}"
+    for row in rows:
+        for key, value in row.said.items():
+            if value != first.said[key]:
+                raise TraceFormatError(
+                    f"{name}: line {row.line}: {key} {shown(value)} in table {shown(first.said['table_id'])}; "
+                    f"allowed: {shown(first.said[key])}, as in line {first.line}",
+                    hint="All rows of a table are of one machine, collective and element type.",
+                )
+    said = first.said
+    named = said.get("collective", "")
+    collective = collective_named(named) if named else given.collective
+    if not collective:
+        raise TraceFormatError(
+            f"{place}: collective {shown(named)}; allowed: {', '.join(COLLECTIVES)}",
+            hint="" if named else "Give --collective, such as --collective all_reduce.",
+        )
+    per_node, nodes = _shape(place, rows, collective, given)
+    table_id = said.get("table_id", "")
+    hardware = said.get("hardware", "")
+    rate = said.get("nominal_gbytes_per_s", "")
+    return MeasuredTable(
+        table_id=table_id,
+        source=said.get("source") or name,
+        hardware=hardware,
+        gpus_per_node=per_node,
+        nodes=nodes,
+        interconnect=said.get("interconnect", ""),
+        nominal_gbytes_per_s=_number(place, "nominal_gbytes_per_s", rate) if rate else float("nan"),
+        library_version=said.get("library_version", ""),
+        collective=collective,
+        dtype=said.get("dtype", ""),
+        size_bytes=np.array([row.size for row in rows]),
+        time_us=np.array([row.time_us for row in rows]),
+        machine=said.get("machine") or (machine_of(table_id) if table_id else hardware),
+    )
+
+
+def _shape(place: str, rows: Sequence[_Row], collective: str, given: Given) -> tuple[int, int]:
+    """Return GPUs per node and nodes, from columns, else from the user with the ranks that the bandwidths tell."""
+    said = rows[0].said
+    per_node, nodes, ranks = (_count(place, said, key) for key in ("gpus_per_node", "nodes", "ranks"))
+    if per_node is not None and nodes is not None:
+        return per_node, nodes
+    if ranks is None:
+        own = [row.algbw or row.size / row.time_us / 1e3 for row in rows]
+        ranks = ranks_told(collective, own, [row.busbw for row in rows])
+    given = replace(
+        given,
+        gpus_per_node=per_node or given.gpus_per_node,
+        nodes=nodes or given.nodes,
+    )
+    return shape_of(place, given, ranks)
+
+
+def _count(place: str, said: Mapping[str, str], key: str) -> int | None:
+    text = said.get(key, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**24):
+        raise TraceFormatError(f"{place}: {key} {shown(text)}; allowed: a whole number from 1")
+    return int(text)
+
+
+def _named(tables: Sequence[MeasuredTable], name: str) -> list[MeasuredTable]:
+    """Return the tables, those without names with names from the file."""
+    stem = name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    made = (f"{stem}_n{table.nodes}_g{table.gpus_per_node}_{table.collective}" for table in tables)
+    return [
+        table if table.table_id else replace(table, table_id=own)
+        for table, own in zip(tables, made, strict=True)
+    ]

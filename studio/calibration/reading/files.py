@@ -1,0 +1,121 @@
+"""Measured tables from files of any kind that holds some; content decides which kind a file is."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from studio.calibration.reading.benchmarks import is_benchmark, read_benchmarks
+from studio.calibration.reading.csv_tables import is_csv, read_csv_tables
+from studio.calibration.reading.given import Given, Tables
+from studio.calibration.reading.lines import decode
+from studio.calibration.reading.recorded import read_recorded
+from studio.calibration.tables import MeasuredTable
+from studio.errors import TraceFormatError
+from studio.et import Progress, discover, read_job
+from studio.et.job import recognise
+from studio.et.source import SourceFile, head, open_sources
+
+_LARGEST = 64 << 20
+_LARGEST_TEXT = "64 MiB"
+_EXPECTED = "Expected the output of nccl-tests or rccl-tests, a CSV file with columns for size and time, or a recorded job."
+
+
+def read_tables(
+    paths: Sequence[Path | str], given: Given | None = None, *, progress: Progress | None = None
+) -> Tables:
+    """Read the measured tables of files, folders and archives.
+
+    Args:
+        paths: Outputs of nccl-tests and rccl-tests, CSV files, and recorded jobs, in any mixture.
+        given: What tables do not say themselves.
+        progress: Told how far reading a recorded job is.
+
+    Raises:
+        StudioError: A file holds no tables, or wrong values, or does not say what the tables are of.
+    """
+    said = given or Given()
+    found: list[Tables] = []
+    recordings: list[SourceFile] = []
+    unknown: list[str] = []
+    with open_sources(paths) as files:
+        for file in files:
+            tables, known = _tables_of(file, said)
+            if tables is not None:
+                found.append(tables)
+            elif known:
+                recordings.append(file)
+            elif file.named:
+                raise TraceFormatError(f"{file.name}: no measured times.", hint=_EXPECTED)
+            else:
+                unknown.append(file.name)
+        if recordings:
+            for job in discover(recordings):
+                found.append(read_recorded(job.name, read_job(job, progress=progress), said))
+    if not found:
+        raise TraceFormatError(f"{_first(unknown)}: no measured times.", hint=_EXPECTED)
+    notes = [note for tables in found for note in tables.notes]
+    if unknown:
+        notes.append(f"{len(unknown)} files without measured times left out: {_first(unknown)}.")
+    return Tables(
+        tuple(_with_own_names([table for tables in found for table in tables.tables])), tuple(notes)
+    )
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+
+
+def _tables_of(file: SourceFile, given: Given) -> tuple[Tables | None, bool]:
+    """Return the tables of a file, and whether it may be part of a recorded job instead."""
+    if file.problem:
+        raise TraceFormatError(f"{file.name}: {file.problem}.")
+    reader = _reader(decode(head(file.path)))
+    # Long warnings of libraries may stand before a table.
+    if reader is None and recognise(head(file.path)) is not None:
+        return None, True
+    if reader is None and not _is_text(head(file.path)):
+        return None, False
+    text = decode(_content(file))
+    reader = reader or _reader(text)
+    return (None, False) if reader is None else (reader(file.name, text, given), False)
+
+
+def _reader(text: str) -> Callable[[str, str, Given], Tables] | None:
+    if is_benchmark(text):
+        return read_benchmarks
+    return read_csv_tables if is_csv(text) else None
+
+
+def _is_text(start: bytes) -> bool:
+    return b"\0" not in start or start.startswith((b"\xff\xfe", b"\xfe\xff"))
+
+
+def _content(file: SourceFile) -> bytes:
+    with file.path.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(file.path) if packed else file.path.open("rb") as stream:
+            data: bytes = stream.read(_LARGEST + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceFormatError(
+            f"{file.name}: damaged gzip: {error}.", hint="Make or copy the file again."
+        ) from error
+    if len(data) > _LARGEST:
+        raise TraceFormatError(f"{file.name}: more than {_LARGEST_TEXT}; allowed: {_LARGEST_TEXT} of text")
+    return data
+
+
+def _with_own_names(tables: Sequence[MeasuredTable]) -> list[MeasuredTable]:
+    """Return the tables, each with a name that no other has."""
+    seen: Counter[str] = Counter()
+    named = []
+    for table in tables:
+        seen[table.table_id] += 1
+        count = seen[table.table_id]
+        named.append(table if count == 1 else replace(table, table_id=f"{table.table_id}_{count}"))
+    return named

@@ -1,0 +1,98 @@
+"""What the user says of tables that do not say it themselves, and what readers hand back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from studio.calibration.tables import KIND_NAMES, MeasuredTable
+from studio.errors import TraceFormatError
+from studio.sim.kinds import COLLECTIVE_KINDS
+
+COLLECTIVES: tuple[str, ...] = (
+    *(kind for kind in COLLECTIVE_KINDS if kind not in ("barrier", "reduce_scatter_block")),
+    "send_recv",
+)
+"""Collectives that tables may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the user says of tables; it counts where a table does not say it itself.
+
+    Attributes:
+        gpus_per_node: GPUs of a node that took part; None where not given.
+        nodes: Nodes that took part; None where not given.
+        collective: Which collective was measured; "" where not given.
+    """
+
+    gpus_per_node: int | None = None
+    nodes: int | None = None
+    collective: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Tables that were read, and what was noticed meanwhile.
+
+    Attributes:
+        tables: The tables.
+        notes: What was left out or assumed, a sentence each.
+    """
+
+    tables: tuple[MeasuredTable, ...]
+    notes: tuple[str, ...] = ()
+
+
+def collective_named(name: str) -> str:
+    """Return the kind of a collective under any of its usual spellings; "" for an unknown one.
+
+    Example:
+        >>> collective_named("AllReduce"), collective_named("alltoall"), collective_named("all-gather"), collective_named("x")
+        ('all_reduce', 'all_to_all', 'all_gather', '')
+    """
+    letters = "".join(letter for letter in name.lower() if letter.isalpha()).removesuffix("perf")
+    spelled = {kind.replace("_", ""): kind for kind in COLLECTIVES}
+    spelled |= {other.replace("_", ""): kind for other, kind in KIND_NAMES.items()}
+    spelled |= {"alltoallv": "all_to_all", "alltoallsingle": "all_to_all", "sendrecv": "send_recv"}
+    return spelled.get(letters, "")
+
+
+def shape_of(place: str, given: Given, ranks: int | None = None) -> tuple[int, int]:
+    """Return GPUs per node and nodes of a table that does not say them, from what the user says.
+
+    Args:
+        place: The file, and the place in it.
+        given: What the user says.
+        ranks: How many ranks took part, where the table tells.
+
+    Raises:
+        TraceFormatError: The user does not say it, or it contradicts the table.
+    """
+    per_node, nodes = given.gpus_per_node, given.nodes
+    if ranks is not None and per_node is not None and nodes is None and ranks % per_node == 0:
+        nodes = ranks // per_node
+    if ranks is not None and nodes is not None and per_node is None and ranks % nodes == 0:
+        per_node = ranks // nodes
+    if per_node is None or nodes is None:
+        known = "" if ranks is None else f" Its bandwidths are those of {ranks} ranks."
+        missing = " and ".join(
+            option
+            for option, value in (("--gpus-per-node", given.gpus_per_node), ("--nodes", given.nodes))
+            if value is None
+        )
+        raise TraceFormatError(
+            f"{place}: the text does not say on how many GPUs and nodes it was measured.{known}",
+            hint=f"Give {missing}, such as --gpus-per-node 8 --nodes 2.",
+        )
+    if ranks is not None and per_node * nodes != ranks:
+        raise TraceFormatError(
+            f"{place}: --gpus-per-node {per_node} and --nodes {nodes} make {per_node * nodes} ranks, but its bandwidths "
+            f"are those of {ranks}; allowed: a product of {ranks}",
+            hint="Bus bandwidth by algorithm bandwidth tells the number of ranks.",
+        )
+    return per_node, nodes
+
+
+def shown(text: str, most: int = 60) -> str:
+    """Return a piece of a file as messages quote it."""
+    return repr(text if len(text) <= most else f"{text[:most]}…")
