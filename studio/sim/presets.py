@@ -15,6 +15,7 @@ from studio.notebook import line, one_line, table
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.fabrics import Speed, rail_optimized
 from studio.sim.fields import nearest
+from studio.sim.models import with_model
 from studio.sim.parts import Parts, Table, interpret
 from studio.sim.settings import ALGORITHM_SETTINGS
 
@@ -43,8 +44,8 @@ class Preset:
 
     @property
     def config(self) -> SystemConfig:
-        """The system as the simulator takes it."""
-        return interpret(self.parts).config
+        """The system as the simulator takes it, under the full model; `studio.simulate` takes another."""
+        return interpret(with_model(self.parts, "full")).config
 
 
 class Presets(Mapping[str, Preset]):

@@ -16,8 +16,9 @@ from studio.analysis.job.completeness import completeness
 from studio.decoding import decoder
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
+from studio.sim.models import as_before, model_of, model_words, with_model
 from studio.sim.network import plain
-from studio.sim.parts import Parts, is_extended, mode_of, table_of, with_mode, with_value
+from studio.sim.parts import Parts, is_extended, table_of, with_mode, with_value
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examine_parts
 from studio.sim.replays import as_replay
@@ -239,13 +240,22 @@ def fit_to_ranks(tables: Parts, ranks: int) -> Parts:
 
 
 def from_preset(name: str) -> Parts:
-    """Return the system of a preset."""
-    tables = PRESETS[name].parts
+    """Return the system of a preset, under the full model."""
+    tables = with_model(PRESETS[name].parts, "full")
     lists = {
         key: list(value) if isinstance(value, list | tuple) else value
         for key, value in tables.network.items()
     }
     return replace(tables, network=lists)
+
+
+def preset_like(name: str, tables: Parts) -> Parts:
+    """Return the system of a preset under the model of another system; single links stay, which ASTRA-sim lacks."""
+    preset = from_preset(name)
+    if model_of(tables) == "full":
+        return preset
+    plain = as_before(preset)
+    return with_mode(plain, "extended") if is_extended(tables) else plain
 
 
 def replay_known(tables: Parts, trace: Trace) -> Parts:
@@ -254,10 +264,10 @@ def replay_known(tables: Parts, trace: Trace) -> Parts:
 
 
 def is_changed(draft: Draft, trace: Trace) -> bool:
-    """Return whether a system differs from its preset; mode, comm groups and changes by `suit_to_job` do not count."""
+    """Return whether a system differs from its preset; model, comm groups and changes by `suit_to_job` do not count."""
     if draft.origin not in PRESETS:
         return False
-    preset = with_mode(from_preset(draft.origin), mode_of(draft.tables), strip=True)
+    preset = preset_like(draft.origin, draft.tables)
     suiting = suit_to_job(Draft(preset, draft.origin), trace).tables
     return _encode_settings(draft.tables) not in (_encode_settings(preset), _encode_settings(suiting))
 
@@ -286,7 +296,7 @@ def suit_to_job(draft: Draft, trace: Trace) -> Draft:
     if fit != tables:
         tables = fit
         notes.append(f"Sizes changed so that the system has an NPU for each of the {ranks:,} ranks.")
-    if tables.system.get(_ROOFLINE) and _lacks_roofline(trace):
+    if tables.system.get(_ROOFLINE) and not is_extended(tables) and _lacks_roofline(trace):
         tables = replace(tables, system={**tables.system, _ROOFLINE: 0})
         notes.append("Roofline off: compute nodes lack num_ops or tensor_size, so recorded times are used.")
     if tables.memory is None and _uses_memory(trace):
@@ -335,16 +345,15 @@ def run_name(draft: Draft, taken: Collection[str] = ()) -> str:
 
     Example:
         >>> draft = Draft(Parts({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), "")
-        >>> run_name(draft), run_name(draft, ["Switch 8 × Ring 4, 400/50 GiB/s"])
-        ('Switch 8 × Ring 4, 400/50 GiB/s', 'Switch 8 × Ring 4, 400/50 GiB/s #2')
+        >>> run_name(draft), run_name(draft, [run_name(draft)])
+        ('Switch 8 × Ring 4, 400/50 GiB/s, astra-sim unaware', 'Switch 8 × Ring 4, 400/50 GiB/s, astra-sim unaware #2')
     """
     network = draft.tables.network
     columns = [network.get(key) for key in ("topology", "npus_count", "bandwidth")]
     kinds, sizes, rates = (list(column) if isinstance(column, list | tuple) else [] for column in columns)
     dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
     unit = shown_text(draft.tables, BY_KEY["bandwidth-unit"])
-    aware = ", aware" if draft.tables.congestion == "aware" else ""
-    name = f"{dims}, {'/'.join(str(rate) for rate in rates)} {unit}{aware}"
+    name = f"{dims}, {'/'.join(str(rate) for rate in rates)} {unit}, {model_words(draft.tables)}"
     if name not in taken:
         return name
     return next(again for number in count(2) if (again := f"{name} #{number}") not in taken)
