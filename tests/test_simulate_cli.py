@@ -66,7 +66,7 @@ def told(folder, *words):
 def test_a_folder_is_simulated_and_told_in_a_table(folder):
     """Ranks 1 to 3 wait 90 µs for rank 0: communication that no compute covers."""
     text = on(folder, folder / "job")
-    assert "4 NPUs: Ring 4 (50 GiB/s, 500 ns), congestion-unaware, compatible\n" in text
+    assert "4 NPUs: Ring 4 (50 GiB/s, 500 ns), model astra-sim unaware\n" in text
     assert f"finish  122 µs  ({100_000 + REDUCE_SCATTER:,} ns)" in text
     assert re.search(r"compute +10\.0 µs +32\.5 µs +100 µs +26\.6 %", text)
     assert re.search(r"exposed communication +22\.2 µs", text)
@@ -224,7 +224,7 @@ def test_unknown_keys_are_told_with_the_outcome(folder):
 def test_more_than_the_ports_have_room_for_is_told(folder):
     """Two active chunks share each port for free in the unaware network; one chunk alone does not."""
     write(trace_of([[collective(1, "ALL_REDUCE", 1 << 30)]] * 8), folder / "eight", "e")
-    words = (folder / "eight", "--preset", "hgx-h100-8")
+    words = (folder / "eight", "--preset", "hgx-h100-8", "--model", "astra-sim")
     report = json.loads(invoke(*words, "--json"))
     [share] = [dimension["offered_load"] for dimension in report["dimensions"]]
     [found] = report["findings"]
@@ -315,7 +315,7 @@ def test_collectives_are_told_with_nccls_bandwidths(folder):
 def test_the_mode_is_what_the_files_say_unless_an_option_does(folder):
     assert told(folder, folder / "job")["mode"] == "compatible"
     assert told(folder, folder / "job", "--mode", "extended")["mode"] == "extended"
-    assert "congestion-unaware, extended\n" in on(folder, folder / "job", "--mode", "extended")
+    assert "model extended unaware\n" in on(folder, folder / "job", "--mode", "extended")
     assert told(folder, folder / "job", "--set", "extended.tie-order=reference")["mode"] == "extended"
     text = on(folder, folder / "job", "--mode", "compatible", "--set", "extended.tie-order=reference", code=1)
     assert "extended is there; allowed in the compatible mode" in text
@@ -365,7 +365,7 @@ def test_the_table_says_where_it_was_kept_and_runs_lists_it(folder):
     text = on(folder, folder / "job", "--workspace", folder / "ws", "--out", "my run")
     run_id, job_id = re.search(r"kept as run (\S+) of job (\S+)", text).groups()
     for words in ((), (job_id,)):
-        columns = r"Ring 4 +unaware +compatible +\d{4}-\d\d-\d\d \d\d:\d\d"
+        columns = r"Ring 4 +astra-sim unaware +\d{4}-\d\d-\d\d \d\d:\d\d"
         assert re.search(rf"{run_id} +122 µs .* {columns} .* my run", listed(folder, *words))
     [info] = json.loads(listed(folder, "--json"))
     assert (info["id"], info["job"], info["name"]) == (run_id, job_id, "my run")
@@ -428,3 +428,93 @@ def test_a_replay_tells_of_no_network_because_it_uses_none(given, tmp_path, monk
     kept = listed(tmp_path)
     assert "no network: recorded durations" in kept
     assert "Switch" not in kept
+
+
+# ---------------------------------------------------------------------------------------------------
+# Models
+
+
+@pytest.fixture
+def eight(tmp_path) -> Path:
+    write(trace_of([[collective(1, "ALL_REDUCE", 1 << 30)]] * 8), tmp_path / "eight", "e")
+    return tmp_path / "eight"
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "mode", "congestion"),
+    [
+        ((), "full", "extended", "aware"),
+        (("--model", "full"), "full", "extended", "aware"),
+        (("--model", "astra-sim"), "astra-sim", "compatible", "unaware"),
+        (("--model", "astra-sim", "--congestion", "aware"), "astra-sim", "compatible", "aware"),
+        (("--mode", "compatible"), "astra-sim", "compatible", "unaware"),
+        (("--mode", "extended"), "extended", "extended", "unaware"),
+        (("--congestion", "aware"), "astra-sim", "compatible", "aware"),
+        (("--set", "congestion=aware"), "astra-sim", "compatible", "aware"),
+        (("--set", "bandwidth=[200]"), "full", "extended", "aware"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else given,
+)
+def test_a_preset_is_of_the_full_model_unless_an_option_says_otherwise(eight, words, model, mode, congestion):
+    """Mode and congestion that are given mean what they meant before there were models."""
+    report = json.loads(invoke(eight, "--preset", "hgx-h100-8", *words, "--json"))
+    assert (report["model"], report["mode"], report["config"]["congestion"]) == (model, mode, congestion)
+    name = model if model == "full" else f"{model} {congestion}"
+    assert f", model {name}\n" in invoke(eight, "--preset", "hgx-h100-8", *words)
+
+
+def test_the_files_of_astra_sim_are_of_its_model_unless_an_option_says_otherwise(folder):
+    assert told(folder, folder / "job")["model"] == "astra-sim"
+    assert told(folder, folder / "job", "--model", "full")["model"] == "full"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--model", "astra-sim", "--mode", "extended"), "--mode is 'extended' beside --model astra-sim; allowed there: compatible"),
+        (("--model", "full", "--mode", "compatible"), "--mode is 'compatible' beside --model full; allowed there: extended"),
+        (("--model", "full", "--congestion", "unaware"), "--congestion is 'unaware' beside --model full"),
+        (("--model", "astra-sim", "--set", "extended.tie-order=reference"), "--set makes it the model extended"),
+        (("--model", "astra-sim", "--compute-times", "roofline"), "--compute-times is given beside ASTRA-sim's model"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
+)  # fmt: skip
+def test_options_that_contradict_each_other_are_refused_with_the_way_out(eight, words, message):
+    text = invoke(eight, "--preset", "hgx-h100-8", *words, code=1)
+    assert message in text
+    assert "Hint: " in text
+
+
+def test_compute_keeps_its_times_and_can_be_computed_for_the_gpu(eight, tmp_path):
+    """10 µs were recorded; 10^6 operations on 10^6 bytes take 298 ns on it."""
+    nodes = [node(0, "COMP", micros=10, num_ops=10**6, tensor_size=10**6)]
+    write(trace_of([nodes] * 8), tmp_path / "timed", "t")
+    words = (tmp_path / "timed", "--preset", "hgx-h100-8")
+    kept, anew = (
+        json.loads(invoke(*words, *more, "--json")) for more in ((), ("--compute-times", "roofline"))
+    )
+    assert (kept["finish_ns"], anew["finish_ns"]) == (10_000, 298)
+    assert (kept["compute"]["recorded"], anew["compute"]["roofline"]) == (8, 8)
+    assert "compute: recorded on all nodes\n" in invoke(*words)
+
+
+def test_runs_of_several_models_are_listed_with_them_and_compared_without_a_rank(eight, tmp_path):
+    keep = ("--preset", "hgx-h100-8", "--workspace", tmp_path / "ws", "--out")
+    first = json.loads(invoke(eight, *keep, "one", "--json"))
+    second = json.loads(invoke(eight, *keep, "two", "--model", "astra-sim", "--json"))
+    assert re.search(r"Switch 8 +full +.* one", listed(tmp_path))
+    assert {run["model"] for run in json.loads(listed(tmp_path, "--json"))} == {"full", "astra-sim unaware"}
+    sides = [f"{run['job']}/{run['run']}" for run in (first, second)]
+
+    def compare(*words, code=0):
+        result = CliRunner().invoke(main, ["compare", *sides, *words, "--workspace", str(tmp_path / "ws")])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    text = compare()
+    assert "not ranked" in text
+    assert "different models (full; astra-sim unaware)" in text
+    [pair] = json.loads(compare("--json"))["comparisons"]
+    assert pair["difference_percent"] is None
+    assert "one model" in pair["unranked"]
+    assert "--fail-if-slower ranks runs of one model" in compare("--fail-if-slower", "2", code=1)

@@ -126,7 +126,10 @@ def _errors(one: Preset) -> Iterator[str]:
     if not classes:
         yield f"    {one.measured_error}"
     for name, error in classes.items():
-        figures = ", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in error.items())
+        figures = ", ".join(
+            f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
+            for key, value in error.items()
+        )
         yield f"    {name}: {figures}"
 
 

@@ -33,6 +33,8 @@ from studio.et.format import UNSAID, JobSize
 from studio.sim import astra, simulate
 from studio.sim.check import REPLAY_KNOWN, check
 from studio.sim.config import Congestion, SystemConfig
+from studio.sim.extensions import ComputeTimes
+from studio.sim.models import MODELS, Model, model_of, with_model
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset, said_npus
 from studio.sim.replays import as_replay, idle_system
@@ -57,7 +59,7 @@ class Request:
         workload: Folders or files, the common prefix of files, or the id of a job in the workspace.
         preset: A system by name or a system file; files given beside it take the place of its own.
         system, network, comm_groups, remote_memory: ASTRA-sim's files.
-        congestion: Which network model; None is the preset's, or else the unaware one.
+        congestion: Whether messages wait for each other; None is that of the model.
         options: Options of ASTRA-sim's command line, without dashes.
         settings: KEY=VALUE each, the last word on any key of the files.
         time_limit_s: Stop after this long; None never.
@@ -65,7 +67,9 @@ class Request:
         workspace: Its folder; None is the user's.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         size: NPUs and passes, where a workload leaves them open; a preset has as many NPUs.
-        mode: Which mode; None is what the system file asks for, without a word the compatible one.
+        model: `full` or `astra-sim`; None is full for a preset, and what the files ask for where ASTRA-sim's are given.
+        mode: Which mode; None is that of the model.
+        compute_times: Whether nodes keep recorded durations, or all are computed by the roofline; None is the system's.
         out: Name of the run to keep in the workspace; None keeps none.
         replay: Whether recorded times count, of communication too; then the system may be left out.
     """
@@ -84,7 +88,9 @@ class Request:
     workspace: Path | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
     size: JobSize = UNSAID
+    model: Model | None = None
     mode: Mode | None = None
+    compute_times: ComputeTimes | None = None
     out: str | None = None
     replay: bool = False
 
@@ -120,18 +126,21 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
 
 def _outcome(request: Request, progress: Progress | None, notice: Notice | None) -> tuple[Outcome, Parts]:
     """Simulate a job and return the outcome with the system's tables; with `--out`, import the job first."""
+    _refuse_conflict(request)
     limit = Limit(time.monotonic(), request.time_limit_s)
     reading = limit.watch(progress)
     # Without a system, a job that needs no network gets one of its size; otherwise report mistakes before reading files.
     request = with_system_file(request)
     left_out = not (request.preset or request.system or request.network)
-    is_open = left_out and (request.replay or _is_soon_read(request)) or is_size_open(request)
+    is_open = (left_out and (request.replay or _is_soon_read(request))) or is_size_open(request)
     parts = None if is_open else parts_for(request)
     read_config = None if parts is None else _read_parts(parts, request)
     job = None if request.out is None else kept_job(request, reading)
     trace = workload(request, reading) if job is None else _workspace(request).load(job)
     if parts is None or read_config is None:
-        parts = parts_for(request, _system_for(request, trace), ranks=completeness(trace).world)
+        parts = parts_for(
+            request, _under_model(_system_for(request, trace), request), ranks=completeness(trace).world
+        )
         read_config = _read_parts(parts, request)
     findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings, _size_hint(request.preset, len(trace.ranks)) if request.preset else "")
@@ -169,6 +178,13 @@ def _system_for(request: Request, trace: Trace) -> Parts | None:
     if not job.is_whole and is_recording(trace):
         raise TraceError(job.sentence(), hint=REPLAY_KNOWN)
     return idle_system(1) if job.world == 1 else None
+
+
+def _under_model(parts: Parts | None, request: Request) -> Parts | None:
+    """Return a system that no file describes under the model that counts without one, the full one."""
+    if parts is None or request.replay or request.mode or request.congestion:
+        return parts
+    return with_model(parts, request.model or "full")
 
 
 def _refuse(findings: Sequence[Finding], size_hint: str) -> None:
@@ -432,7 +448,7 @@ def parts_for(request: Request, instead: Parts | None = None, *, ranks: int | No
     Raises:
         ConfigError: Neither preset nor files, an unknown preset or setting, or a file that cannot be read.
     """
-    base = preset(request.preset, _npus(request) or ranks).parts if request.preset else instead
+    base = _preset(request, ranks) if request.preset else instead
     if base is None and not (request.system and request.network):
         lacking = [
             name for name, path in (("--system", request.system), ("--network", request.network)) if not path
@@ -442,11 +458,74 @@ def parts_for(request: Request, instead: Parts | None = None, *, ranks: int | No
             hint=f"Give --system and --network, or --preset with one of: {', '.join(PRESETS)}.",
         )
     parts = _with_files(base or Parts({}, {}), request)
+    parts = with_model(parts, request.model) if request.model else parts
     congestion = request.congestion or parts.congestion
     parts = replace(parts, congestion=congestion, options={**parts.options, **request.options})
     parts = as_replay(parts) if request.replay else parts
-    parts = with_settings(parts, request.settings)
-    return with_mode(parts, request.mode) if request.mode else parts
+    parts = with_settings(parts, [*_compute_setting(request), *request.settings])
+    parts = with_mode(parts, request.mode) if request.mode else parts
+    _refuse_other_model(parts, request)
+    return parts
+
+
+def _preset(request: Request, ranks: int | None) -> Parts:
+    """Return the system of a preset: under the full model, or where files, mode or congestion are given that of ASTRA-sim."""
+    one = preset(request.preset or "", _npus(request) or ranks)
+    # A congestion that is set by key counts as one that is given.
+    given = any(setting.partition("=")[0].strip() == "congestion" for setting in request.settings)
+    if (
+        request.system
+        or request.network
+        or ((request.mode or request.congestion or given) and not request.model)
+    ):
+        return one.under("astra-sim")
+    return one.under(request.model or "full")
+
+
+def _compute_setting(request: Request) -> list[str]:
+    """Return the setting that says how long compute takes, where an option asks for one; the roofline is then on."""
+    if request.compute_times is None:
+        return []
+    if request.model == "astra-sim" or request.mode == "compatible":
+        raise ConfigError(
+            "--compute-times is given beside ASTRA-sim's model; allowed: with the model full",
+            hint="There a system with a roofline replaces every recorded time: --set roofline-enabled=0 keeps them.",
+        )
+    setting = f"extended.compute-times={request.compute_times}"
+    return [setting, "roofline-enabled=1"] if request.compute_times == "roofline" else [setting]
+
+
+_OF_MODEL: Mapping[Model, tuple[Mode, Congestion | None]] = {
+    "full": ("extended", "aware"),
+    "astra-sim": ("compatible", None),
+}
+"""The mode and the congestion that a model has; None is either."""
+
+
+def _refuse_conflict(request: Request) -> None:
+    """Raise a ConfigError for a mode or a congestion that the model asked for does not have."""
+    if request.model is None:
+        return
+    mode, congestion = _OF_MODEL[request.model]
+    for option, given, has in (
+        ("--mode", request.mode, mode),
+        ("--congestion", request.congestion, congestion),
+    ):
+        if given and has and given != has:
+            raise ConfigError(
+                f"{option} is {given!r} beside --model {request.model}; allowed there: {has}",
+                hint=f"Leave one of the two out: --model {request.model} says {option} {has}.",
+            )
+
+
+def _refuse_other_model(parts: Parts, request: Request) -> None:
+    """Raise a ConfigError where settings made another model than the one asked for."""
+    made = model_of(parts)
+    if request.model and made != request.model and not request.replay:
+        raise ConfigError(
+            f"--set makes it the model {made}; allowed with --model {request.model}: settings of that model",
+            hint="Leave --model out, or the settings extended.… and congestion.",
+        )
 
 
 def _read_parts(parts: Parts, request: Request) -> astra.Imported:
@@ -472,7 +551,11 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.argument("workload", nargs=-1, required=True)
 @click.option(
-    "--system", "--system-configuration", type=_existing, metavar="S.json", help="ASTRA-sim's system file, or a system file (.yml), which holds a whole system."
+    "--system",
+    "--system-configuration",
+    type=_existing,
+    metavar="S.json",
+    help="ASTRA-sim's system file, or a system file (.yml), which holds a whole system.",
 )
 @click.option(
     "--network", "--network-configuration", type=_existing, metavar="N.yml", help="ASTRA-sim's network file."
@@ -497,14 +580,24 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="A system by name, or a system file (.yml); `chakra-studio presets` lists them. It has --npus NPUs, or as many as the job has ranks.",
 )
 @click.option(
+    "--model",
+    type=click.Choice(MODELS),
+    help="Everything that is modelled, or the answers of ASTRA-sim.  [default: full; what the files say, with --system or --network]",
+)
+@click.option(
     "--mode",
     type=click.Choice(["compatible", "extended"]),
-    help="ASTRA-sim's answers, or also what ASTRA-sim lacks.  [default: what the system file asks for]",
+    help="ASTRA-sim's answers, or also what ASTRA-sim lacks; a part of the model.",
 )
 @click.option(
     "--congestion",
     type=click.Choice(["aware", "unaware"]),
-    help="Whether messages wait for each other on links.",
+    help="Whether messages wait for each other on links; a part of the model.",
+)
+@click.option(
+    "--compute-times",
+    type=click.Choice(["recorded", "roofline"]),
+    help="Whether compute keeps its recorded times, or all is computed for this GPU.  [default: recorded]",
 )
 @click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension  [default: 1]")
 @click.option("--injection-scale", metavar="X", help="Factor on the endpoint delay  [default: 1]")

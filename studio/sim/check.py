@@ -345,7 +345,9 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     # On one NPU they take 1 ns, whatever they are.
     collective = (kind == NodeType.COMM_COLL) & (config.topology.npus > 1)
     sized = collective & ~(_all_collectives(config) & (_collective_types(graph) == CollectiveType.BARRIER))
-    compute = (kind == NodeType.COMP) & ~flag(graph, "is_cpu_op") & (config.roofline is not None)
+    # Beyond ASTRA-sim the roofline serves the nodes that say enough; the others keep their recorded times.
+    computed = config.roofline is not None and config.extensions is None
+    compute = (kind == NodeType.COMP) & ~flag(graph, "is_cpu_op") & computed
     memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
     needs: list[tuple[Bool, str, tuple[str, ...]]] = [
         (collective, "collective", ("comm_type",)),
@@ -362,7 +364,7 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             absent = np.flatnonzero(chosen & ~_present(graph, key))
             hint = f"Every {noun} needs the whole number {key}."
             if chosen is compute:
-                hint += " Without the roofline (roofline-enabled=0) the recorded durations count."
+                hint += " Without the roofline (roofline-enabled=0), or with the model full, the recorded durations count."
             yield from _group_rows(job, absent, "error", "attribute-missing", f"has no {key}", hint)
 
 
@@ -621,5 +623,5 @@ def _skipped_finding(config: SystemConfig, code: str, what: str, source: int, ta
         "warning",
         code,
         message,
-        "To time all of them, use the extended mode with aware congestion (--mode extended --congestion aware).",
+        "The model full times all of them (--model full).",
     )

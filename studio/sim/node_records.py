@@ -21,6 +21,7 @@ from studio.sim.collectives import (
     group_phases,
     stream_phases,
 )
+from studio.sim.compute import Source, compute_sources
 from studio.sim.config import SystemConfig
 from studio.sim.kernel import records as k
 from studio.sim.kinds import CollectiveKind
@@ -189,6 +190,8 @@ class Draft:
         """
         if self.config.roofline is None or not among.any():
             return
+        if self.extensions is not None:
+            among = among & (compute_sources(self.graph, self.config) == Source.ROOFLINE)[self.order]
         ops, size = self._require("num_ops", among), self._require("tensor_size", among)
         nothing = among & (size == 0)
         self.nodes[nothing, k.Node.KIND] = k.Kind.INSTANT

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from studio.notebook import line, one_line, table
 from studio.sim.config import SystemConfig
+from studio.sim.models import Model
 from studio.sim.parts import Parts, interpret
 from studio.sim.systems import SYSTEMS, System, find_system, is_built_in, measured_error_words
-from studio.sim.systems.files import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Preset:
 
     @property
     def parts(self) -> Parts:
-        """The system as ASTRA-sim would write it, under the model that presets have by default."""
-        return self.under("astra-sim")
+        """The system as ASTRA-sim would write it, under the full model."""
+        return self.under("full")
 
     @property
     def config(self) -> SystemConfig:
-        """The system as the simulator takes it."""
+        """The system as the simulator takes it, under the full model; `studio.simulate` takes another."""
         return interpret(self.parts).config
 
 

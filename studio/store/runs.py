@@ -30,6 +30,7 @@ from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.sim.config import Congestion, SystemConfig, Topology
 from studio.sim.kinds import CollectiveKind
+from studio.sim.models import model_words
 from studio.sim.parts import CustomAlgorithms, Mode, Parts, interpret
 from studio.sim.result import SimResult, breakdown_of
 from studio.store.arrays import (
@@ -120,6 +121,16 @@ class RunInfo:
     layout: int = LAYOUT
 
     __repr__ = one_line
+
+    @property
+    def model(self) -> str:
+        """The model that was simulated, as `studio.sim.models` names it; runs of different ones are never ranked."""
+        return model_words(self.tables)
+
+    @property
+    def label(self) -> str:
+        """Its name, with its model unless the name says it."""
+        return self.name if self.model in self.name else f"{self.name} · {self.model}"
 
 
 @dataclass(frozen=True, slots=True)

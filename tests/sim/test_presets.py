@@ -44,7 +44,9 @@ def test_a_name_may_say_the_size_and_a_size_of_its_own_counts_more():
     assert (said_npus("hgx-h100-64"), said_npus("hgx-h100"), said_npus("torus-8x8")) == (64, None, 64)
     assert preset("hgx-h100", npus=1024).config.topology.npus == 1024
     assert preset("hgx-h100").npus == 8
-    with pytest.raises(ConfigError, match=r"2000 for the system dgx-superpod-a100; allowed: up to 1,120 NPUs"):
+    with pytest.raises(
+        ConfigError, match=r"2000 for the system dgx-superpod-a100; allowed: up to 1,120 NPUs"
+    ):
         preset("dgx-superpod-a100-2000")
 
 
@@ -79,4 +81,6 @@ def test_vendor_presets_equal_the_configurations_shipped_for_them(name, shared):
     """Golden records of these families carry the vendor's numbers, which stay those of ASTRA-sim's model."""
     with gzip.open(shared / "oracle" / "astra_sim_public.jsonl.gz", "rt") as lines:
         record = next(one for one in map(json.loads, lines) if one["family"] == VENDOR[name])
-    assert from_parts(record["network"], record["system"]) == interpret(preset(name).under("astra-sim")).config
+    assert (
+        from_parts(record["network"], record["system"]) == interpret(preset(name).under("astra-sim")).config
+    )

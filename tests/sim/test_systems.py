@@ -79,7 +79,9 @@ def test_every_number_of_a_system_has_a_source(name):
     sources = SYSTEMS[name].sources
     keys = list(numbers_of(table))
     assert [key for key in keys if not has_source(key, sources)] == []
-    assert [known for known in sources if not any(has_source(key, [known]) for key in keys) and known != "costs"] == []
+    assert [
+        known for known in sources if not any(has_source(key, [known]) for key in keys) and known != "costs"
+    ] == []
     assert all(len(text) > 5 for text in sources.values())
 
 

@@ -16,6 +16,7 @@ from studio.commands.base.systems import system_label
 from studio.commands.base.terminal import printable, shorten
 from studio.sim import astra
 from studio.sim.agreement import rank_list
+from studio.sim.compute import compute_times
 from studio.sim.network import TOPOLOGY_NAMES
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
@@ -73,12 +74,14 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "workload": outcome.workload,
         "job": outcome.job,
         "run": outcome.run,
+        "model": result.config.model,
         "mode": "compatible" if result.config.extensions is None else "extended",
         "finish_ns": result.makespan_ns,
         "npus": result.config.topology.npus,
         "events": int(np.bincount(result.event_rank, minlength=len(numbers))[result.representative].sum()),
         "classes": result.classes,
         "unfolded": result.unfolded,
+        "compute": dataclasses.asdict(compute_times(result.trace, result.config)),
         "spent_s": round(outcome.spent_s, 6),
         "config": {
             "network": parts.network,
@@ -153,6 +156,7 @@ def text(outcome: Outcome) -> str:
         _header(outcome),
         f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",
         f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_classes(outcome)}",
+        *_compute_lines(result),
         "",
         f"  {'per rank':24}{'least':>12}{'mean':>12}{'most':>12}   of finish",
     ]
@@ -180,6 +184,13 @@ def text(outcome: Outcome) -> str:
         lines += ["", f"  kept as run {outcome.run} of job {outcome.job}"]
     lines += _finding_lines(outcome.findings)
     return "\n".join(lines).rstrip()
+
+
+def _compute_lines(result: SimResult) -> Iterator[str]:
+    """Say where the time of compute nodes comes from; a replay takes all of it from the recording."""
+    words = compute_times(result.trace, result.config).words
+    if words and result.config.needs_every_rank:
+        yield f"  {words}"
 
 
 def _header(outcome: Outcome) -> str:

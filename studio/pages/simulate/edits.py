@@ -15,8 +15,9 @@ from studio.analysis.job.completeness import completeness
 from studio.decoding import decoder
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
+from studio.sim.models import Model, model_of
 from studio.sim.network import plain
-from studio.sim.parts import Parts, is_extended, mode_of, table_of, with_mode, with_value
+from studio.sim.parts import Parts, is_extended, table_of, with_mode, with_value
 from studio.sim.presets import PRESETS, preset
 from studio.sim.problems import examine_parts
 from studio.sim.replays import as_replay
@@ -238,15 +239,23 @@ def fit_to_ranks(tables: Parts, ranks: int) -> Parts:
 # Where to start from
 
 
-def from_preset(name: str, npus: int | None = None) -> Parts:
+def from_preset(name: str, npus: int | None = None, model: Model = "full") -> Parts:
     """Return the system of a preset, in a size if it comes in that."""
     one = PRESETS[name]
-    tables = preset(name, npus).parts if npus and one.system.fits(npus) else one.parts
+    tables = (preset(name, npus) if npus and one.system.fits(npus) else one).under(model)
     lists = {
         key: list(value) if isinstance(value, list | tuple) else value
         for key, value in tables.network.items()
     }
     return replace(tables, network=lists)
+
+
+def preset_like(name: str, tables: Parts, npus: int | None = None) -> Parts:
+    """Return the system of a preset under the model of another system; single links stay, which ASTRA-sim lacks."""
+    if model_of(tables) == "full":
+        return from_preset(name, npus)
+    plain = from_preset(name, npus, "astra-sim")
+    return with_mode(plain, "extended") if is_extended(tables) else plain
 
 
 def replay_known(tables: Parts, trace: Trace) -> Parts:
@@ -255,11 +264,11 @@ def replay_known(tables: Parts, trace: Trace) -> Parts:
 
 
 def is_changed(draft: Draft, trace: Trace) -> bool:
-    """Return whether a system differs from its preset; mode, comm groups and changes by `suit_to_job` do not count."""
+    """Return whether a system differs from its preset; model, comm groups and changes by `suit_to_job` do not count."""
     if draft.origin not in PRESETS:
         return False
-    sizes = (None, completeness(trace).world)
-    fresh = [with_mode(from_preset(draft.origin, npus), mode_of(draft.tables), strip=True) for npus in sizes]
+    ranks = completeness(trace).world
+    fresh = [preset_like(draft.origin, draft.tables, npus) for npus in (None, ranks)]
     suiting = suit_to_job(Draft(fresh[1], draft.origin), trace).tables
     return _encode_settings(draft.tables) not in map(_encode_settings, (*fresh, suiting))
 
@@ -285,7 +294,7 @@ def suit_to_job(draft: Draft, trace: Trace) -> Draft:
     if fit != tables:
         tables = fit
         notes.append(f"Sizes changed so that the system has an NPU for each of the {ranks:,} ranks.")
-    if tables.system.get(_ROOFLINE) and _lacks_roofline(trace):
+    if tables.system.get(_ROOFLINE) and not is_extended(tables) and _lacks_roofline(trace):
         tables = replace(tables, system={**tables.system, _ROOFLINE: 0})
         notes.append("Roofline off: compute nodes lack num_ops or tensor_size, so recorded times are used.")
     if tables.memory is None and _uses_memory(trace):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -188,12 +189,15 @@ def _choices(system: System, uses: Uses) -> Iterator[AlgorithmChoice]:
     if system.costs is None:
         yield from _by_dimension(parts, uses)
         return
-    model, (node, ports) = CostModel.from_table(_costs(system, parts), f"{system.place}: costs"), _ports(parts)
+    model, (node, ports) = (
+        CostModel.from_table(_costs(system, parts), f"{system.place}: costs"),
+        _ports(parts),
+    )
     for (kind, shape), sizes in _by_shape(uses, node).items():
         charge = model.charge(kind, sizes.astype(np.float64), shape, ports)
         chosen = [charge.choices[index] for index in charge.choice.tolist()]
         starts = [0, *(at for at in range(1, len(chosen)) if chosen[at] != chosen[at - 1]), len(chosen)]
-        for first, after in zip(starts[:-1], starts[1:], strict=True):
+        for first, after in pairwise(starts):
             name = chosen[first]
             yield AlgorithmChoice(
                 kind, _where(shape), None, int(sizes[first]), int(sizes[after - 1]), name, why_way(name)
@@ -265,7 +269,10 @@ def _algorithm(kind: str, topology: str, size: int) -> tuple[str, str]:
     if topology == "Ring":
         return "ring", "Only neighbours have a link, and a ring sends to no others."
     if kind == "all_to_all":
-        return "direct", "Any two have a way of one step, and a ring would pass each byte on from rank to rank."
+        return (
+            "direct",
+            "Any two have a way of one step, and a ring would pass each byte on from rank to rank.",
+        )
     if size & (size - 1) == 0:
         return "halvingDoubling", "It sends as few bytes as a ring, in a step per power of two."
     return "ring", "It sends the fewest bytes; halving and doubling wants a power of two."

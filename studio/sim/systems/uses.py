@@ -48,16 +48,20 @@ def uses_of(trace: Trace) -> Uses:
                 found.setdefault((kind, name), []).append(sizes)
     used = {name for _, name in found}
     groups = {name: listed.get(name, tuple(range(ranks)) if name == WORLD else ()) for name in used}
-    sizes = {key: np.unique(np.concatenate(listed)) for key, listed in found.items() if len(groups[key[1]]) > 1}
-    return Uses(ranks, groups, sizes, _devices(trace))
+    several = {
+        key: np.unique(np.concatenate(sizes)) for key, sizes in found.items() if len(groups[key[1]]) > 1
+    }
+    return Uses(ranks, groups, several, _devices(trace))
 
 
 def _sizes_by_slot(graph: Graph) -> dict[tuple[str, int], Int64]:
     """Return the sizes of a graph's collectives, by kind and by the slot that holds their group."""
     nodes = comm_nodes(graph)
     collective = nodes.type == NodeType.COMM_COLL
-    found = {}
-    for number, slot in {*zip(nodes.collective[collective].tolist(), nodes.group_slot[collective].tolist(), strict=True)}:
+    found: dict[tuple[str, int], Int64] = {}
+    for number, slot in {
+        *zip(nodes.collective[collective].tolist(), nodes.group_slot[collective].tolist(), strict=True)
+    }:
         kind = EXTENDED_KIND_OF.get(number)
         if kind is not None:
             mine = collective & (nodes.collective == number) & (nodes.group_slot == slot)
