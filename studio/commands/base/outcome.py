@@ -17,6 +17,7 @@ from studio.commands.base.terminal import printable, shorten
 from studio.sim import astra
 from studio.sim.agreement import rank_list
 from studio.sim.compute import compute_times
+from studio.sim.doubts import Doubt
 from studio.sim.network import TOPOLOGY_NAMES
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
@@ -25,6 +26,21 @@ from studio.units import format_bytes, format_count, format_distinct, format_ns,
 
 _SLOWEST = 3
 _BUSIEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was simulated before doubts about it were cured.
+
+    Attributes:
+        options: The options that cured them.
+        finish_ns: The time that was doubtful.
+        doubts: What was wrong with it.
+    """
+
+    options: str
+    finish_ns: int
+    doubts: tuple[Doubt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +54,8 @@ class Outcome:
         spent_s: How long the simulation took, reading left out.
         every_rank: Whether every rank was simulated because the order of events across ranks was asked for.
         job, run: Ids of the run that was kept and of its job; None where none was.
+        doubts: Why the answer is not to be believed as it stands.
+        before: What was simulated before, where this is the cure of it.
     """
 
     workload: str
@@ -47,6 +65,15 @@ class Outcome:
     every_rank: bool = False
     job: str | None = None
     run: str | None = None
+    doubts: tuple[Doubt, ...] = ()
+    before: Before | None = None
+
+    @property
+    def cure_words(self) -> str:
+        """What the cure changed; empty where nothing was cured."""
+        if self.before is None:
+            return ""
+        return f"with {self.before.options}: {format_ns(self.result.makespan_ns)} instead of {format_ns(self.before.finish_ns)}"
 
 
 def report(outcome: Outcome) -> dict[str, Any]:
@@ -90,12 +117,29 @@ def report(outcome: Outcome) -> dict[str, Any]:
             "options": parts.options,
             "congestion": parts.congestion,
         },
+        "doubts": [_doubt_report(doubt) for doubt in outcome.doubts],
+        "cured": None
+        if outcome.before is None
+        else {
+            "option": outcome.before.options,
+            "finish_ns": outcome.before.finish_ns,
+            "doubts": [_doubt_report(doubt) for doubt in outcome.before.doubts],
+        },
         "ranks": ranks,
         "links": _links_report(result.links),
         "dimensions": _dimensions_report(result),
         "collectives": _collectives_report(result),
         "steps": replaying.report(result) if replaying.is_replay(result) else None,
         "findings": msgspec.to_builtins(outcome.findings),
+    }
+
+
+def _doubt_report(doubt: Doubt) -> dict[str, Any]:
+    return {
+        "code": doubt.code,
+        "message": doubt.message,
+        "impossible": doubt.impossible,
+        "cure": doubt.cure.option if doubt.cure else None,
     }
 
 
@@ -153,6 +197,7 @@ def text(outcome: Outcome) -> str:
     finish = result.finish_ns
     times = breakdown_of(result)
     lines = [
+        *_doubt_lines(outcome),
         _header(outcome),
         f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",
         f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_classes(outcome)}",
@@ -182,7 +227,8 @@ def text(outcome: Outcome) -> str:
         lines += ["", *replaying.lines(result)]
     if outcome.run:
         lines += ["", f"  kept as run {outcome.run} of job {outcome.job}"]
-    lines += _finding_lines(outcome.findings)
+    codes = {doubt.code for doubt in outcome.doubts}
+    lines += _finding_lines([finding for finding in outcome.findings if finding.code not in codes])
     return "\n".join(lines).rstrip()
 
 
@@ -280,6 +326,20 @@ def _classes(outcome: Outcome) -> str:
     if result.unfolded:
         return f", rank by rank: {result.unfolded}"
     return f", {format_count(result.classes)} of {format_count(len(result.finish_ns))} ranks standing for all"
+
+
+def _doubt_lines(outcome: Outcome) -> Iterator[str]:
+    """Say what makes the answer doubtful, before the answer."""
+    if outcome.cure_words:
+        yield outcome.cure_words
+    for doubt in outcome.doubts:
+        yield f"{'IMPOSSIBLE' if doubt.impossible else 'DOUBTFUL'}: {doubt.message}"
+        if doubt.cure:
+            yield f"  {doubt.cure.label}: {doubt.cure.option}"
+    if any(doubt.cure for doubt in outcome.doubts) and outcome.before is None:
+        yield "  --cure does so and says what changes."
+    if outcome.doubts:
+        yield ""
 
 
 def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
