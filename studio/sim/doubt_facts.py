@@ -74,7 +74,7 @@ class Facts:
     @property
     def costs(self) -> bool:
         """Whether a cost model times collectives, so that their algorithms are the library's."""
-        return getattr(self.config, "costs", None) is not None
+        return self.config.flows
 
     @property
     def simulated(self) -> bool:
@@ -88,8 +88,16 @@ class Facts:
 
     @cached_property
     def communication_ns(self) -> Int64:
-        """(R,) how long each rank communicated, at least 1 ns."""
-        return np.maximum(breakdown_of(self.result).communication_ns, 1)
+        """(R,) in how much time each rank sent all that it sent, at least 1 ns.
+
+        That is when it communicated, if it did so in collectives alone and each message was counted where it began: a send is
+        over before its message has arrived, and where messages wait, NPUs on their way pass them on.
+        """
+        result = self.result
+        sends = any((graph.type == NodeType.COMM_SEND).any() for graph in result.trace.graphs)
+        if sends or self.config.congestion == "aware":
+            return np.full(len(result.finish_ns), max(result.makespan_ns, 1), np.int64)
+        return np.maximum(breakdown_of(result).communication_ns, 1)
 
     @cached_property
     def kinds(self) -> frozenset[int]:

@@ -78,6 +78,11 @@ def find_messages(facts: Facts) -> Found:
     times = result.node_times()
     began = times.start_ns[times.first[messages.send_rank[whole]] + messages.send_row[whole]]
     ended = times.end_ns[times.first[messages.receive_rank[whole]] + messages.receive_row[whole]]
+    # Equal messages of a channel arrive as they were sent, whatever the ids of their nodes.
+    channel = (size, messages.tag[whole], target, source)
+    began, ended = began[np.lexsort((began, *channel))], ended[np.lexsort((ended, *channel))]
+    order = np.lexsort(channel)
+    source, target, size = source[order], target[order], size[order]
     rate = np.full(len(size), np.inf)
     below = 1
     for dim in config.topology.dims:

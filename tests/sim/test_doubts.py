@@ -126,10 +126,11 @@ def test_a_message_between_nodes_is_no_quicker_from_one_rank_than_from_another_o
     assert near > 7 * far
     full = with_model(parts, "full")
     near, far = (looked_at(between(source, 8, 64 * MIB), full)[0] for source in (0, 1))
-    assert near <= far < 1.01 * near
+    # The switch is one hop more on its way, at eight times the rate of the link between the nodes.
+    assert near <= far < 1.3 * near
 
 
-def test_collectives_that_replay_no_recorded_time_are_told(shared: Path | None = None):
+def test_collectives_that_replay_no_recorded_time_are_told():
     trace = trace_of([[node(1, "COMP", micros=5), collective(2, "ALL_REDUCE", MIB, 1)]] * 8)
     parts = with_settings(parts_of(system(SWITCH)), ["replay-only=1"])
     before, doubts = looked_at(trace, parts)
