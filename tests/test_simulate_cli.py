@@ -12,7 +12,9 @@ from studio.cli import main
 from studio.commands import simulate as command
 from studio.errors import TraceError
 from studio.et import write
+from studio.sim.astra import read_yaml
 from studio.sim.presets import PRESETS
+from studio.sim.systems import FOLDER, write_system
 from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
@@ -175,7 +177,7 @@ def test_a_preset_is_a_system_and_files_beside_it_take_the_place_of_its_own(fold
         ),
         (["job", "--time-limit", "0.000001"], "stopped after the time limit of 1e-06 s"),
         (["nothing-here"], "no file or folder, no files"),
-        (["job", "--preset", "h100"], "preset is 'h100'; allowed: hgx-h100-8"),
+        (["job", "--preset", "h100"], "preset is 'h100'; allowed: dgx-2"),
         (["job", "--num-queues-per-dim", "0"], "num-queues-per-dim is '0'; allowed"),
     ],
 )
@@ -250,13 +252,45 @@ def test_warnings_are_told_with_a_refusal(folder):
     )
 
 
-def test_a_preset_of_another_size_is_answered_with_those_that_fit(folder):
-    write(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 8), folder / "eight", "e")
-    fitting = [name for name, one in PRESETS.items() if one.config.topology.npus == 8]
-    text = invoke(folder / "eight", "--preset", "hgx-h100-16", code=1)
-    assert f"Presets of this size: {', '.join(fitting)}." in text
-    write(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 5), folder / "five", "f")
-    assert "Presets of this size" not in invoke(folder / "five", "--preset", "hgx-h100-16", code=1)
+def test_a_preset_has_as_many_npus_as_the_job_has_ranks_or_as_are_asked_for(folder):
+    """A name with a size asks for it as --npus does; what does not fit the job is answered with what does."""
+    write(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 12), folder / "twelve", "t")
+    job = folder / "twelve"
+    sized = json.loads(invoke(job, "--preset", "hgx-h100", "--json"))["config"]["network"]
+    assert (sized["npus_count"], sized["bandwidth"]) == ([6, 2], [450, 50])
+    faster = ("--preset", "hgx-h100", "--set", "bandwidth=[900, 100]", "--json")
+    assert json.loads(invoke(job, *faster))["config"]["network"]["bandwidth"] == [900, 100]
+    for words in (("hgx-h100-16",), ("hgx-h100", "--npus", "16")):
+        text = invoke(job, "--preset", *words, code=1)
+        assert "the system 16 NPUs (8 × 2): ranks 12–15 are missing" in text
+        assert "Without a size, --preset hgx-h100 has as many NPUs as the job has ranks." in text
+    text = invoke(job, "--preset", "torus-8x8", code=1)
+    assert re.search(r"Presets of this size: dgx-2, .*hgx-h100, .*trainium2\.", text)
+    assert "--npus is 8, and the preset hgx-h100-16 has 16" in invoke(
+        job, "--preset", "hgx-h100-16", "--npus", "8", code=1
+    )
+
+
+def test_a_text_workload_gets_the_npus_of_the_preset(folder):
+    text = "DATA\n1\nlayer -1 10 NONE 0 10 NONE 0 10 ALLREDUCE 4194304 80\n"
+    (folder / "data.txt").write_text(text, encoding="utf-8")
+    for words in (("hgx-h100", "--npus", "16"), ("hgx-h100-16",)):
+        told = json.loads(invoke(folder / "data.txt", "--preset", *words, "--json"))
+        assert (told["npus"], told["config"]["network"]["npus_count"]) == (16, [8, 2])
+        assert len(told["ranks"]) == 16
+    assert "Give --npus NUMBER" in invoke(folder / "data.txt", "--preset", "hgx-h100", code=1)
+
+
+def test_a_system_file_is_a_preset_and_may_be_given_as_the_system(folder):
+    file = folder / "mine.yml"
+    file.write_text(write_system({**read_yaml(FOLDER / "hgx-a100.yml"), "name": "mine"}), encoding="utf-8")
+    job = folder / "job"
+    for option in ("--preset", "--system"):
+        told = json.loads(invoke(job, option, file, "--json"))
+        assert told["config"]["network"]["bandwidth"] == [300]
+    assert "allowed: one of both" in invoke(job, "--preset", "hgx-h100", "--system", file, code=1)
+    file.write_text("name: mine\n", encoding="utf-8")
+    assert f"{file}: title is missing; allowed: a text" in invoke(job, "--preset", file, code=1)
 
 
 def test_ranks_that_finish_alike_are_told_together(folder):
@@ -284,12 +318,24 @@ def test_single_links_have_no_table_by_dimension(folder):
     assert "dimensions  " not in text
 
 
-def test_presets_are_listed_with_their_sources():
+def test_presets_are_listed_with_their_sources_and_measured_errors():
     text = CliRunner().invoke(main, ["presets"]).output
-    assert text.count("Source: ") == len(PRESETS)
+    for word in ("sizes ", "rates ", "source ", "error "):
+        assert text.count(f"                  {word}") == len(PRESETS)
     listed = json.loads(CliRunner().invoke(main, ["presets", "--json"]).output)
     assert [one["name"] for one in listed] == list(PRESETS)
-    assert listed[1]["npus"] == 16
+    assert all(one["measured_error"] for one in listed)
+
+
+def test_all_about_one_preset():
+    [one] = json.loads(CliRunner().invoke(main, ["presets", "hgx-h100", "--npus", "64", "--json"]).output)
+    assert (one["npus"], one["network"]["npus_count"], one["node"], one["nics"]) == (64, [8, 8], 8, 8)
+    assert one["gpu"]["tera_flops"]["bf16"] == 989.4
+    assert one["sources"]["network.bandwidth[1]"].startswith("a port of 400 Gb/s")
+    assert one["astra_sim"]["network"]["bandwidth"] == [400, 50]
+    text = CliRunner().invoke(main, ["presets", "hgx-h100"]).output
+    assert "network.bandwidth[1]: a port of 400 Gb/s" in text
+    assert "library: nccl-hopper" in text
 
 
 # ---------------------------------------------------------------------------------------------------

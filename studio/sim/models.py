@@ -15,6 +15,7 @@ from typing import Literal, get_args
 
 from studio.errors import ConfigError
 from studio.sim.config import Dimension, ModelName, SystemConfig, Topology
+from studio.sim.costs import CostModel
 from studio.sim.extensions import Extensions
 from studio.sim.network import UNIT, network_gb_per_s
 from studio.sim.parts import EXTENDED, Parts, is_extended, table_of, with_mode
@@ -49,15 +50,23 @@ def with_model(parts: Parts, model: Model) -> Parts:
             hint="Use the model full (--model full), which times messages on single links.",
             key="links",
         )
-    return with_mode(replace(_in_gib(parts), congestion="unaware"), "compatible", strip=True)
+    plain = _without_costs(_in_gib(parts))
+    return with_mode(replace(plain, congestion="unaware"), "compatible", strip=True)
 
 
-def as_before(parts: Parts) -> Parts:
-    """Return the system of a preset as `--mode` and `--congestion` mean it, which are not choices of a model.
+def _without_costs(parts: Parts) -> Parts:
+    """Return a system that times messages on links: the hops of its cost model are the latencies that it does not have."""
+    costs, latencies = parts.network.get("costs"), parts.network.get("latency")
+    network = {key: value for key, value in parts.network.items() if key != "costs"}
+    if isinstance(costs, Mapping) and isinstance(latencies, list | tuple):
+        hops = _hops(CostModel.from_table({str(key): value for key, value in costs.items()}), len(latencies))
+        network["latency"] = [latency or hop for latency, hop in zip(latencies, hops, strict=True)]
+    return replace(parts, network=network)
 
-    It is the reference's form of it; where it has single links, it stays as it is.
-    """
-    return parts if "links" in parts.network else with_model(parts, "astra-sim")
+
+def _hops(costs: CostModel, dims: int) -> list[float]:
+    """Return the time of a hop of the smallest messages in each dimension."""
+    return [costs.value("hop LL between" if index else "hop LL inside") for index in range(dims)]
 
 
 def config_with_model(config: SystemConfig, model: Model) -> SystemConfig:
@@ -77,11 +86,17 @@ def config_with_model(config: SystemConfig, model: Model) -> SystemConfig:
             "links is given; allowed with the model astra-sim: dimensions",
             hint="Use the model full, which times messages on single links.",
         )
+    count = len(config.topology.dims)
+    hops = _hops(config.costs, count) if config.costs is not None else [0.0] * count
     dims = tuple(
-        Dimension(dim.kind, dim.size, dim.bytes_per_ns, dim.latency_ns) for dim in config.topology.dims
+        Dimension(dim.kind, dim.size, dim.bytes_per_ns, dim.latency_ns or hop)
+        for dim, hop in zip(config.topology.dims, hops, strict=True)
+        if dim.size > 1 or count == 1
     )
     known = {kind: listed for kind, listed in config.algorithms.items() if _is_reference(kind)}
-    return replace(config, topology=Topology(dims), algorithms=known, congestion="unaware", extensions=None)
+    return replace(
+        config, topology=Topology(dims), algorithms=known, congestion="unaware", extensions=None, costs=None
+    )
 
 
 def _is_reference(kind: str) -> bool:

@@ -15,7 +15,7 @@ from studio.analysis.job.completeness import completeness
 from studio.decoding import decoder
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
-from studio.sim.models import Model, model_of
+from studio.sim.models import Model, model_of, with_model
 from studio.sim.network import plain
 from studio.sim.parts import Parts, is_extended, table_of, with_mode, with_value
 from studio.sim.presets import PRESETS, preset
@@ -269,8 +269,11 @@ def is_changed(draft: Draft, trace: Trace) -> bool:
         return False
     ranks = completeness(trace).world
     fresh = [preset_like(draft.origin, draft.tables, npus) for npus in (None, ranks)]
-    suiting = suit_to_job(Draft(fresh[1], draft.origin), trace).tables
-    return _encode_settings(draft.tables) not in map(_encode_settings, (*fresh, suiting))
+    if model_of(draft.tables) == "astra-sim" and "links" not in draft.tables.network:
+        # Another model by the switch of the form.
+        fresh.append(with_model(from_preset(draft.origin, ranks), "astra-sim"))
+    fresh += [suit_to_job(Draft(tables, draft.origin), trace).tables for tables in fresh[1:]]
+    return _encode_settings(draft.tables) not in map(_encode_settings, fresh)
 
 
 _anything = decoder(object)
