@@ -24,7 +24,7 @@ from studio.commands.base.options import (
     system_size_options,
     workspace_option,
 )
-from studio.commands.base.outcome import Before, Outcome, report, text
+from studio.commands.base.outcome import Outcome, report, text
 from studio.commands.base.output import end_with_losses, progress_line, say_wait, show
 from studio.commands.base.prefix import find_by_prefix
 from studio.errors import ConfigError, StudioError, TraceError
@@ -33,7 +33,7 @@ from studio.et.format import UNSAID, JobSize
 from studio.sim import astra, simulate
 from studio.sim.check import REPLAY_KNOWN, check
 from studio.sim.config import Congestion, SystemConfig
-from studio.sim.doubts import FORESEEN, cured, doubts_of, options_of
+from studio.sim.doubts import FORESEEN, Cured, cured, doubts_of, options_of
 from studio.sim.extensions import ComputeTimes
 from studio.sim.models import MODELS, Model, model_of, with_model
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
@@ -118,7 +118,7 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
     if outcome.job is not None and request.out is not None:
         from studio.store.runs import Run
 
-        kept = Run(request.out, outcome.result, parts, outcome.spent_s)
+        kept = Run(request.out, outcome.result, parts, outcome.spent_s, outcome.doubts, outcome.cures)
         outcome = replace(outcome, run=_workspace(request).save_run(outcome.job, kept))
     if request.events is not None:
         from studio.commands.base.timelines import write_events
@@ -164,8 +164,9 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     if not (request.cure and options):
         return outcome, parts
     parts = cured(parts, outcome.doubts)
-    before = Before(options, outcome.result.makespan_ns, outcome.doubts)
-    return replace(simulated(_read_parts(parts, request)), before=before), parts
+    again = simulated(_read_parts(parts, request))
+    cures = Cured(options, outcome.result.makespan_ns)
+    return replace(again, cures=cures, cured_doubts=outcome.doubts), parts
 
 
 _FEW_FILES = 4

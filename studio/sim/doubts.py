@@ -28,6 +28,7 @@ from studio.sim.doubted_rates import (
 from studio.sim.parts import Parts
 from studio.sim.result import SimResult
 from studio.trace import Finding
+from studio.units import format_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,30 @@ class Doubt:
         """The doubt as a warning beside other findings."""
         hint = f"Try {self.cure.option}." if self.cure else ""
         return Finding("warning", self.code, self.message, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Cured:
+    """The doubtful simulation that another one is the cure of.
+
+    Attributes:
+        option: The options of `simulate` that cured it.
+        finish_ns: The time that was doubtful.
+        run: Id of its run; "" where it was not kept.
+    """
+
+    option: str
+    finish_ns: int
+    run: str = ""
+
+    def words(self, finish_ns: int) -> str:
+        """Return what the cure changed.
+
+        Example:
+            >>> Cured("--model full", 1_900_000).words(4_250_000)
+            'with --model full: 4.25 ms instead of 1.90 ms'
+        """
+        return f"with {self.option}: {format_ns(finish_ns)} instead of {format_ns(self.finish_ns)}"
 
 
 def cured(parts: Parts, doubts: Sequence[Doubt]) -> Parts:

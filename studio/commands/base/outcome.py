@@ -17,7 +17,7 @@ from studio.commands.base.terminal import printable, shorten
 from studio.sim import astra
 from studio.sim.agreement import rank_list
 from studio.sim.compute import compute_times
-from studio.sim.doubts import Doubt
+from studio.sim.doubts import Cured, Doubt
 from studio.sim.network import TOPOLOGY_NAMES
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
@@ -26,21 +26,6 @@ from studio.units import format_bytes, format_count, format_distinct, format_ns,
 
 _SLOWEST = 3
 _BUSIEST = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """What was simulated before doubts about it were cured.
-
-    Attributes:
-        options: The options that cured them.
-        finish_ns: The time that was doubtful.
-        doubts: What was wrong with it.
-    """
-
-    options: str
-    finish_ns: int
-    doubts: tuple[Doubt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +40,8 @@ class Outcome:
         every_rank: Whether every rank was simulated because the order of events across ranks was asked for.
         job, run: Ids of the run that was kept and of its job; None where none was.
         doubts: Why the answer is not to be believed as it stands.
-        before: What was simulated before, where this is the cure of it.
+        cures: What was simulated before, where this is the cure of it.
+        cured_doubts: The doubts that it cures.
     """
 
     workload: str
@@ -66,14 +52,8 @@ class Outcome:
     job: str | None = None
     run: str | None = None
     doubts: tuple[Doubt, ...] = ()
-    before: Before | None = None
-
-    @property
-    def cure_words(self) -> str:
-        """What the cure changed; empty where nothing was cured."""
-        if self.before is None:
-            return ""
-        return f"with {self.before.options}: {format_ns(self.result.makespan_ns)} instead of {format_ns(self.before.finish_ns)}"
+    cures: Cured | None = None
+    cured_doubts: tuple[Doubt, ...] = ()
 
 
 def report(outcome: Outcome) -> dict[str, Any]:
@@ -119,11 +99,11 @@ def report(outcome: Outcome) -> dict[str, Any]:
         },
         "doubts": [_doubt_report(doubt) for doubt in outcome.doubts],
         "cured": None
-        if outcome.before is None
+        if outcome.cures is None
         else {
-            "option": outcome.before.options,
-            "finish_ns": outcome.before.finish_ns,
-            "doubts": [_doubt_report(doubt) for doubt in outcome.before.doubts],
+            "option": outcome.cures.option,
+            "finish_ns": outcome.cures.finish_ns,
+            "doubts": [_doubt_report(doubt) for doubt in outcome.cured_doubts],
         },
         "ranks": ranks,
         "links": _links_report(result.links),
@@ -330,13 +310,13 @@ def _classes(outcome: Outcome) -> str:
 
 def _doubt_lines(outcome: Outcome) -> Iterator[str]:
     """Say what makes the answer doubtful, before the answer."""
-    if outcome.cure_words:
-        yield outcome.cure_words
+    if outcome.cures:
+        yield outcome.cures.words(outcome.result.makespan_ns)
     for doubt in outcome.doubts:
         yield f"{'IMPOSSIBLE' if doubt.impossible else 'DOUBTFUL'}: {doubt.message}"
         if doubt.cure:
             yield f"  {doubt.cure.label}: {doubt.cure.option}"
-    if any(doubt.cure for doubt in outcome.doubts) and outcome.before is None:
+    if any(doubt.cure for doubt in outcome.doubts) and outcome.cures is None:
         yield "  --cure does so and says what changes."
     if outcome.doubts:
         yield ""
