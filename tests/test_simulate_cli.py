@@ -223,21 +223,31 @@ def test_unknown_keys_are_told_with_the_outcome(folder):
     assert told(folder, folder / "job")["findings"][0]["code"] == "key-unknown"
 
 
-def test_more_than_the_ports_have_room_for_is_told(folder):
+def test_what_no_port_can_carry_is_told_before_the_answer_and_cured(folder):
     """Two active chunks share each port for free in the unaware network; one chunk alone does not."""
     write(trace_of([[collective(1, "ALL_REDUCE", 1 << 30)]] * 8), folder / "eight", "e")
     words = (folder / "eight", "--preset", "hgx-h100-8", "--model", "astra-sim")
     report = json.loads(invoke(*words, "--json"))
     [share] = [dimension["offered_load"] for dimension in report["dimensions"]]
-    [found] = report["findings"]
     assert share > 1.5
-    assert (found["level"], found["code"]) == ("warning", "beyond-capacity")
-    text = " ".join(invoke(*words).split())
-    assert f"dimension 0 {100 * share:.0f} %" in text
-    assert "lets messages pass a port at the same time" in text
-    assert "Try --congestion aware, or --set preferred-dataset-splits=1." in text
-    for mended in (("--congestion", "aware"), ("--set", "preferred-dataset-splits=1")):
-        assert json.loads(invoke(*words, *mended, "--json"))["findings"] == []
+    assert [(one["level"], one["code"]) for one in report["findings"]] == [
+        ("warning", "beyond-capacity"),
+        ("warning", "collective-beyond-ports"),
+    ]
+    assert {(one["impossible"], one["cure"]) for one in report["doubts"]} == {(True, "--model full")}
+    text = invoke(*words)
+    assert text.startswith(
+        f"IMPOSSIBLE: More was sent than the ports can carry (dimension 0 {100 * share:.0f} %)"
+    )
+    assert text.count("More was sent") == 1
+    full = json.loads(invoke(*words[:3], "--json"))
+    assert full["doubts"] == full["findings"] == []
+    again = json.loads(invoke(*words, "--set", "preferred-dataset-splits=1", "--json"))
+    assert again["doubts"] == []
+    cured = json.loads(invoke(*words, "--cure", "--json"))
+    assert (cured["model"], cured["doubts"]) == ("full", [])
+    assert cured["cured"]["finish_ns"] == report["finish_ns"] < cured["finish_ns"]
+    assert re.match(r"with --model full: [0-9.]+ ms instead of [0-9.]+ ms\n", invoke(*words, "--cure"))
 
 
 def test_warnings_are_told_with_a_refusal(folder):

@@ -7,7 +7,7 @@ The system is a preset, or ASTRA-sim's files; --set changes keys of either.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -33,6 +33,7 @@ from studio.et.format import UNSAID, JobSize
 from studio.sim import astra, simulate
 from studio.sim.check import REPLAY_KNOWN, check
 from studio.sim.config import Congestion, SystemConfig
+from studio.sim.doubts import FORESEEN, Cured, cured, doubts_of, options_of
 from studio.sim.extensions import ComputeTimes
 from studio.sim.models import MODELS, Model, model_of, with_model
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
@@ -71,6 +72,7 @@ class Request:
         mode: Which mode; None is that of the model.
         compute_times: Whether nodes keep recorded durations, or all are computed by the roofline; None is the system's.
         out: Name of the run to keep in the workspace; None keeps none.
+        cure: Whether to simulate again with the cures of what makes the answer doubtful.
         replay: Whether recorded times count, of communication too; then the system may be left out.
     """
 
@@ -92,6 +94,7 @@ class Request:
     mode: Mode | None = None
     compute_times: ComputeTimes | None = None
     out: str | None = None
+    cure: bool = False
     replay: bool = False
 
 
@@ -115,7 +118,7 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
     if outcome.job is not None and request.out is not None:
         from studio.store.runs import Run
 
-        kept = Run(request.out, outcome.result, parts, outcome.spent_s)
+        kept = Run(request.out, outcome.result, parts, outcome.spent_s, outcome.doubts, outcome.cures)
         outcome = replace(outcome, run=_workspace(request).save_run(outcome.job, kept))
     if request.events is not None:
         from studio.commands.base.timelines import write_events
@@ -142,15 +145,28 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
             request, _under_model(_system_for(request, trace), request), ranks=completeness(trace).world
         )
         read_config = _read_parts(parts, request)
-    findings = (*read_config.findings, *check(trace, read_config.config))
-    _refuse(findings, _size_hint(request.preset, len(trace.ranks)) if request.preset else "")
     # The order of events across ranks needs every rank simulated.
     every_rank = request.events is not None and _in_order(request.events)
-    begun = time.monotonic()
-    result = _simulate(trace, read_config.config, limit, progress, notice, fold=not every_rank)
-    spent_s = time.monotonic() - begun
-    warnings = (*findings, *_beyond_capacity(result))
-    return Outcome(", ".join(request.workload), result, warnings, spent_s, every_rank, job), parts
+
+    def simulated(system: astra.Imported) -> Outcome:
+        findings = (*system.findings, *check(trace, system.config))
+        _refuse(findings, _size_hint(request.preset, len(trace.ranks)) if request.preset else "")
+        begun = time.monotonic()
+        result = _simulate(trace, system.config, limit, progress, notice, fold=not every_rank)
+        spent_s = time.monotonic() - begun
+        doubts = doubts_of(result)
+        rest = (finding for finding in findings if finding.code not in FORESEEN)
+        told = (*rest, *(doubt.finding for doubt in doubts))
+        return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job, doubts=doubts)
+
+    outcome = simulated(read_config)
+    options = options_of(outcome.doubts)
+    if not (request.cure and options):
+        return outcome, parts
+    parts = cured(parts, outcome.doubts)
+    again = simulated(_read_parts(parts, request))
+    cures = Cured(options, outcome.result.makespan_ns)
+    return replace(again, cures=cures, cured_doubts=outcome.doubts), parts
 
 
 _FEW_FILES = 4
@@ -218,23 +234,6 @@ def _size_hint(name: str, npus: int) -> str:
         return f"Without a size, --preset {system.name} has as many NPUs as the job has ranks."
     fitting = [name for name, one in SYSTEMS.items() if one.fits(npus)]
     return f"Presets of this size: {', '.join(fitting)}."
-
-
-def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
-    """Warn of dimensions that carried more than their ports can send."""
-    shares = [carried.offered_load(result.makespan_ns) for carried in result.dimensions]
-    full = [index for index, share in enumerate(shares) if share > 1]
-    if not full:
-        return
-    loads = ", ".join(f"dimension {index} {100 * shares[index]:.0f} %" for index in full)
-    aware = "--mode extended --congestion aware" if len(shares) > 1 else "--congestion aware"
-    yield Finding(
-        "warning",
-        "beyond-capacity",
-        f"More was sent than the ports can carry ({loads}): the congestion-unaware network, as in ASTRA-sim, lets messages "
-        "pass a port at the same time, so times are too short and bandwidths too high.",
-        f"Try {aware}, or --set preferred-dataset-splits=1.",
-    )
 
 
 @dataclass(slots=True)
@@ -619,6 +618,11 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--replay",
     is_flag=True,
     help="Use recorded times, for communication too, and compare the steps with the recording. Needs no system.",
+)
+@click.option(
+    "--cure",
+    is_flag=True,
+    help="Where the answer is doubtful, simulate again with what cures it, and print both times.",
 )
 @click.option("--out", metavar="RUN", help="Keep the simulation in the workspace under this name.")
 @click.option(

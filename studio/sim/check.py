@@ -94,7 +94,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             findings += [
                 *(_algorithms(config, groups) if config.topology.npus > 1 else ()),
                 *(_check_roots(trace, config, groups) if _all_collectives(config) else ()),
-                *_check_crossings(config, groups, messages),
+                *crossing_findings(config, groups, messages),
             ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
@@ -553,7 +553,7 @@ def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
 # Dimensions that are not timed
 
 
-def _check_crossings(
+def crossing_findings(
     config: SystemConfig, groups: Sequence[GroupMatching], messages: Messages
 ) -> Iterator[Finding]:
     """Warn of messages that cross several dimensions but are timed in one.
