@@ -17,6 +17,7 @@ from studio.decoding import converted
 from studio.errors import StudioError
 from studio.session import Session
 from studio.sim.deadlock import DeadlockError, Stuck
+from studio.sim.doubts import Cured, doubts_of
 from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, Parts, interpret
 from studio.store import tasks as queue
 from studio.store.runs import Run
@@ -43,6 +44,7 @@ class Simulation:
         run: Id of the run it became.
         error: Why it failed.
         stuck: Where it failed because ranks wait for ever: which, and for what.
+        cures: The doubtful run that it is the cure of.
     """
 
     id: str
@@ -58,6 +60,7 @@ class Simulation:
     run: str | None = None
     error: Problem | None = None
     stuck: tuple[Stuck, ...] = ()
+    cures: Cured | None = None
 
     def remaining_s(self, now: float) -> float | None:
         """Estimate the seconds left from the nodes completed so far; None if unknown."""
@@ -72,6 +75,7 @@ class _Details:
 
     tables: Parts
     stuck: tuple[Stuck, ...] = ()
+    cures: Cured | None = None
 
 
 Work = Callable[[Simulation, Report], str]
@@ -90,8 +94,17 @@ class Simulations:
         return self.tasks.now()
 
 
-def start(simulations: Simulations, job: str, parts: Parts, name: str) -> Simulation:
+def start(
+    simulations: Simulations, job: str, parts: Parts, name: str, cures: Cured | None = None
+) -> Simulation:
     """Queue a simulation.
+
+    Args:
+        simulations: The queue.
+        job: Id of the job.
+        parts: The system.
+        name: What to call the run.
+        cures: The doubtful run that it is the cure of.
 
     Raises:
         StudioError: The configuration cannot be kept, or the workspace cannot be written.
@@ -101,7 +114,7 @@ def start(simulations: Simulations, job: str, parts: Parts, name: str) -> Simula
             "Algorithms given as traces are simulated by the command line only.",
             hint="Use chakra-studio simulate --system system.json.",
         )
-    details = msgspec.to_builtins(_Details(parts))
+    details = msgspec.to_builtins(_Details(parts, cures=cures))
 
     def work(report: Report) -> str | None:
         simulation = get(simulations, report.id)
@@ -162,6 +175,7 @@ def _simulation(task: Task) -> Simulation:
         task.result,
         task.error,
         details.stuck,
+        details.cures,
     )
 
 
@@ -191,7 +205,8 @@ def simulate_jobs(session: Session) -> Work:
             raise TaskCancelled from None
         if report.is_cancelled():
             raise TaskCancelled
-        run = Run(simulation.name, result, simulation.tables, time.monotonic() - started)
+        spent_s = time.monotonic() - started
+        run = Run(simulation.name, result, simulation.tables, spent_s, doubts_of(result), simulation.cures)
         run_id = session.workspace.save_run(simulation.job, run)
         if not report.finish(run_id):
             # Cancelled while it was being written, which takes seconds where there are many events.

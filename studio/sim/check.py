@@ -92,9 +92,9 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             findings += unrecorded_findings(trace)
         else:
             findings += [
-                *(_algorithms(config, groups) if config.topology.npus > 1 else ()),
+                *(_algorithms(config, groups) if config.topology.npus > 1 and not config.flows else ()),
                 *(_check_roots(trace, config, groups) if _all_collectives(config) else ()),
-                *_check_crossings(config, groups, messages),
+                *(crossing_findings(config, groups, messages) if not config.flows else ()),
             ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
@@ -222,7 +222,8 @@ def _graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     if not config.replay_only and not replays_communication(config):
         yield from _check_required(job, config)
         yield from _sizes(job, config)
-        yield from _check_dimensions(job, config)
+        if not config.flows:
+            yield from _check_dimensions(job, config)
 
 
 def _group_rows(job: _Job, rows: Int64, level: Level, code: str, what: str, hint: str) -> Iterator[Finding]:
@@ -345,7 +346,9 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     # On one NPU they take 1 ns, whatever they are.
     collective = (kind == NodeType.COMM_COLL) & (config.topology.npus > 1)
     sized = collective & ~(_all_collectives(config) & (_collective_types(graph) == CollectiveType.BARRIER))
-    compute = (kind == NodeType.COMP) & ~flag(graph, "is_cpu_op") & (config.roofline is not None)
+    # Beyond ASTRA-sim the roofline serves the nodes that say enough; the others keep their recorded times.
+    computed = config.roofline is not None and config.extensions is None
+    compute = (kind == NodeType.COMP) & ~flag(graph, "is_cpu_op") & computed
     memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
     needs: list[tuple[Bool, str, tuple[str, ...]]] = [
         (collective, "collective", ("comm_type",)),
@@ -362,7 +365,7 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             absent = np.flatnonzero(chosen & ~_present(graph, key))
             hint = f"Every {noun} needs the whole number {key}."
             if chosen is compute:
-                hint += " Without the roofline (roofline-enabled=0) the recorded durations count."
+                hint += " Without the roofline (roofline-enabled=0), or with the model full, the recorded durations count."
             yield from _group_rows(job, absent, "error", "attribute-missing", f"has no {key}", hint)
 
 
@@ -376,7 +379,7 @@ def _collective_types(graph: Graph) -> Int64:
 
 def _all_collectives(config: SystemConfig) -> bool:
     """Whether the mode carries out all collectives."""
-    return config.extensions is not None and config.extensions.collectives == "all"
+    return config.flows or (config.extensions is not None and config.extensions.collectives == "all")
 
 
 def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
@@ -551,7 +554,7 @@ def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
 # Dimensions that are not timed
 
 
-def _check_crossings(
+def crossing_findings(
     config: SystemConfig, groups: Sequence[GroupMatching], messages: Messages
 ) -> Iterator[Finding]:
     """Warn of messages that cross several dimensions but are timed in one.
@@ -621,5 +624,5 @@ def _skipped_finding(config: SystemConfig, code: str, what: str, source: int, ta
         "warning",
         code,
         message,
-        "To time all of them, use the extended mode with aware congestion (--mode extended --congestion aware).",
+        "The model full times all of them (--model full).",
     )

@@ -27,6 +27,7 @@ from studio.sim.kernel import (
     collectives,
     custom,
     endings,
+    flows,
     halving,
     links,
     loop,
@@ -266,7 +267,7 @@ _INLINED = (
 _PARTS = (
     *(clock, order, routes, turns, links, messages, bus, packets),
     *(ring, halving, trees, programs, custom, phases, queues),
-    *(collectives, memory, nodes, endings, bus_arrivals, arrivals),
+    *(collectives, memory, nodes, flows, endings, bus_arrivals, arrivals),
 )
 _RECORDS = tuple(vars(k)[name] for name in k.__all__)
 ENTRY = Entry("entry", (Items("int64"), Items("float64"), Number()))

@@ -21,6 +21,7 @@ from studio.sim.collectives import (
     group_phases,
     stream_phases,
 )
+from studio.sim.compute import Source, compute_sources
 from studio.sim.config import SystemConfig
 from studio.sim.kernel import records as k
 from studio.sim.kinds import CollectiveKind
@@ -133,16 +134,46 @@ class Draft:
         self._compute(~cpu & (types == NodeType.COMP))
         self._memory(np.isin(types, _MEM))
         if self.planning.replays:
-            self._meetings(types)
+            self._meetings(types, k.Kind.MEET)
+            return
+        if self.planning.flows is not None:
+            self._check_communication(types)
+            self._meetings(types, k.Kind.FLOW)
             return
         self._collectives(types == NodeType.COMM_COLL)
         self._messages(types == NodeType.COMM_SEND, k.Kind.SEND, "comm_dst", "comm_src")
         self._messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
 
-    def _meetings(self, types: Any) -> None:
-        """Make communication take its recorded time: number the nodes and give them no slot."""
+    def _check_communication(self, types: Any) -> None:
+        """Refuse communication that lacks what flows are made of."""
+        collectives = types == NodeType.COMM_COLL
+        if collectives.any() and self.config.topology.npus > 1:
+            kinds = self._require("comm_type", collectives)
+            for pos in np.flatnonzero(collectives & ~np.isin(kinds, list(EXTENDED_KIND_OF)))[:1].tolist():
+                allowed = ", ".join(map(collective_name, EXTENDED_KIND_OF))
+                name = collective_name(int(kinds[pos]))
+                raise self.fail(
+                    pos, f"comm_type {kinds[pos]} ({name}) cannot be simulated; allowed: {allowed}"
+                )
+            self._require("comm_size", collectives & (kinds != CollectiveType.BARRIER))
+        for kind, peer, own in (
+            (NodeType.COMM_SEND, "comm_dst", "comm_src"),
+            (NodeType.COMM_RECV, "comm_src", "comm_dst"),
+        ):
+            among = types == kind
+            if among.any():
+                self._require("comm_size", among)
+                self._require("comm_tag", among)
+                there = np.zeros(len(among), np.bool_)
+                there[self.columns.where(peer)[0]] = True
+                for pos in np.flatnonzero(among & ~there)[:1].tolist():
+                    raise self.fail(pos, f"attribute {peer!r} is missing")
+                self._own(own, among)
+
+    def _meetings(self, types: Any, kind: int) -> None:
+        """Let communication meet that of other ranks: number the nodes and give them no slot."""
         among = np.flatnonzero(np.isin(types, _COMM))
-        self.nodes[among, k.Node.KIND] = k.Kind.MEET
+        self.nodes[among, k.Node.KIND] = kind
         self.nodes[among, k.Node.SLOT] = 3
         self.nodes[among, k.Node.PEER] = np.arange(len(among))
 
@@ -189,6 +220,8 @@ class Draft:
         """
         if self.config.roofline is None or not among.any():
             return
+        if self.extensions is not None:
+            among = among & (compute_sources(self.graph, self.config) == Source.ROOFLINE)[self.order]
         ops, size = self._require("num_ops", among), self._require("tensor_size", among)
         nothing = among & (size == 0)
         self.nodes[nothing, k.Node.KIND] = k.Kind.INSTANT

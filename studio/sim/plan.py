@@ -12,6 +12,7 @@ import numpy as np
 
 from studio.errors import ConfigError
 from studio.sim.arena import aligned
+from studio.sim.charges import Flows
 from studio.sim.config import SystemConfig
 from studio.sim.folding import Folding
 from studio.sim.graph_plans import graph_plans, put_graph
@@ -19,7 +20,7 @@ from studio.sim.kernel import records as k
 from studio.sim.link_records import put_links
 from studio.sim.links import Float64
 from studio.sim.planning import GraphPlan, Planning
-from studio.sim.rank_classes import fold_ranks, name_neighbourhoods
+from studio.sim.rank_classes import fold_ranks, name_neighbourhoods, put_uses
 from studio.sim.rank_records import put_ranks
 from studio.trace import Int64, Trace
 
@@ -47,6 +48,7 @@ class Plan:
         steps: About how many callbacks and actions it takes, by which compiling is found to be worth it.
         folding: Which ranks stand for which; None where each stands for itself.
         unfolded: Why there is none.
+        flows: The collectives and messages of all ranks, where a cost model times them; else None.
     """
 
     m: Int64
@@ -58,6 +60,7 @@ class Plan:
     steps: int
     folding: Folding | None = None
     unfolded: str = ""
+    flows: Flows | None = None
 
 
 def make_plan(trace: Trace, config: SystemConfig, *, folded: bool = False) -> Plan:
@@ -120,7 +123,9 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
             head[k.Head.STANDS] = arena.put(planning.folding.links)
     head[k.Head.RENDEZVOUS] = config.rendezvous
     head[k.Head.TRAFFIC] = arena.room(k.Network.TRAFFIC_WORDS * npus * len(dims))
-    link_floats = put_links(planning, head)
+    planning.rests_at = k.Real.DIMS + 3 * len(dims)
+    put_uses(planning)
+    link_floats = put_links(planning, head) if planning.flows is None else np.zeros(len(planning.flows))
     head[k.Head.ENDPOINT], head[k.Head.QUEUES] = config.packet_delay_ns, config.queues_per_dimension
     head[k.Head.ACTIVE] = -(-config.active_chunks // config.queues_per_dimension)
     bus = config.shared_bus
@@ -149,7 +154,7 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
     listed = [plans.get(i) for i in range(len(planning.trace.graphs))]
     steps = sum(_steps(planning, plans[r.graph]) for r in planning.simulated)
     numbers = instances, int(head[k.Head.LOG]), steps
-    return Plan(m, f, listed, graph_of, *numbers, planning.folding, unfolded)  # type: ignore[arg-type]
+    return Plan(m, f, listed, graph_of, *numbers, planning.folding, unfolded, planning.every_flow)  # type: ignore[arg-type]
 
 
 def _steps(planning: Planning, plan: GraphPlan) -> int:

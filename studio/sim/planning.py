@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from studio.sim.arena import Arena
+from studio.sim.charges import Flows, plan_flows, shared_nics
 from studio.sim.collectives import Phase
 from studio.sim.config import SystemConfig
+from studio.sim.flow_uses import Uses
 from studio.sim.folding import Folding
 from studio.sim.kernel import records as k
 from studio.sim.kinds import CollectiveKind
@@ -100,6 +102,10 @@ class Planning:
         simulated: The ranks that are simulated.
         first_alike: For each graph the first one whose tables serve it too.
         follows: By graph, the collectives that follow each other by number.
+        every_flow: The collectives and messages as flows, where a cost model times them; else None.
+        flows: Those of the ranks that are simulated.
+        uses: What they take of ports.
+        rests_at: Where among the real numbers there is one for each of them.
     """
 
     def __init__(self, trace: Trace, config: SystemConfig) -> None:
@@ -129,7 +135,14 @@ class Planning:
         self.simulated: Sequence[Rank] = trace.ranks
         self.first_alike: dict[int, int] = {}
         groups = config.groups
-        self.follows = sequences(trace, groups) if by_number(config) and not self.replays else {}
+        self.every_flow: Flows | None = plan_flows(trace, config) if config.flows else None
+        self.flows = self.every_flow
+        self.uses: Uses | None = None
+        self.rests_at = 0
+        if self.every_flow is not None:
+            self.follows = self.every_flow.follows
+        else:
+            self.follows = sequences(trace, groups) if by_number(config) and not self.replays else {}
 
     def places(self) -> list[int]:
         """Return the place in the trace of each rank that is simulated: its number, unless ranks are missing."""
@@ -141,6 +154,12 @@ class Planning:
     def replays(self) -> bool:
         """Whether communication takes its recorded time."""
         return replays_communication(self.config) and not self.config.replay_only
+
+    @property
+    def shares_nics(self) -> bool:
+        """Whether the NPUs of a node share its ports to other nodes; that is told by the cost model."""
+        costs = self.config.costs
+        return costs is not None and shared_nics(costs, self.config.topology.dims[0].size)
 
     @property
     def own_queues(self) -> bool:

@@ -7,7 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from studio.sim.charges import Flows
 from studio.sim.collectives import Phase, group_phases
+from studio.sim.flow_classes import fold_flows
+from studio.sim.flow_uses import fold_uses, port_uses
 from studio.sim.folding import ALL_DIFFER, WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
 from studio.sim.kernel import records as k
 from studio.sim.planning import GraphPlan, Planning
@@ -18,6 +21,8 @@ from studio.trace import Int64
 def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
     """Find the ranks to simulate; returns why none can be folded, or ""."""
     graph_of = np.array([rank.graph for rank in planning.trace.ranks], np.int64)
+    if planning.every_flow is not None:
+        return _fold_flows(planning, planning.every_flow, graph_of)
     number_of = group_number if planning.extensions is None else None
     try:
         if planning.replays:
@@ -33,6 +38,43 @@ def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
     except Unfoldable as reason:
         return str(reason)
     planning.simulated = [planning.trace.ranks[place] for place in planning.folding.representatives.tolist()]
+    return ""
+
+
+def put_uses(planning: Planning) -> None:
+    """Work out what flows take of ports, where each rank is simulated."""
+    if planning.every_flow is not None and planning.uses is None:
+        planning.uses = port_uses(
+            planning.every_flow,
+            planning.npus,
+            planning.config.topology.dims[0].size,
+            by_node=planning.shares_nics,
+        )
+
+
+def _fold_flows(planning: Planning, flows: Flows, graph_of: Int64) -> str:
+    """Find the ranks to simulate of a job whose collectives and messages are flows; returns why none can be folded, or ""."""
+    extensions, memory = planning.extensions, planning.config.remote_memory
+    if not planning.symmetric:
+        return "what happens first within a nanosecond depends on the numbers of ranks"
+    if memory is not None and memory.sharing != "per_npu":
+        return "NPUs wait for shared memory in the order of their numbers"
+    if extensions is not None and extensions.rank_starts == "recorded":
+        return "ranks begin at their recorded times"
+    per_node, by_node = planning.config.topology.dims[0].size, planning.shares_nics
+    kind_of = graph_of
+    if extensions is not None and extensions.compute_speeds:
+        speeds = [extensions.compute_speeds.get(rank.number, 1.0) for rank in planning.trace.ranks]
+        own = np.unique(np.array(speeds), return_inverse=True)[1].reshape(-1)
+        kind_of = graph_of * (int(own.max()) + 1) + own
+    try:
+        found = fold_flows(flows, kind_of, per_node, by_node=by_node)
+    except Unfoldable as reason:
+        return str(reason)
+    planning.folding, planning.flows = found.folding, found.flows
+    every = port_uses(flows, planning.npus, per_node, by_node=by_node)
+    planning.uses = fold_uses(every, found.flow, found.owners)
+    planning.simulated = [planning.trace.ranks[place] for place in found.folding.representatives.tolist()]
     return ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from studio.sim.flow_records import put_flows
 from studio.sim.kernel import records as k
 from studio.sim.matched import meetings, rank_starts
 from studio.sim.phase_lists import turns
@@ -45,6 +46,9 @@ def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int
         record[k.Rank.SLOTS] = put_slots(planning, rank, plan)
     if planning.replays:
         records[:, k.Rank.MEETINGS] = _put_meetings(planning, plans)
+    if planning.flows is not None:
+        assert planning.uses is not None
+        records[:, k.Rank.MEETINGS] = put_flows(planning, plans, planning.uses, planning.rests_at)
     if planning.extensions is not None and planning.extensions.rank_starts == "recorded":
         records[:, k.Rank.BEGIN] = rank_starts(planning.trace)
     arena.parts.append((start, records.reshape(-1)))

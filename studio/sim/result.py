@@ -16,7 +16,7 @@ from studio.sim.kernel import records as k
 from studio.sim.links import first_records
 from studio.sim.node_records import roofline
 from studio.sim.plan import Plan
-from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, links_carried
+from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, flows_carried, links_carried
 from studio.timeline import NodeTimes, Timeline, arrange_lanes, empty_times, rank_indices
 from studio.trace import Bool, Int64, NodeType, Rank, Trace, idles
 from studio.units import format_ns
@@ -171,7 +171,9 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = ""
         row,
         done,
         links_carried(config, m),
-        dimensions_carried(config, m, representative),
+        dimensions_carried(config, m, representative)
+        if plan.flows is None
+        else flows_carried(config, plan.flows),
         int(m[k.Head.STEPS]),
         representative,
         unfolded,

@@ -130,6 +130,11 @@ def ports(dim: Dimension) -> int:
     return 1 if dim.kind == "switch" else dim.size - 1
 
 
+def port_bytes_per_ns(dim: Dimension) -> float:
+    """Return what an NPU can send in a dimension, on all its links together."""
+    return ports(dim) * _rate(dim)
+
+
 def _crossing(dim: Dimension) -> int:
     """Return the links from one half of a dimension to the other, in one direction."""
     half = dim.size // 2

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.notebook import one_line
+from studio.sim.charges import Flows
 from studio.sim.config import SystemConfig
 from studio.sim.kernel import records as k
 from studio.sim.links import Float64, LinkTable, link_table
-from studio.sim.topology import ports
+from studio.sim.topology import port_bytes_per_ns, ports
 from studio.trace import Int64
 
 
@@ -135,4 +136,19 @@ def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) ->
         rate = dim.bytes_per_ns * dim.efficiency
         busy = messages * dim.message_overhead_ns + size / rate
         carried.append(DimensionTraffic(size, messages, busy, rate * ports(dim)))
+    return tuple(carried)
+
+
+def flows_carried(config: SystemConfig, flows: Flows) -> tuple[DimensionTraffic, ...]:
+    """Return the traffic per dimension of collectives and messages that a cost model times.
+
+    A message is a collective or message here; its bytes are those that the cost model has its busiest member send.
+    """
+    ranks = config.topology.npus
+    size, count = flows.sent(ranks), flows.sendings(ranks)
+    carried = []
+    for index, dim in enumerate(config.topology.dims):
+        rate = port_bytes_per_ns(dim)
+        sent = np.rint(size[:, index]).astype(np.int64)
+        carried.append(DimensionTraffic(sent, count[:, index], sent / rate, rate))
     return tuple(carried)

@@ -50,7 +50,7 @@ def find_all(part, kind):
 
 
 def simulated(graphs, congestion="unaware", **system):
-    parts = preset("hgx-h100-8").parts
+    parts = preset("hgx-h100-8").under("astra-sim")
     parts = replace(parts, system={**parts.system, "roofline-enabled": 0, **system}, congestion=congestion)
     return studio.simulate(trace_of(graphs), studio.sim.parts.interpret(parts).config, native=False)
 
@@ -82,7 +82,7 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
     """Its ports are links, of which each has a time: 0 ns would be compared as if nothing had been sent."""
     made = []
     for name in ("hgx-h100-32", "hgx-h100-32-rails"):
-        parts = preset(name).parts
+        parts = preset(name).under("astra-sim")
         trace = trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 32)
         result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=False)
         made.append(simulation(Run(name, result, parts), info(name, parts, result.makespan_ns)))
@@ -159,7 +159,7 @@ def test_ranks_that_finish_at_times_that_read_the_same_are_told_once():
 
 def test_runs_of_a_job_stand_in_a_line_each_with_their_model_and_what_differs():
     """Only runs of one model are ranked; a cell that is cut has all of it in its title."""
-    tables = preset("hgx-h100-8").parts
+    tables = preset("hgx-h100-8").under("astra-sim")
     system = {**tables.system, "boost-mode": 7, "L": 11, "o": 12, "g": 13, "G": 14}
     other = replace(tables, system=system, options={"comm-scale": 3}, congestion="aware", groups={"1": [0]})
     assert differences(other, tables) == ["L 11 ns", "o 12 ns", "g 13 ns", "G 14 ns/B",
@@ -171,18 +171,18 @@ def test_runs_of_a_job_stand_in_a_line_each_with_their_model_and_what_differs():
             runs_table([one, info("two", other, 9), info("three", tables, 12)], "one", None, "job"), "Tr"
         )
     ]
-    model = ["compatible,", "unaware"]
+    model = ["astra-sim", "unaware"]
     assert rows[1][:6] == ["one", *model, "10", "ns", "fastest"]
     assert rows[1][6] == "shown"
     # The only run of its model, though it finishes first.
-    assert rows[2][:7] == ["two", "compatible,", "aware", "9", "ns", "6", "settings:"]
-    assert " ".join(rows[3]).startswith("three compatible, unaware 12 ns +20.0 % the same system")
+    assert rows[2][:7] == ["two", "astra-sim", "aware", "9", "ns", "6", "settings:"]
+    assert " ".join(rows[3]).startswith("three astra-sim unaware 12 ns +20.0 % the same system")
     assert "boost-mode" not in str(rows)
     assert "comm-scale" not in str(rows)
 
 
 def test_the_name_of_a_run_says_first_what_tells_it_from_the_others():
-    tables = preset("hgx-h100-8").parts
+    tables = preset("hgx-h100-8").under("astra-sim")
     first = run_name(tables)
     assert first == "400 GiB/s · Switch 8"
     runs = [info(first, tables, 10)]

@@ -35,7 +35,7 @@ def test_costs_are_read_and_written_back() -> None:
 
 
 def test_single_parameters_are_set_by_their_path() -> None:
-    changed = interpret(with_settings(PARTS, ["costs.efficiency=0.5"])).config
+    changed = interpret(with_settings(PARTS, ["costs.algorithm=ring"])).config
     assert changed.costs != CostModel()
     assert config_digest(changed) != config_digest(interpret(PARTS).config)
     assert interpret(with_settings(PARTS, ["costs="])).config.costs is None
@@ -56,7 +56,7 @@ def test_what_is_not_allowed_is_named(setting: str, message: str) -> None:
 def test_a_parameter_needs_a_model() -> None:
     without = Parts({key: value for key, value in NETWORK.items() if key != "costs"}, SYSTEM)
     with pytest.raises(ConfigError, match="no cost model; allowed:"):
-        with_settings(without, ["costs.efficiency=0.5"])
+        with_settings(without, ["costs.algorithm=ring"])
 
 
 def test_the_compatible_mode_knows_no_costs() -> None:

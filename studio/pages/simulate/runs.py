@@ -46,7 +46,7 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
     ]
     return html.Section(
         [
-            html.Div([html.H2(info.name), html.Span(style={"flex": 1}), *onward], className="sim-row"),
+            html.Div([html.H2(info.label), html.Span(style={"flex": 1}), *onward], className="sim-row"),
             html.Div(compare_with_form(info, in_form), id={"sim-made": info.id}),
             _figures(outcome, times, numbers),
             html.Div(

@@ -30,11 +30,11 @@ from studio.pages.base.widgets import error_box, no_job
 from studio.pages.simulate.edits import (
     changed_texts,
     dimensions,
-    extended_reason,
     findings_of,
     fit_to_ranks,
     from_preset,
     is_changed,
+    preset_like,
     propose_draft,
     replay_known,
     suit_to_job,
@@ -299,12 +299,6 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
         fresh = propose_draft(job_trace)
         if draft.origin in PRESETS and draft.origin != fresh.origin:
             fresh = Draft(from_preset(draft.origin), draft.origin)
-            fresh = replace(
-                fresh,
-                tables=with_mode(
-                    fresh.tables, "extended" if extended_reason(job_trace) else "compatible", strip=True
-                ),
-            )
         return fresh
     place, _, drawn = of.partition("/")
     index = int(place or 0)
@@ -362,7 +356,7 @@ def _choose_preset(draft: Draft, name: str | None, job: str) -> Draft:
         return draft
     if name == draft.origin and not is_changed(draft, trace(job)):
         return draft
-    tables = with_mode(from_preset(name), mode_of(draft.tables), strip=True)
+    tables = preset_like(name, draft.tables)
     chosen = Draft(replace(tables, groups=draft.tables.groups), name)
     return suit_to_job(chosen, trace(job)) if name == draft.origin else chosen
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from studio.errors import ConfigError
+from studio.notebook import one_line
 from studio.sim.costs.curves import Curve
 from studio.sim.costs.library import LIBRARIES, estimates
 from studio.sim.costs.parameters import GROUPS, NAMES, default, members, to_groups
@@ -112,6 +113,8 @@ class CostModel:
     nics: int = 0
     curves: tuple[Curve, ...] = ()
     fitted: Range | None = None
+
+    __repr__ = one_line
 
     def value(self, name: str) -> float:
         """Return a parameter: this machine's, or the library's default."""

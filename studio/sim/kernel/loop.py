@@ -8,6 +8,7 @@ from studio.sim.kernel.bus_arrivals import bus_got, bus_reduced
 from studio.sim.kernel.clock import drop_list, forget_list, merge, next_of, next_tick, release, release_block
 from studio.sim.kernel.custom import custom_done
 from studio.sim.kernel.endings import end_phase, memory_done
+from studio.sim.kernel.flows import flow_due, pace_flow
 from studio.sim.kernel.links import enter_link, free_link
 from studio.sim.kernel.messages import rehash
 from studio.sim.kernel.nodes import complete, finish_node, go_on, make_ready, part, sweep
@@ -159,6 +160,8 @@ def call_back(m, f, kind, x, y):
             end_phase(m, f, s)
     elif kind == Callback.OVER:
         part(m, f, x)
+    elif kind == Callback.FLOW:
+        flow_due(m, f, x)
     else:
         if m[Head.WATCH] != 0:
             mine = m[Head.LINK_ORDER] + ((x - m[Head.LINKS]) >> 2)
@@ -208,6 +211,10 @@ def run(m, f, room, budget):
                     m[Head.SETTLING] = 0
                     if t != 0 and at != m[t + Tick.WRITE]:
                         continue
+                if m[Head.CHANGED] != 0:
+                    steps += 1
+                    pace_flow(m, f)
+                    continue
                 if t != 0:
                     drop_list(m, t)
                 m[Head.LIST] = 0

@@ -19,6 +19,7 @@ from studio.sim.kernel.records import (
     Action,
     Callback,
     Extended,
+    Flow,
     Head,
     Kind,
     Meeting,
@@ -146,8 +147,10 @@ def issue(m, f, rank, pos):
         if slot == Slot.COMPUTE and m[Head.SPEEDS] != 0:
             time = max(int(time / f[m[Head.SPEEDS] + m[rank + Rank.NUMBER]]), 1)
         later(m, rank, time, Action.NODE, 0, pos)
-    elif kind >= Kind.MEET:
+    elif kind == Kind.MEET:
         meet(m, rank, pos, node)
+    elif kind == Kind.FLOW:
+        join_flow(m, rank, pos, node)
     elif kind == Kind.COLLECTIVE:
         issue_collective(m, f, rank, pos, node)
     elif kind == Kind.INSTANT:
@@ -195,6 +198,28 @@ def meet(m, rank, pos, node):
         m[v + Meeting.LAST] = r
     if m[v + Meeting.LEFT] == 0 and m[v + Meeting.FIRST] != 0:
         push(m, m[Head.NOW] + 1, Callback.OVER + (v << Callback.WHAT), 0)
+
+
+def join_flow(m, rank, pos, node):
+    """A node comes to its flow, which begins when all have come that it waits for; it goes on when the flow has ended."""
+    at = m[rank + Rank.MEETINGS] + 2 * m[node + Node.PEER]
+    v = m[at]
+    if m[v + Flow.STATE] == Flow.OVER:
+        later(m, rank, 0, Action.NODE, 0, pos)
+        return
+    r = alloc(m)
+    m[r + Waiting.NEXT] = 0
+    m[r + Waiting.RANK] = rank
+    m[r + Waiting.NODE] = pos
+    if m[v + Flow.FIRST] == 0:
+        m[v + Flow.FIRST] = r
+    else:
+        m[m[v + Flow.LAST] + Waiting.NEXT] = r
+    m[v + Flow.LAST] = r
+    m[v + Flow.LEFT] -= m[at + 1]
+    if m[at + 1] != 0 and m[v + Flow.LEFT] == 0:
+        m[v + Flow.STATE] = Flow.FIXING
+        push(m, m[Head.NOW] + m[v + Flow.FIXED], Callback.FLOW + (v << Callback.WHAT), 0)
 
 
 def part(m, f, v):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from studio.sim.systems.files import System
@@ -22,16 +22,20 @@ def measured_error_words(system: System) -> str:
     classes = classes_of(system)
     if not classes:
         return NOT_MEASURED if system.costs is not None or system.gpu is not None else NO_COSTS
-    tables = system.calibration.get("tables")
-    count = len(tables) if isinstance(tables, list | tuple) else tables
     errors = ", ".join(f"{name} {_error(one)}" for name, one in classes.items())
-    return f"{errors} (GMF | gm|e|, median of {count} tables)"
+    return f"{errors} (GMF | gm|e|, median of {len(tables_of(system))} tables)"
 
 
 def classes_of(system: System) -> Mapping[str, Any]:
     """Return the errors by class of collectives, as the calibration keeps them; empty where nothing was measured."""
     errors = system.calibration.get("errors")
     return errors if isinstance(errors, Mapping) else {}
+
+
+def tables_of(system: System) -> Sequence[str]:
+    """Return the names of the measured tables that the costs were fitted to."""
+    tables = system.calibration.get("tables")
+    return [str(name) for name in tables] if isinstance(tables, list | tuple) else []
 
 
 def _error(one: Mapping[str, Any]) -> str:

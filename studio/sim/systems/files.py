@@ -12,22 +12,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import yaml
 
-from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.sim.astra import read_yaml
 from studio.sim.fabrics import Speed, rail_optimized
 from studio.sim.fields import Fields
+from studio.sim.models import Model, with_model
 from studio.sim.network import EXTENDED_NETWORK_KEYS, UNIT, network_gb_per_s
 from studio.sim.parts import EXTENDED, Parts, Table
 from studio.sim.settings import ALGORITHM_SETTINGS, DIMENSION_SETTINGS, MAX_NPUS, NETWORK_UNIT
 from studio.sim.systems.family import Family, family_of, refuse_size
 from studio.sim.systems.gpu import Gpu, gpu_of, nested, refuse_unknown
 
-Model = Literal["full", "astra-sim"]
 KEYS = (
     "name",
     "title",
@@ -129,10 +127,9 @@ class System:
             network |= _rails(network)
         elif full:
             network = with_costs(network, self._costs_of(sizes))
-        if full:
-            system.setdefault(EXTENDED, {})
         names = dict.fromkeys(("network", "system", "memory", "options"), self.place)
-        return Parts(network, {**rings, **system}, congestion="aware" if full else "unaware", names=names)
+        made = Parts(network, {**rings, **system}, names=names)
+        return with_model(made, "full") if full else made
 
     def dimensions(self, npus: int | None = None) -> list[int]:
         """Return the size of each dimension the network can have.
@@ -163,13 +160,17 @@ class System:
             return self.costs
         return {**self.costs, "nics": min(family.nics, math.prod(sizes[:-1]))}
 
-    def _of_the_reference(self, network: dict[str, object], system: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    def _of_the_reference(
+        self, network: dict[str, object], system: dict[str, object]
+    ) -> tuple[dict[str, object], dict[str, object]]:
         """Return the tables as ASTRA-sim can read them: rates in its unit, nothing of the extended mode."""
         given = self.reference.get("network", {})
         if network.pop(UNIT, NETWORK_UNIT) != NETWORK_UNIT:
             network["bandwidth"] = [network_gb_per_s(rate) for rate in network["bandwidth"]]  # type: ignore[attr-defined]
         network = {key: value for key, value in network.items() if key not in EXTENDED_NETWORK_KEYS}
-        system.pop(EXTENDED, None)
+        # With a roofline ASTRA-sim replaces every recorded time, so a file has to ask for it.
+        for key in (EXTENDED, "roofline-enabled", "peak-perf"):
+            system.pop(key, None)
         return {**network, **given}, {**system, **self.reference.get("system", {})}  # type: ignore[dict-item]
 
 
@@ -231,7 +232,10 @@ def system_of(table: Table, place: str) -> System:
     fields = Fields(place, table)
     refuse_unknown(fields, KEYS)
     texts = {key: _text(fields, key) for key in ("name", "title", "source")}
-    inner = {key: nested(fields, key) for key in ("sources", "aliases", "network", "system", _REFERENCE, "calibration")}
+    inner = {
+        key: nested(fields, key)
+        for key in ("sources", "aliases", "network", "system", _REFERENCE, "calibration")
+    }
     for key, value in inner["sources"].table.items():
         if not isinstance(value, str):
             raise inner["sources"].error(key, value, "a text that says where the number is from")
@@ -239,7 +243,8 @@ def system_of(table: Table, place: str) -> System:
     for key in ("network", "system"):
         nested(inner[_REFERENCE], key)
     aliases = {
-        key: inner["aliases"].whole_in(key, value, 1, MAX_NPUS) for key, value in inner["aliases"].table.items()
+        key: inner["aliases"].whole_in(key, value, 1, MAX_NPUS)
+        for key, value in inner["aliases"].table.items()
     }
     family = family_of(place, nested(fields, "family").table) if "family" in fields else None
     _check_lists(inner["network"], family)
@@ -307,5 +312,3 @@ def write_system(table: Mapping[str, object]) -> str:
 def is_system_file(path: Path | str) -> bool:
     """Whether a path is, by its ending, a system file and no table of ASTRA-sim's."""
     return Path(path).suffix.lower() in ENDINGS
-
-

@@ -17,6 +17,7 @@ from studio.sim.kernel.records import custom as Custom
 from studio.sim.kernel.records import dimension as Dimension
 from studio.sim.kernel.records import error as Error
 from studio.sim.kernel.records import extended as Extended
+from studio.sim.kernel.records import flow as Flow
 from studio.sim.kernel.records import graph as Graph
 from studio.sim.kernel.records import group as Group
 from studio.sim.kernel.records import head as Head
@@ -38,6 +39,7 @@ from studio.sim.kernel.records import phase as Phase
 from studio.sim.kernel.records import phase_list as PhaseList
 from studio.sim.kernel.records import policy as Policy
 from studio.sim.kernel.records import pool as Pool
+from studio.sim.kernel.records import port as Port
 from studio.sim.kernel.records import queue as Queue
 from studio.sim.kernel.records import rank as Rank
 from studio.sim.kernel.records import real as Real
@@ -47,6 +49,7 @@ from studio.sim.kernel.records import slot as Slot
 from studio.sim.kernel.records import stream as Stream
 from studio.sim.kernel.records import tick as Tick
 from studio.sim.kernel.records import tree_role as TreeRole
+from studio.sim.kernel.records import use as Use
 from studio.sim.kernel.records import waiter as Waiter
 from studio.sim.kernel.records import waiting as Waiting
 from studio.sim.kernel.records import wheel as Wheel
@@ -63,6 +66,7 @@ __all__ = [
     "Dimension",
     "Error",
     "Extended",
+    "Flow",
     "Graph",
     "Group",
     "Head",
@@ -84,6 +88,7 @@ __all__ = [
     "PhaseList",
     "Policy",
     "Pool",
+    "Port",
     "Queue",
     "Rank",
     "Real",
@@ -93,6 +98,7 @@ __all__ = [
     "Stream",
     "Tick",
     "TreeRole",
+    "Use",
     "Waiter",
     "Waiting",
     "Wheel",

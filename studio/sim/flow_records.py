@@ -1,0 +1,64 @@
+"""Lay out flows, the ports they share, and which node of a rank comes to which flow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.sim.charges import Flows
+from studio.sim.flow_uses import Uses
+from studio.sim.kernel import records as k
+from studio.sim.planning import GraphPlan, Planning
+from studio.trace import Int64
+
+
+def put_flows(planning: Planning, plans: dict[int, GraphPlan], uses: Uses, rests: int) -> list[int]:
+    """Lay out flows and ports; returns for each simulated rank the table of its nodes' flows.
+
+    Args:
+        planning: The plan.
+        plans: Of its graphs.
+        uses: What flows take of ports.
+        rests: Where among the real numbers there is one for each flow.
+    """
+    flows, arena = planning.flows, planning.arena
+    assert flows is not None
+    ports, port = np.unique(uses.port, return_inverse=True)
+    ports_at = arena.room(k.Port.WORDS * len(ports))
+    count = len(flows)
+    records = np.zeros((count, k.Flow.WORDS), np.int64)
+    flows_at = arena.room(records.size)
+    table = np.zeros((len(uses.flow), k.Use.WORDS), np.int64)
+    table[:, k.Use.PORT] = ports_at + k.Port.WORDS * port.reshape(-1)
+    table[:, k.Use.AMOUNT] = uses.amount
+    table[:, k.Use.FLOW] = flows_at + k.Flow.WORDS * uses.flow
+    uses_at = arena.put(table)
+    bounds = np.searchsorted(uses.flow, np.arange(count + 1))
+    records[:, k.Flow.LEFT] = flows.waits_for
+    records[:, k.Flow.FIXED] = flows.fixed_ns
+    records[:, k.Flow.WORK] = flows.total_ns - flows.fixed_ns
+    records[:, k.Flow.USES] = uses_at + k.Use.WORDS * bounds[:-1]
+    records[:, k.Flow.USE_COUNT] = np.diff(bounds)
+    records[:, k.Flow.REST] = rests + np.arange(count)
+    arena.parts.append((flows_at, records.reshape(-1)))
+    return _put_tables(planning, plans, flows, flows_at)
+
+
+def _put_tables(planning: Planning, plans: dict[int, GraphPlan], flows: Flows, flows_at: int) -> list[int]:
+    order = np.argsort(flows.place, kind="stable")
+    places = np.array(planning.places(), np.int64)
+    begins = np.searchsorted(flows.place[order], places)
+    ends = np.searchsorted(flows.place[order], places, side="right")
+    at = flows_at + k.Flow.WORDS * flows.flow
+    place_of: dict[int, Int64] = {}
+    tables = []
+    for rank, begin, end in zip(planning.simulated, begins.tolist(), ends.tolist(), strict=True):
+        mine = order[begin:end]
+        plan = plans[rank.graph]
+        if rank.graph not in place_of:
+            place_of[rank.graph] = np.empty(len(plan.order), np.int64)
+            place_of[rank.graph][plan.order] = np.arange(len(plan.order))
+        table = np.zeros((len(mine), 2), np.int64)
+        number = plan.nodes[place_of[rank.graph][flows.row[mine]], k.Node.PEER]
+        table[number, 0], table[number, 1] = at[mine], flows.counts[mine]
+        tables.append(planning.arena.put(table))
+    return tables

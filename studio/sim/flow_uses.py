@@ -1,0 +1,83 @@
+"""What flows take of ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.sim.charges import RECEIVES, SENDS, Flows
+from studio.trace import Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What flows take of ports.
+
+    U uses.
+
+    Attributes:
+        flow: (U,) the flow.
+        port: (U,) the port: owner × ports of an owner + its number among these. NPUs come first, then nodes.
+        amount: (U,) what the flow takes of it, at most `charges.WHOLE`.
+        per_owner: Ports of an owner: out and in of each dimension.
+    """
+
+    flow: Int64
+    port: Int64
+    amount: Int64
+    per_owner: int
+
+    @property
+    def owner(self) -> Int64:
+        """(U,) the NPU, or the number of NPUs + the node."""
+        return self.port // self.per_owner
+
+
+def port_uses(flows: Flows, ranks: int, per_node: int, *, by_node: bool) -> Uses:
+    """Return what flows take of ports.
+
+    Args:
+        flows: The flows.
+        ranks: Ranks of the job, one an NPU.
+        per_node: NPUs of a node.
+        by_node: Whether the node has the ports of the dimensions beyond it, not the NPU.
+    """
+    # Without messages what goes out of a rank and what comes in is the same at all times.
+    directions = (0, 1) if (flows.role == SENDS).any() else (0,)
+    dims = flows.share.shape[1]
+    parts = [np.zeros((3, 0), np.int64)]
+    for dim in range(dims):
+        nodes = by_node and dim > 0
+        amount = (flows.share_of_node if nodes else flows.share)[flows.flow, dim]
+        owner = ranks + flows.place // per_node if nodes else flows.place
+        for direction in directions:
+            mine = np.flatnonzero((amount > 0) & (flows.role != (RECEIVES if direction == 0 else SENDS)))
+            port = (owner[mine] * dims + dim) * 2 + direction
+            parts.append(np.stack([flows.flow[mine], port, amount[mine]]))
+    flow, port, amount = np.concatenate(parts, axis=1)
+    return _together(Uses(flow, port, amount, 2 * dims), alone=not by_node)
+
+
+def _together(uses: Uses, *, alone: bool) -> Uses:
+    """Return uses in the order of flows and ports, those of one flow and port as one; `alone` says that there are none."""
+    order = np.lexsort((uses.port, uses.flow)) if not alone else np.argsort(uses.flow, kind="stable")
+    flow, port, amount = uses.flow[order], uses.port[order], uses.amount[order]
+    if alone or not len(flow):
+        return Uses(flow, port, amount, uses.per_owner)
+    first = np.flatnonzero((np.diff(flow, prepend=-1) != 0) | (np.diff(port, prepend=-1) != 0))
+    return Uses(flow[first], port[first], np.add.reduceat(amount, first), uses.per_owner)
+
+
+def fold_uses(uses: Uses, flow: Int64, owners: Int64) -> Uses:
+    """Return what flows that stand for others take of the ports of some owners.
+
+    Args:
+        uses: What every flow takes of every port.
+        flow: Per flow the one that stands for it.
+        owners: Those owners whose ports stand for all.
+    """
+    mine = np.isin(uses.owner, owners)
+    return _together(
+        Uses(flow[uses.flow[mine]], uses.port[mine], uses.amount[mine], uses.per_owner), alone=False
+    )

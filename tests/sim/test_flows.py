@@ -1,0 +1,442 @@
+"""Flows: collectives and messages that a cost model times share the ports of their members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from studio.errors import ConfigError, TraceError
+from studio.sim import simulate
+from studio.sim.charges import group_shape, network_ports, plan_flows
+from studio.sim.config import Dimension, SystemConfig, Topology
+from studio.sim.costs import Charge, CostModel, GroupShape, Ports
+from studio.sim.costs.shapes import Float64, rate_between
+from studio.sim.deadlock import DeadlockError
+from studio.sim.extensions import Extensions
+from studio.sim.flow_parts import flow_parts
+from studio.sim.result import SimResult
+from tests.golden import Record, trace_of_workload
+from tests.sim.test_extended import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BARRIER,
+    BROADCAST,
+    REDUCE_SCATTER,
+    collective,
+    compute,
+    intervals,
+)
+
+INSIDE, BETWEEN = 100.0, 10.0
+LAUNCH = 1000.0
+MB = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plain(CostModel):
+    """A model that is easily followed by hand: a launch, then all of a rank's bytes over the port that takes longest.
+
+    Attributes:
+        launch: Time before bytes move.
+    """
+
+    launch: float = LAUNCH
+
+    def charge(
+        self, kind: str, sizes: Float64, shape: GroupShape, ports: Ports, *, corrected: bool = True
+    ) -> Charge:
+        del corrected
+        inside = sizes if shape.per_node > 1 else np.zeros_like(sizes)
+        between = sizes / shape.per_node if shape.nodes > 1 else np.zeros_like(sizes)
+        if kind == "barrier":
+            inside, between = np.zeros((2, len(sizes)))
+        time = inside / ports.inside
+        if shape.nodes > 1:
+            used = rate_between(ports, shape.per_node, self.nics)
+            time = np.maximum(time, between / used)
+            between = between * min(1.0, ports.between / used)
+        fixed = np.full(len(sizes), self.launch)
+        none = np.zeros(len(sizes), np.int64)
+        return Charge(fixed + time, fixed, inside, between, none, ("plain",), none > 0)
+
+
+def cluster(*sizes: int, costs: CostModel | None = None, **given: object) -> SystemConfig:
+    rates = (INSIDE, *(BETWEEN for _ in sizes[1:]))
+    dims = tuple(Dimension("switch", size, rate) for size, rate in zip(sizes, rates, strict=True))
+    table = {"congestion": "aware", "extensions": Extensions(), **given}
+    return SystemConfig(Topology(dims), costs=costs or Plain(), **table)
+
+
+def send(number: int, to: int, size: int, *deps: int, tag: int = 0) -> Record:
+    attrs = {"comm_dst": to, "comm_size": size, "comm_tag": tag}
+    return {"id": number, "type": "COMM_SEND_NODE", "data_deps": list(deps), "attrs": attrs}
+
+
+def receive(number: int, of: int, size: int, *deps: int, tag: int = 0) -> Record:
+    attrs = {"comm_src": of, "comm_size": size, "comm_tag": tag}
+    return {"id": number, "type": "COMM_RECV_NODE", "data_deps": list(deps), "attrs": attrs}
+
+
+def run(
+    ranks: Sequence[list[Record]],
+    config: SystemConfig,
+    groups: dict[str, list[int]] | None = None,
+    *,
+    fold: bool = True,
+    native: bool = False,
+) -> SimResult:
+    trace = trace_of_workload({"ranks": list(ranks)}, config.topology.npus, groups)
+    return simulate(trace, config, native=native, fold=fold)
+
+
+def ends(result: SimResult) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return start and end by rank and node id."""
+    start, end, rank, row = intervals(result)
+    trace = result.trace
+    return {
+        (r, int(trace.graph_of(trace.ranks[r]).id[at])): (s, e)
+        for s, e, r, at in zip(start.tolist(), end.tolist(), rank.tolist(), row.tolist(), strict=True)
+    }
+
+
+# ---------------------------------------------------------------------------------------------------
+# Alone
+
+
+@pytest.mark.parametrize("kind", [ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, BARRIER])
+@pytest.mark.parametrize("sizes", [(8,), (4, 2), (2, 2, 2)])
+def test_alone_a_collective_takes_what_the_cost_model_says(kind: int, sizes: tuple[int, ...]) -> None:
+    config = cluster(*sizes, costs=CostModel())
+    nodes = [collective(1, kind, 12_345_678)]
+    result = run([nodes] * 8, config)
+    flows = plan_flows(result.trace, config)
+    [charge] = {*flows.total_ns.tolist()}
+    assert result.finish_ns.tolist() == [charge] * 8
+    name = (
+        "all_reduce",
+        "",
+        "all_gather",
+        "",
+        "",
+        "broadcast",
+        "all_to_all",
+        "reduce_scatter",
+        "",
+        "barrier",
+    )[kind]
+    size = np.array([12_345_678.0])
+    alone = config.costs.charge(
+        name, size, group_shape(range(8), sizes[0]), network_ports(config.topology)
+    ).total_ns
+    assert charge == round(float(alone[0]))
+
+
+def test_it_begins_when_the_last_member_has_come() -> None:
+    late = [[compute(1, rank), collective(2, ALL_REDUCE, MB, 1)] for rank in range(4)]
+    result = run(late, cluster(4))
+    assert {end for (_, node), (_, end) in ends(result).items() if node == 2} == {3000 + 1000 + 10_000}
+
+
+def test_one_rank_alone_takes_no_time() -> None:
+    """But for the nanosecond that the shortest node takes."""
+    ranks = [[collective(1, ALL_REDUCE, MB, pg_name="1")], [compute(1, 1)]]
+    assert run(ranks, cluster(2), {"1": [0]}).finish_ns.tolist() == [1, 1000]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Together
+
+
+def test_those_of_other_ranks_slow_nobody() -> None:
+    nodes = [collective(1, ALL_REDUCE, MB, pg_name="1" if rank < 4 else "2") for rank in range(8)]
+    result = run([[node] for node in nodes], cluster(8), {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]})
+    assert result.finish_ns.tolist() == [11_000] * 8
+
+
+def test_two_on_the_same_ports_take_as_long_as_their_bytes_take_together() -> None:
+    """1 MB takes 10 µs alone. The one of 1 MB ends after 2 × 10, the one of 3 MB after all 4 MB."""
+    both = [collective(1, ALL_REDUCE, MB, pg_name="1"), collective(2, ALL_REDUCE, 3 * MB, pg_name="2")]
+    result = run([both] * 4, cluster(4), {"1": [0, 1, 2, 3], "2": [3, 2, 1, 0]})
+    at = ends(result)
+    assert at[0, 1] == (0, 1000 + 20_000)
+    assert at[0, 2] == (0, 1000 + 40_000)
+
+
+def test_overlapping_groups_share_where_they_overlap() -> None:
+    """Rank 2 is in both; the fixed time of the second one passes while the first one moves."""
+    groups = {"1": [0, 1, 2], "2": [2, 3]}
+    ranks = [
+        [collective(1, ALL_REDUCE, MB, pg_name="1")],
+        [collective(1, ALL_REDUCE, MB, pg_name="1")],
+        [
+            collective(1, ALL_REDUCE, MB, pg_name="1"),
+            compute(2, 5),
+            collective(3, ALL_REDUCE, MB, 2, pg_name="2"),
+        ],
+        [collective(3, ALL_REDUCE, MB, pg_name="2")],
+    ]
+    at = ends(run(ranks, cluster(4), groups))
+    # The first moves alone from 1,000 to 6,000; then 5,000 are left, at half of the pace.
+    assert at[0, 1] == at[2, 1] == (0, 16_000)
+    # The second has half a port from 6,000 on for 10,000: 5,000 are left then, alone.
+    assert at[3, 3] == (0, 21_000)
+
+
+def test_a_message_beside_an_all_reduce_shares_one_direction() -> None:
+    """It leaves rank 0 and comes into rank 1; both carry the all-reduce too."""
+    ranks = [
+        [collective(1, ALL_REDUCE, MB), send(2, 1, MB)],
+        [collective(1, ALL_REDUCE, MB), receive(2, 0, MB)],
+        [collective(1, ALL_REDUCE, MB)],
+        [collective(1, ALL_REDUCE, MB)],
+    ]
+    at = ends(run(ranks, cluster(4)))
+    assert at[3, 1] == at[0, 2] == at[1, 2] == (0, 21_000)
+    # Against each other two messages take opposite directions.
+    ranks = [[send(1, 1, MB), receive(2, 1, MB)], [send(1, 0, MB), receive(2, 0, MB)]]
+    assert run(ranks, cluster(2)).finish_ns.tolist() == [11_000, 11_000]
+
+
+def test_a_send_waits_for_its_receive_with_the_rendezvous_protocol_only() -> None:
+    ranks = [[send(1, 1, MB)], [compute(1, 50), receive(2, 0, MB, 1)]]
+    at = ends(run(ranks, cluster(2)))
+    assert (at[0, 1], at[1, 2]) == ((0, 11_000), (50_000, 50_000))
+    at = ends(run(ranks, cluster(2, rendezvous=True)))
+    assert (at[0, 1], at[1, 2]) == ((0, 61_000), (50_000, 61_000))
+
+
+def test_without_congestion_nothing_waits_for_another() -> None:
+    both = [collective(1, ALL_REDUCE, MB, pg_name="1"), collective(2, ALL_REDUCE, MB, pg_name="2")]
+    groups = {"1": [0, 1, 2, 3], "2": [3, 2, 1, 0]}
+    assert run([both] * 4, cluster(4, congestion="unaware"), groups).makespan_ns == 11_000
+
+
+# ---------------------------------------------------------------------------------------------------
+# Several dimensions
+
+
+def test_a_group_of_part_of_the_nodes_uses_the_ports_it_crosses() -> None:
+    """Ranks 0 and 2 lie on two nodes of 2: all their bytes leave the node, 1 MB at 10 bytes a ns."""
+    nodes = [
+        [collective(1, ALL_REDUCE, MB, pg_name="1")] if rank in (0, 2) else [compute(1, 1)]
+        for rank in range(4)
+    ]
+    config = cluster(2, 2)
+    result = run(nodes, config, {"1": [0, 2]})
+    assert result.finish_ns[0] == 1000 + 100_000
+    inside, between = result.dimensions
+    assert inside.bytes.tolist() == [0, 0, 0, 0]
+    assert between.bytes.tolist() == [MB, 0, MB, 0]
+
+
+def test_twice_the_bandwidth_between_nodes_halves_what_passes_there() -> None:
+    """4 ranks on 2 nodes: each sends half of 8 MB to the other node, 400 µs at 10 bytes a ns; the node takes 80."""
+    nodes = [[collective(1, ALL_REDUCE, 8 * MB)]] * 4
+    slow = cluster(2, 2)
+    dims = slow.topology.dims
+    fast = replace(slow, topology=Topology((dims[0], replace(dims[1], bytes_per_ns=2 * BETWEEN))))
+    assert run(nodes, slow).makespan_ns == 1000 + 400_000
+    assert run(nodes, fast).makespan_ns == 1000 + 200_000
+
+
+def test_a_flow_inside_the_node_leaves_room_to_one_that_is_slow_outside() -> None:
+    """The one across nodes needs the node's port for 8 / 40 of its time: together they ask for more than all of it."""
+    groups = {"1": [0, 1], "2": [2, 3]}
+    nodes = [
+        [
+            collective(1, ALL_REDUCE, 8 * MB),
+            collective(2, ALL_REDUCE, 8 * MB, pg_name="1" if rank < 2 else "2"),
+        ]
+        for rank in range(4)
+    ]
+    at = ends(run(nodes, cluster(2, 2), groups))
+    # Load 1.2 while both move: 80 µs take 96; the other one has done 80 of its 400 by then.
+    assert at[0, 2] == (0, 1000 + 96_000)
+    assert at[0, 1] == (0, 1000 + 96_000 + 320_000)
+
+
+def test_npus_that_share_nics_share_the_ports_of_their_node() -> None:
+    """One NIC of 20 bytes a ns for two NPUs: a message alone has all of it, two have half, three a third."""
+    config = cluster(2, 2, costs=Plain(nics=1))
+    ranks: list[list[Record]] = [[], [], [], []]
+    for number, (source, target, micros) in enumerate([(0, 2, 50), (1, 3, 100), (0, 3, 150)]):
+        ranks[source].append(send(number, target, MB, tag=number))
+        ranks[target].append(receive(10 + number, source, MB, tag=number))
+        some = [nodes or [compute(1, 1)] for nodes in ranks]
+        assert run(some, config).makespan_ns == 1000 + 1000 * micros
+    result = run(ranks, config)
+    assert result.dimensions[1].bytes.tolist() == [2 * MB, MB, 0, 0]
+    # Together they fill the NIC of the first node, and none can be faster than it.
+    assert result.dimensions[1].offered_load(150_000) == pytest.approx(0.5)
+
+
+# ---------------------------------------------------------------------------------------------------
+# What cannot be carried out
+
+
+def test_whoever_lacks_a_member_waits_for_ever() -> None:
+    ranks = [[collective(1, ALL_REDUCE, MB)]] * 3 + [[compute(1, 1)]]
+    with pytest.raises(DeadlockError, match=r"3 of 4 ranks never finish.*for rank 3") as caught:
+        run(ranks, cluster(4))
+    assert caught.value.stuck_ranks == 3
+
+
+def test_different_collectives_do_not_meet() -> None:
+    ranks = [[collective(1, ALL_REDUCE, MB)]] * 3 + [[collective(1, ALL_REDUCE, 2 * MB)]]
+    with pytest.raises(DeadlockError, match="disagreement"):
+        run(ranks, cluster(4))
+
+
+def test_a_receive_without_its_send_waits_for_ever() -> None:
+    with pytest.raises(DeadlockError, match="never sends"):
+        run([[compute(1, 1)], [receive(1, 0, MB)]], cluster(2))
+
+
+def test_uneven_sizes_take_as_long_as_the_largest() -> None:
+    ranks = [[collective(1, ALL_TO_ALL, size)] for size in (MB, 2 * MB, 0, MB)]
+    assert run(ranks, cluster(4)).finish_ns.tolist() == [21_000] * 4
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (collective(1, ALL_REDUCE, MB, pg_name="9"), "comm group '9'; groups known: 1"),
+        (send(1, 7, MB), "comm_dst is 7; allowed: a rank from 0 to 1"),
+        (send(1, 0, MB), "sends a message to itself"),
+        ({"id": 1, "type": "COMM_COLL_NODE", "attrs": {"comm_type": 0}}, "'comm_size' is missing"),
+        (collective(1, 77, MB), "comm_type 77 .* cannot be simulated; allowed: ALL_REDUCE"),
+    ],
+)
+def test_what_cannot_be_simulated_is_named(node: Record, message: str) -> None:
+    with pytest.raises((TraceError, ConfigError), match=message):
+        run([[node], [compute(1, 1)]], cluster(2), {"1": [0, 1]})
+
+
+# ---------------------------------------------------------------------------------------------------
+# Folding
+
+SIZES = st.sampled_from([(4,), (2, 2), (4, 2), (2, 4), (2, 2, 2), (3, 2)])
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["world", "row", "column", "shift", "compute", "uneven"]),
+        st.integers(0, 3),
+        st.integers(1, 6),
+        st.integers(0, 3),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def job(
+    sizes: tuple[int, ...], steps: Sequence[tuple[str, int, int, int]]
+) -> tuple[list[list[Record]], dict[str, list[int]]]:
+    """Return the nodes of ranks in rows of `sizes[0]`: collectives in rows, columns and all together, and messages.
+
+    A step is what it does, the earlier node that it waits for, how much, and how the kinds of ranks differ.
+    """
+    npus, width = int(np.prod(sizes)), sizes[0]
+    rows = {f"r{start}": list(range(start, start + width)) for start in range(0, npus, width)}
+    columns = {f"c{at}": list(range(at, npus, width)) for at in range(width)}
+    ranks: list[list[Record]] = []
+    for rank in range(npus):
+        nodes: list[Record] = []
+        for number, (what, before, amount, differs) in enumerate(steps):
+            deps = [10 * (number - before)] if 0 < before <= number else []
+            size, at = amount * 300_000, 10 * number
+            if what == "world":
+                nodes.append(collective(at, ALL_REDUCE, size, *deps))
+            elif what in ("row", "column"):
+                group = f"r{rank - rank % width}" if what == "row" else f"c{rank % width}"
+                nodes.append(collective(at, ALL_GATHER, size, *deps, pg_name=group))
+            elif what == "shift":
+                far = 1 + differs % (npus - 1)
+                nodes.append(send(at, (rank + far) % npus, size, *deps, tag=number))
+                nodes.append(receive(at + 1, (rank - far) % npus, size, *deps, tag=number))
+            elif what == "uneven":
+                nodes.append(collective(at, ALL_TO_ALL, size * (1 + rank % 2 * differs), *deps))
+            else:
+                nodes.append(compute(at, amount * (1 + differs * (rank % width % 2)), *deps))
+        ranks.append(nodes)
+    return ranks, rows | columns
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(SIZES, STEPS, st.sampled_from([0, 1]), st.booleans())
+def test_folded_jobs_answer_as_unfolded_ones(
+    sizes: tuple[int, ...], steps: list[tuple[str, int, int, int]], nics: int, rendezvous: bool
+) -> None:
+    ranks, groups = job(sizes, steps)
+    config = cluster(*sizes, costs=Plain(nics=nics), rendezvous=rendezvous)
+    folded, plain = (run(ranks, config, groups, fold=fold) for fold in (True, False))
+    assert ends(folded) == ends(plain)
+    assert folded.finish_ns.tolist() == plain.finish_ns.tolist()
+    for mine, other in zip(folded.dimensions, plain.dimensions, strict=True):
+        assert mine.bytes.tolist() == other.bytes.tolist()
+        assert mine.offered_load(folded.makespan_ns) <= 1 + 1e-6
+
+
+def test_ranks_that_do_the_same_are_simulated_once() -> None:
+    """Which two of the four in a row send out of their node, and which two compute for longer, differs."""
+    steps = [
+        ("row", 0, 3, 0),
+        ("column", 0, 2, 0),
+        ("shift", 1, 1, 1),
+        ("compute", 1, 4, 1),
+        ("world", 0, 5, 0),
+    ]
+    ranks, groups = job((4, 4), steps)
+    result = run(ranks, cluster(4, 4), groups)
+    assert (result.unfolded, result.classes) == ("", 4)
+
+
+def test_the_compiled_engine_answers_alike() -> None:
+    steps = [
+        ("row", 0, 3, 0),
+        ("column", 0, 2, 0),
+        ("shift", 1, 1, 1),
+        ("uneven", 1, 4, 1),
+        ("world", 0, 5, 0),
+    ]
+    ranks, groups = job((4, 4), steps)
+    for fold in (True, False):
+        results = [run(ranks, cluster(4, 4), groups, fold=fold, native=native) for native in (False, True)]
+        assert ends(results[0]) == ends(results[1])
+
+
+# ---------------------------------------------------------------------------------------------------
+# What the time went to
+
+
+def test_the_time_of_a_collective_is_told_apart() -> None:
+    """Rank 0 waits 5 µs for rank 1; then both launch, and 10 µs of bytes take 20 beside the other one's."""
+    both = [collective(2, ALL_REDUCE, MB, 1, pg_name="1"), collective(3, ALL_REDUCE, MB, 1, pg_name="2")]
+    groups = {"1": [0, 1], "2": [1, 0]}
+    result = run([[compute(1, 1), *both], [compute(1, 6), *both]], cluster(2), groups)
+    found = flow_parts(result)
+    assert found is not None
+    times = result.node_times()
+    ns = times.end_ns[found.entry] - times.start_ns[found.entry]
+    parts = (found.waiting_ns, found.latency_ns, found.queueing_ns, found.transfer_ns)
+    assert (sum(parts) == ns).all()
+    by_rank = {*zip(found.entry.tolist(), *(part.tolist() for part in parts), strict=True)}
+    assert by_rank == {
+        (1, 5000, 1000, 10_000, 10_000),
+        (2, 5000, 1000, 10_000, 10_000),
+        (4, 0, 1000, 10_000, 10_000),
+        (5, 0, 1000, 10_000, 10_000),
+    }
+
+
+def test_a_late_receive_has_what_is_left_of_its_message() -> None:
+    ranks = [[send(1, 1, MB)], [compute(1, 3), receive(2, 0, MB, 1)]]
+    found = flow_parts(run(ranks, cluster(2)))
+    assert found is not None
+    parts = (found.waiting_ns, found.latency_ns, found.queueing_ns, found.transfer_ns)
+    assert {*zip(*(part.tolist() for part in parts), strict=True)} == {(0, 1000, 0, 10_000), (0, 0, 0, 8000)}
