@@ -156,9 +156,7 @@ def _summary(parts: _Parts) -> list[str]:
     return [
         *lines,
         "",
-        (
-            "Nine of ten tables should stay within twice what is asked of the median."
-        ),
+        ("Nine of ten tables should stay within twice what is asked of the median."),
         "",
     ]
 

@@ -70,7 +70,9 @@ def fit_family(system: System, tables: Sequence[MeasuredTable]) -> FamilyFit:
     machines = {name: machine_of(system, listed) for name, listed in own.items()}
     costs = _fit(system, own, machines)
     judged = [
-        judge(table, _with(machines[name], costs), "fitted") for name, listed in own.items() for table in listed
+        judge(table, _with(machines[name], costs), "fitted")
+        for name, listed in own.items()
+        for table in listed
     ]
     return FamilyFit(costs, tuple(tables), tuple(judged), tuple(_unseen(system, own, machines)))
 
@@ -179,7 +181,9 @@ def calibration_of(found: FamilyFit) -> dict[str, object]:
 
 
 def _crosses(table: MeasuredTable) -> bool:
-    return table.nodes > 1 and not ("NVL72" in f"{table.interconnect} {table.hardware}" and table.gpus_per_node * table.nodes <= 72)
+    return table.nodes > 1 and not (
+        "NVL72" in f"{table.interconnect} {table.hardware}" and table.gpus_per_node * table.nodes <= 72
+    )
 
 
 def _entry(table: MeasuredTable) -> dict[str, object]:

@@ -73,7 +73,12 @@ def _judge_part(
     return replace(judge(table, machine, relation), reported=why_reported(whole[table.table_id]))
 
 
-_LEFT_OUT = {"sizes": "every second size", "table": "the table", "nodes": "a number of nodes", "machine": "the machine"}
+_LEFT_OUT = {
+    "sizes": "every second size",
+    "table": "the table",
+    "nodes": "a number of nodes",
+    "machine": "the machine",
+}
 
 
 def from_data_sheet(machine: Machine, defaults: CostModel | None = None) -> Machine:
