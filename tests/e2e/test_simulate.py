@@ -233,20 +233,20 @@ def test_an_order_of_a_page_that_was_left_keeps_nothing_waiting(studio, page, sm
     field(page, "NPUs of dimension 1").wait_for()
 
 
-def test_the_mode_changes_while_what_was_typed_is_taken_over(studio, page, small):
-    """The answer to the field says that the preset was changed, which asks anew while the mode's answer is under way."""
+def test_the_model_changes_while_what_was_typed_is_taken_over(studio, page, small):
+    """The answer to the field says that the preset was changed, which asks anew while the model's answer is under way."""
     opened(studio, page, small)
     asked = Held(page, "sim-step")
     field(page, "Bandwidth of dimension 0").fill("123")
     until(page, lambda: len(asked) == 1)
-    page.get_by_text("Extended", exact=True).click()
+    page.get_by_text("ASTRA-sim", exact=True).click()
     until(page, lambda: len(asked) == 2)
     with page.expect_response(lambda answer: answer.request == asked[0].request):
         asked[0].continue_()
     until(page, lambda: len(asked) == 3)
     del asked[0]
     asked.let_go()
-    page.get_by_label("Communication slots", exact=True).wait_for()
+    until(page, lambda: page.get_by_label("Communication slots", exact=True).count() == 0)
     assert field(page, "Bandwidth of dimension 0").input_value() == "123"
 
 
@@ -429,13 +429,14 @@ def test_runs_are_renamed_deleted_restored_and_edited(studio, page, small):
     assert "Open the timeline" in page.locator(".sim-result").inner_text()
 
 
-def test_the_extended_mode_brings_its_own_fields(studio, page, small):
+def test_the_full_model_brings_its_own_fields(studio, page, small):
     opened(studio, page, small)
-    assert page.get_by_label("Communication slots", exact=True).count() == 0
-    page.get_by_text("Extended", exact=True).click()
+    page.get_by_text("ASTRA-sim", exact=True).click()
+    until(page, lambda: page.get_by_label("Communication slots", exact=True).count() == 0)
+    page.get_by_text("Full", exact=True).click()
     field(page, "Communication slots").wait_for()
     field(page, "Compute speeds").fill("9: 2")
     page.locator(".sim-said >> text=NPU '9'").wait_for()
-    page.get_by_text("Compatible", exact=True).click()
+    page.get_by_text("ASTRA-sim", exact=True).click()
     until(page, lambda: page.get_by_label("Communication slots", exact=True).count() == 0)
     page.locator(".sim-said >> text=NPU '9'").wait_for(state="hidden")

@@ -14,6 +14,7 @@ from studio.pages.base.widgets import aria_label, hint
 from studio.pages.simulate.edits import dimensions, form_choices, shown_text
 from studio.pages.simulate.naming import format_number
 from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_HINT
+from studio.sim.models import model_of
 from studio.sim.parts import Parts, is_extended
 from studio.sim.settings import (
     ALGORITHM_SETTINGS,
@@ -282,7 +283,9 @@ def control(field: Setting, key: str, text: str, name: str) -> Any:
 
 
 def congestion_control(tables: Parts) -> Any:
-    """Return the choice between the network models, which stands above the form."""
+    """Return the choice between the reference's two networks; None in the full model, in which messages wait."""
+    if model_of(tables) == "full":
+        return None
     congestion = BY_KEY["congestion"]
     return html.Span(
         [

@@ -54,6 +54,7 @@ def _form() -> Any:
             html.Div(choice(), id="sim-choice", className="sim-choice"),
             html.Div(id={"sim-said": ""}, className="sim-said sim-general"),
             html.Div(id="sim-form"),
+            html.Div(id="sim-proposals"),
             _network(),
             html.Div(id="sim-folds"),
         ],

@@ -25,7 +25,8 @@ from dash.exceptions import PreventUpdate
 from studio.analysis.job.completeness import completeness, is_recording
 from studio.errors import StudioError
 from studio.pages.base.asked import EDIT, Asked, answer, answer_output
-from studio.pages.base.state import trace, workspace
+from studio.pages.base.state import session, trace, workspace
+from studio.pages.base.still import still
 from studio.pages.base.widgets import error_box, no_job
 from studio.pages.simulate.edits import (
     changed_texts,
@@ -38,6 +39,7 @@ from studio.pages.simulate.edits import (
     propose_draft,
     replay_known,
     suit_to_job,
+    under_model,
     with_dimension,
     with_dimension_moved,
     with_text,
@@ -46,7 +48,8 @@ from studio.pages.simulate.edits import (
 from studio.pages.simulate.files import export_zip, import_files
 from studio.pages.simulate.form import congestion_control, folds, form, place_of, problem_texts
 from studio.pages.simulate.live import describe_findings, draw_network, legend, show_facts
-from studio.sim.parts import mode_of, with_mode
+from studio.pages.simulate.proposals import proposals_of, show_compute, show_proposals
+from studio.sim.models import MODELS, model_of
 from studio.sim.presets import PRESETS
 from studio.sim.problems import Examined, examine_parts
 from studio.sim.settings import SETTINGS
@@ -77,6 +80,15 @@ def presets() -> list[dict[str, str]]:
     return [{"value": preset.name, "label": preset.title} for preset in PRESETS.values()]
 
 
+def models(current: str) -> list[dict[str, str]]:
+    """Return the options of the model switch: the models there are, and what a system is by its single settings."""
+    names: dict[str, str] = {**dict.fromkeys(MODELS, ""), current: ""}
+    return [{"value": name, "label": _MODEL_LABELS[name]} for name in names]
+
+
+_MODEL_LABELS = {"full": "Full", "astra-sim": "ASTRA-sim", "extended": "Extended", "replay": "Replay"}
+
+
 # ---------------------------------------------------------------------------------------------------
 # The form follows the address, the address follows what is done to the form
 
@@ -105,6 +117,8 @@ def _page() -> dict[str, Any]:
         "folds": Output("sim-folds", "children", allow_duplicate=True),
         "congestion": Output("sim-congestion", "children", allow_duplicate=True),
         "mode": Output("sim-mode", "value", allow_duplicate=True),
+        "models": Output("sim-mode", "data", allow_duplicate=True),
+        "proposals": Output("sim-proposals", "children", allow_duplicate=True),
         "presets": Output("sim-preset", "data", allow_duplicate=True),
         "preset": Output("sim-preset", "value", allow_duplicate=True),
         "state": Output("sim-state", "data", allow_duplicate=True),
@@ -133,7 +147,9 @@ def _show_draft(draft: Draft, config: str, state: FormState, *, replace_step: bo
         "form": form(draft),
         "folds": folds(draft),
         "congestion": congestion_control(draft.tables),
-        "mode": mode_of(draft.tables),
+        "mode": model_of(draft.tables),
+        "models": models(model_of(draft.tables)),
+        "proposals": still(show_proposals(proposals_of(session(), state["job"]), draft.origin)),
     }
 
 
@@ -300,7 +316,9 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
         if draft.origin in PRESETS and draft.origin != fresh.origin:
             fresh = Draft(from_preset(draft.origin), draft.origin)
         return fresh
-    place, _, drawn = of.partition("/")
+    if verb == "propose":
+        return suit_to_job(Draft(from_preset(of, completeness(trace(job)).world), of), trace(job))
+    place, _, drawn = ("0" if verb == "compute" else of).partition("/")
     index = int(place or 0)
     # The form had more rows when it was clicked: which dimension was meant is unknown.
     if drawn and dimensions(tables) < int(drawn):
@@ -312,6 +330,7 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
         "outwards": lambda: with_dimension_moved(tables, index, 1),
         "fit": lambda: fit_to_ranks(tables, completeness(trace(job)).world),
         "replay": lambda: replay_known(tables, trace(job)),
+        "compute": lambda: with_text(tables, "compute-times", of),
     }[verb]()
     return replace(draft, tables=changed, edited="", notes=())
 
@@ -328,7 +347,7 @@ def choose(
     texts: list[str | None],
     state: FormState | None,
 ) -> dict[str, Any]:
-    """Start from a preset, or change the mode; does nothing when the page itself sets them to the current values.
+    """Start from a preset, or change the model; does nothing when the page itself sets them to the current values.
 
     Both are compared, whichever Dash names as changed: if the page sets one during the callback of the other, Dash
     drops that answer and calls again.
@@ -342,9 +361,8 @@ def choose(
             if "sim-preset.value" in ctx.triggered_prop_ids
             else draft
         )
-        if mode_of(draft.tables) != mode:
-            tables = with_mode(after.tables, "extended" if mode == "extended" else "compatible", strip=True)
-            after = replace(after, tables=tables, edited="", notes=())
+        if model_of(draft.tables) != mode and mode in MODELS:
+            after = under_model(after, mode, trace(state["job"]))
     except StudioError as error:
         return _show_error(error)
     return _NOTHING if after == draft else _save_and_show(after, config, state)
@@ -431,7 +449,10 @@ def judge(
         # What the ranks that are there did is known, what they waited for is not: the replay is offered instead.
         partial = recorded and not job.is_whole and system.config.needs_every_rank
         live = [
-            show_facts(system.config, job, recorded=recorded),
+            [
+                *show_facts(system.config, job, recorded=recorded),
+                show_compute(trace(state["job"]), system.config),
+            ],
             draw_network(topology),
             legend(topology),
         ]
