@@ -145,7 +145,7 @@ _NOT_COUNTED = (
     ("alps_", "", 2, "repeats of one setup differ by 21 to 44 %"),
     ("polaris_", "", 1, "variants of library and network settings, numbered in the source"),
 )
-"""Beginning of the name, collective, fewest nodes, and why; as data/README and the noise floor say."""
+"""Beginning of the name, collective, fewest nodes, and why; as the sources and the spread of repeats say."""
 
 
 def why_reported(table: MeasuredTable) -> str:

@@ -17,6 +17,7 @@ from studio.sim.systems import SYSTEMS, System, find_system
 
 _LISTED = 12
 _NICS = re.compile(r"\b(\d+)\s*x\s+(?=\w)")
+_RING = re.compile(r"\bNCCL_ALGO=Ring\b|\bring algorithm\b", re.IGNORECASE)
 _MESH = re.compile(r"\bmesh of (\d+)\b")
 
 
@@ -123,9 +124,9 @@ def machine_for(tables: Sequence[MeasuredTable], named: str | None, *, nominal: 
         hardware = next((table.hardware for table in tables if table.hardware), "")
         found = system_for(hardware)
         if found is None:
-            what = f"the hardware {hardware!r}" if hardware else "tables that do not name their hardware"
+            what = f"the hardware {hardware!r}" if hardware else "a table that does not name its hardware"
             raise ConfigError(
-                f"There is no built-in system for {what}",
+                f"{tables[0].table_id}: there is no built-in system for {what}",
                 hint="Name one with --preset or --system; `chakra-studio presets` lists them.",
                 key="preset",
             )
@@ -204,6 +205,9 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
         if nics and shared != costs.nics:
             costs = replace(costs, nics=shared)
             notes.append(f"{nics} network ports a node of {host} GPUs, as the tables say.")
+    if all(_RING.search(table.interconnect) for table in tables):
+        costs = replace(costs, algorithm="ring")
+        notes.append("The ring is forced, as the tables say.")
     return replace(machine, ports=ports, costs=costs, notes=tuple(notes))
 
 

@@ -33,6 +33,14 @@ from studio.units import format_bytes, format_count
 
 _NAMED = 4
 """Comm groups that are named; the rest is counted."""
+UNEVEN_TYPES = (
+    CollectiveType.ALL_TO_ALL,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.GATHER,
+    CollectiveType.SCATTER,
+    CollectiveType.BARRIER,
+)
+"""Collectives to which members may bring different sizes where a cost model times them; the largest counts."""
 _SHOWN = 8
 """Findings of one kind that are listed one by one; the rest is counted."""
 
@@ -228,16 +236,15 @@ def _chunks(collectives: Collectives, config: SystemConfig) -> Int64:
 
 
 def _comparable(config: SystemConfig, groups: Sequence[GroupMatching]) -> Sequence[GroupMatching]:
-    """Ignore sizes that may differ between members: in the extended mode those of all-to-alls."""
+    """Ignore sizes that may differ between members: in the extended mode those of all-to-alls, with a cost model more."""
     if config.extensions is None:
         return groups
+    uneven = UNEVEN_TYPES if config.flows else (CollectiveType.ALL_TO_ALL,)
     return [
         replace(
             group,
             sequences=tuple(
-                replace(
-                    sequence, bytes=np.where(sequence.type == CollectiveType.ALL_TO_ALL, 0, sequence.bytes)
-                )
+                replace(sequence, bytes=np.where(np.isin(sequence.type, uneven), 0, sequence.bytes))
                 for sequence in group.sequences
             ),
         )

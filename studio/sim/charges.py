@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from studio.analysis.collectives.matching import GroupMatching, Messages, match_collectives, match_messages
 from studio.errors import ConfigError, TraceError
+from studio.sim.agreement import UNEVEN_TYPES
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.costs import Charge, CostModel, GroupShape, Ports
@@ -45,7 +46,6 @@ BOTH, SENDS, RECEIVES = range(3)
 """What a member does: all of a collective's send and receive."""
 NEVER = 1 << 40
 """More members than there are: what waits for them never begins."""
-_UNEVEN = ("all_to_all", "all_gather", "gather", "scatter")
 _UNKNOWN = len(FLOW_KINDS)
 
 
@@ -364,7 +364,7 @@ def _contents(group: GroupMatching) -> tuple[Int64, Int64, Bool]:
     kind, size, there = kind[used], size[used], there[used]
     most, least = kind.max(axis=0), np.where(there, kind, _UNKNOWN).min(axis=0)
     largest, smallest = size.max(axis=0), np.where(there, size, np.iinfo(np.int64).max).min(axis=0)
-    uneven = np.isin(most, [*map(FLOW_KINDS.index, _UNEVEN), FLOW_KINDS.index("barrier")])
+    uneven = np.isin(most, [FLOW_KINDS.index(EXTENDED_KIND_OF[kind]) for kind in UNEVEN_TYPES])
     return most, largest, (most == least) & (uneven | (largest == smallest))
 
 

@@ -92,9 +92,9 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             findings += unrecorded_findings(trace)
         else:
             findings += [
-                *(_algorithms(config, groups) if config.topology.npus > 1 else ()),
+                *(_algorithms(config, groups) if config.topology.npus > 1 and not config.flows else ()),
                 *(_check_roots(trace, config, groups) if _all_collectives(config) else ()),
-                *crossing_findings(config, groups, messages),
+                *(crossing_findings(config, groups, messages) if not config.flows else ()),
             ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
@@ -222,7 +222,8 @@ def _graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     if not config.replay_only and not replays_communication(config):
         yield from _check_required(job, config)
         yield from _sizes(job, config)
-        yield from _check_dimensions(job, config)
+        if not config.flows:
+            yield from _check_dimensions(job, config)
 
 
 def _group_rows(job: _Job, rows: Int64, level: Level, code: str, what: str, hint: str) -> Iterator[Finding]:
@@ -378,7 +379,7 @@ def _collective_types(graph: Graph) -> Int64:
 
 def _all_collectives(config: SystemConfig) -> bool:
     """Whether the mode carries out all collectives."""
-    return config.extensions is not None and config.extensions.collectives == "all"
+    return config.flows or (config.extensions is not None and config.extensions.collectives == "all")
 
 
 def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:

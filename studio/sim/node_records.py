@@ -145,7 +145,7 @@ class Draft:
     def _check_communication(self, types: Any) -> None:
         """Refuse communication that lacks what flows are made of."""
         collectives = types == NodeType.COMM_COLL
-        if collectives.any():
+        if collectives.any() and self.config.topology.npus > 1:
             kinds = self._require("comm_type", collectives)
             for pos in np.flatnonzero(collectives & ~np.isin(kinds, list(EXTENDED_KIND_OF)))[:1].tolist():
                 allowed = ", ".join(map(collective_name, EXTENDED_KIND_OF))
@@ -161,6 +161,7 @@ class Draft:
             among = types == kind
             if among.any():
                 self._require("comm_size", among)
+                self._require("comm_tag", among)
                 there = np.zeros(len(among), np.bool_)
                 there[self.columns.where(peer)[0]] = True
                 for pos in np.flatnonzero(among & ~there)[:1].tolist():

@@ -18,6 +18,7 @@ from studio.sim.costs import Charge, CostModel, GroupShape, Ports
 from studio.sim.costs.shapes import Float64, rate_between
 from studio.sim.deadlock import DeadlockError
 from studio.sim.extensions import Extensions
+from studio.sim.flow_parts import flow_parts
 from studio.sim.result import SimResult
 from tests.golden import Record, trace_of_workload
 from tests.sim.test_extended import (
@@ -407,3 +408,35 @@ def test_the_compiled_engine_answers_alike() -> None:
     for fold in (True, False):
         results = [run(ranks, cluster(4, 4), groups, fold=fold, native=native) for native in (False, True)]
         assert ends(results[0]) == ends(results[1])
+
+
+# ---------------------------------------------------------------------------------------------------
+# What the time went to
+
+
+def test_the_time_of_a_collective_is_told_apart() -> None:
+    """Rank 0 waits 5 µs for rank 1; then both launch, and 10 µs of bytes take 20 beside the other one's."""
+    both = [collective(2, ALL_REDUCE, MB, 1, pg_name="1"), collective(3, ALL_REDUCE, MB, 1, pg_name="2")]
+    groups = {"1": [0, 1], "2": [1, 0]}
+    result = run([[compute(1, 1), *both], [compute(1, 6), *both]], cluster(2), groups)
+    found = flow_parts(result)
+    assert found is not None
+    times = result.node_times()
+    ns = times.end_ns[found.entry] - times.start_ns[found.entry]
+    parts = (found.waiting_ns, found.latency_ns, found.queueing_ns, found.transfer_ns)
+    assert (sum(parts) == ns).all()
+    by_rank = {*zip(found.entry.tolist(), *(part.tolist() for part in parts), strict=True)}
+    assert by_rank == {
+        (1, 5000, 1000, 10_000, 10_000),
+        (2, 5000, 1000, 10_000, 10_000),
+        (4, 0, 1000, 10_000, 10_000),
+        (5, 0, 1000, 10_000, 10_000),
+    }
+
+
+def test_a_late_receive_has_what_is_left_of_its_message() -> None:
+    ranks = [[send(1, 1, MB)], [compute(1, 3), receive(2, 0, MB, 1)]]
+    found = flow_parts(run(ranks, cluster(2)))
+    assert found is not None
+    parts = (found.waiting_ns, found.latency_ns, found.queueing_ns, found.transfer_ns)
+    assert {*zip(*(part.tolist() for part in parts), strict=True)} == {(0, 1000, 0, 10_000), (0, 0, 0, 8000)}

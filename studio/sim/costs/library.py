@@ -55,6 +55,8 @@ _TREE_SHARE: Mapping[str, tuple[float, ...]] = {
 """What a tree keeps of its bandwidth, by the power of two of size / 64 bytes."""
 _NVLS_NS = 25_000.0
 _NVLS_TREE_NS = 20_900.0
+_NVLS_GPUS = 5
+"""With fewer GPUs in a node NVLS brings nothing, and busbw is a ring's (NVIDIA/nccl issue 1455)."""
 _NET_NS = 1_000.0
 """Latency of a NIC, and what the host adds to each network step."""
 
@@ -217,7 +219,7 @@ def _nvls(
     library: Library, kind: str, buffer: Float64, shape: GroupShape, inside: float, between: float
 ) -> dict[str, Float64]:
     """Return NVLS on one node, and NVLS-tree, which all-reduces have, on more."""
-    if not library.nvls or shape.per_node < 2 or kind != "all_reduce":
+    if not library.nvls or shape.per_node < _NVLS_GPUS or kind != "all_reduce":
         return {}
     reached = library.nvls * inside * library.link_share * (library.channels - 1) / library.channels
     if shape.nodes == 1:

@@ -1,9 +1,8 @@
 """The cost model: how long a collective takes alone, and what it puts on the ports of its members.
 
 A collective of a library such as NCCL is one kernel per rank, which begins to move data when all members have come. The
-library takes one of its ways (algorithm and protocol) by its own estimates; what that way takes is
-
-    launch + base + steps × hop + bytes on the busiest port / rate
+library takes one of its ways (algorithm and protocol) by its own estimates; what that way takes is a launch, and then
+base + steps × hop and bytes on the busiest port / rate, which overlap (`studio.sim.costs.ways`).
 
 The bytes are sent over ports: each NPU has one inside its node (dimension 0 of the network) and one between nodes (all
 further dimensions). What the ports can carry comes from the network's dimensions, so that another bandwidth changes
@@ -25,13 +24,13 @@ from studio.sim.costs.curves import Curve
 from studio.sim.costs.library import LIBRARIES, estimates
 from studio.sim.costs.parameters import GROUPS, NAMES, default, members, to_groups
 from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, rate_between
-from studio.sim.costs.ways import RINGS, Way, terms, ways
+from studio.sim.costs.ways import OVERLAP, RINGS, Way, combine, terms, ways
 from studio.sim.fields import Fields
 from studio.sim.kinds import COLLECTIVE_KINDS
 
 KINDS: tuple[str, ...] = (*COLLECTIVE_KINDS, "send_recv")
 """What the model knows costs of."""
-ALGORITHMS = ("auto", "ring", "tree", "NVLS", "NVLS-tree")
+ALGORITHMS = ("auto", "ring", "tree", "direct", "NVLS", "NVLS-tree")
 PROTOCOLS = ("auto", "LL", "LL128", "Simple")
 CHOICES = ("library", "least")
 _DIRECT_LL_BYTES = 16 * 1024.0
@@ -46,7 +45,7 @@ class Charge:
 
     Attributes:
         total_ns: (S,) time from the last arrival of a member to the end, alone on the network.
-        fixed_ns: (S,) the part of it in which no bytes move: launch and hops.
+        fixed_ns: (S,) the part of it in which no bytes move: the launch, and hops as far as bytes do not hide them.
         inside_bytes: (S,) bytes that the busiest member sends through its port inside the node.
         between_bytes: (S,) bytes that the busiest member sends through its port between nodes.
         choice: (S,) which of `choices` was the quickest.
@@ -120,7 +119,7 @@ class CostModel:
     def value(self, name: str) -> float:
         """Return a parameter: this machine's, or the library's default."""
         found = self.values.get(name)
-        return default(self.library, name)[0] if found is None else found
+        return default(self.library, name) if found is None else found
 
     def charge(
         self, kind: str, sizes: Float64, shape: GroupShape, ports: Ports, *, corrected: bool = True
@@ -168,6 +167,8 @@ class CostModel:
         found = [way for way in ways(kind, shape) if way.protocol in library.protocols]
         if not library.nvls:
             found = [way for way in found if not way.algorithm.startswith("NVLS")]
+        if kind in RINGS and self.algorithm != "direct":
+            found = [way for way in found if way.algorithm != "direct"]
         for key, forced in (("algorithm", self.algorithm), ("protocol", self.protocol)):
             kept = [way for way in found if forced in ("auto", getattr(way, key))]
             found = kept or found
@@ -201,17 +202,27 @@ class CostModel:
             return np.asarray(totals.argmin(axis=0), np.int64)
         used = rate_between(ports, shape.per_node, self.nics) if shape.nodes > 1 else 0.0
         believed = estimates(LIBRARIES[self.library], kind, buffer, shape, ports.inside, used)
-        rows = np.array([believed[way.name] for way in found])
+        unknown = np.full(len(buffer), np.inf)
+        rows = np.array([believed.get(way.name, unknown) for way in found])
         return np.asarray(rows.argmin(axis=0), np.int64)
+
+    def taken(self, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> npt.NDArray[np.int64]:
+        """Return which of the possible ways is taken at each size of the whole buffer."""
+        found = self.possible(kind, shape)
+        totals = None
+        if self.choice == "least":
+            totals = np.array([self._parts(way, kind, buffer, shape, ports)[1] for way in found])
+        return self.choose(kind, buffer, shape, ports, found, totals)
 
     def _parts(
         self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports
     ) -> tuple[Float64, Float64]:
-        """Return the fixed part and the whole of a way's time."""
+        """Return the part of a way's time in which no bytes move, and the whole of it."""
         split = terms(way, kind, buffer, shape, ports, self.nics)
-        fixed = split.latency_ns + self._sum(split.fixed, len(buffer))
+        waits = split.latency_ns + self._sum(split.waits, len(buffer))
         moving = np.maximum(self._sum(split.inside, len(buffer)), self._sum(split.between, len(buffer)))
-        return fixed, fixed + moving
+        total = self._sum(split.launch, len(buffer)) + combine(waits, moving, OVERLAP[way.rates])
+        return total - moving, total
 
     def _sum(self, parts: Sequence[tuple[str, Float64]], count: int) -> Float64:
         total = np.zeros(count)

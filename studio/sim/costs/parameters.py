@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from studio.sim.costs.defaults import DEFAULTS
+
 GROUPS: Mapping[str, str] = {
     "launch": "ns before anything moves, per collective",
     "base": "ns that a protocol takes on top of the launch",
@@ -44,54 +46,50 @@ NAMES: tuple[str, ...] = (
 )
 """All parameters: group, and what it is of."""
 
-_GENERAL: Mapping[str, tuple[float, float]] = {
-    "launch": (6000, 0.5),
-    "base LL128": (4000, 0.6),
-    "base Simple": (6000, 0.6),
-    "base NVLS": (10000, 0.6),
-    "base direct LL": (300, 1.0),
-    "base direct Simple": (4000, 0.7),
-    "hop LL inside": (600, 0.4),
-    "hop LL128 inside": (1000, 0.4),
-    "hop Simple inside": (2300, 0.5),
-    "hop direct inside": (120, 1.0),
-    "hop LL between": (2700, 0.5),
-    "hop LL128 between": (4500, 0.5),
-    "hop Simple between": (9000, 0.5),
-    "hop direct between": (300, 1.0),
-    "hop tree LL between": (5000, 0.5),
-    "hop tree LL128 between": (7000, 0.5),
-    "hop tree Simple between": (12000, 0.5),
-    "settle": (2000, 0.8),
-    "efficiency LL inside": (0.4, 0.4),
-    "efficiency LL128 inside": (0.6, 0.4),
-    "efficiency Simple inside": (0.8, 0.1),
-    "efficiency NVLS inside": (0.6, 0.15),
-    "efficiency direct inside": (0.75, 0.15),
-    "efficiency LL between": (0.3, 0.4),
-    "efficiency LL128 between": (0.7, 0.3),
-    "efficiency Simple between": (0.9, 0.1),
-    "efficiency NVLS between": (0.9, 0.2),
-    "efficiency direct between": (0.85, 0.2),
-    "ramp": (0.7, 1.0),
-    "copy": (0.4, 0.7),
+GENERAL: Mapping[str, float] = {
+    "launch": 6000,
+    "base LL128": 4000,
+    "base Simple": 6000,
+    "base NVLS": 10000,
+    "base direct LL": 300,
+    "base direct Simple": 4000,
+    "hop LL inside": 600,
+    "hop LL128 inside": 1000,
+    "hop Simple inside": 2300,
+    "hop direct inside": 120,
+    "hop LL between": 2700,
+    "hop LL128 between": 4500,
+    "hop Simple between": 9000,
+    "hop direct between": 300,
+    "hop tree LL between": 5000,
+    "hop tree LL128 between": 7000,
+    "hop tree Simple between": 12000,
+    "settle": 2000,
+    "efficiency LL inside": 0.4,
+    "efficiency LL128 inside": 0.6,
+    "efficiency Simple inside": 0.8,
+    "efficiency NVLS inside": 0.6,
+    "efficiency direct inside": 0.75,
+    "efficiency LL between": 0.3,
+    "efficiency LL128 between": 0.7,
+    "efficiency Simple between": 0.9,
+    "efficiency NVLS between": 0.9,
+    "efficiency direct between": 0.85,
+    "ramp": 0.7,
+    "copy": 0.4,
 }
-"""Value, and how far machines lie from it (standard deviation of the logarithm), by name or group."""
+"""What is expected before anything is measured, by name or group: NCCL's own constants (src/graph/tuning.cc, with the
+launch taken apart from the base) and shares of peak as published. Defaults are learnt from measured tables around these."""
 
-_BY_LIBRARY: Mapping[str, Mapping[str, tuple[float, float]]] = {}
 
-
-def default(library: str, name: str) -> tuple[float, float]:
-    """Return the value of a parameter where nothing is measured, and how far machines lie from it.
+def default(library: str, name: str) -> float:
+    """Return the value of a parameter on machines of a library that were never measured.
 
     Args:
         library: Name of the library (`studio.sim.costs.library`).
         name: The parameter.
     """
-    own = _BY_LIBRARY.get(library, {})
-    if name in own:
-        return own[name]
-    return _GENERAL[name] if name in _GENERAL else _GENERAL[name.partition(" ")[0]]
+    return DEFAULTS[library][name]
 
 
 def to_groups(values: Mapping[str, float]) -> dict[str, dict[str, float]]:

@@ -2,10 +2,14 @@
 
 A way is an algorithm with a protocol. Its time is
 
-    launch + base + steps × hop + the larger of (bytes inside the node / rate, bytes between nodes / rate)
+    launch + (waits^p + moving^p)^(1/p)
+    waits  = base + steps × hop
+    moving = the larger of (bytes inside the node / rate, bytes between nodes / rate)
 
-All of it is a sum of parameters of the machine, each multiplied by something that follows from group and size, so that a
-fit needs no more than these factors. Bytes are those of the busiest member's port, in one direction:
+Steps and bytes overlap, as a pipeline does: with p = 1 they would follow each other, with a large p the longer one hides
+the other (`OVERLAP`). Waits and moving are sums of parameters of the machine, each multiplied by something that follows
+from group and size, so that a fit needs no more than these factors. Bytes are those of the busiest member's port, in one
+direction:
 
 | algorithm | steps | inside a node | between nodes, of all members of a node |
 |---|---|---|---|
@@ -13,7 +17,7 @@ fit needs no more than these factors. Bytes are those of the busiest member's po
 | tree | 2 (g − 1) and 2 log₂ N between nodes | twice the buffer | the buffer on two nodes, else twice |
 | NVLS | 1 | the buffer | none |
 | NVLS-tree | 1 and 2 log₂ N | the buffer | as tree |
-| direct | one a peer | (g − 1)/n | (n − g)/n |
+| direct | one a peer | (g − 1)/n, all-reduce twice | (n − g)/n, all-reduce twice |
 
 n ranks on N nodes of g. A tree of NCCL is two trees with half of the buffer each; a node that has two children in one of
 them has none in the other.
@@ -22,6 +26,7 @@ them has none in the other.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +35,8 @@ from studio.sim.costs.shapes import Float64, GroupShape, Ports, rate_between
 
 RINGS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Collectives that libraries carry out by rings; all others are messages from rank to rank."""
+OVERLAP: Mapping[str, float] = {"LL": 1.5, "LL128": 1.5, "Simple": 2.0, "NVLS": 1.5, "direct": 2.0}
+"""How far waits and moving bytes overlap, by what a way's rates are named after; found by leaving tables out."""
 _RAMP_NS = 1000.0
 _SETTLE_BYTES = 24 * 1024.0
 
@@ -94,11 +101,13 @@ def ways(kind: str, shape: GroupShape) -> tuple[Way, ...]:
         if g > 1:
             name = "NVLS" if nodes == 1 else "NVLS-tree"
             found.append(Way(name, "Simple", 1, levels, 1.0, tree))
+    if kind in ("all_reduce", "all_gather", "reduce_scatter"):
+        found += _direct(kind, shape, rounds)
     return tuple(found)
 
 
-def _direct(kind: str, shape: GroupShape) -> tuple[Way, ...]:
-    """Return messages from rank to rank: to all others, of or to the root, or of two ranks."""
+def _direct(kind: str, shape: GroupShape, rounds: int = 1) -> tuple[Way, ...]:
+    """Return messages from rank to rank: to all others (in rounds), of or to the root, or of two ranks."""
     n, g = shape.ranks, shape.per_node
     if kind == "send_recv":
         crosses = shape.nodes > 1
@@ -106,8 +115,8 @@ def _direct(kind: str, shape: GroupShape) -> tuple[Way, ...]:
         steps, crossing = (0.0 if crosses else 1.0), float(crosses)
         own = 0.0
     else:
-        inside, between = (g - 1) / n, (n - g) / n
-        steps, crossing = float(g - 1), float(n - g)
+        inside, between = rounds * (g - 1) / n, rounds * (n - g) / n
+        steps, crossing = float(rounds * (g - 1)), float(rounds * (n - g))
         own = 1 / n
     return tuple(
         Way("direct", protocol, steps, crossing, inside, between, own) for protocol in ("LL", "Simple")
@@ -116,19 +125,21 @@ def _direct(kind: str, shape: GroupShape) -> tuple[Way, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The time of a way as sums: what belongs to latency, and to the bytes on either port.
+    """The time of a way as sums: what comes before anything else, what waits, and the bytes on either port.
 
     A term is a parameter's name and its factor per size. Efficiencies divide: their factors count for 1 / parameter.
 
     Attributes:
         latency_ns: Latencies of the network, which no parameter changes.
-        fixed: Terms in which no bytes move.
+        launch: Terms of the launch.
+        waits: Terms of protocol and hops.
         inside: Terms of bytes on ports inside nodes.
         between: Terms of bytes on ports between nodes; none where nothing goes there.
     """
 
     latency_ns: float
-    fixed: tuple[tuple[str, Float64], ...]
+    launch: tuple[tuple[str, Float64], ...]
+    waits: tuple[tuple[str, Float64], ...]
     inside: tuple[tuple[str, Float64], ...]
     between: tuple[tuple[str, Float64], ...]
 
@@ -145,7 +156,6 @@ def terms(way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports,
         nics: NICs of a node; 0 stands for one an NPU.
     """
     one = np.ones(len(buffer))
-    fixed = [(f"launch {kind}", one), *_latencies(way, buffer)]
     inside: list[tuple[str, Float64]] = []
     between: list[tuple[str, Float64]] = []
     if way.inside:
@@ -160,10 +170,12 @@ def terms(way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports,
     latency = way.steps_inside * ports.inside_ns + way.steps_between * ports.between_ns
     if way.algorithm == "direct":
         latency = ports.between_ns if way.steps_between else ports.inside_ns
-    return Terms(latency, tuple(fixed), tuple(inside), tuple(between))
+    return Terms(
+        latency, ((f"launch {kind}", one),), tuple(_waits(way, buffer)), tuple(inside), tuple(between)
+    )
 
 
-def _latencies(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
+def _waits(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
     one = np.ones(len(buffer))
     if way.algorithm == "direct":
         found = [(f"base direct {way.protocol}", one)]
@@ -186,3 +198,16 @@ def _latencies(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
 def _moving(rate: str, time: Float64) -> list[tuple[str, Float64]]:
     """Return the terms of bytes that take `time` at the full rate: slower by an efficiency, and by filling the pipe."""
     return [(f"efficiency {rate}", time), (f"ramp {rate}", np.sqrt(time * _RAMP_NS))]
+
+
+def combine(waits: Float64, moving: Float64, overlap: Float64 | float) -> Float64:
+    """Return how long waits and moving bytes take together.
+
+    Example:
+        >>> combine(np.array([3.0]), np.array([4.0]), 2.0), combine(np.array([3.0]), np.array([4.0]), 1.0)
+        (array([5.]), array([7.]))
+    """
+    most = np.maximum(np.maximum(waits, moving), 1e-9)
+    return np.asarray(
+        most * ((waits / most) ** overlap + (moving / most) ** overlap) ** (1 / np.asarray(overlap))
+    )

@@ -1,0 +1,238 @@
+"""Fit a cost model to the measured tables of one machine, and say what it is worth.
+
+The tables of all collectives, groups and node counts are fitted together. Where they say little, the parameters stay near
+the defaults of the GPU generation (`studio.calibration.prior`), so that few tables give a sane answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from studio.calibration.design import Design, design, shape_of
+from studio.calibration.prior import precision
+from studio.calibration.residuals import Outlier, curves_of, outliers_of
+from studio.calibration.solve import Solution, solve
+from studio.calibration.tables import MeasuredTable
+from studio.errors import ConfigError
+from studio.sim.costs.library import LIBRARIES
+from studio.sim.costs.model import KINDS, CostModel, Range
+from studio.sim.costs.parameters import NAMES
+from studio.sim.costs.shapes import Float64, Ports, comm_sizes, rate_between
+
+_CERTAIN = 1.96
+"""Standard deviations of a 95 % interval."""
+_WEAK = 0.15
+"""A direction of the parameters counts as unknown where the tables tell less about it than the defaults do."""
+_MOST_NAMED = 0.35
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A cost model fitted to tables.
+
+    Attributes:
+        costs: The model, with the residual curves and the range it holds in.
+        ports: The network; its rates are raised where measured times pass them.
+        intervals: 95 % interval of each fitted parameter.
+        inseparable: Parameters that these tables cannot tell apart, or say nothing about.
+        outliers: Times that lie far from those of their neighbours in size.
+        notes: What else the fit found, in sentences.
+    """
+
+    costs: CostModel
+    ports: Ports
+    intervals: Mapping[str, tuple[float, float]]
+    inseparable: tuple[tuple[str, ...], ...]
+    outliers: tuple[Outlier, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model says of a table. S sizes.
+
+    Attributes:
+        time_us: (S,) times.
+        extrapolated: (S,) whether the model was not fitted to such a size or group.
+        ways: (S,) algorithm and protocol taken.
+    """
+
+    time_us: Float64
+    extrapolated: npt.NDArray[np.bool_]
+    ways: tuple[str, ...]
+
+
+def predict(costs: CostModel, ports: Ports, table: MeasuredTable, *, corrected: bool = True) -> Prediction:
+    """Return what a model says of a table's sizes, with or without residual curves."""
+    shape = shape_of(table, ports)
+    sizes = comm_sizes(table.collective, table.size_bytes, shape.ranks)
+    charge = costs.charge(table.collective, sizes, shape, ports, corrected=corrected)
+    ways = tuple(charge.choices[taken] for taken in charge.choice)
+    return Prediction(charge.total_ns / 1000, charge.extrapolated, ways)
+
+
+def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitted:
+    """Fit the parameters of one machine to its tables.
+
+    Args:
+        tables: Tables of one machine.
+        costs: Where to start: the library, what is forced, NICs; its values are what is expected where tables say nothing.
+        ports: The network, with the rates of data sheets.
+
+    Raises:
+        ConfigError: There are no times to fit to.
+    """
+    used = [_positive(table) for table in tables if table.collective in KINDS]
+    used = [table for table in used if len(table.size_bytes)]
+    if not used:
+        raise ConfigError(
+            "There is no measured time to fit to.", key="tables", allowed="tables of collectives"
+        )
+    ports, notes = _raise_ports(used, costs, ports)
+    start = replace(costs, curves=(), fitted=None)
+    plan = design(start, used, ports)
+    times = np.concatenate([table.time_us for table in used]) * 1000
+    expected = np.log([start.value(name) for name in NAMES])
+    firm = precision(start.library)
+    found = solve(plan, times, expected, firm)
+    told = _told(plan)
+    values = {name: float(np.exp(log)) for name, log in zip(NAMES, found.logs, strict=True)}
+    kept = {
+        name: values[name] for name in NAMES if told[name] or abs(values[name] / start.value(name) - 1) > 1e-3
+    }
+    fitted = replace(start, values={**start.values, **kept}, fitted=_range(used, ports))
+    modelled = [predict(fitted, ports, table, corrected=False).time_us for table in used]
+    outliers = outliers_of(used, modelled)
+    curves = curves_of(used, modelled, [shape_of(table, ports) for table in used], outliers)
+    return Fitted(
+        costs=replace(fitted, curves=curves),
+        ports=ports,
+        intervals=_intervals(found, firm, [name for name in NAMES if told[name]]),
+        inseparable=_inseparable(found, firm, told),
+        outliers=outliers,
+        notes=notes,
+    )
+
+
+def _positive(table: MeasuredTable) -> MeasuredTable:
+    kept = (table.size_bytes > 0) & (table.time_us > 0) & np.isfinite(table.time_us)
+    order = np.flatnonzero(kept)[np.argsort(table.size_bytes[kept], kind="stable")]
+    return replace(table, size_bytes=table.size_bytes[order], time_us=table.time_us[order])
+
+
+def _raise_ports(
+    tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports
+) -> tuple[Ports, tuple[str, ...]]:
+    """Raise rates that measured times pass: a data sheet, or a guess at one, was too low."""
+    notes = []
+    for table in tables:
+        shape = shape_of(table, ports)
+        ways = costs.possible(table.collective, shape)
+        per_ns = float(np.max(table.size_bytes / (table.time_us * 1000)))
+        inside = min(way.inside for way in ways) * per_ns
+        sent = min(way.between for way in ways) * per_ns
+        if inside > ports.inside:
+            notes.append(
+                f"{table.table_id} passes {ports.inside:.6g} bytes/ns inside a node: raised to {inside:.6g}."
+            )
+            ports = replace(ports, inside=inside)
+        used = rate_between(ports, shape.per_node, costs.nics)
+        if shape.nodes > 1 and sent > used > 0:
+            raised = ports.between * sent / used
+            notes.append(
+                f"{table.table_id} passes {ports.between:.6g} bytes/ns a GPU between nodes: raised to {raised:.6g}."
+            )
+            ports = replace(ports, between=raised)
+    return ports, tuple(notes)
+
+
+def _told(plan: Design) -> dict[str, bool]:
+    """Return which parameters occur in the tables at all."""
+    seen = (
+        plan.launch.any(axis=0) | plan.waits.any(axis=0) | plan.inside.any(axis=0) | plan.between.any(axis=0)
+    )
+    return dict(zip(plan.names, seen.tolist(), strict=True))
+
+
+def _range(tables: Sequence[MeasuredTable], ports: Ports) -> Range:
+    shapes = [shape_of(table, ports) for table in tables]
+    sizes = np.concatenate([table.size_bytes for table in tables])
+    return Range(
+        kinds=tuple(sorted({table.collective for table in tables})),
+        ranks=(min(shape.ranks for shape in shapes), max(shape.ranks for shape in shapes)),
+        nodes=(min(shape.nodes for shape in shapes), max(shape.nodes for shape in shapes)),
+        sizes=(float(sizes.min()), float(sizes.max())),
+    )
+
+
+def _intervals(found: Solution, firm: Float64, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    covariance = np.linalg.inv(found.information + firm)
+    places = {name: place for place, name in enumerate(NAMES)}
+    intervals = {}
+    for name in names:
+        place = places[name]
+        log, apart = found.logs[place], _CERTAIN * float(np.sqrt(covariance[place, place]))
+        high = float(np.exp(log + apart))
+        intervals[name] = (
+            float(np.exp(log - apart)),
+            min(high, 1.0) if name.startswith("efficiency") else high,
+        )
+    return intervals
+
+
+def _inseparable(found: Solution, firm: Float64, told: Mapping[str, bool]) -> tuple[tuple[str, ...], ...]:
+    """Return groups of parameters along which the times hardly change: near-singular directions of the Jacobian."""
+    rows = [place for place, name in enumerate(NAMES) if told[name]]
+    names = [NAMES[place] for place in rows]
+    spread = np.sqrt(np.diag(np.linalg.inv(firm)))[rows]
+    scaled = found.information[np.ix_(rows, rows)] * np.outer(spread, spread)
+    strength, directions = np.linalg.eigh(scaled)
+    groups: list[tuple[str, ...]] = []
+    for value, direction in zip(strength, directions.T, strict=True):
+        if value < _WEAK:
+            group = tuple(
+                name for name, share in zip(names, direction, strict=True) if abs(share) > _MOST_NAMED
+            )
+            if group and group not in groups:
+                groups.append(group)
+    return tuple(groups)
+
+
+def library_of(hardware: str) -> str:
+    """Return the library of a machine by the name of its GPU: `nccl-hopper` where nothing is known.
+
+    Example:
+        >>> library_of("NVIDIA A100-SXM4-40GB"), library_of("AMD Instinct MI300X"), library_of("NVIDIA L40S")
+        ('nccl-ampere', 'rccl', 'nccl-pcie')
+    """
+    for part, library in _LIBRARY_OF.items():
+        if part.lower() in hardware.lower():
+            return library
+    return "nccl-hopper"
+
+
+_LIBRARY_OF: Mapping[str, str] = {
+    "PCIe": "nccl-pcie",
+    "RTX": "nccl-pcie",
+    "L40": "nccl-pcie",
+    "L4": "nccl-pcie",
+    "A40": "nccl-pcie",
+    "B300": "nccl-blackwell",
+    "B200": "nccl-blackwell",
+    "B100": "nccl-blackwell",
+    "H100": "nccl-hopper",
+    "H200": "nccl-hopper",
+    "H800": "nccl-hopper",
+    "H20": "nccl-hopper",
+    "A100": "nccl-ampere",
+    "A800": "nccl-ampere",
+    "V100": "nccl-volta",
+    "Instinct": "rccl",
+    "MI3": "rccl",
+    "MI2": "rccl",
+}
+assert set(_LIBRARY_OF.values()) <= set(LIBRARIES)

@@ -1,0 +1,68 @@
+"""How far the parameters of one machine lie from those of its generation: what a fit leans on where tables say little."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from studio.sim.costs.parameters import NAMES
+from studio.sim.costs.shapes import Float64
+
+SPREAD: Mapping[str, float] = {
+    "base LL128": 0.18,
+    "base Simple": 0.18,
+    "base NVLS": 0.18,
+    "base direct LL": 0.42,
+    "base direct Simple": 0.18,
+    "hop LL inside": 0.18,
+    "hop LL128 inside": 0.18,
+    "hop Simple inside": 0.45,
+    "hop direct inside": 0.63,
+    "settle LL": 0.4,
+    "efficiency LL inside": 0.38,
+    "efficiency LL128 inside": 0.3,
+    "efficiency Simple inside": 0.12,
+    "efficiency NVLS inside": 0.08,
+    "efficiency direct inside": 0.12,
+    "efficiency LL between": 0.45,
+    "efficiency LL128 between": 0.3,
+    "efficiency Simple between": 0.15,
+    "efficiency NVLS between": 0.15,
+    "efficiency direct between": 0.3,
+}
+"""Standard deviation of a parameter's logarithm over the machines of a generation; 0.5 where none is given. Chosen by leaving tables out
+(`benchmarks/accuracy.py`): what predicts tables that were not fitted best."""
+_ELSE = 0.5
+
+TOGETHER: Sequence[tuple[str, str, float, float]] = (
+    ("launch ", "", 0.5, 0.12),
+    ("copy ", "", 0.25, 0.1),
+    ("hop ", " between", 0.6, 0.25),
+)
+"""Parameters that a machine has in common: start and end of their names, how far all of them lie from the generation's
+together, and how far each one from the others. A machine whose all-reduces take long to launch takes long for its
+all-gathers too."""
+
+WIDER: Mapping[str, float] = {"nccl-pcie": 3.0, "rccl": 2.0}
+"""Libraries whose machines differ more in what they make of their ports: PCIe trees with and without peer access, and
+GPUs of one name with other fabrics."""
+
+
+def precision(library: str = "", widen: float = 1.0, names: Sequence[str] = NAMES) -> Float64:
+    """Return the precision matrix (K, K) of the logarithms of the parameters of a machine around its generation's.
+
+    Args:
+        library: The machine's library; "" for what all have in common.
+        widen: Factor on all spreads.
+        names: The parameters.
+    """
+    spread = np.array([SPREAD.get(name, _ELSE) for name in names])
+    reached = np.array([name.startswith("efficiency") for name in names])
+    spread[reached] *= WIDER.get(library, 1.0)
+    covariance = np.diag(spread**2)
+    for start, end, common, each in TOGETHER:
+        which = np.array([name.startswith(start) and name.endswith(end) for name in names])
+        rows = np.flatnonzero(which)
+        covariance[np.ix_(rows, rows)] = common**2 + each**2 * np.eye(len(rows))
+    return np.asarray(np.linalg.inv(covariance * widen**2))
