@@ -30,7 +30,10 @@ def show_mark(info: RunInfo) -> Any:
     word = mark(info.doubts)
     level = "error" if word == "impossible" else "warning"
     about = " ".join(doubt.message for doubt in info.doubts)
-    return html.Span(word, className=f"cs-level-{level} sim-mark", title=about) if word else None
+    if not word:
+        return None
+    sign: dict[str, Any] = {"role": "img", **aria_label(f"{word}: {about}")}
+    return html.Span("⚠", className=f"cs-level-{level} sim-mark", title=f"{word}: {about}", **sign)
 
 
 def show_warnings(info: RunInfo) -> Any:

@@ -50,7 +50,7 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
                 className="sim-row",
             ),
             html.Div(compare_with_form(info, in_form), id={"sim-made": info.id}),
-            _figures(outcome, times, numbers),
+            _figures(outcome, times, numbers, show_mark(info)),
             html.P(compute_words(compute_times(outcome.trace, outcome.config)), className="cs-dim"),
             html.Div(
                 [
@@ -102,7 +102,7 @@ def compare_with_form(info: RunInfo, in_form: Parts) -> Any:
     )
 
 
-def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
+def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int], marked: Any = None) -> Any:
     whole = max(outcome.makespan_ns, 1)
 
     def share(column: Any) -> Any:
@@ -116,9 +116,14 @@ def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int]) -> An
     shown: list[tuple[Any, Any]] = [
         (
             "finish",
-            html.Span(
-                exact(format_ns(outcome.makespan_ns), f"{outcome.makespan_ns:,} ns"), className="sim-finish"
-            ),
+            [
+                html.Span(
+                    exact(format_ns(outcome.makespan_ns), f"{outcome.makespan_ns:,} ns"),
+                    className="sim-finish",
+                ),
+                " ",
+                marked,
+            ],
         ),
         ("compute, mean per rank", share(times.compute_ns)),
         ("communication", share(times.communication_ns)),
