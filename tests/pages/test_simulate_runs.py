@@ -16,7 +16,7 @@ from studio.pages.simulate.believing import show_mark, show_warnings
 from studio.pages.simulate.live import _IDEAL
 from studio.pages.simulate.naming import run_name
 from studio.pages.simulate.run_list import runs_table
-from studio.pages.simulate.runs import _figures, describe_spread
+from studio.pages.simulate.runs import _dimensions, _figures, describe_spread
 from studio.pages.simulate.under_way import progress_list
 from studio.reporting import report
 from studio.sim.doubts import Cured, cured, options_of
