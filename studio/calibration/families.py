@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -125,7 +126,8 @@ def _rising(table: MeasuredTable) -> MeasuredTable:
 
 def _joined(plans: Sequence[Design]) -> Design:
     """Return the designs of several machines as one."""
-    first, joined = plans[0], {}
+    first = plans[0]
+    joined: dict[str, Any] = {}
     tables = np.cumsum([0, *(int(plan.table.max(initial=-1)) + 1 for plan in plans)])
     for field in fields(Design):
         values = [getattr(plan, field.name) for plan in plans]
