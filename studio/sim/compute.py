@@ -7,13 +7,13 @@ the roofline serves those without one, unless all are to be computed anew for an
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 
 from studio.sim.config import SystemConfig
-from studio.trace import Bool, Graph, Int64, NodeType, Trace, copies, idles, int_column
+from studio.trace import Bool, Float64, Graph, Int64, NodeType, Trace, copies, idles, int_column
 
 
 class Source(IntEnum):
@@ -83,6 +83,48 @@ def compute_times(trace: Trace, config: SystemConfig) -> ComputeTimes:
     return ComputeTimes(
         *(int(counts[source]) for source in (Source.RECORDED, Source.ROOFLINE, Source.UNKNOWN))
     )
+
+
+def mean_compute_ns(trace: Trace, config: SystemConfig) -> dict[str, float]:
+    """Return what the compute nodes of a rank take together, in the mean, by what `compute-times` may be.
+
+    One after the other: where nodes overlap, a run takes less.
+    """
+    if config.roofline is None or config.extensions is None:
+        return {}
+    ranks = Counter(rank.graph for rank in trace.ranks)
+    totals = {}
+    for choice in ("recorded", "roofline"):
+        extensions = replace(config.extensions, compute_times=choice)
+        other = replace(config, extensions=extensions)
+        each = sum(count * _total_ns(trace.graphs[index], other) for index, count in ranks.items())
+        totals[choice] = each / max(len(trace.ranks), 1)
+    return totals
+
+
+def _total_ns(graph: Graph, config: SystemConfig) -> float:
+    sources = compute_sources(graph, config)
+    recorded = int(graph.duration_ns[sources == Source.RECORDED].sum())
+    computed = np.flatnonzero(sources == Source.ROOFLINE)
+    ops, size = (_column(graph, key)[computed] for key in ("num_ops", "tensor_size"))
+    some = size > 0
+    performance = attainable(config, ops[some], size[some])[1]
+    return recorded + float((ops[some] / performance * 1e9).sum()) + int((sources == Source.UNKNOWN).sum())
+
+
+def _column(graph: Graph, key: str) -> Int64:
+    rows, values = int_column(graph, key)
+    column = np.zeros(len(graph), np.int64)
+    column[rows] = values
+    return column
+
+
+def attainable(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Float64, Float64]:
+    """Return intensity (operations per byte) and attainable performance (operations per second) under the roofline."""
+    assert config.roofline is not None
+    bandwidth, peak = config.local_memory_bytes_per_ns * 1e9, config.roofline.peak_tera_ops_per_s * 1e12
+    intensity = ops.astype(np.float64) / size_bytes.astype(np.float64)
+    return intensity, np.minimum(bandwidth * intensity, peak)
 
 
 def compute_sources(graph: Graph, config: SystemConfig) -> Int64:

@@ -12,18 +12,21 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import lineup, simulation
 from studio.jobs.simulations import Simulation
 from studio.pages.compare.tables import show_summary
+from studio.pages.simulate.believing import show_mark, show_warnings
 from studio.pages.simulate.live import _IDEAL
 from studio.pages.simulate.naming import run_name
 from studio.pages.simulate.run_list import runs_table
 from studio.pages.simulate.runs import _dimensions, _figures, describe_spread
 from studio.pages.simulate.under_way import progress_list
 from studio.reporting import report
+from studio.sim.doubts import Cured, cured, options_of
 from studio.sim.load import network_load
-from studio.sim.parts import Parts
+from studio.sim.parts import Parts, interpret, parts_of
 from studio.sim.presets import preset
 from studio.sim.result import breakdown_of
 from studio.sim.setting_values import differences
 from studio.store.runs import Run, RunInfo, RunSummary
+from studio.store.workspace import Workspace
 from studio.units import format_ns
 from tests.handmade import collective, node, trace_of
 
@@ -97,13 +100,31 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
     assert "Links: the 10 that differ most" in texts(show_summary(lineup([made[1], made[1]])))
 
 
-def test_a_dimension_that_carried_more_than_it_could_is_told_with_the_way_out():
+def test_a_run_beyond_its_ports_carries_the_mark_and_one_button_that_runs_it_properly(tmp_path):
+    """The cured run says what the cure changed."""
     nodes = [collective(at, "ALL_REDUCE", 64 * MIB) for at in range(1, 9)]
     many = {"active-chunks-per-dimension": 8, "preferred-dataset-splits": 8}
-    said = texts(_dimensions(simulated([nodes] * 8, **many)))
-    assert "More than dimension 0 can carry" in said, said
-    assert "try congestion aware" in said
-    assert "More than" not in texts(_dimensions(simulated([nodes] * 8, "aware", **many)))
+    keeper = Workspace(tmp_path)
+
+    def kept(result, cures=None):
+        job = keeper.save(result.trace, "a")
+        run = keeper.save_run(job, Run("a", result, parts_of(result.config), cures=cures))
+        return keeper.run_info(job, run)
+
+    wrong = kept(simulated([nodes] * 8, **many))
+    said = texts(show_warnings(wrong))
+    assert said.count("impossible") == len(wrong.doubts) == 2
+    [button] = find_all(show_warnings(wrong), "Button")
+    assert texts(button) == "Run with --model full"
+    assert getattr(show_mark(wrong), "aria-label").startswith("impossible: More was sent")
+    right = studio.simulate(
+        trace_of([nodes] * 8), interpret(cured(wrong.tables, wrong.doubts)).config, native=False
+    )
+    cures = Cured(options_of(wrong.doubts), wrong.makespan_ns, wrong.id)
+    mended = kept(right, cures)
+    assert mended.doubts == ()
+    assert show_mark(mended) is None
+    assert re.fullmatch(r"With --model full: \S+ \S+ instead of \S+ \S+\.", texts(show_warnings(mended)))
     assert "congestion aware" in _IDEAL
 
 

@@ -312,6 +312,26 @@ def suit_to_job(draft: Draft, trace: Trace) -> Draft:
     return replace(draft, tables=tables, notes=tuple(notes))
 
 
+def under_model(draft: Draft, model: Model, trace: Trace) -> Draft:
+    """Return a draft under another model; a preset that was not changed takes its own form of it.
+
+    Raises:
+        ConfigError: The system cannot be simulated under it.
+    """
+    after = replace(draft, edited="", notes=())
+    if draft.origin in PRESETS:
+        ranks = completeness(trace).world
+        if not is_changed(draft, trace) and "links" not in draft.tables.network:
+            tables = from_preset(draft.origin, ranks, model)
+            return suit_to_job(replace(after, tables=replace(tables, groups=draft.tables.groups)), trace)
+        tables = with_model(draft.tables, model)
+        costs = from_preset(draft.origin, ranks).network.get("costs")
+        if model == "full" and costs is not None and "links" not in tables.network:
+            tables = replace(tables, network={"costs": costs, **tables.network})
+        return replace(after, tables=tables)
+    return replace(after, tables=with_model(draft.tables, model))
+
+
 def extended_reason(trace: Trace) -> str:
     """Return why a job needs the extended mode; empty where the compatible one can simulate it."""
     named = [group.name for group in trace.groups if group.name and not group.name.isdecimal()]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import count
 
 from studio.pages.simulate.edits import shown_text
-from studio.sim.models import model_words
+from studio.sim.models import model_of, model_words
 from studio.sim.parts import Parts
 from studio.sim.setting_values import differences
 from studio.sim.settings import BY_KEY
@@ -51,12 +51,12 @@ def run_name(tables: Parts, taken: Collection[str] = (), runs: Sequence[RunInfo]
 
 
 def describe_network(tables: Parts) -> str:
-    """Return bandwidth, kind and size of each dimension, and whether messages wait for each other."""
+    """Return bandwidth, kind and size of each dimension, and whether messages wait for each other where that is a choice."""
     columns = [tables.network.get(key) for key in ("topology", "npus_count", "bandwidth")]
     kinds, sizes, rates = (list(column) if isinstance(column, list | tuple) else [] for column in columns)
     dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
     unit = shown_text(tables, BY_KEY["bandwidth-unit"])
-    aware = ", aware" if tables.congestion == "aware" else ""
+    aware = ", aware" if tables.congestion == "aware" and model_of(tables) != "full" else ""
     return f"{'/'.join(format_number(rate) for rate in rates)} {unit}{aware} · {dims}"
 
 
