@@ -12,8 +12,8 @@ import numpy as np
 
 from studio.errors import ConfigError
 from studio.sim.arena import aligned
-from studio.sim.charges import Flows
 from studio.sim.config import SystemConfig
+from studio.sim.flow_plans import Flows
 from studio.sim.folding import Folding
 from studio.sim.graph_plans import graph_plans, put_graph
 from studio.sim.kernel import records as k

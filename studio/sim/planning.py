@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from studio.sim.arena import Arena
-from studio.sim.charges import Flows, plan_flows, shared_nics
+from studio.sim.charges import shared_nics
 from studio.sim.collectives import Phase
 from studio.sim.config import SystemConfig
+from studio.sim.flow_plans import Flows, plan_flows
 from studio.sim.flow_uses import Uses
 from studio.sim.folding import Folding
 from studio.sim.kernel import records as k

@@ -12,6 +12,7 @@ from studio.analysis.job.breakdown import Breakdown, Spans, breakdown, node_kind
 from studio.notebook import line, table
 from studio.sim.compute import attainable
 from studio.sim.config import SystemConfig
+from studio.sim.flow_parts import FlowParts, flow_parts
 from studio.sim.folding import expanded_links
 from studio.sim.kernel import records as k
 from studio.sim.links import first_records
@@ -125,6 +126,10 @@ class SimResult:
         ended, tick = self.event_end[mine], self.event_ns[mine]
         times.start_ns[place[~ended]], times.end_ns[place[ended]] = tick[~ended], tick[ended]
         return replace(times, first=times.first[self.representative])
+
+    def communication(self) -> FlowParts | None:
+        """Return what the time of collectives and messages went to, by `node_times`; None where no cost model timed them."""
+        return flow_parts(self.trace, self.config, self.node_times(), self.representative)
 
     def event_ids(self) -> Any:
         """Return (E,) the id of the node each event concerns, as written in the trace."""

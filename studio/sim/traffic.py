@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.notebook import one_line
-from studio.sim.charges import Flows
 from studio.sim.config import SystemConfig
+from studio.sim.flow_plans import Flows
 from studio.sim.kernel import records as k
 from studio.sim.links import Float64, LinkTable, link_table
 from studio.sim.topology import port_bytes_per_ns, ports
@@ -102,6 +102,11 @@ def offered_load_words(config: SystemConfig) -> str:
         "Bytes that all NPUs send into the dimension over what all their ports could send in that time: 100 % is "
         "its bandwidth."
     )
+    if config.flows and config.congestion == "aware":
+        return (
+            f"{what} Bytes are those that the cost model has a rank send. Collectives and messages share the ports of "
+            "their NPUs, so that over a whole run it is never more than 100 %. There are no links to look at."
+        )
     if config.congestion == "unaware":
         return (
             f"{what} It is what is offered, not what a network could carry: without congestion, messages pass a "

@@ -81,6 +81,8 @@ class Range:
     nodes: tuple[int, int]
     sizes: tuple[float, float]
 
+    __repr__ = one_line
+
     def covers(self, kind: str, buffer: Float64, shape: GroupShape) -> npt.NDArray[np.bool_]:
         """Return which sizes of a collective in a group lie in it."""
         group = (
