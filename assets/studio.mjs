@@ -23,6 +23,7 @@ bringCallbacks({
   studio_nodes: async () => (await import("./nodes/page.mjs")).startNodesPage(),
   studio_simulate: async () => (await import("./simulate/page.mjs")).callbacks,
   studio_timeline: async () => (await import("./timeline/page.mjs")).startTimelinePage(),
+  studio_validate: async () => (await import("./validate/page.mjs")).callbacks,
 });
 // The page that is opened need not wait for Dash to ask.
 loadCallbacks(`studio_${location.pathname.split("/")[1]}`);

@@ -24,5 +24,7 @@ names = {entry.name for entry in (package / "assets").iterdir()}
 assert {name for name in names if name.endswith(".css")}, f"no style sheet among the wheel's assets: {names}"
 assert {name for name in names if name.endswith(".js")}, f"no script among the wheel's assets: {names}"
 assert any((package / "samples").iterdir()), "the wheel holds no sample job"
+systems = {entry.name for entry in (package / "sim" / "systems").iterdir()}
+assert "hgx-h100.yml" in systems, f"no systems in the wheel: {systems}"
 assert (package / "py.typed").is_file(), "the wheel lacks py.typed"
 EOF

@@ -118,7 +118,7 @@ def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name
     side = side_of(result)
     facts = _facts(summary or summarise(result.trace))
     known = {"times": SettingValue("simulated"), **facts, **settings_of(info.tables)}
-    return Compared(f"{job_name} · {info.name}" if job_name else info.name, side, known, info.job, info.id)
+    return Compared(f"{job_name} · {info.label}" if job_name else info.label, side, known, info.job, info.id)
 
 
 def _facts(summary: Summary) -> dict[str, SettingValue]:

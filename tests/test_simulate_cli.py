@@ -12,7 +12,9 @@ from studio.cli import main
 from studio.commands import simulate as command
 from studio.errors import TraceError
 from studio.et import write
+from studio.sim.astra import read_yaml
 from studio.sim.presets import PRESETS
+from studio.sim.systems import FOLDER, write_system
 from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
@@ -66,7 +68,7 @@ def told(folder, *words):
 def test_a_folder_is_simulated_and_told_in_a_table(folder):
     """Ranks 1 to 3 wait 90 µs for rank 0: communication that no compute covers."""
     text = on(folder, folder / "job")
-    assert "4 NPUs: Ring 4 (50 GiB/s, 500 ns), congestion-unaware, compatible\n" in text
+    assert "4 NPUs: Ring 4 (50 GiB/s, 500 ns), model astra-sim unaware\n" in text
     assert f"finish  122 µs  ({100_000 + REDUCE_SCATTER:,} ns)" in text
     assert re.search(r"compute +10\.0 µs +32\.5 µs +100 µs +26\.6 %", text)
     assert re.search(r"exposed communication +22\.2 µs", text)
@@ -175,7 +177,7 @@ def test_a_preset_is_a_system_and_files_beside_it_take_the_place_of_its_own(fold
         ),
         (["job", "--time-limit", "0.000001"], "stopped after the time limit of 1e-06 s"),
         (["nothing-here"], "no file or folder, no files"),
-        (["job", "--preset", "h100"], "preset is 'h100'; allowed: hgx-h100-8"),
+        (["job", "--preset", "h100"], "preset is 'h100'; allowed: dgx-2"),
         (["job", "--num-queues-per-dim", "0"], "num-queues-per-dim is '0'; allowed"),
     ],
 )
@@ -221,21 +223,31 @@ def test_unknown_keys_are_told_with_the_outcome(folder):
     assert told(folder, folder / "job")["findings"][0]["code"] == "key-unknown"
 
 
-def test_more_than_the_ports_have_room_for_is_told(folder):
+def test_what_no_port_can_carry_is_told_before_the_answer_and_cured(folder):
     """Two active chunks share each port for free in the unaware network; one chunk alone does not."""
     write(trace_of([[collective(1, "ALL_REDUCE", 1 << 30)]] * 8), folder / "eight", "e")
-    words = (folder / "eight", "--preset", "hgx-h100-8")
+    words = (folder / "eight", "--preset", "hgx-h100-8", "--model", "astra-sim")
     report = json.loads(invoke(*words, "--json"))
     [share] = [dimension["offered_load"] for dimension in report["dimensions"]]
-    [found] = report["findings"]
     assert share > 1.5
-    assert (found["level"], found["code"]) == ("warning", "beyond-capacity")
-    text = " ".join(invoke(*words).split())
-    assert f"dimension 0 {100 * share:.0f} %" in text
-    assert "lets messages pass a port at the same time" in text
-    assert "Try --congestion aware, or --set preferred-dataset-splits=1." in text
-    for mended in (("--congestion", "aware"), ("--set", "preferred-dataset-splits=1")):
-        assert json.loads(invoke(*words, *mended, "--json"))["findings"] == []
+    assert [(one["level"], one["code"]) for one in report["findings"]] == [
+        ("warning", "beyond-capacity"),
+        ("warning", "collective-beyond-ports"),
+    ]
+    assert {(one["impossible"], one["cure"]) for one in report["doubts"]} == {(True, "--model full")}
+    text = invoke(*words)
+    assert text.startswith(
+        f"IMPOSSIBLE: More was sent than the ports can carry (dimension 0 {100 * share:.0f} %)"
+    )
+    assert text.count("More was sent") == 1
+    full = json.loads(invoke(*words[:3], "--json"))
+    assert full["doubts"] == full["findings"] == []
+    again = json.loads(invoke(*words, "--set", "preferred-dataset-splits=1", "--json"))
+    assert again["doubts"] == []
+    cured = json.loads(invoke(*words, "--cure", "--json"))
+    assert (cured["model"], cured["doubts"]) == ("full", [])
+    assert cured["cured"]["finish_ns"] == report["finish_ns"] < cured["finish_ns"]
+    assert re.match(r"with --model full: [0-9.]+ ms instead of [0-9.]+ ms\n", invoke(*words, "--cure"))
 
 
 def test_warnings_are_told_with_a_refusal(folder):
@@ -250,13 +262,45 @@ def test_warnings_are_told_with_a_refusal(folder):
     )
 
 
-def test_a_preset_of_another_size_is_answered_with_those_that_fit(folder):
-    write(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 8), folder / "eight", "e")
-    fitting = [name for name, one in PRESETS.items() if one.config.topology.npus == 8]
-    text = invoke(folder / "eight", "--preset", "hgx-h100-16", code=1)
-    assert f"Presets of this size: {', '.join(fitting)}." in text
-    write(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 5), folder / "five", "f")
-    assert "Presets of this size" not in invoke(folder / "five", "--preset", "hgx-h100-16", code=1)
+def test_a_preset_has_as_many_npus_as_the_job_has_ranks_or_as_are_asked_for(folder):
+    """A name with a size asks for it as --npus does; what does not fit the job is answered with what does."""
+    write(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 12), folder / "twelve", "t")
+    job = folder / "twelve"
+    sized = json.loads(invoke(job, "--preset", "hgx-h100", "--json"))["config"]["network"]
+    assert (sized["npus_count"], sized["bandwidth"]) == ([6, 2], [450, 50])
+    faster = ("--preset", "hgx-h100", "--set", "bandwidth=[900, 100]", "--json")
+    assert json.loads(invoke(job, *faster))["config"]["network"]["bandwidth"] == [900, 100]
+    for words in (("hgx-h100-16",), ("hgx-h100", "--npus", "16")):
+        text = invoke(job, "--preset", *words, code=1)
+        assert "the system 16 NPUs (8 × 2): ranks 12–15 are missing" in text
+        assert "Without a size, --preset hgx-h100 has as many NPUs as the job has ranks." in text
+    text = invoke(job, "--preset", "torus-8x8", code=1)
+    assert re.search(r"Presets of this size: dgx-2, .*hgx-h100, .*trainium2\.", text)
+    assert "--npus is 8, and the preset hgx-h100-16 has 16" in invoke(
+        job, "--preset", "hgx-h100-16", "--npus", "8", code=1
+    )
+
+
+def test_a_text_workload_gets_the_npus_of_the_preset(folder):
+    text = "DATA\n1\nlayer -1 10 NONE 0 10 NONE 0 10 ALLREDUCE 4194304 80\n"
+    (folder / "data.txt").write_text(text, encoding="utf-8")
+    for words in (("hgx-h100", "--npus", "16"), ("hgx-h100-16",)):
+        told = json.loads(invoke(folder / "data.txt", "--preset", *words, "--json"))
+        assert (told["npus"], told["config"]["network"]["npus_count"]) == (16, [8, 2])
+        assert len(told["ranks"]) == 16
+    assert "Give --npus NUMBER" in invoke(folder / "data.txt", "--preset", "hgx-h100", code=1)
+
+
+def test_a_system_file_is_a_preset_and_may_be_given_as_the_system(folder):
+    file = folder / "mine.yml"
+    file.write_text(write_system({**read_yaml(FOLDER / "hgx-a100.yml"), "name": "mine"}), encoding="utf-8")
+    job = folder / "job"
+    for option in ("--preset", "--system"):
+        told = json.loads(invoke(job, option, file, "--json"))
+        assert told["config"]["network"]["bandwidth"] == [300]
+    assert "allowed: one of both" in invoke(job, "--preset", "hgx-h100", "--system", file, code=1)
+    file.write_text("name: mine\n", encoding="utf-8")
+    assert f"{file}: title is missing; allowed: a text" in invoke(job, "--preset", file, code=1)
 
 
 def test_ranks_that_finish_alike_are_told_together(folder):
@@ -284,12 +328,24 @@ def test_single_links_have_no_table_by_dimension(folder):
     assert "dimensions  " not in text
 
 
-def test_presets_are_listed_with_their_sources():
+def test_presets_are_listed_with_their_sources_and_measured_errors():
     text = CliRunner().invoke(main, ["presets"]).output
-    assert text.count("Source: ") == len(PRESETS)
+    for word in ("sizes ", "rates ", "source ", "error "):
+        assert text.count(f"                  {word}") == len(PRESETS)
     listed = json.loads(CliRunner().invoke(main, ["presets", "--json"]).output)
     assert [one["name"] for one in listed] == list(PRESETS)
-    assert listed[1]["npus"] == 16
+    assert all(one["measured_error"] for one in listed)
+
+
+def test_all_about_one_preset():
+    [one] = json.loads(CliRunner().invoke(main, ["presets", "hgx-h100", "--npus", "64", "--json"]).output)
+    assert (one["npus"], one["network"]["npus_count"], one["node"], one["nics"]) == (64, [8, 8], 8, 8)
+    assert one["gpu"]["tera_flops"]["bf16"] == 989.4
+    assert one["sources"]["network.bandwidth[1]"].startswith("a port of 400 Gb/s")
+    assert one["astra_sim"]["network"]["bandwidth"] == [400, 50]
+    text = CliRunner().invoke(main, ["presets", "hgx-h100"]).output
+    assert "network.bandwidth[1]: a port of 400 Gb/s" in text
+    assert "library: nccl-hopper" in text
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -315,7 +371,7 @@ def test_collectives_are_told_with_nccls_bandwidths(folder):
 def test_the_mode_is_what_the_files_say_unless_an_option_does(folder):
     assert told(folder, folder / "job")["mode"] == "compatible"
     assert told(folder, folder / "job", "--mode", "extended")["mode"] == "extended"
-    assert "congestion-unaware, extended\n" in on(folder, folder / "job", "--mode", "extended")
+    assert "model extended unaware\n" in on(folder, folder / "job", "--mode", "extended")
     assert told(folder, folder / "job", "--set", "extended.tie-order=reference")["mode"] == "extended"
     text = on(folder, folder / "job", "--mode", "compatible", "--set", "extended.tie-order=reference", code=1)
     assert "extended is there; allowed in the compatible mode" in text
@@ -365,7 +421,7 @@ def test_the_table_says_where_it_was_kept_and_runs_lists_it(folder):
     text = on(folder, folder / "job", "--workspace", folder / "ws", "--out", "my run")
     run_id, job_id = re.search(r"kept as run (\S+) of job (\S+)", text).groups()
     for words in ((), (job_id,)):
-        columns = r"Ring 4 +unaware +compatible +\d{4}-\d\d-\d\d \d\d:\d\d"
+        columns = r"Ring 4 +astra-sim unaware +\d{4}-\d\d-\d\d \d\d:\d\d"
         assert re.search(rf"{run_id} +122 µs .* {columns} .* my run", listed(folder, *words))
     [info] = json.loads(listed(folder, "--json"))
     assert (info["id"], info["job"], info["name"]) == (run_id, job_id, "my run")
@@ -428,3 +484,93 @@ def test_a_replay_tells_of_no_network_because_it_uses_none(given, tmp_path, monk
     kept = listed(tmp_path)
     assert "no network: recorded durations" in kept
     assert "Switch" not in kept
+
+
+# ---------------------------------------------------------------------------------------------------
+# Models
+
+
+@pytest.fixture
+def eight(tmp_path) -> Path:
+    write(trace_of([[collective(1, "ALL_REDUCE", 1 << 30)]] * 8), tmp_path / "eight", "e")
+    return tmp_path / "eight"
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "mode", "congestion"),
+    [
+        ((), "full", "extended", "aware"),
+        (("--model", "full"), "full", "extended", "aware"),
+        (("--model", "astra-sim"), "astra-sim", "compatible", "unaware"),
+        (("--model", "astra-sim", "--congestion", "aware"), "astra-sim", "compatible", "aware"),
+        (("--mode", "compatible"), "astra-sim", "compatible", "unaware"),
+        (("--mode", "extended"), "extended", "extended", "unaware"),
+        (("--congestion", "aware"), "astra-sim", "compatible", "aware"),
+        (("--set", "congestion=aware"), "astra-sim", "compatible", "aware"),
+        (("--set", "bandwidth=[200]"), "full", "extended", "aware"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else given,
+)
+def test_a_preset_is_of_the_full_model_unless_an_option_says_otherwise(eight, words, model, mode, congestion):
+    """Mode and congestion that are given mean what they meant before there were models."""
+    report = json.loads(invoke(eight, "--preset", "hgx-h100-8", *words, "--json"))
+    assert (report["model"], report["mode"], report["config"]["congestion"]) == (model, mode, congestion)
+    name = model if model == "full" else f"{model} {congestion}"
+    assert f", model {name}\n" in invoke(eight, "--preset", "hgx-h100-8", *words)
+
+
+def test_the_files_of_astra_sim_are_of_its_model_unless_an_option_says_otherwise(folder):
+    assert told(folder, folder / "job")["model"] == "astra-sim"
+    assert told(folder, folder / "job", "--model", "full")["model"] == "full"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--model", "astra-sim", "--mode", "extended"), "--mode is 'extended' beside --model astra-sim; allowed there: compatible"),
+        (("--model", "full", "--mode", "compatible"), "--mode is 'compatible' beside --model full; allowed there: extended"),
+        (("--model", "full", "--congestion", "unaware"), "--congestion is 'unaware' beside --model full"),
+        (("--model", "astra-sim", "--set", "extended.tie-order=reference"), "--set makes it the model extended"),
+        (("--model", "astra-sim", "--compute-times", "roofline"), "--compute-times is given beside ASTRA-sim's model"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
+)  # fmt: skip
+def test_options_that_contradict_each_other_are_refused_with_the_way_out(eight, words, message):
+    text = invoke(eight, "--preset", "hgx-h100-8", *words, code=1)
+    assert message in text
+    assert "Hint: " in text
+
+
+def test_compute_keeps_its_times_and_can_be_computed_for_the_gpu(eight, tmp_path):
+    """10 µs were recorded; 10^6 operations on 10^6 bytes take 298 ns on it."""
+    nodes = [node(0, "COMP", micros=10, num_ops=10**6, tensor_size=10**6)]
+    write(trace_of([nodes] * 8), tmp_path / "timed", "t")
+    words = (tmp_path / "timed", "--preset", "hgx-h100-8")
+    kept, anew = (
+        json.loads(invoke(*words, *more, "--json")) for more in ((), ("--compute-times", "roofline"))
+    )
+    assert (kept["finish_ns"], anew["finish_ns"]) == (10_000, 298)
+    assert (kept["compute"]["recorded"], anew["compute"]["roofline"]) == (8, 8)
+    assert "compute: recorded on all nodes\n" in invoke(*words)
+
+
+def test_runs_of_several_models_are_listed_with_them_and_compared_without_a_rank(eight, tmp_path):
+    keep = ("--preset", "hgx-h100-8", "--workspace", tmp_path / "ws", "--out")
+    first = json.loads(invoke(eight, *keep, "one", "--json"))
+    second = json.loads(invoke(eight, *keep, "two", "--model", "astra-sim", "--json"))
+    assert re.search(r"Switch 8 +full +.* one", listed(tmp_path))
+    assert {run["model"] for run in json.loads(listed(tmp_path, "--json"))} == {"full", "astra-sim unaware"}
+    sides = [f"{run['job']}/{run['run']}" for run in (first, second)]
+
+    def compare(*words, code=0):
+        result = CliRunner().invoke(main, ["compare", *sides, *words, "--workspace", str(tmp_path / "ws")])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    text = compare()
+    assert "not ranked" in text
+    assert "different models (full; astra-sim unaware)" in text
+    [pair] = json.loads(compare("--json"))["comparisons"]
+    assert pair["difference_percent"] is None
+    assert "one model" in pair["unranked"]
+    assert "--fail-if-slower ranks runs of one model" in compare("--fail-if-slower", "2", code=1)

@@ -27,7 +27,7 @@ from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 from tests.waiting import PATIENCE_S, wait_until
 
-PARTS = preset("hgx-h100-8").parts
+PARTS = preset("hgx-h100-8").under("astra-sim")
 
 
 @contextmanager

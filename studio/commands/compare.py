@@ -24,6 +24,7 @@ from studio.commands.base.options import allow_damaged, rank_option, workspace_o
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import printable, shorten
 from studio.comparing import LETTERS, SIDES_AT_MOST, Compared, Lineup, lineup, settings_table
+from studio.errors import ConfigError
 from studio.et import Progress
 from studio.sim.setting_values import plain_name, plain_settings
 from studio.units import format_count, format_ns
@@ -59,7 +60,14 @@ def run(request: Request, *, progress: Progress | None = None) -> Lineup:
 
 
 def slower_than(shown: Lineup, percent: float) -> bool:
-    """Return whether any run finishes later than the first by more than so many percent."""
+    """Return whether any run finishes later than the first by more than so many percent.
+
+    Raises:
+        ConfigError: A run is of another model than the first, so that neither is faster.
+    """
+    why = next((comparison.unranked for comparison in shown.comparisons if comparison.unranked), "")
+    if why:
+        raise ConfigError("--fail-if-slower ranks runs of one model", hint=why)
     return any(
         comparison.b.makespan_ns * 100 > comparison.a.makespan_ns * (100 + percent)
         for comparison in shown.comparisons
@@ -75,6 +83,7 @@ def report(shown: Lineup) -> dict[str, Any]:
                 "name": side.name,
                 "job": side.job or None,
                 "run": side.run,
+                "model": side.side.model or None,
                 "finish_ns": side.side.makespan_ns,
                 "ranks": len(side.side.trace.ranks),
                 "nodes": side.side.trace.node_count,
@@ -98,7 +107,10 @@ def _comparison_report(comparison: Comparison, letter: str) -> dict[str, Any]:
         "b": letter,
         "verdict": verdict(comparison, "A", letter),
         "difference_ns": comparison.difference_ns,
-        "difference_percent": 100 * comparison.difference_ns / before if before else None,
+        "difference_percent": 100 * comparison.difference_ns / before
+        if before and not comparison.unranked
+        else None,
+        "unranked": comparison.unranked or None,
         "figures": [_figure_report(figure) for figure in comparison.figures],
         "dimensions": [_figure_report(figure) for figure in comparison.dimensions],
         "links": [_figure_report(figure) for figure in comparison.links],
@@ -200,13 +212,16 @@ def text(shown: Lineup) -> str:
     wide = max(len(side.name) for side in sides)
     base = sides[0].side.makespan_ns
     lines = []
-    for letter, side in zip(LETTERS, sides, strict=False):
+    unranked = ["", *(comparison.unranked for comparison in shown.comparisons)]
+    for letter, side, why in zip(LETTERS, sides, unranked, strict=False):
         finish = side.side.makespan_ns
-        change = ""
-        if letter != "A":
+        change = f"{'not ranked':>14}" if why else ""
+        if letter != "A" and not why:
             share = percent((finish - base) / base) if base else ""
             change = f"{signed_ns(finish - base):>14}{share:>12}"
-        lines.append(f"{letter}  {side.name:{wide}}  finish {format_ns(finish):>10}{change}")
+        lines.append(
+            f"{letter}  {side.name:{wide}}  {side.side.model or 'recorded':18}  finish {format_ns(finish):>10}{change}"
+        )
     for letter, pair in zip(LETTERS[1:], shown.comparisons, strict=False):
         lines += ["", *_pair_lines(pair, letter)]
     settings = settings_table(sides)

@@ -1,54 +1,164 @@
-"""List the systems for --preset, with the sources of their numbers."""
+"""List the systems for --preset, with the sources of their numbers and how far simulated times are from measured ones.
+
+With NAME, a system or a system file: all about this one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
 
 from studio.commands.base.options import json_option
 from studio.commands.base.output import show
-from studio.commands.base.systems import system_label
-from studio.sim.presets import PRESETS, Preset
+from studio.commands.base.terminal import printable
+from studio.sim.presets import PRESETS, Preset, preset
+from studio.sim.systems.errors import classes_of, percent_words
+from studio.units import format_bytes
+
+_INDENT = 18
 
 
-def run() -> Sequence[Preset]:
-    """Return the presets."""
-    return tuple(PRESETS.values())
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `presets`.
+
+    Attributes:
+        name: The system to tell all about; None lists all.
+        npus: Its size; None is that of its name, or the size it begins with.
+    """
+
+    name: str | None = None
+    npus: int | None = None
+
+
+def run(request: Request) -> Sequence[Preset]:
+    """Return the presets, or the one that is asked for.
+
+    Raises:
+        ConfigError: There is no such system, or it does not come in this size.
+    """
+    return tuple(PRESETS.values()) if request.name is None else (preset(request.name, request.npus),)
 
 
 def report(presets: Sequence[Preset]) -> list[dict[str, Any]]:
     """Return the presets as plain data."""
-    return [
-        {
-            "name": preset.name,
-            "title": preset.title,
-            "source": preset.source,
-            "npus": preset.config.topology.npus,
-            "network": preset.parts.network,
-            "system": preset.parts.system,
-            "congestion": preset.parts.congestion,
-        }
-        for preset in presets
-    ]
+    return [_about(one) for one in presets]
+
+
+def _about(one: Preset) -> dict[str, Any]:
+    system, parts = one.system, one.under("full")
+    return {
+        "name": one.name,
+        "title": one.title,
+        "source": one.source,
+        "npus": one.npus,
+        "sizes": system.sizes_words,
+        "node": None if system.family is None else system.family.node,
+        "nics": None if system.family is None else system.family.nics or None,
+        "network": parts.network,
+        "system": parts.system,
+        "congestion": parts.congestion,
+        "gpu": None if system.gpu is None else asdict(system.gpu),
+        "costs": system.costs,
+        "astra_sim": _under_astra_sim(one),
+        "sources": dict(system.sources),
+        "measured_error": one.measured_error,
+        "calibration": dict(system.calibration),
+    }
+
+
+def _under_astra_sim(one: Preset) -> dict[str, Any]:
+    parts = one.under("astra-sim")
+    return {"network": parts.network, "system": parts.system, "congestion": parts.congestion}
 
 
 def text(presets: Sequence[Preset]) -> str:
     """Format the presets for a terminal."""
-    lines = []
-    for preset in presets:
-        lines += [
-            f"{preset.name:16} {preset.title}",
-            f"{'':16} {system_label(preset.config)}",
-            f"{'':16} Source: {preset.source}.",
-            "",
+    return "\n\n".join("\n".join(_lines(one)) for one in presets)
+
+
+def _lines(one: Preset) -> Iterator[str]:
+    yield f"{one.name:{_INDENT}}{one.title}"
+    yield _line("sizes", one.system.sizes_words)
+    yield _line("rates", _rates(one))
+    if one.system.gpu is not None:
+        yield _line("NPU", _gpu(one))
+    yield _line("source", one.source)
+    yield _line("error", one.measured_error)
+
+
+def text_of_one(presets: Sequence[Preset]) -> str:
+    """Format all about one preset for a terminal."""
+    [one] = presets
+    lines = [*_lines(one), "", "  measured error", *_errors(one), "", "  where each number is from"]
+    lines += [f"    {key}: {source}" for key, source in one.system.sources.items()]
+    if one.system.costs:
+        lines += ["", "  costs of collectives", *_tree(one.system.costs, 4)]
+    return "\n".join(printable(line) for line in lines)
+
+
+def _line(what: str, words: str) -> str:
+    return f"{'':{_INDENT}}{what:7}{words}"
+
+
+def _rates(one: Preset) -> str:
+    """Return the rates of each dimension that the system can have, as its file has them."""
+    network = one.system.network
+    columns = (network["topology"], network["bandwidth"], network["latency"])
+    unit = network.get("bandwidth-unit", "GiB/s")
+    return " × ".join(
+        f"{kind} {rate:g} {unit}" + (f" {latency:g} ns" if latency else "")
+        for kind, rate, latency in zip(*columns, strict=True)  # type: ignore[call-overload]  # lists, checked when read
+    )
+
+
+def _gpu(one: Preset) -> str:
+    gpu = one.system.gpu
+    assert gpu is not None
+    rates = ", ".join(f"{rate:g} {name}" for name, rate in gpu.tera_flops.items())
+    return f"{gpu.name}: {rates} TFLOP/s dense, {gpu.memory_gbytes:g} GB of memory at {gpu.memory_bytes_per_ns:g} GB/s"
+
+
+def _errors(one: Preset) -> Iterator[str]:
+    classes = classes_of(one.system)
+    if not classes:
+        yield f"    {one.measured_error}"
+    for name, error in classes.items():
+        yield f"    {name}: {_figures(error)}"
+
+
+def _figures(error: object) -> str:
+    """Return what is known of a class: GMF, gm|e| and what they were found on."""
+    if not isinstance(error, Mapping):
+        return "?"
+    named = (("gmf", "GMF"), ("gm_error", "gm|e|"), ("gmf-nine-of-ten", "GMF of nine tables in ten at most"))
+    found = [f"{words} {percent_words(error[key])}" for key, words in named if key in error]
+    tables, sizes, ranks = (error.get(key) for key in ("tables", "sizes", "ranks"))
+    found += [f"{tables} {'table' if tables == 1 else 'tables'}"] if tables is not None else []
+    if isinstance(sizes, list | tuple) and isinstance(ranks, list | tuple):
+        found += [
+            f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])}",
+            f"{ranks[0]:,} to {ranks[-1]:,} ranks",
         ]
-    return "\n".join(lines).rstrip()
+    return ", ".join(found)
 
 
-@click.command(help=__doc__, epilog="Example: chakra-studio presets")
+def _tree(table: Mapping[str, Any], indent: int) -> Iterator[str]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield f"{'':{indent}}{key}:"
+            yield from _tree(value, indent + 2)
+        else:
+            yield f"{'':{indent}}{key}: {value}"
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio presets hgx-h100 --npus 64 --json")
+@click.argument("name", required=False)
+@click.option("--npus", type=click.IntRange(min=1), metavar="N", help="The size to show NAME in.")
 @json_option
-def command(as_json: bool) -> None:
+def command(name: str | None, npus: int | None, as_json: bool) -> None:
     """Carry out `presets`."""
-    show(run(), as_json, report, text)
+    show(run(Request(name, npus)), as_json, report, text if name is None else text_of_one)

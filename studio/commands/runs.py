@@ -57,7 +57,7 @@ def run(request: Request) -> list[JobRuns]:
 
 def report(jobs: Sequence[JobRuns]) -> list[dict[str, Any]]:
     """Return runs as plain data."""
-    return [msgspec.to_builtins(run) for _, runs in jobs for run in runs]
+    return [{**msgspec.to_builtins(run), "model": run.model} for _, runs in jobs for run in runs]
 
 
 def text(jobs: Sequence[JobRuns]) -> str:
@@ -77,7 +77,7 @@ def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
     systems = [_topology(run) for run in runs]
     wide = max(map(len, [*systems, "system"]))
     yield (
-        f"{'run':24}{'finish':>12}{'exposed':>12}{'NPUs':>9}  {'system':{wide}}  {'congestion':12}{'mode':12}"
+        f"{'run':24}{'finish':>12}{'exposed':>12}{'NPUs':>9}  {'system':{wide}}  {'model':20}"
         f"{'made':18}{'size':>10}  name"
     )
     for run, system in zip(runs, systems, strict=True):
@@ -86,7 +86,7 @@ def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
         size = format_bytes(run.stored_bytes)
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
         yield (
-            f"{run.id:24}{cells}{run.npus:>9,}  {system:{wide}}  {run.congestion:12}{run.mode:12}"
+            f"{run.id:24}{cells}{run.npus:>9,}  {system:{wide}}  {run.model:20}"
             f"{made:18}{size:>10}  {printable(run.name)}"
         )
 

@@ -7,7 +7,7 @@ The system is a preset, or ASTRA-sim's files; --set changes keys of either.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from studio.commands.base.options import (
     Seconds,
     allow_damaged,
     rank_option,
-    size_options,
+    system_size_options,
     workspace_option,
 )
 from studio.commands.base.outcome import Outcome, report, text
@@ -33,10 +33,14 @@ from studio.et.format import UNSAID, JobSize
 from studio.sim import astra, simulate
 from studio.sim.check import REPLAY_KNOWN, check
 from studio.sim.config import Congestion, SystemConfig
+from studio.sim.doubts import FORESEEN, Cured, cured, doubts_of, options_of
+from studio.sim.extensions import ComputeTimes
+from studio.sim.models import MODELS, Model, model_of, with_model
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
-from studio.sim.presets import PRESETS, preset
+from studio.sim.presets import PRESETS, preset, said_npus
 from studio.sim.replays import as_replay, idle_system
 from studio.sim.result import SimResult
+from studio.sim.systems import SYSTEMS, is_system_file
 from studio.trace import Finding, Trace
 
 if TYPE_CHECKING:
@@ -54,18 +58,21 @@ class Request:
 
     Attributes:
         workload: Folders or files, the common prefix of files, or the id of a job in the workspace.
-        preset: A system by name; files given beside it take the place of its own.
+        preset: A system by name or a system file; files given beside it take the place of its own.
         system, network, comm_groups, remote_memory: ASTRA-sim's files.
-        congestion: Which network model; None is the preset's, or else the unaware one.
+        congestion: Whether messages wait for each other; None is that of the model.
         options: Options of ASTRA-sim's command line, without dashes.
         settings: KEY=VALUE each, the last word on any key of the files.
         time_limit_s: Stop after this long; None never.
         events: File to write the events into, as its suffix asks for; None for none.
         workspace: Its folder; None is the user's.
         ranks: Rank numbers by file name, for files that do not tell theirs.
-        size: NPUs and passes, where a workload leaves them open.
-        mode: Which mode; None is what the system file asks for, without a word the compatible one.
+        size: NPUs and passes, where a workload leaves them open; a preset has as many NPUs.
+        model: `full` or `astra-sim`; None is full for a preset, and what the files ask for where ASTRA-sim's are given.
+        mode: Which mode; None is that of the model.
+        compute_times: Whether nodes keep recorded durations, or all are computed by the roofline; None is the system's.
         out: Name of the run to keep in the workspace; None keeps none.
+        cure: Whether to simulate again with the cures of what makes the answer doubtful.
         replay: Whether recorded times count, of communication too; then the system may be left out.
     """
 
@@ -83,8 +90,11 @@ class Request:
     workspace: Path | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
     size: JobSize = UNSAID
+    model: Model | None = None
     mode: Mode | None = None
+    compute_times: ComputeTimes | None = None
     out: str | None = None
+    cure: bool = False
     replay: bool = False
 
 
@@ -108,7 +118,7 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
     if outcome.job is not None and request.out is not None:
         from studio.store.runs import Run
 
-        kept = Run(request.out, outcome.result, parts, outcome.spent_s)
+        kept = Run(request.out, outcome.result, parts, outcome.spent_s, outcome.doubts, outcome.cures)
         outcome = replace(outcome, run=_workspace(request).save_run(outcome.job, kept))
     if request.events is not None:
         from studio.commands.base.timelines import write_events
@@ -119,26 +129,44 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
 
 def _outcome(request: Request, progress: Progress | None, notice: Notice | None) -> tuple[Outcome, Parts]:
     """Simulate a job and return the outcome with the system's tables; with `--out`, import the job first."""
+    _refuse_conflict(request)
     limit = Limit(time.monotonic(), request.time_limit_s)
     reading = limit.watch(progress)
     # Without a system, a job that needs no network gets one of its size; otherwise report mistakes before reading files.
+    request = with_system_file(request)
     left_out = not (request.preset or request.system or request.network)
-    parts = None if left_out and (request.replay or _is_soon_read(request)) else parts_for(request)
+    is_open = (left_out and (request.replay or _is_soon_read(request))) or is_size_open(request)
+    parts = None if is_open else parts_for(request)
     read_config = None if parts is None else _read_parts(parts, request)
     job = None if request.out is None else kept_job(request, reading)
     trace = workload(request, reading) if job is None else _workspace(request).load(job)
     if parts is None or read_config is None:
-        parts = parts_for(request, _system_for(request, trace))
+        parts = parts_for(
+            request, _under_model(_system_for(request, trace), request), ranks=completeness(trace).world
+        )
         read_config = _read_parts(parts, request)
-    findings = (*read_config.findings, *check(trace, read_config.config))
-    _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
     # The order of events across ranks needs every rank simulated.
     every_rank = request.events is not None and _in_order(request.events)
-    begun = time.monotonic()
-    result = _simulate(trace, read_config.config, limit, progress, notice, fold=not every_rank)
-    spent_s = time.monotonic() - begun
-    warnings = (*findings, *_beyond_capacity(result))
-    return Outcome(", ".join(request.workload), result, warnings, spent_s, every_rank, job), parts
+
+    def simulated(system: astra.Imported) -> Outcome:
+        findings = (*system.findings, *check(trace, system.config))
+        _refuse(findings, _size_hint(request.preset, len(trace.ranks)) if request.preset else "")
+        begun = time.monotonic()
+        result = _simulate(trace, system.config, limit, progress, notice, fold=not every_rank)
+        spent_s = time.monotonic() - begun
+        doubts = doubts_of(result)
+        rest = (finding for finding in findings if finding.code not in FORESEEN)
+        told = (*rest, *(doubt.finding for doubt in doubts))
+        return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job, doubts=doubts)
+
+    outcome = simulated(read_config)
+    options = options_of(outcome.doubts)
+    if not (request.cure and options):
+        return outcome, parts
+    parts = cured(parts, outcome.doubts)
+    again = simulated(_read_parts(parts, request))
+    cures = Cured(options, outcome.result.makespan_ns)
+    return replace(again, cures=cures, cured_doubts=outcome.doubts), parts
 
 
 _FEW_FILES = 4
@@ -153,11 +181,13 @@ def _is_soon_read(request: Request) -> bool:
 
 
 def _system_for(request: Request, trace: Trace) -> Parts | None:
-    """Return the system of a job where none was given and no message needs one; None where one has to be given.
+    """Return the system of a job where none was given and no message needs one; None where one is given, or has to be.
 
     Raises:
         TraceError: Ranks are missing, so that the job cannot be simulated on any.
     """
+    if request.preset:
+        return None
     job = completeness(trace)
     if request.replay:
         return idle_system(job.world)
@@ -166,12 +196,19 @@ def _system_for(request: Request, trace: Trace) -> Parts | None:
     return idle_system(1) if job.world == 1 else None
 
 
-def _refuse(findings: Sequence[Finding], fitting: Sequence[str]) -> None:
+def _under_model(parts: Parts | None, request: Request) -> Parts | None:
+    """Return a system that no file describes under the model that counts without one, the full one."""
+    if parts is None or request.replay or request.mode or request.congestion:
+        return parts
+    return with_model(parts, request.model or "full")
+
+
+def _refuse(findings: Sequence[Finding], size_hint: str) -> None:
     """Raise the errors of a check before the run, with its warnings as context.
 
     Args:
         findings: What reading and checking brought to light.
-        fitting: Presets for as many NPUs as the job has ranks, where a preset was asked for.
+        size_hint: How to get a preset of as many NPUs as the job has ranks, where a preset was asked for.
     """
     errors = [finding for finding in findings if finding.level == "error"]
     if not errors:
@@ -181,8 +218,8 @@ def _refuse(findings: Sequence[Finding], fitting: Sequence[str]) -> None:
     warnings = [finding for finding in findings if finding.level == "warning"]
     rest += "".join(f"\nWarning: {_with_hint(finding)}" for finding in warnings[:_TOLD])
     hint = errors[0].hint
-    if fitting and errors[0].code in ("ranks-missing", "ranks-beyond"):
-        hint = f"{hint} Presets of this size: {', '.join(fitting)}."
+    if errors[0].code in ("ranks-missing", "ranks-beyond"):
+        hint = f"{hint} {size_hint}".rstrip()
     raise TraceError(f"The job cannot be simulated: {errors[0].message}{rest}", hint=hint)
 
 
@@ -190,25 +227,13 @@ def _with_hint(finding: Finding) -> str:
     return f"{finding.message} {finding.hint}".rstrip()
 
 
-def _presets_of(npus: int) -> list[str]:
-    return [name for name, preset in PRESETS.items() if preset.config.topology.npus == npus]
-
-
-def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
-    """Warn of dimensions that carried more than their ports can send."""
-    shares = [carried.offered_load(result.makespan_ns) for carried in result.dimensions]
-    full = [index for index, share in enumerate(shares) if share > 1]
-    if not full:
-        return
-    loads = ", ".join(f"dimension {index} {100 * shares[index]:.0f} %" for index in full)
-    aware = "--mode extended --congestion aware" if len(shares) > 1 else "--congestion aware"
-    yield Finding(
-        "warning",
-        "beyond-capacity",
-        f"More was sent than the ports can carry ({loads}): the congestion-unaware network, as in ASTRA-sim, lets messages "
-        "pass a port at the same time, so times are too short and bandwidths too high.",
-        f"Try {aware}, or --set preferred-dataset-splits=1.",
-    )
+def _size_hint(name: str, npus: int) -> str:
+    """Say how to get a preset of this size; empty where there is none."""
+    system = preset(name).system
+    if system.fits(npus):
+        return f"Without a size, --preset {system.name} has as many NPUs as the job has ranks."
+    fitting = [name for name, one in SYSTEMS.items() if one.fits(npus)]
+    return f"Presets of this size: {', '.join(fitting)}."
 
 
 @dataclass(slots=True)
@@ -297,7 +322,7 @@ def workload(request: Request, progress: Progress | None = None) -> Trace:
     """
     files = _files(request)
     if files:
-        size = request.size
+        size = _job_size(request)
         return read(files, ranks=request.ranks, progress=progress, npus=size.npus, passes=size.passes)
     return _workspace(request).load(_job(request))
 
@@ -313,7 +338,8 @@ def kept_job(request: Request, progress: Progress | None = None) -> str:
         return _job(request)
     from studio.jobs.importing import open_paths
 
-    jobs = open_paths(_workspace(request), files, ranks=request.ranks, progress=progress, size=request.size)
+    size = _job_size(request)
+    jobs = open_paths(_workspace(request), files, ranks=request.ranks, progress=progress, size=size)
     if len(jobs) > 1:
         raise ConfigError(
             f"WORKLOAD holds {len(jobs)} jobs: {', '.join(jobs)}; allowed: one",
@@ -368,17 +394,60 @@ def _job(request: Request) -> str:
         ) from error
 
 
-def parts_for(request: Request, instead: Parts | None = None) -> Parts:
+def with_system_file(request: Request) -> Request:
+    """Return a request in which a system file given as --system is the preset.
+
+    Raises:
+        ConfigError: A preset is named too.
+    """
+    if request.system is None or not is_system_file(request.system):
+        return request
+    if request.preset is not None:
+        raise ConfigError(
+            f"--system is the system file {request.system}, and --preset {request.preset!r}; allowed: one of both",
+            hint="A system file holds a whole system, as a preset does; ASTRA-sim's system files end in .json.",
+        )
+    return replace(request, preset=str(request.system), system=None)
+
+
+def is_size_open(request: Request) -> bool:
+    """Whether the job says how many NPUs the preset has.
+
+    Raises:
+        ConfigError: There is no such preset, or its name and --npus disagree.
+    """
+    return request.preset is not None and _npus(request) is None
+
+
+def _npus(request: Request) -> int | None:
+    """Return how many NPUs are asked for: by --npus, or by the name of the preset; None where neither says it."""
+    asked = request.size.npus
+    said = said_npus(request.preset) if request.preset is not None else None
+    if asked is not None and said is not None and asked != said:
+        raise ConfigError(
+            f"--npus is {asked:,}, and the preset {request.preset} has {said:,} NPUs; allowed: the same number",
+            hint="Leave one of the two out.",
+        )
+    return asked if said is None else said
+
+
+def _job_size(request: Request) -> JobSize:
+    """Return the size of a text workload: as many NPUs as are asked of the system."""
+    return replace(request.size, npus=_npus(request))
+
+
+def parts_for(request: Request, instead: Parts | None = None, *, ranks: int | None = None) -> Parts:
     """Combine the configuration: preset, then files, then `--set`.
 
     Args:
         request: What is asked for.
         instead: What counts in place of a preset where none is named.
+        ranks: Ranks of the job: the size of a preset where nothing else says it.
 
     Raises:
         ConfigError: Neither preset nor files, an unknown preset or setting, or a file that cannot be read.
     """
-    base = preset(request.preset).parts if request.preset else instead
+    base = _preset(request, ranks) if request.preset else instead
     if base is None and not (request.system and request.network):
         lacking = [
             name for name, path in (("--system", request.system), ("--network", request.network)) if not path
@@ -388,11 +457,74 @@ def parts_for(request: Request, instead: Parts | None = None) -> Parts:
             hint=f"Give --system and --network, or --preset with one of: {', '.join(PRESETS)}.",
         )
     parts = _with_files(base or Parts({}, {}), request)
+    parts = with_model(parts, request.model) if request.model else parts
     congestion = request.congestion or parts.congestion
     parts = replace(parts, congestion=congestion, options={**parts.options, **request.options})
     parts = as_replay(parts) if request.replay else parts
-    parts = with_settings(parts, request.settings)
-    return with_mode(parts, request.mode) if request.mode else parts
+    parts = with_settings(parts, [*_compute_setting(request), *request.settings])
+    parts = with_mode(parts, request.mode) if request.mode else parts
+    _refuse_other_model(parts, request)
+    return parts
+
+
+def _preset(request: Request, ranks: int | None) -> Parts:
+    """Return the system of a preset: under the full model, or where files, mode or congestion are given that of ASTRA-sim."""
+    one = preset(request.preset or "", _npus(request) or ranks)
+    # A congestion that is set by key counts as one that is given.
+    given = any(setting.partition("=")[0].strip() == "congestion" for setting in request.settings)
+    if (
+        request.system
+        or request.network
+        or ((request.mode or request.congestion or given) and not request.model)
+    ):
+        return one.under("astra-sim")
+    return one.under(request.model or "full")
+
+
+def _compute_setting(request: Request) -> list[str]:
+    """Return the setting that says how long compute takes, where an option asks for one; the roofline is then on."""
+    if request.compute_times is None:
+        return []
+    if request.model == "astra-sim" or request.mode == "compatible":
+        raise ConfigError(
+            "--compute-times is given beside ASTRA-sim's model; allowed: with the model full",
+            hint="There a system with a roofline replaces every recorded time: --set roofline-enabled=0 keeps them.",
+        )
+    setting = f"extended.compute-times={request.compute_times}"
+    return [setting, "roofline-enabled=1"] if request.compute_times == "roofline" else [setting]
+
+
+_OF_MODEL: Mapping[Model, tuple[Mode, Congestion | None]] = {
+    "full": ("extended", "aware"),
+    "astra-sim": ("compatible", None),
+}
+"""The mode and the congestion that a model has; None is either."""
+
+
+def _refuse_conflict(request: Request) -> None:
+    """Raise a ConfigError for a mode or a congestion that the model asked for does not have."""
+    if request.model is None:
+        return
+    mode, congestion = _OF_MODEL[request.model]
+    for option, given, has in (
+        ("--mode", request.mode, mode),
+        ("--congestion", request.congestion, congestion),
+    ):
+        if given and has and given != has:
+            raise ConfigError(
+                f"{option} is {given!r} beside --model {request.model}; allowed there: {has}",
+                hint=f"Leave one of the two out: --model {request.model} says {option} {has}.",
+            )
+
+
+def _refuse_other_model(parts: Parts, request: Request) -> None:
+    """Raise a ConfigError where settings made another model than the one asked for."""
+    made = model_of(parts)
+    if request.model and made != request.model and not request.replay:
+        raise ConfigError(
+            f"--set makes it the model {made}; allowed with --model {request.model}: settings of that model",
+            hint="Leave --model out, or the settings extended.… and congestion.",
+        )
 
 
 def _read_parts(parts: Parts, request: Request) -> astra.Imported:
@@ -418,7 +550,11 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.argument("workload", nargs=-1, required=True)
 @click.option(
-    "--system", "--system-configuration", type=_existing, metavar="S.json", help="ASTRA-sim's system file."
+    "--system",
+    "--system-configuration",
+    type=_existing,
+    metavar="S.json",
+    help="ASTRA-sim's system file, or a system file (.yml), which holds a whole system.",
 )
 @click.option(
     "--network", "--network-configuration", type=_existing, metavar="N.yml", help="ASTRA-sim's network file."
@@ -437,16 +573,30 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="M.json",
     help="Remote memory.",
 )
-@click.option("--preset", metavar="NAME", help="A system by name; `chakra-studio presets` lists them.")
+@click.option(
+    "--preset",
+    metavar="NAME",
+    help="A system by name, or a system file (.yml); `chakra-studio presets` lists them. It has --npus NPUs, or as many as the job has ranks.",
+)
+@click.option(
+    "--model",
+    type=click.Choice(MODELS),
+    help="Everything that is modelled, or the answers of ASTRA-sim.  [default: full; what the files say, with --system or --network]",
+)
 @click.option(
     "--mode",
     type=click.Choice(["compatible", "extended"]),
-    help="ASTRA-sim's answers, or also what ASTRA-sim lacks.  [default: what the system file asks for]",
+    help="ASTRA-sim's answers, or also what ASTRA-sim lacks; a part of the model.",
 )
 @click.option(
     "--congestion",
     type=click.Choice(["aware", "unaware"]),
-    help="Whether messages wait for each other on links.",
+    help="Whether messages wait for each other on links; a part of the model.",
+)
+@click.option(
+    "--compute-times",
+    type=click.Choice(["recorded", "roofline"]),
+    help="Whether compute keeps its recorded times, or all is computed for this GPU.  [default: recorded]",
 )
 @click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension  [default: 1]")
 @click.option("--injection-scale", metavar="X", help="Factor on the endpoint delay  [default: 1]")
@@ -469,6 +619,11 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     is_flag=True,
     help="Use recorded times, for communication too, and compare the steps with the recording. Needs no system.",
 )
+@click.option(
+    "--cure",
+    is_flag=True,
+    help="Where the answer is doubtful, simulate again with what cures it, and print both times.",
+)
 @click.option("--out", metavar="RUN", help="Keep the simulation in the workspace under this name.")
 @click.option(
     "--events",
@@ -486,7 +641,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, per rank and per link.")
 @allow_damaged
 @rank_option
-@size_options
+@system_size_options
 @click.pass_context
 def command(
     ctx: click.Context,

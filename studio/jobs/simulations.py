@@ -17,6 +17,7 @@ from studio.decoding import converted
 from studio.errors import StudioError
 from studio.session import Session
 from studio.sim.deadlock import DeadlockError, Stuck
+from studio.sim.doubts import Cured, doubts_of
 from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, Parts, interpret
 from studio.store import tasks as queue
 from studio.store.runs import Run
@@ -39,10 +40,12 @@ class Simulation:
         status: "compiling" is the wait for the engine, once per installation; "interrupted" means that the studio
             that ran it has gone.
         done, total: Nodes completed, and nodes in all; 0 of 0 before it has begun.
+        left_s: The least and the most seconds it may still take; None where that cannot be told.
         started, ended: When it began and stopped, seconds since the epoch; None where it has not.
         run: Id of the run it became.
         error: Why it failed.
         stuck: Where it failed because ranks wait for ever: which, and for what.
+        cures: The doubtful run that it is the cure of.
     """
 
     id: str
@@ -53,17 +56,13 @@ class Simulation:
     status: Status = "queued"
     done: int = 0
     total: int = 0
+    left_s: tuple[float, float] | None = None
     started: float | None = None
     ended: float | None = None
     run: str | None = None
     error: Problem | None = None
     stuck: tuple[Stuck, ...] = ()
-
-    def remaining_s(self, now: float) -> float | None:
-        """Estimate the seconds left from the nodes completed so far; None if unknown."""
-        if self.status != "running" or self.started is None or not 0 < self.done <= self.total:
-            return None
-        return (now - self.started) * (self.total - self.done) / self.done
+    cures: Cured | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,7 @@ class _Details:
 
     tables: Parts
     stuck: tuple[Stuck, ...] = ()
+    cures: Cured | None = None
 
 
 Work = Callable[[Simulation, Report], str]
@@ -90,8 +90,17 @@ class Simulations:
         return self.tasks.now()
 
 
-def start(simulations: Simulations, job: str, parts: Parts, name: str) -> Simulation:
+def start(
+    simulations: Simulations, job: str, parts: Parts, name: str, cures: Cured | None = None
+) -> Simulation:
     """Queue a simulation.
+
+    Args:
+        simulations: The queue.
+        job: Id of the job.
+        parts: The system.
+        name: What to call the run.
+        cures: The doubtful run that it is the cure of.
 
     Raises:
         StudioError: The configuration cannot be kept, or the workspace cannot be written.
@@ -101,7 +110,7 @@ def start(simulations: Simulations, job: str, parts: Parts, name: str) -> Simula
             "Algorithms given as traces are simulated by the command line only.",
             hint="Use chakra-studio simulate --system system.json.",
         )
-    details = msgspec.to_builtins(_Details(parts))
+    details = msgspec.to_builtins(_Details(parts, cures=cures))
 
     def work(report: Report) -> str | None:
         simulation = get(simulations, report.id)
@@ -115,7 +124,7 @@ def start(simulations: Simulations, job: str, parts: Parts, name: str) -> Simula
             return None
 
     task = queue.submit(simulations.tasks, "simulation", name, work, job=job, details=details)
-    return _simulation(task)
+    return _simulation(task, simulations.now())
 
 
 def cancel(simulations: Simulations, simulation_id: str) -> None:
@@ -138,15 +147,16 @@ def dismiss_ended(simulations: Simulations, job: str, *, but: str) -> None:
 def get(simulations: Simulations, simulation_id: str) -> Simulation | None:
     """Return the state of a simulation; None if the id is unknown."""
     task = queue.get(simulations.tasks, simulation_id)
-    return _simulation(task) if task and task.kind == "simulation" else None
+    return _simulation(task, simulations.now()) if task and task.kind == "simulation" else None
 
 
 def list_simulations(simulations: Simulations, job: str | None = None) -> list[Simulation]:
     """Return the simulations of the workspace, or of one job, newest first."""
-    return [_simulation(task) for task in queue.list_tasks(simulations.tasks, "simulation", job)]
+    now = simulations.now()
+    return [_simulation(task, now) for task in queue.list_tasks(simulations.tasks, "simulation", job)]
 
 
-def _simulation(task: Task) -> Simulation:
+def _simulation(task: Task, now: float) -> Simulation:
     details = converted(task.details, _Details)
     return Simulation(
         task.id,
@@ -157,11 +167,13 @@ def _simulation(task: Task) -> Simulation:
         "compiling" if task.status == "preparing" else task.status,
         task.done,
         task.total,
+        task.remaining_s(now),
         task.phase_started,
         task.ended,
         task.result,
         task.error,
         details.stuck,
+        details.cures,
     )
 
 
@@ -191,7 +203,8 @@ def simulate_jobs(session: Session) -> Work:
             raise TaskCancelled from None
         if report.is_cancelled():
             raise TaskCancelled
-        run = Run(simulation.name, result, simulation.tables, time.monotonic() - started)
+        spent_s = time.monotonic() - started
+        run = Run(simulation.name, result, simulation.tables, spent_s, doubts_of(result), simulation.cures)
         run_id = session.workspace.save_run(simulation.job, run)
         if not report.finish(run_id):
             # Cancelled while it was being written, which takes seconds where there are many events.

@@ -71,7 +71,7 @@ def _runs(job: str, text: str) -> Iterator[Item]:
     for run in islice(fitting, _OF_A_KIND):
         yield {
             "kind": "run",
-            "title": run.name,
+            "title": run.label,
             "about": format_ns(run.makespan_ns),
             "view": {"job": job, "run": run.id},
         }

@@ -1,7 +1,8 @@
 """The analytical simulator: how long a job takes on a system.
 
-`simulate` plays a trace on a described system. Its clock and its order of events are those of ASTRA-sim's
-analytical simulator, so its answers are the same to the nanosecond.
+`simulate` plays a trace on a described system. Under the model `astra-sim` its clock and its order of events are those
+of ASTRA-sim's analytical simulator, so its answers are the same to the nanosecond; `studio.sim.models` says what the
+full model does beyond it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from studio.sim.config import SystemConfig
+    from studio.sim.models import Model
     from studio.sim.result import SimResult
     from studio.trace import Trace
 
@@ -22,6 +24,7 @@ def simulate(  # noqa: PLR0913 (one call with many options)
     trace: Trace,
     config: SystemConfig,
     *,
+    model: Model | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancel: Callable[[], bool] | None = None,
     native: bool | None = None,
@@ -33,6 +36,8 @@ def simulate(  # noqa: PLR0913 (one call with many options)
     Args:
         trace: One graph per rank, one rank per NPU.
         config: The system it runs on.
+        model: `full`, or `astra-sim` for the answers of the reference; None is that of the system
+            (`SystemConfig.model`), which is `full` for presets. See `studio.sim.models`.
         progress: Told now and then the nodes completed so far, and the nodes in all.
         cancel: Asked now and then whether to stop.
         native: Whether to run compiled; interpreted is a hundred times slower and starts at once. None: compiled
@@ -56,6 +61,10 @@ def simulate(  # noqa: PLR0913 (one call with many options)
     from studio.sim.plan import make_plan
     from studio.sim.result import result_of
 
+    if model is not None:
+        from studio.sim.models import config_with_model
+
+        config = config_with_model(config, model)
     plan = make_plan(trace, config, folded=fold)
     reason = plan.unfolded
     if plan.folding is not None:

@@ -26,6 +26,7 @@ from studio.sim.fields import Fields, show_value
 from studio.sim.network import UNIT
 from studio.sim.parts import (
     CUSTOM,
+    EXTENDED,
     NO_CUSTOM,
     OPTION_IGNORED,
     PATH_OPTIONS,
@@ -35,9 +36,11 @@ from studio.sim.parts import (
     Parts,
     Table,
     interpret,
+    is_extended,
     parts_of,
+    table_of,
 )
-from studio.sim.settings import DIMENSION_SETTINGS, in_file
+from studio.sim.settings import BY_KEY, DIMENSION_SETTINGS, in_file
 from studio.trace import Trace
 
 __all__ = [
@@ -54,8 +57,11 @@ __all__ = [
     "read_config",
     "read_yaml",
     "save",
+    "system_fields",
     "write_config",
 ]
+
+_CONGESTION = "congestion"
 
 _LARGEST_FILE_BYTES = 64 << 20
 
@@ -70,7 +76,7 @@ class Files:
         comm_groups: `comm_group.json`, None where there is none.
         remote_memory: `remote_memory.json`, None where there is none.
         options: Options of the command line, such as `--num-queues-per-dim=2`.
-        congestion: Which of the reference's two programs is meant.
+        congestion: Which of the reference's two programs is meant; None is what the system file says.
     """
 
     system: Path
@@ -78,7 +84,7 @@ class Files:
     comm_groups: Path | None = None
     remote_memory: Path | None = None
     options: tuple[str, ...] = ()
-    congestion: Congestion = "unaware"
+    congestion: Congestion | None = None
 
     __repr__ = one_line
 
@@ -134,7 +140,7 @@ def read_config(
     comm_groups: Path | str | None = None,
     remote_memory: Path | str | None = None,
     options: Sequence[str] = (),
-    congestion: Congestion = "unaware",
+    congestion: Congestion | None = None,
 ) -> Imported:
     """Read ASTRA-sim's own files.
 
@@ -144,7 +150,8 @@ def read_config(
         comm_groups: `comm_group.json`; None keeps the trace's groups.
         remote_memory: `remote_memory.json`; None where there is none.
         options: Options of its command line, such as `--num-queues-per-dim=2`.
-        congestion: Which of its two programs is meant.
+        congestion: Which of its two programs is meant; None is what the table `extended` of `system.json` says, else
+            the unaware one.
 
     Returns:
         `config`, and `findings`: keys nobody knows, keys without effect.
@@ -167,7 +174,8 @@ def read_config(
 def load(files: Files) -> Parts:
     """Read the files as tables, without asking yet what their values mean."""
     given = load_given(files.system, files.network, files.comm_groups, files.remote_memory)
-    return Parts(**given, options=options(files.options), congestion=files.congestion)
+    parts = Parts(**given, options=options(files.options))
+    return replace(parts, congestion=files.congestion or parts.congestion)
 
 
 def load_given(
@@ -177,7 +185,7 @@ def load_given(
     given: dict[str, Any] = {}
     names = {}
     if system:
-        given["system"] = _json(system)
+        given |= system_fields(_json(system))
         names["system"] = str(system)
     if network:
         given["network"] = read_yaml(network)
@@ -190,6 +198,18 @@ def load_given(
         given["memory"] = _json(remote_memory)
         names["memory"] = str(remote_memory)
     return {**given, "names": names}
+
+
+def system_fields(table: dict[str, Any]) -> dict[str, Any]:
+    """Return `system` and, where its table `extended` says it, `congestion`.
+
+    The reference has a program for each network and no key. Beyond it the files have to say which is meant.
+    """
+    extended = table.get(EXTENDED)
+    if not isinstance(extended, dict) or extended.get(_CONGESTION) not in BY_KEY[_CONGESTION].values:
+        return {"system": table}
+    rest = {key: value for key, value in extended.items() if key != _CONGESTION}
+    return {"system": {**table, EXTENDED: rest}, _CONGESTION: extended[_CONGESTION]}
 
 
 def options(words: Sequence[str]) -> dict[str, str]:
@@ -241,6 +261,8 @@ def save(parts: Parts, folder: Path | str, custom: CustomAlgorithms = NO_CUSTOM)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     system = dict(parts.system)
+    if is_extended(parts) and parts.congestion == "aware":
+        system[EXTENDED] = {_CONGESTION: "aware", **table_of(parts, "extended")}
     for key, kind in CUSTOM.items():
         if kind in custom.kinds:
             system[key] = _write_custom(custom.kinds[kind], target, f"custom_{kind}")

@@ -94,7 +94,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             findings += [
                 *(_algorithms(config, groups) if config.topology.npus > 1 and not config.flows else ()),
                 *(_check_roots(trace, config, groups) if _all_collectives(config) else ()),
-                *(_check_crossings(config, groups, messages) if not config.flows else ()),
+                *(crossing_findings(config, groups, messages) if not config.flows else ()),
             ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
@@ -346,7 +346,9 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     # On one NPU they take 1 ns, whatever they are.
     collective = (kind == NodeType.COMM_COLL) & (config.topology.npus > 1)
     sized = collective & ~(_all_collectives(config) & (_collective_types(graph) == CollectiveType.BARRIER))
-    compute = (kind == NodeType.COMP) & ~flag(graph, "is_cpu_op") & (config.roofline is not None)
+    # Beyond ASTRA-sim the roofline serves the nodes that say enough; the others keep their recorded times.
+    computed = config.roofline is not None and config.extensions is None
+    compute = (kind == NodeType.COMP) & ~flag(graph, "is_cpu_op") & computed
     memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
     needs: list[tuple[Bool, str, tuple[str, ...]]] = [
         (collective, "collective", ("comm_type",)),
@@ -362,9 +364,11 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
         for key in keys:
             absent = np.flatnonzero(chosen & ~_present(graph, key))
             hint = f"Every {noun} needs the whole number {key}."
+            code = "attribute-missing"
             if chosen is compute:
-                hint += " Without the roofline (roofline-enabled=0) the recorded durations count."
-            yield from _group_rows(job, absent, "error", "attribute-missing", f"has no {key}", hint)
+                code = "roofline-sizes"
+                hint += " Without the roofline (roofline-enabled=0), or with the model full, the recorded durations count."
+            yield from _group_rows(job, absent, "error", code, f"has no {key}", hint)
 
 
 def _collective_types(graph: Graph) -> Int64:
@@ -518,6 +522,11 @@ def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator
             f"Set {key} to one algorithm per dimension.",
         )
         return
+    within = len(group.members) < config.topology.npus and len(listed) == 1
+    if within and not listed[0].row.in_groups and not any_size(config):
+        reason = f"by {listed[0].name}, which is built over whole dimensions only"
+        yield len(group.members), "algorithm-unfit", reason, "Choose ring or direct, or the extended mode."
+        return
     for algorithm, size in _applied_algorithms(config, group, listed):
         reason = "" if any_size(config) else _refusal(algorithm, kind, size)
         if reason:
@@ -552,7 +561,7 @@ def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
 # Dimensions that are not timed
 
 
-def _check_crossings(
+def crossing_findings(
     config: SystemConfig, groups: Sequence[GroupMatching], messages: Messages
 ) -> Iterator[Finding]:
     """Warn of messages that cross several dimensions but are timed in one.
@@ -622,5 +631,5 @@ def _skipped_finding(config: SystemConfig, code: str, what: str, source: int, ta
         "warning",
         code,
         message,
-        "To time all of them, use the extended mode with aware congestion (--mode extended --congestion aware).",
+        "The model full times all of them (--model full).",
     )

@@ -6,6 +6,7 @@ import numpy as np
 
 from studio.analysis.compare.runs import Carried, Comparison, Side, recorded_side
 from studio.analysis.compare.runs import compare as compare_sides
+from studio.sim.models import words_of
 from studio.sim.result import SimResult
 from studio.sim.traffic import offered_load_words
 from studio.timeline import node_times, recorded
@@ -48,6 +49,7 @@ def side_of(run: Trace | SimResult) -> Side:
         groups=run.config.groups,
         dimensions=_dimensions(run),
         links=_links(run),
+        model=words_of(run.config.model, run.config.congestion),
     )
 
 

@@ -24,6 +24,7 @@ from studio.trace import CommGroup, Trace
 
 DimensionKind = Literal["ring", "fully_connected", "switch"]
 Congestion = Literal["aware", "unaware"]
+ModelName = Literal["full", "astra-sim", "extended", "replay"]
 Scheduling = Literal["lifo", "fifo", "explicit"]
 CollectiveOptimization = Literal["baseline", "local_bw_aware"]
 MemorySharing = Literal["per_npu", "per_node", "pool"]
@@ -291,6 +292,20 @@ class SystemConfig:
                 "local_memory_bytes_per_ns is 0; allowed with the roofline model: above 0",
                 hint="Set local-mem-bw: the roofline needs the bandwidth of the local memory.",
             )
+
+    @property
+    def model(self) -> ModelName:
+        """The model: whose answers a simulation gives, see `studio.sim.models`.
+
+        Example:
+            >>> SystemConfig(Topology((Dimension("ring", 4, 50.0),))).model
+            'astra-sim'
+        """
+        if not self.needs_every_rank:
+            return "replay"
+        if self.extensions is None:
+            return "astra-sim"
+        return "full" if self.congestion == "aware" else "extended"
 
     @property
     def mode(self) -> Literal["compatible", "extended"]:

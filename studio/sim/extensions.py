@@ -25,6 +25,7 @@ ComputeSlots = Literal["per_stream", "one"]
 CollectiveOrder = Literal["sequence", "ready"]
 CommunicationTimes = Literal["simulated", "recorded"]
 RankStarts = Literal["together", "recorded"]
+ComputeTimes = Literal["roofline", "recorded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,9 @@ class Extensions:
             else `tid`), so that threads run side by side; nodes that name none share one more. `one`: a single
             one for all of them, as in the reference.
         compute_slots: The same for compute nodes and the streams they name (`stream`, on each `device`).
+        compute_times: Where the system has a roofline, which compute nodes take its time: all that say their operations
+            and bytes (`roofline`), or only those without a recorded duration (`recorded`). A node with neither takes
+            1 ns; see `studio.sim.compute`.
         collective_order: Which collective of a comm group begins first where several are ready. `sequence`: that
             of the lowest number (`comm_seq`), before which none of a higher one begins, in groups whose members
             number all of theirs. `ready`: the one that is ready first, as in the reference.
@@ -80,6 +84,7 @@ class Extensions:
     chunk_order: ChunkOrder = DEFAULT["chunk-order"]
     host_slots: HostSlots = DEFAULT["host-slots"]
     compute_slots: ComputeSlots = DEFAULT["compute-slots"]
+    compute_times: ComputeTimes = DEFAULT["compute-times"]
     collective_order: CollectiveOrder = DEFAULT["collective-order"]
     communication_times: CommunicationTimes = DEFAULT["communication-times"]
     rank_starts: RankStarts = DEFAULT["rank-starts"]

@@ -21,10 +21,9 @@ from studio.sim.collectives import (
     group_phases,
     stream_phases,
 )
-from studio.sim.config import SystemConfig
+from studio.sim.compute import Source, attainable, compute_sources
 from studio.sim.kernel import records as k
 from studio.sim.kinds import CollectiveKind
-from studio.sim.links import Float64
 from studio.sim.phase_lists import phase_list, stream_lists
 from studio.sim.planning import Planning, Variety
 from studio.trace import (
@@ -219,13 +218,15 @@ class Draft:
         """
         if self.config.roofline is None or not among.any():
             return
+        if self.extensions is not None:
+            among = among & (compute_sources(self.graph, self.config) == Source.ROOFLINE)[self.order]
         ops, size = self._require("num_ops", among), self._require("tensor_size", among)
         nothing = among & (size == 0)
         self.nodes[nothing, k.Node.KIND] = k.Kind.INSTANT
         some = np.flatnonzero(among & ~nothing)
         for pos in some[ops[some] == 0][:1].tolist():
             raise self.fail(pos, "attribute 'num_ops' is 0; allowed with the roofline model: 1 and above")
-        performance = roofline(self.config, ops[some], size[some])[1]
+        performance = attainable(self.config, ops[some], size[some])[1]
         self.nodes[some, k.Node.DURATION] = (ops[some].astype(np.float64) / performance * 1e9).astype(
             np.int64
         )
@@ -449,14 +450,6 @@ class Draft:
                         f"{rank.slots[slot]!r}; allowed: the rank itself",
                         hint="Leave the attribute out, or set it to the rank of the file.",
                     )
-
-
-def roofline(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Float64, Float64]:
-    """Return intensity (operations per byte) and attainable performance (operations per second)."""
-    assert config.roofline is not None
-    bandwidth, peak = config.local_memory_bytes_per_ns * 1e9, config.roofline.peak_tera_ops_per_s * 1e12
-    intensity = ops.astype(np.float64) / size_bytes.astype(np.float64)
-    return intensity, np.minimum(bandwidth * intensity, peak)
 
 
 def node_name(graph: Graph, row: int) -> str:

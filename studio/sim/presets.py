@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from studio.notebook import line, one_line, table
 from studio.sim.config import SystemConfig
+from studio.sim.models import Model
 from studio.sim.parts import Parts, interpret
-from studio.sim.systems import SYSTEMS, System, find_system, measured_error_words
-from studio.sim.systems.files import Model
+from studio.sim.systems import SYSTEMS, System, find_system, is_built_in, measured_error_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Preset:
 
     @property
     def parts(self) -> Parts:
-        """The system as ASTRA-sim would write it, under the model that presets have by default."""
-        return self.under("astra-sim")
+        """The system as ASTRA-sim would write it, under the full model."""
+        return self.under("full")
 
     @property
     def config(self) -> SystemConfig:
-        """The system as the simulator takes it."""
+        """The system as the simulator takes it, under the full model; `studio.simulate` takes another."""
         return interpret(self.parts).config
 
 
@@ -77,6 +77,8 @@ class Presets(Mapping[str, Preset]):
     """
 
     def __getitem__(self, name: str) -> Preset:
+        if name not in self:
+            raise KeyError(name)
         return preset(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -86,7 +88,7 @@ class Presets(Mapping[str, Preset]):
         return len(SYSTEMS)
 
     def __contains__(self, name: object) -> bool:
-        return name in SYSTEMS
+        return isinstance(name, str) and is_built_in(name)
 
     def __repr__(self) -> str:
         return line("Presets", [repr(name) for name in self])
@@ -114,6 +116,20 @@ def preset(name: str, npus: int | None = None) -> Preset:
     system, said = find_system(name)
     system.dimensions(npus or said)
     return Preset(system, npus or said or system.npus)
+
+
+def said_npus(name: str) -> int | None:
+    """Return how many NPUs a name says, or the only number that the system comes in; None for a family by its name.
+
+    Raises:
+        ConfigError: There is no preset of this name.
+
+    Example:
+        >>> said_npus("hgx-h100-16"), said_npus("torus-8x8"), said_npus("hgx-h100")
+        (16, 64, None)
+    """
+    system, said = find_system(name)
+    return system.npus if system.family is None else said
 
 
 PRESETS = Presets()

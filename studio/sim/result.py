@@ -10,12 +10,12 @@ import numpy as np
 
 from studio.analysis.job.breakdown import Breakdown, Spans, breakdown, node_kinds
 from studio.notebook import line, table
+from studio.sim.compute import attainable
 from studio.sim.config import SystemConfig
 from studio.sim.flow_parts import FlowParts, flow_parts
 from studio.sim.folding import expanded_links
 from studio.sim.kernel import records as k
 from studio.sim.links import first_records
-from studio.sim.node_records import roofline
 from studio.sim.plan import Plan
 from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, flows_carried, links_carried
 from studio.timeline import NodeTimes, Timeline, arrange_lanes, empty_times, rank_indices
@@ -325,7 +325,7 @@ def _roofline(result: SimResult, number: int, rows: Int64, time: Int64) -> dict[
     keep = size > 0
     ops, size, time = ops[keep], size[keep], time[keep]
     bandwidth, peak = config.local_memory_bytes_per_ns * 1e9, config.roofline.peak_tera_ops_per_s * 1e12
-    intensity, performance = roofline(config, ops, size)
+    intensity, performance = attainable(config, ops, size)
     total = float(time.sum()) + 1
 
     def mean(values: Any) -> float:

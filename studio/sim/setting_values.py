@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from studio.sim.models import model_of
 from studio.sim.network import UNIT
 from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED, Parts
 from studio.sim.settings import BY_KEY, MAX_NUMBER, NETWORK_UNIT
@@ -117,11 +118,12 @@ def settings_of(tables: Parts) -> dict[str, SettingValue]:
     Example:
         >>> found = settings_of(Parts({"topology": ["Ring", "Switch"], "latency": [500, 2000]}, {"boost-mode": 1}))
         >>> {key: one.text for key, one in found.items()}
-        {'topology': 'Ring × Switch', 'latency': '500 ns × 2.00 µs', 'mode': 'compatible', 'congestion': 'unaware'}
+        {'topology': 'Ring × Switch', 'latency': '500 ns × 2.00 µs', 'model': 'astra-sim', 'mode': 'compatible', 'congestion': 'unaware'}
     """
     nested = tables.system.get(EXTENDED)
     parts: list[Mapping[str, object]] = [tables.network, tables.system, tables.memory or {}, tables.options]
     values = {key: value for part in parts for key, value in part.items() if key != EXTENDED}
+    values["model"] = model_of(tables)
     values["mode"] = "extended" if EXTENDED in tables.system else "compatible"
     values["congestion"] = tables.congestion
     if isinstance(nested, Mapping):

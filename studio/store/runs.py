@@ -29,7 +29,9 @@ from studio.decoding import converted, decoder
 from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.sim.config import Congestion, SystemConfig, Topology
+from studio.sim.doubts import Cured, Doubt, doubts_of
 from studio.sim.kinds import CollectiveKind
+from studio.sim.models import model_words
 from studio.sim.parts import CustomAlgorithms, Mode, Parts, interpret
 from studio.sim.result import SimResult, breakdown_of
 from studio.store.arrays import (
@@ -96,6 +98,8 @@ class RunInfo:
         version: The studio that simulated.
         bytes_per_ns: The exact rate of each dimension.
         custom: Names of the algorithms given as traces.
+        doubts: Why the answer is not to be believed as it stands, with cures.
+        cures: The doubtful run that this one was started as the cure of; None where it is none.
         layout: Version of the folder's layout.
     """
 
@@ -117,9 +121,21 @@ class RunInfo:
     version: str
     bytes_per_ns: tuple[float, ...]
     custom: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    cures: Cured | None = None
     layout: int = LAYOUT
 
     __repr__ = one_line
+
+    @property
+    def model(self) -> str:
+        """The model that was simulated, as `studio.sim.models` names it; runs of different ones are never ranked."""
+        return model_words(self.tables)
+
+    @property
+    def label(self) -> str:
+        """Its name, with its model unless the name says it."""
+        return self.name if self.model in self.name else f"{self.name} · {self.model}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +147,16 @@ class Run:
         result: What was found.
         parts: The tables that describe `result.config`.
         spent_s: How long the simulation took.
+        doubts: Why the answer is not to be believed as it stands; None looks for it when the run is stored.
+        cures: The doubtful run that it is the cure of.
     """
 
     name: str
     result: SimResult
     parts: Parts
     spent_s: float = 0.0
+    doubts: tuple[Doubt, ...] | None = None
+    cures: Cured | None = None
 
 
 def config_digest(config: SystemConfig) -> str:
@@ -207,6 +227,8 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         version=__version__,
         bytes_per_ns=rates,
         custom=tuple(custom),
+        doubts=doubts_of(result) if run.doubts is None else run.doubts,
+        cures=run.cures,
     )
     write_sealed(folder / "run.json", info)
     return info
@@ -308,7 +330,7 @@ def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
         result = SimResult(trace, config, **values)
         if len(result.finish_ns) != len(trace.ranks):
             raise Damaged("it is of another job")
-        return Run(info.name, result, info.tables, info.spent_s)
+        return Run(info.name, result, info.tables, info.spent_s, info.doubts, info.cures)
 
 
 def _widen(array: NDArray[np.generic], kind: str) -> NDArray[np.generic]:

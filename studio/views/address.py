@@ -45,7 +45,7 @@ def runs_of(session: Session, job: str) -> list[dict[str, str]]:
     timed = session.workspace.info(job).summary.timed_nodes
     recording = [{"value": RECORDED, "label": "as recorded"}] if timed else []
     runs = [
-        {"value": run.id, "label": f"{run.name} · {format_ns(run.makespan_ns)}"}
+        {"value": run.id, "label": f"{run.label} · {format_ns(run.makespan_ns)}"}
         for run in session.workspace.runs(job)
     ]
     return recording + runs
@@ -78,4 +78,4 @@ def run_note(session: Session, job: str | None, view: Mapping[str, Any]) -> str:
     except StudioError:
         return ""  # the page says what is wrong
     beside = "beside those recorded" if timed else "none were recorded"
-    return f"Times of the run {info.name}, {format_ns(info.makespan_ns)} in all, {beside}"
+    return f"Times of the run {info.label}, {format_ns(info.makespan_ns)} in all, {beside}"

@@ -331,7 +331,7 @@ def test_times_follow_the_run_that_is_shown(studio: Studio, page):
         one.start_time_micros = 100 * (at + 1)
     keeper = Workspace(studio.workspace)
     job = keeper.save(trace_of([nodes] * 8), "thrice")
-    parts = preset("hgx-h100-8").parts
+    parts = preset("hgx-h100-8").under("astra-sim")
     system = {**parts.system, "roofline-enabled": 0, "extended": {"compute-speeds": {"5": 0.1}}}
     parts = replace(parts, system=system)
     result = simulate(keeper.load(job), interpret(parts).config, native=False)

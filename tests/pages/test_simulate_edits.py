@@ -10,6 +10,7 @@ from studio.pages.simulate.edits import (
     is_changed,
     propose_draft,
     shown_text,
+    suit_to_job,
     with_dimension,
     with_dimension_moved,
     with_text,
@@ -17,7 +18,9 @@ from studio.pages.simulate.edits import (
 )
 from studio.pages.simulate.files import export_zip, import_files
 from studio.sim.check import check
-from studio.sim.parts import with_mode
+from studio.sim.compute import compute_times
+from studio.sim.models import with_model
+from studio.sim.parts import Parts, with_mode
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examine_parts
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, HEADINGS, SETTINGS
@@ -25,6 +28,11 @@ from studio.store.drafts import Draft, load_draft, save_draft
 from tests.handmade import collective, node, trace_of
 
 TWO = "hgx-h100-16"
+
+
+def two() -> Parts:
+    """Return two nodes as ASTRA-sim ships them: 400 and 50 GiB/s, 936.25 and 1,000 ns."""
+    return from_preset(TWO, model="astra-sim")
 
 
 def test_every_setting_of_the_files_has_a_field_with_a_hint():
@@ -68,7 +76,7 @@ def test_what_a_form_shows_is_what_it_would_write():
     ],
 )
 def test_a_text_becomes_the_value_the_file_would_hold(key, text, section, value):
-    tables = with_text(from_preset(TWO), key, text)
+    tables = with_text(two(), key, text)
     assert getattr(tables, section).get(key.partition("[")[0]) == value
 
 
@@ -82,13 +90,13 @@ def test_numbers_out_of_limits_are_told_with_the_limits(key, text):
 
 
 def test_speeds_are_read_as_pairs():
-    tables = with_text(with_mode(from_preset(TWO), "extended"), "compute-speeds", "3: 0.9, 7:1.5")
+    tables = with_text(with_mode(two(), "extended"), "compute-speeds", "3: 0.9, 7:1.5")
     assert tables.system["extended"]["compute-speeds"] == {"3": 0.9, "7": 1.5}
     assert shown_text(tables, BY_KEY["compute-speeds"]) == "3: 0.9, 7: 1.5"
 
 
 def test_dimensions_come_go_and_move_with_all_that_is_theirs():
-    tables = from_preset(TWO)
+    tables = two()
     more = with_dimension(tables)
     assert examine_parts(more).problems == {}
     assert [len(more.network[key]) for key in ("topology", "npus_count", "bandwidth", "latency")] == [3] * 4
@@ -111,7 +119,7 @@ def test_a_fitted_system_has_an_npu_per_rank_and_no_problem(ranks):
 
 
 def test_what_is_proposed_for_a_job_can_run_it():
-    """No roofline where compute tells no operations, memory where it loads: nothing stands in the way."""
+    """Memory where it loads, as many NPUs as ranks, recorded times for compute that tells no operations."""
     nodes = [
         node(1, "MEM_LOAD", tensor_size=4096),
         node(2, "COMP", 1, micros=5),
@@ -121,19 +129,33 @@ def test_what_is_proposed_for_a_job_can_run_it():
     draft = propose_draft(trace)
     config = examine_parts(draft.tables).usable
     assert check(trace, config) == []
-    assert len(draft.notes) == 3
+    assert len(draft.notes) == 1
+    assert config.topology.npus == 6
+    assert config.model == "full"
+    assert compute_times(trace, config).words == "compute: recorded on all nodes"
 
 
-def test_text_groups_propose_the_extended_mode_with_the_reason():
+def test_for_the_model_of_astra_sim_the_roofline_goes_where_compute_tells_no_operations():
+    trace = trace_of([[node(1, "COMP", micros=5), collective(2, "ALL_REDUCE", 1 << 20, 1)]] * 8)
+    tables = with_model(PRESETS["hgx-h100-8"].parts, "astra-sim")
+    draft = suit_to_job(Draft(tables, "hgx-h100-8"), trace)
+    assert check(trace, examine_parts(draft.tables).usable) == []
+    assert [note.partition(":")[0] for note in draft.notes] == ["Roofline off"]
+
+
+def test_text_groups_lead_away_from_the_model_of_astra_sim_with_the_reason():
     nodes = [collective(1, "ALL_REDUCE", 1 << 20, group="tp")]
-    draft = propose_draft(trace_of([nodes] * 8, {"tp": range(8)}))
+    trace = trace_of([nodes] * 8, {"tp": range(8)})
+    assert propose_draft(trace).notes == ()
+    tables = with_model(PRESETS["hgx-h100-8"].parts, "astra-sim")
+    draft = suit_to_job(Draft(tables, "hgx-h100-8"), trace)
     assert "extended" in draft.tables.system
     assert any("'tp'" in note for note in draft.notes)
 
 
 def test_the_compatible_mode_takes_what_only_the_extended_one_has_away():
-    extended = with_text(with_mode(from_preset(TWO), "extended"), "efficiency[0]", "0.5")
-    assert with_mode(extended, "compatible", strip=True) == from_preset(TWO)
+    extended = with_text(with_mode(two(), "extended"), "efficiency[0]", "0.5")
+    assert with_mode(extended, "compatible", strip=True) == two()
 
 
 def test_drafts_are_kept_word_for_word_and_wrong_ids_are_refused(tmp_path):
@@ -151,10 +173,12 @@ def test_files_that_are_read_and_written_again_say_the_same(tmp_path):
     import zipfile
 
     tables = with_text(from_preset(TWO), "bandwidth[1]", "12.345678901234567")
+    assert tables.congestion == "aware"
     with zipfile.ZipFile(io.BytesIO(export_zip(tables))) as archive:
         files = {name: archive.read(name) for name in archive.namelist() if name != "options.txt"}
     again, notes = import_files(from_preset("tpu-v3-8"), files)
     assert (again.network, again.system) == (dict(tables.network), dict(tables.system))
+    assert again.congestion == "aware"
     assert len(notes) == 2
 
 
@@ -185,10 +209,10 @@ def test_a_preset_counts_as_changed_once_its_settings_are_others():
     assert draft.tables != from_preset(draft.origin)
     assert not is_changed(draft, job)
     assert not is_changed(Draft(from_preset(TWO), TWO), job)
-    assert not is_changed(Draft(with_mode(draft.tables, "extended"), draft.origin), job)
+    assert not is_changed(suit_to_job(Draft(with_model(draft.tables, "astra-sim"), draft.origin), job), job)
     other = with_text(draft.tables, "bandwidth[0]", "7")
     assert is_changed(Draft(other, draft.origin), job)
-    assert is_changed(Draft(with_text(draft.tables, "congestion", "aware"), draft.origin), job)
+    assert is_changed(Draft(with_text(draft.tables, "congestion", "unaware"), draft.origin), job)
     assert not is_changed(Draft(other, "imported files"), job)
     back = with_text(other, "bandwidth[0]", shown_text(draft.tables, BY_KEY["bandwidth"], 0))
     assert not is_changed(Draft(back, draft.origin), job)

@@ -12,18 +12,21 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import lineup, simulation
 from studio.jobs.simulations import Simulation
 from studio.pages.compare.tables import show_summary
+from studio.pages.simulate.believing import show_mark, show_warnings
 from studio.pages.simulate.live import _IDEAL
 from studio.pages.simulate.naming import run_name
 from studio.pages.simulate.run_list import runs_table
 from studio.pages.simulate.runs import _dimensions, _figures, describe_spread
 from studio.pages.simulate.under_way import progress_list
 from studio.reporting import report
+from studio.sim.doubts import Cured, cured, options_of
 from studio.sim.load import network_load
-from studio.sim.parts import Parts
+from studio.sim.parts import Parts, interpret, parts_of
 from studio.sim.presets import preset
 from studio.sim.result import breakdown_of
 from studio.sim.setting_values import differences
 from studio.store.runs import Run, RunInfo, RunSummary
+from studio.store.workspace import Workspace
 from studio.units import format_ns
 from tests.handmade import collective, node, trace_of
 
@@ -50,7 +53,7 @@ def find_all(part, kind):
 
 
 def simulated(graphs, congestion="unaware", **system):
-    parts = preset("hgx-h100-8").parts
+    parts = preset("hgx-h100-8").under("astra-sim")
     parts = replace(parts, system={**parts.system, "roofline-enabled": 0, **system}, congestion=congestion)
     return studio.simulate(trace_of(graphs), studio.sim.parts.interpret(parts).config, native=False)
 
@@ -82,7 +85,7 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
     """Its ports are links, of which each has a time: 0 ns would be compared as if nothing had been sent."""
     made = []
     for name in ("hgx-h100-32", "hgx-h100-32-rails"):
-        parts = preset(name).parts
+        parts = preset(name).under("astra-sim")
         trace = trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 32)
         result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=False)
         made.append(simulation(Run(name, result, parts), info(name, parts, result.makespan_ns)))
@@ -97,13 +100,31 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
     assert "Links: the 10 that differ most" in texts(show_summary(lineup([made[1], made[1]])))
 
 
-def test_a_dimension_that_carried_more_than_it_could_is_told_with_the_way_out():
+def test_a_run_beyond_its_ports_carries_the_mark_and_one_button_that_runs_it_properly(tmp_path):
+    """The cured run says what the cure changed."""
     nodes = [collective(at, "ALL_REDUCE", 64 * MIB) for at in range(1, 9)]
     many = {"active-chunks-per-dimension": 8, "preferred-dataset-splits": 8}
-    said = texts(_dimensions(simulated([nodes] * 8, **many)))
-    assert "More than dimension 0 can carry" in said, said
-    assert "try congestion aware" in said
-    assert "More than" not in texts(_dimensions(simulated([nodes] * 8, "aware", **many)))
+    keeper = Workspace(tmp_path)
+
+    def kept(result, cures=None):
+        job = keeper.save(result.trace, "a")
+        run = keeper.save_run(job, Run("a", result, parts_of(result.config), cures=cures))
+        return keeper.run_info(job, run)
+
+    wrong = kept(simulated([nodes] * 8, **many))
+    said = texts(show_warnings(wrong))
+    assert said.count("impossible") == len(wrong.doubts) == 2
+    [button] = find_all(show_warnings(wrong), "Button")
+    assert texts(button) == "Run with --model full"
+    assert getattr(show_mark(wrong), "aria-label").startswith("impossible: More was sent")
+    right = studio.simulate(
+        trace_of([nodes] * 8), interpret(cured(wrong.tables, wrong.doubts)).config, native=False
+    )
+    cures = Cured(options_of(wrong.doubts), wrong.makespan_ns, wrong.id)
+    mended = kept(right, cures)
+    assert mended.doubts == ()
+    assert show_mark(mended) is None
+    assert re.fullmatch(r"With --model full: \S+ \S+ instead of \S+ \S+\.", texts(show_warnings(mended)))
     assert "congestion aware" in _IDEAL
 
 
@@ -159,7 +180,7 @@ def test_ranks_that_finish_at_times_that_read_the_same_are_told_once():
 
 def test_runs_of_a_job_stand_in_a_line_each_with_their_model_and_what_differs():
     """Only runs of one model are ranked; a cell that is cut has all of it in its title."""
-    tables = preset("hgx-h100-8").parts
+    tables = preset("hgx-h100-8").under("astra-sim")
     system = {**tables.system, "boost-mode": 7, "L": 11, "o": 12, "g": 13, "G": 14}
     other = replace(tables, system=system, options={"comm-scale": 3}, congestion="aware", groups={"1": [0]})
     assert differences(other, tables) == ["L 11 ns", "o 12 ns", "g 13 ns", "G 14 ns/B",
@@ -171,18 +192,18 @@ def test_runs_of_a_job_stand_in_a_line_each_with_their_model_and_what_differs():
             runs_table([one, info("two", other, 9), info("three", tables, 12)], "one", None, "job"), "Tr"
         )
     ]
-    model = ["compatible,", "unaware"]
+    model = ["astra-sim", "unaware"]
     assert rows[1][:6] == ["one", *model, "10", "ns", "fastest"]
     assert rows[1][6] == "shown"
     # The only run of its model, though it finishes first.
-    assert rows[2][:7] == ["two", "compatible,", "aware", "9", "ns", "6", "settings:"]
-    assert " ".join(rows[3]).startswith("three compatible, unaware 12 ns +20.0 % the same system")
+    assert rows[2][:7] == ["two", "astra-sim", "aware", "9", "ns", "6", "settings:"]
+    assert " ".join(rows[3]).startswith("three astra-sim unaware 12 ns +20.0 % the same system")
     assert "boost-mode" not in str(rows)
     assert "comm-scale" not in str(rows)
 
 
 def test_the_name_of_a_run_says_first_what_tells_it_from_the_others():
-    tables = preset("hgx-h100-8").parts
+    tables = preset("hgx-h100-8").under("astra-sim")
     first = run_name(tables)
     assert first == "400 GiB/s · Switch 8"
     runs = [info(first, tables, 10)]

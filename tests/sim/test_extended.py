@@ -660,7 +660,9 @@ def test_samples_run_on_a_preset(sample: Sample) -> None:
     """Group names, memory nodes and uneven all-to-alls: what the compatible mode refuses."""
     trace = studio.read([sample_path(sample.name)])
     memory = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 1000, "remote-mem-bw": 100}
-    parts = with_mode(replace(preset(f"hgx-h100-{sample.ranks}").parts, memory=memory), "extended")
+    parts = with_mode(
+        replace(preset(f"hgx-h100-{sample.ranks}").under("astra-sim"), memory=memory), "extended"
+    )
     config = interpret(parts).config
     assert [finding.message for finding in check(trace, config) if finding.level == "error"] == []
     result = simulate(trace, config)

@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""Named systems."""
 
 import gzip
 import json
@@ -8,13 +8,12 @@ import pytest
 from studio.errors import ConfigError
 from studio.sim.astra import from_parts, read, write_config
 from studio.sim.parts import interpret
-from studio.sim.presets import PRESETS, preset
+from studio.sim.presets import PRESETS, preset, said_npus
 
 VENDOR = {
     "hgx-h100-8": "vendor_hgx_h100_8gpu",
     "hgx-h100-16": "vendor_hgx_h100_16gpu",
     "hgx-h100-32": "vendor_hgx_h100_32gpu",
-    "dgx-v100-4": "vendor_dgx_v100_4gpu",
     "tpu-v3-8": "vendor_tpu_v3_8",
     "tpu-v3-32-ring": "vendor_tpu_v3_32_ring",
     "tpu-v3-32-torus": "vendor_tpu_v3_32_2dtorus",
@@ -22,13 +21,14 @@ VENDOR = {
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_is_a_system_with_a_source_that_survives_its_files(name, tmp_path):
-    """A preset has no finding of its own, names where it comes from, and can be exported and read again."""
+def test_every_preset_survives_its_files(name, tmp_path):
+    """A preset has no finding of its own under either model, and can be exported and read again."""
     one = preset(name)
-    result = interpret(one.parts)
-    assert result.findings == ()
-    assert len(one.source) > 40
-    assert read(write_config(one.config, tmp_path)).config == one.config
+    for model in ("full", "astra-sim"):
+        result = interpret(one.under(model))
+        assert result.findings == ()
+        assert result.config.topology.npus == one.npus
+        assert read(write_config(result.config, tmp_path / model)).config == result.config
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,18 @@ def test_every_preset_is_a_system_with_a_source_that_survives_its_files(name, tm
     [("hgx-h100-8", [8]), ("hgx-h100-32", [8, 4]), ("torus-8x8", [8, 8]), ("switch-600-37", [8, 8])],
 )
 def test_presets_have_the_sizes_they_are_named_for(name, sizes):
+    assert name in PRESETS
     assert [dim.size for dim in preset(name).config.topology.dims] == sizes
+
+
+def test_a_name_may_say_the_size_and_a_size_of_its_own_counts_more():
+    assert (said_npus("hgx-h100-64"), said_npus("hgx-h100"), said_npus("torus-8x8")) == (64, None, 64)
+    assert preset("hgx-h100", npus=1024).config.topology.npus == 1024
+    assert preset("hgx-h100").npus == 8
+    with pytest.raises(
+        ConfigError, match=r"2000 for the system dgx-superpod-a100; allowed: up to 1,120 NPUs"
+    ):
+        preset("dgx-superpod-a100-2000")
 
 
 def test_the_rails_join_what_they_say():
@@ -46,9 +57,10 @@ def test_the_rails_join_what_they_say():
     assert [link.target for link in links.links if link.source == 13] == [32 + 1, 36 + 5]
     assert [link.target for link in links.links if link.source == 36 + 5] == [5, 13, 21, 29]
     assert {link.bytes_per_ns for link in links.links} == {450.0, 50.0}
+    assert preset("hgx-h100-rails", npus=64).config.links.switches == 8 + 8
 
 
-def test_bandwidths_are_the_networks_gb():
+def test_bandwidths_of_astra_sims_own_numbers_are_in_its_gb():
     """62 GB/s in the network's GB of 2^30 bytes; memory keeps GB of 10^9."""
     config = preset("torus-8x8").config
     assert config.topology.dims[0].bytes_per_ns == 62 * 2**30 / 10**9
@@ -56,16 +68,19 @@ def test_bandwidths_are_the_networks_gb():
 
 
 def test_an_unknown_preset_names_the_nearest():
-    with pytest.raises(
-        ConfigError, match=r"preset is 'hgx-h100-64'; allowed: hgx-h100-8, .*switch-600-37"
-    ) as caught:
-        preset("hgx-h100-64")
-    assert caught.value.hint.startswith("The nearest is 'hgx-h100-")
+    with pytest.raises(ConfigError, match=r"preset is 'hgx-h10'; allowed: dgx-2, .*hgx-h100") as caught:
+        preset("hgx-h10")
+    assert caught.value.hint.startswith("The nearest is 'hgx-h")
+    assert "hgx-h10" not in PRESETS
+    with pytest.raises(KeyError):
+        PRESETS["hgx-h10"]
 
 
 @pytest.mark.parametrize("name", VENDOR)
 def test_vendor_presets_equal_the_configurations_shipped_for_them(name, shared):
-    """Golden records of these families carry the vendor's numbers."""
+    """Golden records of these families carry the vendor's numbers, which stay those of ASTRA-sim's model."""
     with gzip.open(shared / "oracle" / "astra_sim_public.jsonl.gz", "rt") as lines:
         record = next(one for one in map(json.loads, lines) if one["family"] == VENDOR[name])
-    assert from_parts(record["network"], record["system"]) == preset(name).config
+    assert (
+        from_parts(record["network"], record["system"]) == interpret(preset(name).under("astra-sim")).config
+    )

@@ -67,6 +67,7 @@ class Side:
         origin_ns: When the run began.
         groups: Comm groups in place of the trace's.
         dimensions, links: What its network carried; nothing in a recording.
+        model: The model that was simulated; "" for a recording.
     """
 
     trace: Trace
@@ -76,6 +77,7 @@ class Side:
     groups: Sequence[CommGroup] | None = None
     dimensions: Carried = NOTHING_CARRIED
     links: Carried = NOTHING_CARRIED
+    model: str = ""
 
     __repr__ = one_line
 
@@ -291,6 +293,17 @@ class Comparison:
             (figure.key, said(figure.a), said(figure.b), said(figure.difference)) for figure in self.figures
         ]
         return table(repr(self), ("mean of a rank", "A", "B", "B − A"), figures)
+
+    @property
+    def unranked(self) -> str:
+        """Why the sides are not ranked: they are simulations of different models; "" where they are ranked."""
+        a, b = self.a.model, self.b.model
+        if not a or not b or a == b:
+            return ""
+        return (
+            f"They are of different models ({a}; {b}), so neither is said to be faster: the difference is that of the "
+            "models as well. Simulate both with one model to compare them."
+        )
 
     @property
     def difference_ns(self) -> int:

@@ -29,8 +29,12 @@ WORDS: Mapping[str, str] = {
 def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
     """Return a sentence: how much slower or faster, and why.
 
-    The reasons are the steps of the waterfall on the busiest ranks that change the finish most.
+    The reasons are the steps of the waterfall on the busiest ranks that change the finish most. Simulations of different
+    models are not ranked: the sentence gives both times and says why.
     """
+    if comparison.unranked:
+        times = [format_ns(side.makespan_ns) for side in (comparison.a, comparison.b)]
+        return f"{name_a} takes {times[0]}, {name_b} {times[1]}. {comparison.unranked}"
     grew, before = comparison.difference_ns, comparison.a.makespan_ns
     steps = sorted(comparison.waterfall("busiest").steps, key=lambda step: -abs(step.difference_ns))
     reasons = [

@@ -7,6 +7,7 @@ brackets or after an underscore. What a file has no column for, the user may say
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -244,3 +245,24 @@ def _named(tables: Sequence[MeasuredTable], name: str) -> list[MeasuredTable]:
         table if table.table_id else replace(table, table_id=own)
         for table, own in zip(tables, made, strict=True)
     ]
+
+
+COLUMNS = (
+    "table_id", "source", "hardware", "gpus_per_node", "nodes", "interconnect", "nominal_gbytes_per_s",
+    "library_version", "collective", "dtype", "machine", "size_bytes", "time_us",
+)  # fmt: skip
+"""The columns that are written."""
+
+
+def write_csv(tables: Sequence[MeasuredTable]) -> str:
+    """Return tables as CSV, which `read_csv_tables` reads."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for table in tables:
+        rate = table.nominal_gbytes_per_s
+        said = [getattr(table, name) for name in COLUMNS[:-2]]
+        said[COLUMNS.index("nominal_gbytes_per_s")] = "" if np.isnan(rate) else f"{rate:g}"
+        for size, time_us in zip(table.size_bytes.tolist(), table.time_us.tolist(), strict=True):
+            writer.writerow([*said, f"{size:.0f}", repr(time_us)])
+    return stream.getvalue()

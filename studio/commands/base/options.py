@@ -99,11 +99,20 @@ allow_damaged = click.option(
 
 def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for text workloads; the command gets them as `npus` and `passes`."""
+    return _size_options(command, "Number of NPUs of a text workload that does not give it.")
+
+
+def system_size_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for text workloads where the number of NPUs is that of a preset as well."""
+    return _size_options(command, "Number of NPUs of the preset, and of a text workload.")
+
+
+def _size_options(command: Callable[..., Any], npus_help: str) -> Callable[..., Any]:
     npus = click.option(
         "--npus",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of NPUs of a text workload that does not give it.",
+        help=npus_help,
     )
     passes = click.option(
         "--passes", type=click.IntRange(min=1), metavar="P", help="Passes of a text workload.  [default: 1]"

@@ -16,6 +16,8 @@ from studio.commands.base.systems import system_label
 from studio.commands.base.terminal import printable, shorten
 from studio.sim import astra
 from studio.sim.agreement import rank_list
+from studio.sim.compute import compute_times
+from studio.sim.doubts import Cured, Doubt
 from studio.sim.network import TOPOLOGY_NAMES
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
@@ -37,6 +39,9 @@ class Outcome:
         spent_s: How long the simulation took, reading left out.
         every_rank: Whether every rank was simulated because the order of events across ranks was asked for.
         job, run: Ids of the run that was kept and of its job; None where none was.
+        doubts: Why the answer is not to be believed as it stands.
+        cures: What was simulated before, where this is the cure of it.
+        cured_doubts: The doubts that it cures.
     """
 
     workload: str
@@ -46,6 +51,9 @@ class Outcome:
     every_rank: bool = False
     job: str | None = None
     run: str | None = None
+    doubts: tuple[Doubt, ...] = ()
+    cures: Cured | None = None
+    cured_doubts: tuple[Doubt, ...] = ()
 
 
 def report(outcome: Outcome) -> dict[str, Any]:
@@ -73,12 +81,14 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "workload": outcome.workload,
         "job": outcome.job,
         "run": outcome.run,
+        "model": result.config.model,
         "mode": "compatible" if result.config.extensions is None else "extended",
         "finish_ns": result.makespan_ns,
         "npus": result.config.topology.npus,
         "events": int(np.bincount(result.event_rank, minlength=len(numbers))[result.representative].sum()),
         "classes": result.classes,
         "unfolded": result.unfolded,
+        "compute": dataclasses.asdict(compute_times(result.trace, result.config)),
         "spent_s": round(outcome.spent_s, 6),
         "config": {
             "network": parts.network,
@@ -87,12 +97,29 @@ def report(outcome: Outcome) -> dict[str, Any]:
             "options": parts.options,
             "congestion": parts.congestion,
         },
+        "doubts": [_doubt_report(doubt) for doubt in outcome.doubts],
+        "cured": None
+        if outcome.cures is None
+        else {
+            "option": outcome.cures.option,
+            "finish_ns": outcome.cures.finish_ns,
+            "doubts": [_doubt_report(doubt) for doubt in outcome.cured_doubts],
+        },
         "ranks": ranks,
         "links": _links_report(result.links),
         "dimensions": _dimensions_report(result),
         "collectives": _collectives_report(result),
         "steps": replaying.report(result) if replaying.is_replay(result) else None,
         "findings": msgspec.to_builtins(outcome.findings),
+    }
+
+
+def _doubt_report(doubt: Doubt) -> dict[str, Any]:
+    return {
+        "code": doubt.code,
+        "message": doubt.message,
+        "impossible": doubt.impossible,
+        "cure": doubt.cure.option if doubt.cure else None,
     }
 
 
@@ -150,9 +177,11 @@ def text(outcome: Outcome) -> str:
     finish = result.finish_ns
     times = breakdown_of(result)
     lines = [
+        *_doubt_lines(outcome),
         _header(outcome),
         f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",
         f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_classes(outcome)}",
+        *_compute_lines(result),
         "",
         f"  {'per rank':24}{'least':>12}{'mean':>12}{'most':>12}   of finish",
     ]
@@ -178,8 +207,16 @@ def text(outcome: Outcome) -> str:
         lines += ["", *replaying.lines(result)]
     if outcome.run:
         lines += ["", f"  kept as run {outcome.run} of job {outcome.job}"]
-    lines += _finding_lines(outcome.findings)
+    codes = {doubt.code for doubt in outcome.doubts}
+    lines += _finding_lines([finding for finding in outcome.findings if finding.code not in codes])
     return "\n".join(lines).rstrip()
+
+
+def _compute_lines(result: SimResult) -> Iterator[str]:
+    """Say where the time of compute nodes comes from; a replay takes all of it from the recording."""
+    words = compute_times(result.trace, result.config).words
+    if words and result.config.needs_every_rank:
+        yield f"  {words}"
 
 
 def _header(outcome: Outcome) -> str:
@@ -269,6 +306,20 @@ def _classes(outcome: Outcome) -> str:
     if result.unfolded:
         return f", rank by rank: {result.unfolded}"
     return f", {format_count(result.classes)} of {format_count(len(result.finish_ns))} ranks standing for all"
+
+
+def _doubt_lines(outcome: Outcome) -> Iterator[str]:
+    """Say what makes the answer doubtful, before the answer."""
+    if outcome.cures:
+        yield outcome.cures.words(outcome.result.makespan_ns)
+    for doubt in outcome.doubts:
+        yield f"{'IMPOSSIBLE' if doubt.impossible else 'DOUBTFUL'}: {doubt.message}"
+        if doubt.cure:
+            yield f"  {doubt.cure.label}: {doubt.cure.option}"
+    if any(doubt.cure for doubt in outcome.doubts) and outcome.cures is None:
+        yield "  --cure does so and says what changes."
+    if outcome.doubts:
+        yield ""
 
 
 def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:

@@ -330,6 +330,8 @@ def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribu
         entries.append(("clock_matched", ValueKind.INT64, rank_draft.clock.matched))
         if device.head.host and device.head.base_ns is not None:
             entries.append(("clock_host", ValueKind.STRING, device.head.host))
+        # All devices of a machine as a rule; the first stands for them.
+        entries += [("device_name", ValueKind.STRING, name) for name in device.head.devices[:1] if name]
     return tuple(Attribute(key, kind, value) for key, kind, value in entries)
 
 

@@ -249,7 +249,7 @@ def _options(first: str | None = None) -> list[dict[str, Any]]:
         )
         if job.runs:
             items += [
-                {"value": f"{job.id}/{run.id}", "label": f"{run.name} · {format_ns(run.makespan_ns)}"}
+                {"value": f"{job.id}/{run.id}", "label": f"{run.label} · {format_ns(run.makespan_ns)}"}
                 for run in workspace().runs(job.id)
             ]
         if items:

@@ -60,7 +60,7 @@ def side_name(job: str, run: str, *, among: Sequence[Sequence[str]] = ()) -> str
         StudioError: There is no such job or run.
     """
     info = workspace().info(job)
-    name = "recorded" if run == RECORDED else workspace().run_info(job, run).name
+    name = "recorded" if run == RECORDED else workspace().run_info(job, run).label
     return (
         name
         if len(among) > 1 and len({other_job for other_job, _ in among}) == 1
@@ -125,7 +125,8 @@ def _show_verdicts(shown: Lineup, pair: int) -> Any:
         grew = comparison.difference_ns
         sentence = verdict(comparison, "A", LETTERS[place])
         kind = "worse" if grew > 0 else "better" if grew < 0 else "same"
-        arrow = {"worse": "▲", "better": "▼", "same": "="}[kind]
+        kind = "unranked" if comparison.unranked else kind
+        arrow = {"worse": "▲", "better": "▼", "same": "=", "unranked": "≠"}[kind]
         content: list[Any] = [html.Span(arrow, className=f"cs-{kind}"), " ", sentence]
         if len(shown.comparisons) > 1:
             content.append(_make_toggle("Why", {"pair": str(place) if place > 1 else None}, on=place == pair))

@@ -8,11 +8,13 @@ import dash_mantine_components as dmc
 from dash import html
 
 from studio.pages.base.widgets import aria_label, hint
-from studio.pages.simulate.system import presets
+from studio.pages.simulate.form import foretold_at
+from studio.pages.simulate.system import models, presets
 
-_MODE = (
-    "Compatible: the answers of ASTRA-sim's analytical simulator, to the nanosecond. Extended: what it refuses or "
-    "leaves out as well, each with a switch below."
+_MODEL = (
+    "Full: all collectives, each timed on every dimension that it crosses, beside what else is under way, with the costs of "
+    "real libraries where the system has them; recorded compute is kept. ASTRA-sim: the answers of its analytical "
+    "simulator, to the nanosecond. Runs of different models are never ranked against each other."
 )
 
 
@@ -37,16 +39,14 @@ def choice() -> Any:
             "Model",
             dmc.SegmentedControl(
                 id="sim-mode",
-                data=[
-                    {"value": "compatible", "label": "Compatible"},
-                    {"value": "extended", "label": "Extended"},
-                ],
+                data=models("full"),
                 size="xs",
-                **aria_label("Mode"),
+                **aria_label("Model"),
             ),
-            hint("the mode", _MODE),
+            hint("the model", _MODEL),
             html.Span(id="sim-congestion"),
         ),
+        foretold_at("model"),
     ]
 
 

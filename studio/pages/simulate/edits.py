@@ -15,12 +15,14 @@ from studio.analysis.job.completeness import completeness
 from studio.decoding import decoder
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
+from studio.sim.models import Model, model_of, with_model
 from studio.sim.network import plain
-from studio.sim.parts import Parts, is_extended, mode_of, table_of, with_mode, with_value
-from studio.sim.presets import PRESETS
+from studio.sim.parts import Parts, is_extended, table_of, with_mode, with_value
+from studio.sim.presets import PRESETS, preset
 from studio.sim.problems import examine_parts
 from studio.sim.replays import as_replay
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
+from studio.sim.systems.proposals import propose
 from studio.store.drafts import Draft
 from studio.trace import Finding, NodeType, Trace
 
@@ -237,14 +239,23 @@ def fit_to_ranks(tables: Parts, ranks: int) -> Parts:
 # Where to start from
 
 
-def from_preset(name: str) -> Parts:
-    """Return the system of a preset."""
-    tables = PRESETS[name].parts
+def from_preset(name: str, npus: int | None = None, model: Model = "full") -> Parts:
+    """Return the system of a preset, in a size if it comes in that."""
+    one = PRESETS[name]
+    tables = (preset(name, npus) if npus and one.system.fits(npus) else one).under(model)
     lists = {
         key: list(value) if isinstance(value, list | tuple) else value
         for key, value in tables.network.items()
     }
     return replace(tables, network=lists)
+
+
+def preset_like(name: str, tables: Parts, npus: int | None = None) -> Parts:
+    """Return the system of a preset under the model of another system; single links stay, which ASTRA-sim lacks."""
+    if model_of(tables) == "full":
+        return from_preset(name, npus)
+    plain = from_preset(name, npus, "astra-sim")
+    return with_mode(plain, "extended") if is_extended(tables) else plain
 
 
 def replay_known(tables: Parts, trace: Trace) -> Parts:
@@ -253,12 +264,16 @@ def replay_known(tables: Parts, trace: Trace) -> Parts:
 
 
 def is_changed(draft: Draft, trace: Trace) -> bool:
-    """Return whether a system differs from its preset; mode, comm groups and changes by `suit_to_job` do not count."""
+    """Return whether a system differs from its preset; model, comm groups and changes by `suit_to_job` do not count."""
     if draft.origin not in PRESETS:
         return False
-    preset = with_mode(from_preset(draft.origin), mode_of(draft.tables), strip=True)
-    suiting = suit_to_job(Draft(preset, draft.origin), trace).tables
-    return _encode_settings(draft.tables) not in (_encode_settings(preset), _encode_settings(suiting))
+    ranks = completeness(trace).world
+    fresh = [preset_like(draft.origin, draft.tables, npus) for npus in (None, ranks)]
+    if model_of(draft.tables) == "astra-sim" and "links" not in draft.tables.network:
+        # Another model by the switch of the form.
+        fresh.append(with_model(from_preset(draft.origin, ranks), "astra-sim"))
+    fresh += [suit_to_job(Draft(tables, draft.origin), trace).tables for tables in fresh[1:]]
+    return _encode_settings(draft.tables) not in map(_encode_settings, fresh)
 
 
 _anything = decoder(object)
@@ -269,12 +284,9 @@ def _encode_settings(tables: Parts) -> object:
 
 
 def propose_draft(trace: Trace) -> Draft:
-    """Choose the first system for a job: a preset with an NPU per rank, changed so that the job can run on it."""
-    ranks = completeness(trace).world
-    name = next(
-        (preset.name for preset in PRESETS.values() if preset.config.topology.npus == ranks), "hgx-h100-8"
-    )
-    return suit_to_job(Draft(from_preset(name), name), trace)
+    """Choose the first system for a job: the first that is proposed, changed so that the job can run on it."""
+    name = propose(trace)[0].system
+    return suit_to_job(Draft(from_preset(name, completeness(trace).world), name), trace)
 
 
 def suit_to_job(draft: Draft, trace: Trace) -> Draft:
@@ -285,7 +297,7 @@ def suit_to_job(draft: Draft, trace: Trace) -> Draft:
     if fit != tables:
         tables = fit
         notes.append(f"Sizes changed so that the system has an NPU for each of the {ranks:,} ranks.")
-    if tables.system.get(_ROOFLINE) and _lacks_roofline(trace):
+    if tables.system.get(_ROOFLINE) and not is_extended(tables) and _lacks_roofline(trace):
         tables = replace(tables, system={**tables.system, _ROOFLINE: 0})
         notes.append("Roofline off: compute nodes lack num_ops or tensor_size, so recorded times are used.")
     if tables.memory is None and _uses_memory(trace):
@@ -298,6 +310,26 @@ def suit_to_job(draft: Draft, trace: Trace) -> Draft:
         tables = with_mode(tables, "extended")
         notes.append(f"Extended mode: {reason}.")
     return replace(draft, tables=tables, notes=tuple(notes))
+
+
+def under_model(draft: Draft, model: Model, trace: Trace) -> Draft:
+    """Return a draft under another model; a preset that was not changed takes its own form of it.
+
+    Raises:
+        ConfigError: The system cannot be simulated under it.
+    """
+    after = replace(draft, edited="", notes=())
+    if draft.origin in PRESETS:
+        ranks = completeness(trace).world
+        if not is_changed(draft, trace) and "links" not in draft.tables.network:
+            tables = from_preset(draft.origin, ranks, model)
+            return suit_to_job(replace(after, tables=replace(tables, groups=draft.tables.groups)), trace)
+        tables = with_model(draft.tables, model)
+        costs = from_preset(draft.origin, ranks).network.get("costs")
+        if model == "full" and costs is not None and "links" not in tables.network:
+            tables = replace(tables, network={"costs": costs, **tables.network})
+        return replace(after, tables=tables)
+    return replace(after, tables=with_model(draft.tables, model))
 
 
 def extended_reason(trace: Trace) -> str:

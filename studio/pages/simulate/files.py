@@ -126,7 +126,7 @@ def _read_part(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, 
             "and the zip that Export makes.",
         )
     _refuse_traces(name, table)
-    return part, {part: table}
+    return part, astra.system_fields(table) if part == "system" else {part: table}
 
 
 def _options(name: str, content: bytes) -> dict[str, Any]:

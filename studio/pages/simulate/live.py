@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 from dash import html
 
 from studio.analysis.job.completeness import Completeness
@@ -13,6 +14,7 @@ from studio.figures.drawing import Drawing, describe_links, topology_drawing
 from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.export import Table, exports
 from studio.pages.base.widgets import exact, findings_list, hint
+from studio.sim.charges import group_shape, network_ports
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.topology import bisection_bytes_per_ns, ideal_all_reduce_ns, npu_bytes_per_ns
 from studio.trace import Finding
@@ -30,6 +32,11 @@ _IDEAL = (
     "dimensions concerned, or the latency across the system if that is longer. Source: Patarasuk and Yuan, JPDC 69(2), 2009."
 )
 
+_ALONE = (
+    "What the cost model of the system says that an all-reduce of all NPUs takes where nothing else is under way: the least "
+    "over the algorithms and protocols of its library."
+)
+
 
 def show_facts(config: SystemConfig, job: Completeness, *, recorded: bool) -> Any:
     """Return the figures of a network, and whether it has an NPU for each rank of the job, recorded or not."""
@@ -38,7 +45,6 @@ def show_facts(config: SystemConfig, job: Completeness, *, recorded: bool) -> An
     npus = f"{sizes} = {format_count(topology.npus)}" if len(topology.dims) > 1 else sizes
     network = config.links or topology
     cut, each = bisection_bytes_per_ns(network), npu_bytes_per_ns(network)
-    ideal = ideal_all_reduce_ns(network, _SIZE_BYTES)
     shown: list[tuple[Any, Any]] = [
         ("NPUs", npus),
         (
@@ -49,10 +55,7 @@ def show_facts(config: SystemConfig, job: Completeness, *, recorded: bool) -> An
             ["bisection", hint("bisection bandwidth", _BISECTION)],
             exact(format_rate(cut), f"{cut:,} bytes/ns"),
         ),
-        (
-            [f"all-reduce of {format_bytes(_SIZE_BYTES)}, at best", hint("ideal all-reduce time", _IDEAL)],
-            exact(format_ns(ideal), f"{ideal:,.0f} ns"),
-        ),
+        _all_reduce(config),
     ]
     return [
         html.Dl(
@@ -61,6 +64,22 @@ def show_facts(config: SystemConfig, job: Completeness, *, recorded: bool) -> An
         ),
         show_fit(config, job, recorded=recorded),
     ]
+
+
+def _all_reduce(config: SystemConfig) -> tuple[Any, Any]:
+    """Return name and value of the time of an all-reduce of all NPUs: what it costs alone, or what bounds it."""
+    topology, what = config.topology, f"all-reduce of {format_bytes(_SIZE_BYTES)}"
+    if config.costs is not None and config.flows and topology.npus > 1:
+        ports = network_ports(topology)
+        shape = group_shape(range(topology.npus), ports.per_node)
+        charge = config.costs.charge("all_reduce", np.array([float(_SIZE_BYTES)]), shape, ports)
+        alone, way = float(charge.total_ns[0]), charge.choices[int(charge.choice[0])]
+        name = [f"{what}, by {way}", hint("the time of an all-reduce", _ALONE)]
+        return name, exact(format_ns(alone), f"{alone:,.0f} ns")
+    ideal = ideal_all_reduce_ns(config.links or topology, _SIZE_BYTES)
+    return [f"{what}, at best", hint("ideal all-reduce time", _IDEAL)], exact(
+        format_ns(ideal), f"{ideal:,.0f} ns"
+    )
 
 
 def show_fit(config: SystemConfig, job: Completeness, *, recorded: bool) -> Any:

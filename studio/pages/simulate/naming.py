@@ -6,14 +6,15 @@ from collections.abc import Collection, Sequence
 from itertools import count
 
 from studio.pages.simulate.edits import shown_text
-from studio.sim.parts import Parts, mode_of
+from studio.sim.models import model_of, model_words
+from studio.sim.parts import Parts
 from studio.sim.setting_values import differences
 from studio.sim.settings import BY_KEY
 from studio.store.runs import RunInfo
 
 _NAMED = 2
 """Settings that a name may mention beyond the network."""
-_IN_NAME = ("topology ", "npus_count ", "bandwidth ", "mode ", "congestion ", "bandwidth-unit ")
+_IN_NAME = ("topology ", "npus_count ", "bandwidth ", "model ", "mode ", "congestion ", "bandwidth-unit ")
 """What the first part of a name says already, so that no difference has to."""
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
@@ -23,9 +24,9 @@ def describe_model(tables: Parts) -> str:
 
     Example:
         >>> describe_model(Parts({}, {})), describe_model(Parts({}, {"extended": {}}, congestion="aware"))
-        ('compatible, unaware', 'extended, aware')
+        ('astra-sim unaware', 'full')
     """
-    return f"{mode_of(tables)}, {tables.congestion}"
+    return model_words(tables)
 
 
 def run_name(tables: Parts, taken: Collection[str] = (), runs: Sequence[RunInfo] = ()) -> str:
@@ -50,12 +51,12 @@ def run_name(tables: Parts, taken: Collection[str] = (), runs: Sequence[RunInfo]
 
 
 def describe_network(tables: Parts) -> str:
-    """Return bandwidth, kind and size of each dimension, and whether messages wait for each other."""
+    """Return bandwidth, kind and size of each dimension, and whether messages wait for each other where that is a choice."""
     columns = [tables.network.get(key) for key in ("topology", "npus_count", "bandwidth")]
     kinds, sizes, rates = (list(column) if isinstance(column, list | tuple) else [] for column in columns)
     dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
     unit = shown_text(tables, BY_KEY["bandwidth-unit"])
-    aware = ", aware" if tables.congestion == "aware" else ""
+    aware = ", aware" if tables.congestion == "aware" and model_of(tables) != "full" else ""
     return f"{'/'.join(format_number(rate) for rate in rates)} {unit}{aware} · {dims}"
 
 
@@ -65,8 +66,8 @@ def _differing(name: str, tables: Parts, runs: Sequence[RunInfo]) -> list[str]:
     if like is None:
         return []
     new = [one for one in differences(tables, like.tables) if not one.startswith(_IN_NAME)]
-    if mode_of(like.tables) != mode_of(tables):
-        new.insert(0, mode_of(tables))
+    if model_words(like.tables) != model_words(tables):
+        new.insert(0, model_words(tables))
     more = [f"{len(new) - _NAMED} more"] if len(new) > _NAMED else []
     return [*new[:_NAMED], *more]
 

@@ -34,11 +34,13 @@ from studio.pages.base.asked import ORDER, RUNS, Asked, answer, answer_output, a
 from studio.pages.base.state import run_of, simulations, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import clear_with_job, error_box
+from studio.pages.simulate.believing import show_warnings
 from studio.pages.simulate.naming import run_name
 from studio.pages.simulate.run_list import runs_table
 from studio.pages.simulate.runs import compare_with_form, result
 from studio.pages.simulate.system import FormState, current, form_inputs
 from studio.pages.simulate.under_way import list_key, progress_list, report_progress
+from studio.sim.doubts import Cured, cured, options_of
 from studio.sim.problems import examine_parts
 from studio.store.drafts import load_draft
 from studio.store.runs import RunInfo
@@ -78,6 +80,8 @@ def order(
             name = run_name(draft.tables, _names(job), workspace().runs(job))
             begun = start(queue, job, draft.tables, name).id
             dismiss_ended(queue, state["job"], but=begun)
+        elif asked["verb"] == "cure":
+            begun = _cure(queue, *asked["of"].partition(" ")[::2])
         elif asked["verb"] == "stop":
             cancel(queue, asked["of"])
         else:
@@ -85,6 +89,17 @@ def order(
     except StudioError as error:
         return no_update, no_update, html.Div(error_box(error), className="sim-wide"), done
     return {"at": time.time(), "begun": begun}, time.time(), None, done
+
+
+def _cure(queue: Simulations, job: str, run: str) -> str:
+    """Simulate a doubtful run again with what cures it; return the id of the simulation."""
+    info = workspace().run_info(job, run)
+    tables = cured(info.tables, info.doubts)
+    name = run_name(tables, _names(job), workspace().runs(job))
+    cures = Cured(options_of(info.doubts), info.makespan_ns, info.id)
+    begun = start(queue, job, tables, name, cures).id
+    dismiss_ended(queue, job, but=begun)
+    return begun
 
 
 def _names(job: str) -> set[str]:
@@ -98,7 +113,7 @@ def _repeat_or_dismiss(queue: Simulations, verb: str, name: str) -> str | None:
     """Repeat or dismiss a simulation; return the id of the new one, if any."""
     before = get(queue, name)
     if before and verb == "again":
-        started = start(queue, before.job, before.tables, before.name)
+        started = start(queue, before.job, before.tables, before.name, before.cures)
         dismiss_ended(queue, before.job, but=started.id)
         return started.id
     if before:
@@ -266,6 +281,7 @@ def _shown_run(wanted: str, infos: Sequence[RunInfo]) -> str | None:
 
 @callback(
     Output("sim-result", "children"),
+    Output("sim-warnings", "children"),
     Output("sim-result-of", "data"),
     Input("sim-which", "data"),
     Input("sim-renaming", "data"),
@@ -283,17 +299,18 @@ def show_result(
 ) -> Any:
     """Show the result of the run that the address names; skip it if it is shown already."""
     if not state or not which or which["job"] != state["job"]:
-        return None, None
+        return None, None, None
     infos = workspace().runs(state["job"])
     chosen = _shown_run(which["run"], infos)
     info = next((candidate for candidate in infos if candidate.id == chosen), None)
     if info is None:
-        return None, None
+        return None, None, None
     shown = {"job": info.job, "run": info.id, "name": info.name, "theme": theme}
     if shown == known:
-        return no_update, no_update
+        return no_update, no_update, no_update
     try:
         tables = load_draft(workspace().root, state["config"]).tables
-        return still(result(run_of(state["job"], info.id), info, tables, dark=theme == "dark")), shown
+        made = result(run_of(state["job"], info.id), info, tables, dark=theme == "dark")
+        return still(made), still(show_warnings(info)), shown
     except StudioError as error:
-        return error_box(error), None
+        return error_box(error), None, None

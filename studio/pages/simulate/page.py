@@ -7,7 +7,8 @@ from typing import Any
 import dash
 from dash import dcc, html
 
-import studio.pages.simulate.orders  # noqa: F401 - its callbacks
+import studio.pages.simulate.judging
+import studio.pages.simulate.orders  # noqa: F401 - their callbacks
 from studio.pages.base.asked import EDIT, ORDER, RUNS, asks, stores
 from studio.pages.base.widgets import aria_label, loading
 from studio.pages.simulate.choice import choice
@@ -54,6 +55,7 @@ def _form() -> Any:
             html.Div(choice(), id="sim-choice", className="sim-choice"),
             html.Div(id={"sim-said": ""}, className="sim-said sim-general"),
             html.Div(id="sim-form"),
+            html.Div(id="sim-proposals"),
             _network(),
             html.Div(id="sim-folds"),
         ],

@@ -12,6 +12,7 @@ from dash import dcc, html
 from studio.pages.base.asked import EDIT, RUNS, asks
 from studio.pages.base.export import with_copy_button
 from studio.pages.base.widgets import aria_label, exact, hint, link
+from studio.pages.simulate.believing import show_mark
 from studio.pages.simulate.naming import describe_model
 from studio.sim.setting_values import differences
 from studio.store.runs import RunInfo
@@ -41,7 +42,10 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
             [
                 html.Td(_name(info, renaming, job)),
                 html.Td(model := describe_model(info.tables), title=model, className="cs-dim"),
-                html.Td(exact(format_ns(info.makespan_ns), f"{info.makespan_ns:,} ns"), className="cs-num"),
+                html.Td(
+                    [show_mark(info), " ", exact(format_ns(info.makespan_ns), f"{info.makespan_ns:,} ns")],
+                    className="cs-num",
+                ),
                 html.Td(_than_fastest(info.makespan_ns, of_model[model]), className="cs-num"),
                 _list_differences(info, base),
                 html.Td(_describe_day(info.created), title=_describe_moment(info.created)),

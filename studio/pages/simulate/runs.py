@@ -14,6 +14,9 @@ from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.export import exports, with_copy_button
 from studio.pages.base.rank_table import rank_table
 from studio.pages.base.widgets import aria_label, exact, hint, link, table
+from studio.pages.simulate.believing import show_mark
+from studio.pages.simulate.proposals import compute_words
+from studio.sim.compute import compute_times
 from studio.sim.parts import Parts
 from studio.sim.result import SimResult, breakdown_of
 from studio.sim.setting_values import differences
@@ -26,10 +29,6 @@ _NAMED = 4
 _EXPOSED = "Time in which communication was under way on a rank and no compute was: what a faster network could save at most."
 _COPIES = "Time in which copies (memcpy, memset) were under way on a rank, and neither compute nor communication was."
 _WAITING = "Ranks that have finished wait for the one that finishes last; with it the times of a rank fill the whole finish."
-_OVER = (
-    "the unaware network lets messages pass a port at the same time, as many as there are; try congestion aware, "
-    "in which they wait for each other."
-)
 _CLASSES = "Ranks that do the same at the same times form a class; one of each was simulated and stands for the others."
 
 
@@ -46,9 +45,13 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
     ]
     return html.Section(
         [
-            html.Div([html.H2(info.name), html.Span(style={"flex": 1}), *onward], className="sim-row"),
+            html.Div(
+                [html.H2(info.label), show_mark(info), html.Span(style={"flex": 1}), *onward],
+                className="sim-row",
+            ),
             html.Div(compare_with_form(info, in_form), id={"sim-made": info.id}),
-            _figures(outcome, times, numbers),
+            _figures(outcome, times, numbers, show_mark(info)),
+            html.P(compute_words(compute_times(outcome.trace, outcome.config)), className="cs-dim"),
             html.Div(
                 [
                     html.P(describe_spread(outcome, numbers)),
@@ -99,7 +102,7 @@ def compare_with_form(info: RunInfo, in_form: Parts) -> Any:
     )
 
 
-def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
+def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int], marked: Any = None) -> Any:
     whole = max(outcome.makespan_ns, 1)
 
     def share(column: Any) -> Any:
@@ -113,9 +116,14 @@ def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int]) -> An
     shown: list[tuple[Any, Any]] = [
         (
             "finish",
-            html.Span(
-                exact(format_ns(outcome.makespan_ns), f"{outcome.makespan_ns:,} ns"), className="sim-finish"
-            ),
+            [
+                html.Span(
+                    exact(format_ns(outcome.makespan_ns), f"{outcome.makespan_ns:,} ns"),
+                    className="sim-finish",
+                ),
+                " ",
+                marked,
+            ],
         ),
         ("compute, mean per rank", share(times.compute_ns)),
         ("communication", share(times.communication_ns)),
@@ -197,15 +205,13 @@ def _links(outcome: SimResult) -> Any:
 
 def _dimensions(outcome: SimResult) -> Any:
     whole = max(outcome.makespan_ns, 1)
-    rows, over = [], []
+    rows = []
     for index, (dim, traffic) in enumerate(
         zip(outcome.config.topology.dims, outcome.dimensions, strict=False)
     ):
         rate = float(traffic.bytes.mean()) / whole
         load = traffic.offered_load(whole)
         share = f"{100 * load:.1f} %" if traffic.capacity_bytes_per_ns else "–"
-        if outcome.config.congestion == "unaware" and load > 1:
-            over.append(f"dimension {index}")
         kind = dim.kind.replace("_", " ")
         total = int(traffic.bytes.sum())
         rows.append(
@@ -219,10 +225,5 @@ def _dimensions(outcome: SimResult) -> Any:
         )
     load_head = ["Offered load", hint("offered load", offered_load_words(outcome.config))]
     head = ("Dimension", "Sent by all", "Messages", "Mean per NPU", load_head)
-    warning = (
-        html.P(f"More than {' and '.join(over)} can carry: {_OVER}", className="cs-level-warning")
-        if over
-        else None
-    )
     shown = with_copy_button(table(head, rows, numeric=(1, 2, 3, 4)), "the dimensions")
-    return html.Div([html.H2("Traffic per dimension"), shown, warning])
+    return html.Div([html.H2("Traffic per dimension"), shown])

@@ -20,35 +20,34 @@ from dash import (
     html,
     no_update,
 )
-from dash.exceptions import PreventUpdate
 
-from studio.analysis.job.completeness import completeness, is_recording
+from studio.analysis.job.completeness import completeness
 from studio.errors import StudioError
 from studio.pages.base.asked import EDIT, Asked, answer, answer_output
-from studio.pages.base.state import trace, workspace
+from studio.pages.base.state import session, trace, workspace
+from studio.pages.base.still import still
 from studio.pages.base.widgets import error_box, no_job
 from studio.pages.simulate.edits import (
     changed_texts,
     dimensions,
-    extended_reason,
-    findings_of,
     fit_to_ranks,
     from_preset,
     is_changed,
+    preset_like,
     propose_draft,
     replay_known,
     suit_to_job,
+    under_model,
     with_dimension,
     with_dimension_moved,
     with_text,
     without_dimension,
 )
 from studio.pages.simulate.files import export_zip, import_files
-from studio.pages.simulate.form import congestion_control, folds, form, place_of, problem_texts
-from studio.pages.simulate.live import describe_findings, draw_network, legend, show_facts
-from studio.sim.parts import mode_of, with_mode
+from studio.pages.simulate.form import congestion_control, folds, form
+from studio.pages.simulate.proposals import proposals_of, show_proposals
+from studio.sim.models import MODELS, model_of
 from studio.sim.presets import PRESETS
-from studio.sim.problems import Examined, examine_parts
 from studio.sim.settings import SETTINGS
 from studio.store.drafts import Draft, load_draft, save_draft
 
@@ -75,6 +74,15 @@ _MASTERS = {setting.needs for setting in SETTINGS} | {"bandwidth-unit"}
 def presets() -> list[dict[str, str]]:
     """Return the options of the preset switch."""
     return [{"value": preset.name, "label": preset.title} for preset in PRESETS.values()]
+
+
+def models(current: str) -> list[dict[str, str]]:
+    """Return the options of the model switch: the models there are, and what a system is by its single settings."""
+    names: dict[str, str] = {**dict.fromkeys(MODELS, ""), current: ""}
+    return [{"value": name, "label": _MODEL_LABELS[name]} for name in names]
+
+
+_MODEL_LABELS = {"full": "Full", "astra-sim": "ASTRA-sim", "extended": "Extended", "replay": "Replay"}
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -105,6 +113,8 @@ def _page() -> dict[str, Any]:
         "folds": Output("sim-folds", "children", allow_duplicate=True),
         "congestion": Output("sim-congestion", "children", allow_duplicate=True),
         "mode": Output("sim-mode", "value", allow_duplicate=True),
+        "models": Output("sim-mode", "data", allow_duplicate=True),
+        "proposals": Output("sim-proposals", "children", allow_duplicate=True),
         "presets": Output("sim-preset", "data", allow_duplicate=True),
         "preset": Output("sim-preset", "value", allow_duplicate=True),
         "state": Output("sim-state", "data", allow_duplicate=True),
@@ -133,7 +143,9 @@ def _show_draft(draft: Draft, config: str, state: FormState, *, replace_step: bo
         "form": form(draft),
         "folds": folds(draft),
         "congestion": congestion_control(draft.tables),
-        "mode": mode_of(draft.tables),
+        "mode": model_of(draft.tables),
+        "models": models(model_of(draft.tables)),
+        "proposals": still(show_proposals(proposals_of(session(), state["job"]), draft.origin)),
     }
 
 
@@ -299,14 +311,10 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
         fresh = propose_draft(job_trace)
         if draft.origin in PRESETS and draft.origin != fresh.origin:
             fresh = Draft(from_preset(draft.origin), draft.origin)
-            fresh = replace(
-                fresh,
-                tables=with_mode(
-                    fresh.tables, "extended" if extended_reason(job_trace) else "compatible", strip=True
-                ),
-            )
         return fresh
-    place, _, drawn = of.partition("/")
+    if verb == "propose":
+        return suit_to_job(Draft(from_preset(of, completeness(trace(job)).world), of), trace(job))
+    place, _, drawn = ("0" if verb == "compute" else of).partition("/")
     index = int(place or 0)
     # The form had more rows when it was clicked: which dimension was meant is unknown.
     if drawn and dimensions(tables) < int(drawn):
@@ -318,6 +326,7 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
         "outwards": lambda: with_dimension_moved(tables, index, 1),
         "fit": lambda: fit_to_ranks(tables, completeness(trace(job)).world),
         "replay": lambda: replay_known(tables, trace(job)),
+        "compute": lambda: with_text(tables, "compute-times", of),
     }[verb]()
     return replace(draft, tables=changed, edited="", notes=())
 
@@ -334,7 +343,7 @@ def choose(
     texts: list[str | None],
     state: FormState | None,
 ) -> dict[str, Any]:
-    """Start from a preset, or change the mode; does nothing when the page itself sets them to the current values.
+    """Start from a preset, or change the model; does nothing when the page itself sets them to the current values.
 
     Both are compared, whichever Dash names as changed: if the page sets one during the callback of the other, Dash
     drops that answer and calls again.
@@ -348,9 +357,8 @@ def choose(
             if "sim-preset.value" in ctx.triggered_prop_ids
             else draft
         )
-        if mode_of(draft.tables) != mode:
-            tables = with_mode(after.tables, "extended" if mode == "extended" else "compatible", strip=True)
-            after = replace(after, tables=tables, edited="", notes=())
+        if model_of(draft.tables) != mode and mode in MODELS:
+            after = under_model(after, mode, trace(state["job"]))
     except StudioError as error:
         return _show_error(error)
     return _NOTHING if after == draft else _save_and_show(after, config, state)
@@ -362,7 +370,7 @@ def _choose_preset(draft: Draft, name: str | None, job: str) -> Draft:
         return draft
     if name == draft.origin and not is_changed(draft, trace(job)):
         return draft
-    tables = with_mode(from_preset(name), mode_of(draft.tables), strip=True)
+    tables = preset_like(name, draft.tables)
     chosen = Draft(replace(tables, groups=draft.tables.groups), name)
     return suit_to_job(chosen, trace(job)) if name == draft.origin else chosen
 
@@ -396,83 +404,6 @@ def take_in(
         return _save_and_show(Draft(tables, "imported files", notes=notes), config, state)
     except StudioError as error:
         return _show_error(error)
-
-
-# ---------------------------------------------------------------------------------------------------
-# What it means
-
-
-@callback(
-    Output("sim-facts", "children"),
-    Output("sim-scene", "data"),
-    Output("sim-legend", "children"),
-    Output("sim-run", "disabled"),
-    Output({"sim": ALL}, "error"),
-    Output({"sim-said": ALL}, "children"),
-    Output("sim-undo", "disabled"),
-    Input("sim-state", "data"),
-    State({"sim": ALL}, "id"),
-    State({"sim-said": ALL}, "id"),
-    prevent_initial_call=True,
-)
-def judge(
-    state: FormState | None, fields: list[dict[str, str] | None], places: list[dict[str, str] | None]
-) -> Any:
-    """Mark invalid fields with messages, and show figures and drawing of the network."""
-    known = [field["sim"] for field in fields if field]
-    spots = [place["sim-said"] for place in places if place]
-    if not state or len(known) < len(fields) or len(spots) < len(places):
-        raise PreventUpdate  # the form was replaced meanwhile
-    draft = load_draft(workspace().root, state["config"])
-    system = examine_parts(draft.tables)
-    messages = problem_texts(system.problems)
-    general = [text for spot, texts in messages.items() if spot not in spots for text in texts]
-    errors = [key in system.problems or _whole_list(key, system) for key in known]
-    shown = [[*messages.get(spot, []), *(general if spot == "" else [])] for spot in spots]
-    live: list[Any] = [[], None, None]
-    partial = False
-    if system.config and not _topology_wrong(system):
-        topology = system.config.topology
-        job, recorded = completeness(trace(state["job"])), is_recording(trace(state["job"]))
-        # What the ranks that are there did is known, what they waited for is not: the replay is offered instead.
-        partial = recorded and not job.is_whole and system.config.needs_every_rank
-        live = [
-            show_facts(system.config, job, recorded=recorded),
-            draw_network(topology),
-            legend(topology),
-        ]
-    elif system.config:
-        live = [no_update] * 3
-    return *live, bool(system.problems) or partial, errors, shown, not draft.before
-
-
-def _whole_list(key: str, system: Examined) -> bool:
-    """Return whether the whole list of an entry is invalid."""
-    return key.partition("[")[0] in system.problems
-
-
-def _topology_wrong(system: Examined) -> bool:
-    return any(place_of(key) == "network" or place_of(key).startswith("dim-") for key in system.problems)
-
-
-@callback(
-    Output("sim-findings", "children"),
-    Output("sim-run", "children"),
-    Input("sim-state", "data"),
-    prevent_initial_call=True,
-)
-def foresee(state: FormState | None) -> Any:
-    """List what would go wrong in a run."""
-    if not state:
-        return None, "Run"
-    draft = load_draft(workspace().root, state["config"])
-    system = examine_parts(draft.tables)
-    if system.usable is None:
-        return html.P("Fix the marked settings before running.", className="cs-dim"), "Run"
-    findings = findings_of(trace(state["job"]), system.usable, draft.tables)
-    # Where the ranks of a recording are missing, no run starts: a replay of the others is offered beside.
-    anyway = any(finding.level == "error" and finding.code != "ranks-unknown" for finding in findings)
-    return describe_findings(findings), "Run anyway" if anyway else "Run"
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from studio.errors import ConfigError
+from studio.notebook import one_line
 from studio.sim.costs.curves import Curve, correction
 from studio.sim.costs.library import LIBRARIES, estimates
 from studio.sim.costs.parameters import GROUPS, NAMES, default, members, to_groups
@@ -80,6 +81,8 @@ class Range:
     nodes: tuple[int, int]
     sizes: tuple[float, float]
 
+    __repr__ = one_line
+
     def covers(self, kind: str, buffer: Float64, shape: GroupShape) -> npt.NDArray[np.bool_]:
         """Return which sizes of a collective in a group lie in it."""
         group = (
@@ -115,6 +118,8 @@ class CostModel:
     nics: int = 0
     curves: tuple[Curve, ...] = ()
     fitted: Range | None = None
+
+    __repr__ = one_line
 
     def value(self, name: str) -> float:
         """Return a parameter: this machine's, or the library's default."""

@@ -23,6 +23,7 @@ __all__ = [
     "Gpu",
     "System",
     "find_system",
+    "is_built_in",
     "is_system_file",
     "measured_error_words",
     "read_system",
@@ -63,6 +64,14 @@ def _built_in(name: str) -> System:
 
 SYSTEMS = _Systems()
 """The built-in systems by name."""
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a name is that of a built-in system, by itself, with a size or as an alias."""
+    try:
+        return not is_system_file(name) and find_system(name) is not None
+    except ConfigError:
+        return False
 
 
 def find_system(name: str) -> tuple[System, int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from studio.sim.systems.files import System
@@ -22,10 +22,9 @@ def measured_error_words(system: System) -> str:
     classes = classes_of(system)
     if not classes:
         return NOT_MEASURED if system.costs is not None or system.gpu is not None else NO_COSTS
-    tables = system.calibration.get("tables")
-    count = len(tables) if isinstance(tables, list | tuple) else tables
     errors = ", ".join(f"{name} {_error(one)}" for name, one in classes.items())
-    return f"{errors} (GMF | gm|e|, median of {count} tables)"
+    count = len(tables_of(system))
+    return f"{errors} (GMF | gm|e|, median of {count} {'table' if count == 1 else 'tables'})"
 
 
 def classes_of(system: System) -> Mapping[str, Any]:
@@ -34,5 +33,25 @@ def classes_of(system: System) -> Mapping[str, Any]:
     return errors if isinstance(errors, Mapping) else {}
 
 
-def _error(one: Mapping[str, Any]) -> str:
-    return f"{100 * one['gmf']:.0f} % | {100 * one['gm_error']:.0f} %"
+def tables_of(system: System) -> Sequence[object]:
+    """Return the measured tables that the costs were fitted to."""
+    tables = system.calibration.get("tables")
+    return tables if isinstance(tables, list | tuple) else []
+
+
+def _error(one: object) -> str:
+    """Return GMF and gm|e| of a class; what an edited file lacks is left open."""
+    one = one if isinstance(one, Mapping) else {}
+    return f"{percent_words(one.get('gmf'))} | {percent_words(one.get('gm_error'))}"
+
+
+def percent_words(share: object) -> str:
+    """Return a share as a percentage.
+
+    Example:
+        >>> percent_words(0.123), percent_words(0.004), percent_words("much")
+        ('12 %', 'under 1 %', '?')
+    """
+    if not isinstance(share, int | float):
+        return "?"
+    return "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"

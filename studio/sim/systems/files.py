@@ -12,22 +12,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import yaml
 
-from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.sim.astra import read_yaml
 from studio.sim.fabrics import Speed, rail_optimized
 from studio.sim.fields import Fields
+from studio.sim.models import Model, with_model
 from studio.sim.network import EXTENDED_NETWORK_KEYS, UNIT, network_gb_per_s
 from studio.sim.parts import EXTENDED, Parts, Table
 from studio.sim.settings import ALGORITHM_SETTINGS, DIMENSION_SETTINGS, MAX_NPUS, NETWORK_UNIT
 from studio.sim.systems.family import Family, family_of, refuse_size
 from studio.sim.systems.gpu import Gpu, gpu_of, nested, refuse_unknown
 
-Model = Literal["full", "astra-sim"]
 KEYS = (
     "name",
     "title",
@@ -129,10 +127,9 @@ class System:
             network |= _rails(network)
         elif full:
             network = with_costs(network, self._costs_of(sizes))
-        if full:
-            system.setdefault(EXTENDED, {})
         names = dict.fromkeys(("network", "system", "memory", "options"), self.place)
-        return Parts(network, {**rings, **system}, congestion="aware" if full else "unaware", names=names)
+        made = Parts(network, {**rings, **system}, names=names)
+        return with_model(made, "full") if full else made
 
     def dimensions(self, npus: int | None = None) -> list[int]:
         """Return the size of each dimension the network can have.
@@ -171,7 +168,9 @@ class System:
         if network.pop(UNIT, NETWORK_UNIT) != NETWORK_UNIT:
             network["bandwidth"] = [network_gb_per_s(rate) for rate in network["bandwidth"]]  # type: ignore[attr-defined]
         network = {key: value for key, value in network.items() if key not in EXTENDED_NETWORK_KEYS}
-        system.pop(EXTENDED, None)
+        # With a roofline ASTRA-sim replaces every recorded time, so a file has to ask for it.
+        for key in (EXTENDED, "roofline-enabled", "peak-perf"):
+            system.pop(key, None)
         return {**network, **given}, {**system, **self.reference.get("system", {})}  # type: ignore[dict-item]
 
 

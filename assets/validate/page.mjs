@@ -1,0 +1,30 @@
+/** The Validate page: its choices live in the address. */
+
+import { changeView, readView } from "../base/view.mjs";
+
+/**
+ * @param {string | null} set tables that are kept
+ * @param {string | null} machine
+ * @param {string | null} system "" stands for the one that the hardware names
+ * @param {string} curve whether residual curves correct
+ * @returns {unknown}
+ */
+function choose(set, machine, system, curve) {
+  const view = readView();
+  const other = (set ?? "") !== (view.tables ?? "");
+  changeView({ tables: set, machine: other ? null : machine, system, curve: curve === "without" ? curve : null });
+  return "";
+}
+
+/**
+ * Show tables that were just kept.
+ *
+ * @param {{ tables: string } | null} kept
+ * @returns {unknown}
+ */
+function showKept(kept) {
+  if (kept?.tables) changeView({ tables: kept.tables, machine: null });
+  return "";
+}
+
+export const callbacks = { choose, showKept };

@@ -1,0 +1,64 @@
+"""What the commands on measured tables share: what tables do not say themselves, notes, percentages."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio.calibration.reading.given import COLLECTIVES, Given
+from studio.commands.base.terminal import printable
+
+tables_argument = click.argument(
+    "paths", metavar="TABLES...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+
+
+def given_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for what tables do not say themselves; the command gets them as `given`."""
+
+    @click.option(
+        "--gpus-per-node",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="GPUs of a node that took part, where the text does not say.",
+    )
+    @click.option(
+        "--nodes",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Nodes that took part, where the text does not say.",
+    )
+    @click.option(
+        "--collective",
+        type=click.Choice(COLLECTIVES),
+        metavar="NAME",
+        help="The collective that was measured, such as all_gather, where the text does not say.",
+    )
+    @functools.wraps(command)
+    def with_given(
+        *args: Any, gpus_per_node: int | None, nodes: int | None, collective: str | None, **options: Any
+    ) -> Any:
+        return command(*args, given=Given(gpus_per_node, nodes, collective or ""), **options)
+
+    return with_given
+
+
+def warn_notes(notes: Iterable[str]) -> None:
+    """Print what was left out or assumed."""
+    for note in notes:
+        click.secho(printable(f"Note: {note}"), fg="yellow", err=True)
+
+
+def percent(share: float, *, signed: bool = False) -> str:
+    """Format a share as a percentage of three digits at most.
+
+    Example:
+        >>> percent(0.0334), percent(-0.124, signed=True), percent(2.121), percent(0.0004)
+        ('3.3 %', '-12.4 %', '212 %', '0.0 %')
+    """
+    value = 100 * share
+    return f"{value:{'+' if signed else ''}.{0 if abs(value) >= 99.95 else 1}f} %"

@@ -1,0 +1,72 @@
+"""Why the result of a run is not to be believed as it stands, with one button that runs it properly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import html
+
+from studio.pages.base.asked import ORDER, asks
+from studio.pages.base.widgets import aria_label
+from studio.sim.doubts import Doubt, options_of
+from studio.store.runs import RunInfo
+
+_MARKS = {True: "impossible", False: "doubtful"}
+
+
+def mark(doubts: Sequence[Doubt]) -> str:
+    """Return the word for an answer about which there are doubts; empty where there are none.
+
+    Example:
+        >>> mark([]), mark([Doubt("a", "", False), Doubt("b", "", True)])
+        ('', 'impossible')
+    """
+    return _MARKS[any(doubt.impossible for doubt in doubts)] if doubts else ""
+
+
+def show_mark(info: RunInfo) -> Any:
+    """Return the mark that stands wherever the time of a run does; None where nothing is doubtful."""
+    word = mark(info.doubts)
+    level = "error" if word == "impossible" else "warning"
+    about = " ".join(doubt.message for doubt in info.doubts)
+    if not word:
+        return None
+    sign: dict[str, Any] = {"role": "img", **aria_label(f"{word}: {about}")}
+    return html.Span("⚠", className=f"cs-level-{level} sim-mark", title=f"{word}: {about}", **sign)
+
+
+def show_warnings(info: RunInfo) -> Any:
+    """Return what is doubtful about a run with the button that cures it, and what a cure has changed."""
+    changed = None
+    if info.cures is not None:
+        words = info.cures.words(info.makespan_ns)
+        changed = html.P(f"{words[0].upper()}{words[1:]}.", className="sim-cured")
+    if not info.doubts:
+        return changed
+    items = [
+        html.Li(
+            [
+                html.Span(_MARKS[doubt.impossible], className=f"cs-level-{_level(doubt)}"),
+                html.Span(f" {doubt.message}"),
+                html.Span(f" {doubt.cure.label}.", className="cs-dim") if doubt.cure else None,
+            ]
+        )
+        for doubt in info.doubts
+    ]
+    options = options_of(info.doubts)
+    button = html.Button(
+        f"Run with {options}",
+        className="cs-button sim-run",
+        title=f"Simulate {info.name} again with what cures this, and say what it changes",
+        **asks(ORDER, "cure", f"{info.job} {info.id}"),
+    )
+    return html.Section(
+        [changed, html.Ul(items), button if options else None],
+        className="sim-doubts",
+        **aria_label("Why this result is doubtful"),
+    )
+
+
+def _level(doubt: Doubt) -> str:
+    return "error" if doubt.impossible else "warning"

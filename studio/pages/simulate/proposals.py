@@ -1,0 +1,104 @@
+"""What the form proposes: systems that fit the job with the reasons, and how compute may be timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import html
+
+from studio.pages.base.asked import EDIT, asks
+from studio.pages.base.widgets import aria_label
+from studio.session import Session, keep_result
+from studio.sim.compute import ComputeTimes, compute_times, mean_compute_ns
+from studio.sim.config import SystemConfig
+from studio.sim.systems.proposals import AlgorithmChoice, Proposal, propose
+from studio.trace import Trace
+from studio.units import format_bytes, format_ns
+
+_SHOWN = 4
+_CHOICES = {"recorded": "keep recorded times", "roofline": "recompute for this GPU"}
+
+
+@keep_result
+def proposals_of(session: Session, job: str) -> list[Proposal]:
+    """Return the systems that fit a job."""
+    return propose(session.trace(job))
+
+
+def show_proposals(proposals: Sequence[Proposal], current: str) -> Any:
+    """Return the systems that fit a job, folded: why each, its measured error, and what carries out its collectives."""
+    if not proposals:
+        return None
+    line = html.Summary(
+        [
+            html.H2("Systems that fit this job"),
+            html.Span(", ".join(one.system for one in proposals), className="cs-dim sim-set"),
+        ]
+    )
+    items = [html.Li(_proposal(one, current == one.system)) for one in proposals]
+    return html.Details([line, html.Ul(items, className="sim-proposals")], className="sim-section sim-fold")
+
+
+def _proposal(one: Proposal, chosen: bool) -> list[Any]:
+    button = html.Button(
+        "Use",
+        className="cs-button-quiet",
+        disabled=chosen,
+        **asks(EDIT, "propose", one.system),
+        **aria_label(f"Use {one.system}"),
+    )
+    return [
+        html.Div([html.Strong(one.title), " ", button]),
+        html.Div([one.why, " ", html.Span(one.measured_error, className="cs-dim")]),
+        *[html.Div(_algorithm(choice), className="cs-dim") for choice in one.algorithms[:_SHOWN]],
+        html.Div(f"and {len(one.algorithms) - _SHOWN} more", className="cs-dim")
+        if len(one.algorithms) > _SHOWN
+        else None,
+    ]
+
+
+def _algorithm(choice: AlgorithmChoice) -> str:
+    sizes = format_bytes(choice.least_bytes)
+    if choice.most_bytes != choice.least_bytes:
+        sizes = f"{sizes} to {format_bytes(choice.most_bytes)}"
+    return f"{choice.kind.replace('_', '-')} of {sizes}, {choice.where}: {choice.algorithm}. {choice.why}"
+
+
+def show_compute(trace: Trace, config: SystemConfig) -> Any:
+    """Return where the time of compute comes from, and what the other choice would give; None where nothing computes.
+
+    The choice is offered where the system has a roofline and some node says its operations beside a recorded time.
+    """
+    times = compute_times(trace, config)
+    if not times.all or not config.needs_every_rank:
+        return None
+    words = html.Span(compute_words(times))
+    means = mean_compute_ns(trace, config)
+    if config.extensions is None or len(set(means.values())) < 2:
+        return html.P(words, className="sim-fit cs-dim")
+    chosen = config.extensions.compute_times
+    buttons = [
+        html.Button(
+            f"{label}: {format_ns(means[key])} per rank",
+            className="cs-button",
+            **asks(EDIT, "compute", key),
+            **_pressed(key == chosen),
+        )
+        for key, label in _CHOICES.items()
+    ]
+    return html.Div([words, html.Div(buttons, className="sim-row")], className="sim-fit")
+
+
+def _pressed(yes: bool) -> dict[str, Any]:
+    return {"aria-pressed": "true" if yes else "false"}
+
+
+def compute_words(times: ComputeTimes) -> str:
+    """Return the shares of recorded and computed times as a sentence; empty where nothing computes.
+
+    Example:
+        >>> compute_words(ComputeTimes(98, 2, 0))
+        'Compute: recorded on 98 % of nodes, roofline on 2 %.'
+    """
+    return f"{times.words[0].upper()}{times.words[1:]}." if times.words else ""

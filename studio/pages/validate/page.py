@@ -1,0 +1,288 @@
+"""The Validate page: measured times of collectives beside simulated ones."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import dash
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
+
+from studio.calibration.judging import judge_all
+from studio.calibration.machines import machines_of
+from studio.calibration.reading.given import Given
+from studio.errors import StudioError
+from studio.figures.validation import measured_and_simulated
+from studio.pages.base.export import exports
+from studio.pages.base.state import workspace
+from studio.pages.base.widgets import aria_label, error_box, hint, show_errors
+from studio.pages.validate.words import error_table, short_names, sizes_table, summary_words
+from studio.sim.systems import SYSTEMS, find_system, measured_error_words
+from studio.store.measured import Shelf
+
+dash.register_page(__name__, path="/validate", name="Validate", title="Validate · Chakra Studio", order=9)
+
+_AUTOMATIC = "auto"
+_OWN = "own:"
+_LARGEST = 32 << 20
+_MOST_SHOWN = 16
+_CURVE = (
+    "The measured over the modelled times that calibrate kept for each table. They correct only this machine, this "
+    "collective and group; without them one sees what the model itself knows."
+)
+_TAKES_DROPS: dict[str, Any] = {"data-takes-drops": "Drop measured tables to add them"}
+_GIVEN = "GPUs of a node, and nodes, that took part in tables that are added: for logs without a list of devices, and CSV files without these columns."
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; its content follows the view."""
+    return html.Div(
+        [
+            _controls(),
+            html.Div(id="validate-kept-words", role="status"),
+            html.Div(id="validate-body"),
+            dcc.Store(id="validate-kept"),
+            html.Div(id="validate-sync", hidden=True),
+            html.Div(id="validate-sync-kept", hidden=True),
+        ],
+        className="cs-page",
+    )
+
+
+def _controls() -> Any:
+    return html.Div(
+        [
+            html.H1("Validate"),
+            _select("tables", "Measured tables", "no tables yet", 220),
+            _select("machine", "Machine", "machine", 170),
+            _select("system", "System to judge on", "the system its hardware names", 250),
+            dmc.SegmentedControl(
+                id="validate-curve",
+                data=[
+                    {"value": "with", "label": "with residual curve"},
+                    {"value": "without", "label": "without"},
+                ],
+                size="xs",
+                **aria_label("Residual curves"),
+            ),
+            hint("a residual curve", _CURVE),
+            html.Span(style={"flex": 1}),
+            html.Span(
+                [
+                    html.Span("GPUs per node", className="cs-dim"),
+                    _number("gpus", "GPUs per node"),
+                    html.Span("nodes", className="cs-dim"),
+                    _number("nodes", "Nodes"),
+                    hint("GPUs and nodes", _GIVEN),
+                    _upload(),
+                ],
+                className="cs-validate-given",
+            ),
+        ],
+        className="cs-page-head",
+    )
+
+
+def _upload() -> Any:
+    button = html.Button(
+        "Add tables",
+        className="cs-button",
+        title="Outputs of nccl-tests or rccl-tests, CSV files, system files of chakra-studio calibrate; or drop them on the page",
+    )
+    return html.Div(
+        dcc.Upload(button, id="validate-upload", multiple=True, max_size=_LARGEST), **_TAKES_DROPS
+    )
+
+
+def _select(name: str, title: str, placeholder: str, width: int) -> Any:
+    return dmc.Select(
+        id=f"validate-{name}",
+        data=[],
+        size="xs",
+        w=width,
+        searchable=True,
+        allowDeselect=False,
+        placeholder=placeholder,
+        comboboxProps={"shadow": "sm"},
+        **aria_label(title),
+    )
+
+
+def _number(name: str, title: str) -> Any:
+    return dmc.TextInput(
+        id=f"validate-{name}",
+        size="xs",
+        w=52,
+        **aria_label(f"{title}, where added tables do not say"),
+    )
+
+
+@callback(
+    Output("validate-kept", "data"),
+    Output("validate-kept-words", "children"),
+    Input("validate-upload", "contents"),
+    State("validate-upload", "filename"),
+    State("validate-gpus", "value"),
+    State("validate-nodes", "value"),
+    prevent_initial_call=True,
+)
+def keep(contents: list[str] | None, names: list[str] | None, gpus: str | None, nodes: str | None) -> Any:
+    """Keep the files that were chosen in the workspace, and show them."""
+    if not contents:
+        return no_update, no_update
+    files = {
+        name: base64.b64decode(content.partition(",")[2])
+        for name, content in zip(names or [], contents, strict=True)
+    }
+    try:
+        given = Given(_whole(gpus), _whole(nodes))
+        kept, notes = _shelf().keep(files, given)
+    except StudioError as error:
+        return no_update, error_box(error, title="These files were not added")
+    said = [html.P(note, className="cs-dim") for note in notes]
+    if not kept:
+        said.append(html.P("The system is now among those to judge on.", className="cs-dim"))
+    return {"tables": kept}, said
+
+
+def _whole(text: str | None) -> int | None:
+    word = (text or "").strip()
+    return int(word) if word.isascii() and word.isdecimal() and 0 < int(word) < 2**24 else None
+
+
+@callback(
+    Output("validate-tables", "data"),
+    Output("validate-tables", "value"),
+    Output("validate-machine", "data"),
+    Output("validate-machine", "value"),
+    Output("validate-system", "data"),
+    Output("validate-system", "value"),
+    Output("validate-curve", "value"),
+    Output("validate-body", "children"),
+    Input("view", "data"),
+    Input("theme", "data"),
+    Input("validate-kept", "data"),
+)
+def show(view: dict[str, Any], theme: str | None, _kept: dict[str, str] | None) -> Any:
+    """Fill choices and content for a view."""
+    sets = _shelf().tables()
+    chosen = str(view.get("tables") or (sets[0] if sets else ""))
+    system = str(view.get("system") or _AUTOMATIC)
+    curve = "without" if view.get("curve") == "without" else "with"
+    machines, machine, problem = _machines(chosen, str(view.get("machine") or ""))
+    body = problem or show_machine((chosen, machine, system), curve == "with", theme == "dark")
+    return (
+        [{"value": name, "label": name} for name in sets],
+        chosen or None,
+        [{"value": name, "label": name or "(no name)"} for name in machines],
+        machine,
+        _systems(),
+        system,
+        curve,
+        body if chosen else _nothing(),
+    )
+
+
+def _machines(chosen: str, wanted: str) -> tuple[list[str], str, Any]:
+    """Return the machines of a set of tables, the one to show, and an error in place of them."""
+    if not chosen:
+        return [], "", None
+    try:
+        machines = list(machines_of(_shelf().read(chosen).tables))
+    except StudioError as error:
+        return [], "", error_box(error)
+    return machines, wanted if wanted in machines else machines[0], None
+
+
+def _systems() -> list[dict[str, str]]:
+    own = [{"value": f"{_OWN}{name}", "label": f"{name} (calibrated)"} for name in _shelf().systems()]
+    built_in = [{"value": name, "label": name} for name in SYSTEMS]
+    return [{"value": _AUTOMATIC, "label": "the system its hardware names"}, *own, *built_in]
+
+
+def _nothing() -> Any:
+    return html.Div(
+        [
+            html.H2("No measured tables yet"),
+            html.P(
+                "Add the output of nccl-tests or rccl-tests, or a CSV file: measured and simulated times on one plot, and how "
+                "far they are apart."
+            ),
+            html.P(
+                "chakra-studio calibrate TABLES -o my-cluster.yml fits a system to them; add that file here as well.",
+                className="cs-dim",
+            ),
+        ],
+        className="cs-empty",
+    )
+
+
+@show_errors
+def show_machine(which: tuple[str, str, str], corrected: bool, dark: bool) -> Any:
+    """Return the plots and figures of one machine.
+
+    Args:
+        which: Set of tables, machine and system.
+        corrected: Whether residual curves count.
+        dark: Which theme.
+    """
+    chosen, machine, system = which
+    tables = machines_of(_shelf().read(chosen).tables)[machine]
+    judged, notes = judge_all(tables, _named(system))
+    drawn = judged[:_MOST_SHOWN]
+    more = "" if len(judged) == len(drawn) else f" The first {len(drawn)} of {len(judged)} tables are drawn."
+    names = short_names(drawn)
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H2("How far simulated times are from measured ones"),
+                    exports("validation", figure="validate-figure", table=sizes_table(judged)),
+                ],
+                className="cs-figure-head",
+            ),
+            html.P([summary_words(judged, corrected=corrected), more], className="cs-dim"),
+            html.P(_own_error(judged[0].system, _named(system)), className="cs-dim"),
+            dcc.Graph(
+                id="validate-figure",
+                figure=measured_and_simulated(drawn, names, corrected=corrected, dark=dark),
+                config={"displayModeBar": False},
+                className="cs-figure",
+            ),
+            html.Div(error_table(judged), className="cs-validate-table"),
+            html.Ul([html.Li(note) for note in notes], className="cs-dim"),
+        ]
+    )
+
+
+def _own_error(name: str, path: str | None) -> str:
+    """Say how far the system is off by its own calibration."""
+    return f"{name}, by its own calibration: {measured_error_words(find_system(path or name)[0])}."
+
+
+def _named(system: str) -> str | None:
+    if system == _AUTOMATIC:
+        return None
+    return str(_shelf().system_path(system.removeprefix(_OWN))) if system.startswith(_OWN) else system
+
+
+def _shelf() -> Shelf:
+    return Shelf(workspace().root)
+
+
+clientside_callback(
+    ClientsideFunction("studio_validate", "choose"),
+    Output("validate-sync", "title"),
+    Input("validate-tables", "value"),
+    Input("validate-machine", "value"),
+    Input("validate-system", "value"),
+    Input("validate-curve", "value"),
+    prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction("studio_validate", "showKept"),
+    Output("validate-sync-kept", "title"),
+    Input("validate-kept", "data"),
+    prevent_initial_call=True,
+)

@@ -1,0 +1,162 @@
+"""Where the time of compute nodes comes from: the recording, the roofline, or nowhere.
+
+In the model of ASTRA-sim a system with a roofline replaces every recorded time. Beyond it a node keeps its own, and
+the roofline serves those without one, unless all are to be computed anew for another GPU.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+
+from studio.sim.config import SystemConfig
+from studio.trace import Bool, Float64, Graph, Int64, NodeType, Trace, copies, idles, int_column
+
+
+class Source(IntEnum):
+    """Where the time of a node comes from; NONE is for nodes that do not compute on a device."""
+
+    NONE = 0
+    RECORDED = 1
+    ROOFLINE = 2
+    UNKNOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeTimes:
+    """How many compute nodes of a job take which time; those of all ranks, CPU nodes, copies and idle times left out.
+
+    Attributes:
+        recorded: Nodes that take their recorded duration.
+        roofline: Nodes that take the time of the roofline.
+        unknown: Nodes with neither, which take 1 ns.
+    """
+
+    recorded: int
+    roofline: int
+    unknown: int
+
+    @property
+    def all(self) -> int:
+        """Compute nodes in all."""
+        return self.recorded + self.roofline + self.unknown
+
+    @property
+    def words(self) -> str:
+        """The shares in words; empty where nothing computes.
+
+        Example:
+            >>> ComputeTimes(98, 2, 0).words
+            'compute: recorded on 98 % of nodes, roofline on 2 %'
+            >>> ComputeTimes(5, 0, 0).words
+            'compute: recorded on all nodes'
+        """
+        named = (
+            ("recorded", self.recorded),
+            ("roofline", self.roofline),
+            ("no time known (1 ns each)", self.unknown),
+        )
+        parts = [(name, count) for name, count in named if count]
+        if len(parts) == 1:
+            return f"compute: {parts[0][0]} on all nodes"
+        texts = [f"{name} on {_percent(count, self.all)}" for name, count in parts]
+        return f"compute: {texts[0]} of nodes, {', '.join(texts[1:])}" if texts else ""
+
+
+def _percent(count: int, of: int) -> str:
+    """Format a share; neither all nor nothing unless it is."""
+    share = 100 * count / of
+    if share >= 1 and share <= 99:
+        return f"{share:.0f} %"
+    return f"{share:.2g} %" if share < 1 else f"{min(share, 99.99):.4g} %"
+
+
+def compute_times(trace: Trace, config: SystemConfig) -> ComputeTimes:
+    """Count the compute nodes of a job by where their times come from."""
+    ranks = Counter(rank.graph for rank in trace.ranks)
+    counts = np.zeros(len(Source), np.int64)
+    for index, times in ranks.items():
+        counts += times * np.bincount(compute_sources(trace.graphs[index], config), minlength=len(Source))
+    return ComputeTimes(
+        *(int(counts[source]) for source in (Source.RECORDED, Source.ROOFLINE, Source.UNKNOWN))
+    )
+
+
+def mean_compute_ns(trace: Trace, config: SystemConfig) -> dict[str, float]:
+    """Return what the compute nodes of a rank take together, in the mean, by what `compute-times` may be.
+
+    One after the other: where nodes overlap, a run takes less.
+    """
+    if config.roofline is None or config.extensions is None:
+        return {}
+    ranks = Counter(rank.graph for rank in trace.ranks)
+    totals = {}
+    for choice in ("recorded", "roofline"):
+        extensions = replace(config.extensions, compute_times=choice)
+        other = replace(config, extensions=extensions)
+        each = sum(count * _total_ns(trace.graphs[index], other) for index, count in ranks.items())
+        totals[choice] = each / max(len(trace.ranks), 1)
+    return totals
+
+
+def _total_ns(graph: Graph, config: SystemConfig) -> float:
+    sources = compute_sources(graph, config)
+    recorded = int(graph.duration_ns[sources == Source.RECORDED].sum())
+    computed = np.flatnonzero(sources == Source.ROOFLINE)
+    ops, size = (_column(graph, key)[computed] for key in ("num_ops", "tensor_size"))
+    some = size > 0
+    performance = attainable(config, ops[some], size[some])[1]
+    return recorded + float((ops[some] / performance * 1e9).sum()) + int((sources == Source.UNKNOWN).sum())
+
+
+def _column(graph: Graph, key: str) -> Int64:
+    rows, values = int_column(graph, key)
+    column = np.zeros(len(graph), np.int64)
+    column[rows] = values
+    return column
+
+
+def attainable(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Float64, Float64]:
+    """Return intensity (operations per byte) and attainable performance (operations per second) under the roofline."""
+    assert config.roofline is not None
+    bandwidth, peak = config.local_memory_bytes_per_ns * 1e9, config.roofline.peak_tera_ops_per_s * 1e12
+    intensity = ops.astype(np.float64) / size_bytes.astype(np.float64)
+    return intensity, np.minimum(bandwidth * intensity, peak)
+
+
+def compute_sources(graph: Graph, config: SystemConfig) -> Int64:
+    """Return (N,) where the time of each node comes from, as `Source`."""
+    compute = (graph.type == NodeType.COMP) & ~_flagged(graph, "is_cpu_op") & ~idles(graph) & ~copies(graph)
+    recorded: Bool = graph.duration_ns > 0
+    sources = np.where(recorded, Source.RECORDED, Source.UNKNOWN)
+    if config.roofline is not None and config.needs_every_rank:
+        told = _told(graph)
+        if config.extensions is None:
+            sources[:] = Source.ROOFLINE
+        elif config.extensions.compute_times == "roofline":
+            sources[told] = Source.ROOFLINE
+        else:
+            sources[told & ~recorded] = Source.ROOFLINE
+    return np.where(compute, sources, Source.NONE)
+
+
+def _told(graph: Graph) -> Bool:
+    """Return (N,) whether a node says how many operations it is, and how many bytes it touches."""
+    there = np.ones(len(graph), bool)
+    for key in ("num_ops", "tensor_size"):
+        rows, values = int_column(graph, key)
+        column = np.zeros(len(graph), bool)
+        # No bytes is a statement: the node completes at once. No operations is none.
+        column[rows] = values >= (key == "num_ops")
+        there &= column
+    return there
+
+
+def _flagged(graph: Graph, key: str) -> Bool:
+    rows, values = int_column(graph, key)
+    column = np.zeros(len(graph), bool)
+    column[rows] = values != 0
+    return column

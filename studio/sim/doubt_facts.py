@@ -1,0 +1,131 @@
+"""What is asked of a result to find doubts about it, and what cures them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from studio.analysis.collectives.times import CollectiveTimes, collective_times
+from studio.sim.config import Dimension, SystemConfig
+from studio.sim.models import Model, with_model
+from studio.sim.parts import Parts, with_settings
+from studio.sim.result import SimResult, breakdown_of
+from studio.sim.topology import ports
+from studio.trace import Int64, NodeType, int_column
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """What to simulate instead.
+
+    Attributes:
+        label: What a button says.
+        model: The model; None is the one there is.
+        settings: KEY=VALUE each, as `--set` takes them.
+    """
+
+    label: str
+    model: Model | None = None
+    settings: tuple[str, ...] = ()
+
+    @property
+    def option(self) -> str:
+        """The options of `simulate` that ask for it.
+
+        Example:
+            >>> Cure("", "full", ("replay-only=0",)).option
+            '--model full --set replay-only=0'
+        """
+        model = [f"--model {self.model}"] if self.model else []
+        return " ".join([*model, *(f"--set {_quoted(setting)}" for setting in self.settings)])
+
+    def apply(self, parts: Parts) -> Parts:
+        """Return a system with the cure.
+
+        Raises:
+            ConfigError: The system cannot have it.
+        """
+        return with_settings(with_model(parts, self.model) if self.model else parts, self.settings)
+
+
+def _quoted(setting: str) -> str:
+    """Quote a setting for a shell, where brackets would mean something."""
+    return f"'{setting}'" if "[" in setting else setting
+
+
+Found = Iterator[tuple[str, Cure | None]]
+FULL_CURE = Cure("Simulate with the full model", "full")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A result, and what several checks need of it."""
+
+    result: SimResult
+
+    @property
+    def config(self) -> SystemConfig:
+        """The system."""
+        return self.result.config
+
+    @property
+    def costs(self) -> bool:
+        """Whether a cost model times collectives, so that their algorithms are the library's."""
+        return self.config.flows
+
+    @property
+    def simulated(self) -> bool:
+        """Whether messages were simulated on a network of several NPUs."""
+        return self.config.needs_every_rank and self.config.topology.npus > 1
+
+    @cached_property
+    def times(self) -> CollectiveTimes:
+        """Every collective that ran."""
+        return collective_times(self.result.trace, self.result.node_times(), self.config.groups)
+
+    @cached_property
+    def communication_ns(self) -> Int64:
+        """(R,) in how much time each rank sent all that it sent, at least 1 ns.
+
+        That is when it communicated, if it did so in collectives alone and each message was counted where it began: a send is
+        over before its message has arrived, and where messages wait, NPUs on their way pass them on.
+        """
+        result = self.result
+        sends = any((graph.type == NodeType.COMM_SEND).any() for graph in result.trace.graphs)
+        if sends or self.config.congestion == "aware":
+            return np.full(len(result.finish_ns), max(result.makespan_ns, 1), np.int64)
+        return np.maximum(breakdown_of(result).communication_ns, 1)
+
+    @cached_property
+    def kinds(self) -> frozenset[int]:
+        """The types of collectives that the job has."""
+        kinds: set[int] = set()
+        for graph in self.result.trace.graphs:
+            rows, types = int_column(graph, "comm_type")
+            kinds.update(np.unique(types[graph.type[rows] == NodeType.COMM_COLL]).tolist())
+        return frozenset(kinds)
+
+    def port_bytes_per_ns(self, ranks: Sequence[int]) -> float:
+        """Return what an NPU can send, on all its ports in dimensions in which these ranks differ."""
+        config = self.config
+        if config.links is not None:
+            rates = np.zeros(config.links.npus)
+            for link in config.links.links:
+                if link.source < config.links.npus:
+                    rates[link.source] += link.bytes_per_ns
+            return float(rates[list(ranks)].max(initial=0.0))
+        dims = config.topology.dims
+        below, members, rate = 1, np.array(ranks, np.int64), 0.0
+        for dim in dims:
+            if len(np.unique(members // below % dim.size)) > 1:
+                rate += link_rate(dim) * ports(dim)
+            below *= dim.size
+        return rate
+
+
+def link_rate(dim: Dimension) -> float:
+    """Return what a link of a dimension gives messages, in bytes per ns."""
+    return dim.bytes_per_ns * dim.efficiency

@@ -1,0 +1,175 @@
+"""Doubts about choices: algorithms and times that no library would take, and that shape the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from studio.sim.collectives import EXTENDED_KIND_OF, listed_for
+from studio.sim.compute import compute_times
+from studio.sim.config import SystemConfig
+from studio.sim.doubt_facts import Cure, Facts, Found
+from studio.sim.kinds import CollectiveKind
+from studio.sim.models import Model
+from studio.sim.settings import BY_KEY
+from studio.sim.topology import hops
+from studio.trace import CollectiveType, NodeType, int_column
+from studio.units import format_count
+
+_LONG_RING = 64
+"""Steps from which on a ring counts as long."""
+_MOSTLY = 0.5
+
+
+def find_instant(facts: Facts) -> Found:
+    """Find collectives that took 1 ns because they take their recorded time and none was recorded."""
+    config, trace = facts.config, facts.result.trace
+    fixed = config.extensions is None or config.extensions.collectives == "reference"
+    lacking = every = 0
+    for rank in trace.ranks:
+        graph = trace.graph_of(rank)
+        replayed = graph.type == NodeType.COMM_COLL
+        if config.needs_every_rank:
+            rows, types = int_column(graph, "comm_type")
+            broadcast = np.zeros(len(graph), bool)
+            broadcast[rows] = types == CollectiveType.BROADCAST
+            replayed = replayed & broadcast & fixed
+        lacking += int((replayed & (graph.duration_ns <= 0)).sum())
+        every += int(replayed.sum())
+    if not lacking or config.topology.npus < 2:
+        return
+    what = "collectives" if not config.needs_every_rank else "broadcasts"
+    settings = (
+        ("extended.communication-times=simulated", "replay-only=0") if not config.needs_every_rank else ()
+    )
+    yield (
+        f"{format_count(lacking)} of {format_count(every)} {what} took 1 ns: they take their recorded time, and none was recorded.",
+        Cure("Simulate them on the network", "full", settings),
+    )
+
+
+_AS_ALL_REDUCE: tuple[CollectiveKind, ...] = ("all_gather", "reduce_scatter", "all_to_all")
+
+
+def find_disguised(facts: Facts) -> Found:
+    """Find collectives that a tree carries out as an all-reduce."""
+    for kind in _used(facts):
+        listed = listed_for(facts.config, kind)
+        trees = [index for index, one in enumerate(listed) if one.kind == "double_binary_tree"]
+        if kind in _AS_ALL_REDUCE and trees:
+            name = "direct" if kind == "all_to_all" else "ring"
+            cure = _other_algorithm(facts.config, kind, trees, name)
+            yield (
+                f"{_words(kind)} runs on a double binary tree, which carries out an all-reduce in its place.",
+                cure,
+            )
+
+
+def find_ring_behind_switch(facts: Facts) -> Found:
+    """Find all-to-alls passed round a ring although a switch joins all pairs."""
+    if "all_to_all" not in _used(facts):
+        return
+    dims, listed = facts.config.topology.dims, listed_for(facts.config, "all_to_all")
+    rings = [
+        index
+        for index, (dim, one) in enumerate(zip(dims, listed, strict=False))
+        if one.kind == "ring" and dim.kind == "switch" and dim.size > 2
+    ]
+    if rings:
+        sizes = " and ".join(f"{dims[index].size:,}" for index in rings)
+        yield (
+            (
+                f"All-to-all is passed round a ring behind a switch of {sizes} NPUs: every byte crosses the switch again and "
+                "again, where libraries send it to its rank at once."
+            ),
+            _other_algorithm(facts.config, "all_to_all", rings, "direct"),
+        )
+
+
+def find_long_rings(facts: Facts) -> Found:
+    """Find collectives whose time is mostly the latency of a long ring."""
+    if not facts.simulated or facts.config.links is not None or not _used(facts):
+        return
+    times, config = facts.times, facts.config
+    took = times.end_ns - times.arrived_ns
+    for kind in _used(facts):
+        mine = np.isin(times.type, [number for number, one in EXTENDED_KIND_OF.items() if one == kind]) & (
+            took > 0
+        )
+        if not mine.any():
+            continue
+        members, of = np.unique(times.members[mine], return_inverse=True)
+        rings = [_ring_latency(config, kind, int(count)) for count in members]
+        steps, latency = (np.array([ring[column] for ring in rings])[of] for column in (0, 1))
+        share = float(np.minimum(latency, took[mine]).sum() / took[mine].sum())
+        if share >= _MOSTLY and steps.max() >= _LONG_RING:
+            places = list(range(len(listed_for(config, kind))))
+            yield (
+                (
+                    f"{100 * share:.0f} % of the time of {_words(kind).lower()} is latency, of up to {int(steps.max()):,} steps "
+                    "round a ring; libraries take a tree or halve the distance there."
+                ),
+                _other_algorithm(
+                    config, kind, places, "direct" if kind == "all_to_all" else "halvingDoubling"
+                ),
+            )
+
+
+def _ring_latency(config: SystemConfig, kind: CollectiveKind, members: int) -> tuple[int, float]:
+    """Return the steps of a collective's longest ring, and the latency of the steps of all its rings, in ns."""
+    dims, listed = config.topology.dims, listed_for(config, kind)
+    alone = members < config.topology.npus or any(one.single for one in listed[:1])
+    if not listed or (alone and listed[0].kind != "ring"):
+        return 0, 0.0
+    worst = max(dims, key=lambda dim: hops(dim, 0, 1) * dim.latency_ns)
+    rings = (
+        [(members, worst)]
+        if alone
+        else [(dim.size, dim) for dim, one in zip(dims, listed, strict=False) if one.kind == "ring"]
+    )
+    rounds = 2 if kind == "all_reduce" else 1
+    steps = [rounds * (size - 1) for size, _ in rings]
+    each = [hops(dim, 0, 1) * dim.latency_ns + config.packet_delay_ns for _, dim in rings]
+    # Chunks that may not be under way at once follow each other, each with the latency of its own steps.
+    rows = -(-config.splits // config.active_chunks)
+    return max(steps, default=0), rows * sum(count * ns for count, ns in zip(steps, each, strict=True))
+
+
+def _used(facts: Facts) -> list[CollectiveKind]:
+    """Return the kinds of collectives that algorithms carry out by messages; none where costs time them."""
+    if not facts.simulated or facts.costs:
+        return []
+    kinds = [EXTENDED_KIND_OF[number] for number in sorted(facts.kinds) if number in EXTENDED_KIND_OF]
+    return [kind for kind in kinds if kind not in facts.config.custom]
+
+
+def _other_algorithm(config: SystemConfig, kind: CollectiveKind, places: Sequence[int], name: str) -> Cure:
+    """Return the cure that sets another algorithm in some dimensions."""
+    listed = [one.name for one in listed_for(config, kind)]
+    for index in places:
+        listed[index] = name
+    setting = BY_KEY[f"{kind.replace('_', '-')}-implementation"]
+    # Beyond the reference these run on any number of ranks.
+    odd = any(dim.size & (dim.size - 1) for dim in config.topology.dims)
+    model: Model | None = "full" if name == "halvingDoubling" and odd and config.extensions is None else None
+    label = f"Simulate {_words(kind).lower()} by {name}"
+    return Cure(label, model, (f"{setting.path}=[{', '.join(listed)}]",))
+
+
+def _words(kind: CollectiveKind) -> str:
+    return BY_KEY[f"{kind.replace('_', '-')}-implementation"].label
+
+
+def find_timeless(facts: Facts) -> Found:
+    """Find compute nodes with neither a recorded duration nor operations."""
+    times = compute_times(facts.result.trace, facts.config)
+    # What ASTRA-sim does without a time is its answer; the check before a run tells of it.
+    if times.unknown and facts.config.extensions is not None and facts.config.needs_every_rank:
+        yield (
+            (
+                f"{format_count(times.unknown)} of {format_count(times.all)} compute nodes took 1 ns: they have neither a recorded "
+                "duration nor operations and bytes that a roofline could use."
+            ),
+            None,
+        )

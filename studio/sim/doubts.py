@@ -1,0 +1,160 @@
+"""Doubts about the answer of a simulation: what no network of this kind could do, or what no library would do.
+
+After a run each collective, message and link is held against what its ports carry. A doubt says what cannot be, or
+what shapes the time without being meant, and its cure: the settings under which the question is asked properly. What
+can be cured is a row of `CHECKS`; pages make a button of a cure, the command line an option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from studio.sim.doubt_facts import Cure, Facts, Found
+from studio.sim.doubted_choices import (
+    find_disguised,
+    find_instant,
+    find_long_rings,
+    find_ring_behind_switch,
+    find_timeless,
+)
+from studio.sim.doubted_range import find_extrapolated
+from studio.sim.doubted_rates import (
+    find_collectives,
+    find_crossings,
+    find_dimensions,
+    find_links,
+    find_messages,
+)
+from studio.sim.parts import Parts
+from studio.sim.result import SimResult
+from studio.trace import Finding
+from studio.units import format_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why an answer is not to be believed as it stands.
+
+    Attributes:
+        code: Its row in `CHECKS`.
+        message: What is wrong, with the figures.
+        impossible: Whether no such network could do it; else it is what no library would do.
+        cure: What to simulate instead; None where no setting helps.
+    """
+
+    code: str
+    message: str
+    impossible: bool
+    cure: Cure | None = None
+
+    @property
+    def finding(self) -> Finding:
+        """The doubt as a warning beside other findings."""
+        hint = f"Try {self.cure.option}." if self.cure else ""
+        return Finding("warning", self.code, self.message, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Cured:
+    """The doubtful simulation that another one is the cure of.
+
+    Attributes:
+        option: The options of `simulate` that cured it.
+        finish_ns: The time that was doubtful.
+        run: Id of its run; "" where it was not kept.
+    """
+
+    option: str
+    finish_ns: int
+    run: str = ""
+
+    def words(self, finish_ns: int) -> str:
+        """Return what the cure changed.
+
+        Example:
+            >>> Cured("--model full", 1_900_000).words(4_250_000)
+            'with --model full: 4.25 ms instead of 1.90 ms'
+        """
+        return f"with {self.option}: {format_ns(finish_ns)} instead of {format_ns(self.finish_ns)}"
+
+
+def cured(parts: Parts, doubts: Sequence[Doubt]) -> Parts:
+    """Return a system with the cures of all doubts, models first.
+
+    Raises:
+        ConfigError: The system cannot have them.
+    """
+    cures = dict.fromkeys(doubt.cure for doubt in doubts if doubt.cure)
+    for cure in sorted(cures, key=lambda cure: cure.model is None):
+        parts = cure.apply(parts)
+    return parts
+
+
+def options_of(doubts: Sequence[Doubt]) -> str:
+    """Return the options that cure all doubts, each once.
+
+    Example:
+        >>> full = Cure("", "full")
+        >>> options_of([Doubt("a", "", True, full), Doubt("b", "", True, full)])
+        '--model full'
+    """
+    return " ".join(dict.fromkeys(doubt.cure.option for doubt in doubts if doubt.cure))
+
+
+def doubts_of(result: SimResult) -> tuple[Doubt, ...]:
+    """Return the doubts about a result, what is impossible first."""
+    facts = Facts(result)
+    found = [
+        Doubt(check.code, message, check.impossible, cure)
+        for check in CHECKS
+        for message, cure in check.find(facts)
+    ]
+    return tuple(sorted(found, key=lambda doubt: not doubt.impossible))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A kind of doubt.
+
+    Attributes:
+        code: What JSON and findings call it.
+        about: What it looks for.
+        impossible: Whether no such network could do it.
+        find: Yields a message and its cure for each that it finds.
+    """
+
+    code: str
+    about: str
+    impossible: bool
+    find: Callable[[Facts], Found]
+
+
+CHECKS: tuple[Check, ...] = (
+    Check("beyond-capacity", "more sent into a dimension than its ports carry", True, find_dimensions),
+    Check("collective-beyond-ports", "a bus bandwidth beyond the ports of the group", True, find_collectives),
+    Check("message-beyond-link", "a message faster than the slowest link on its way", True, find_messages),
+    Check("links-ignored", "more sent than the single links from an NPU carry", True, find_links),
+    Check(
+        "lowest-dimension", "messages timed in one of the dimensions that they cross", True, find_crossings
+    ),
+    Check("took-no-time", "collectives that replay a time that was not recorded", False, find_instant),
+    Check(
+        "all-reduce-in-disguise",
+        "a collective that a tree carries out as an all-reduce",
+        False,
+        find_disguised,
+    ),
+    Check(
+        "ring-behind-switch",
+        "an all-to-all passed round a ring behind a switch",
+        False,
+        find_ring_behind_switch,
+    ),
+    Check("long-ring", "a collective that is mostly the latency of a long ring", False, find_long_rings),
+    Check("extrapolated", "collectives unlike those the costs were fitted to", False, find_extrapolated),
+    Check("compute-took-no-time", "compute without any time", False, find_timeless),
+)
+"""Every kind of doubt, in the order in which they are told."""
+FORESEEN = ("group-dimensions", "message-dimensions")
+"""Findings of the check before a run that a doubt tells again after it, with its cure."""

@@ -1,0 +1,78 @@
+"""What a job asks of a network: its collectives by kind, group and size, and the devices it was recorded on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.job.completeness import completeness
+from studio.sim.collectives import EXTENDED_KIND_OF
+from studio.trace import NONE, WORLD, Graph, Int64, NodeType, Trace
+
+DEVICE = "device_name"
+"""The attribute of a rank's metadata that names the GPU of a recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """The collectives of a job.
+
+    Attributes:
+        ranks: Ranks of the job.
+        groups: Ranks by comm group, as far as the job lists them; "" is all.
+        sizes: `comm_size` of the collectives, rising, by kind and group.
+        devices: What the ranks were recorded on, most frequent first.
+    """
+
+    ranks: int
+    groups: Mapping[str, tuple[int, ...]]
+    sizes: Mapping[tuple[str, str], Int64]
+    devices: tuple[str, ...]
+
+
+def uses_of(trace: Trace) -> Uses:
+    """Return what a job asks of a network."""
+    ranks = completeness(trace).world
+    listed = {group.name: tuple(group.ranks) for group in trace.groups}
+    by_graph = [_sizes_by_slot(graph) for graph in trace.graphs]
+    found: dict[tuple[str, str], list[Int64]] = {}
+    seen = set()
+    for rank in trace.ranks:
+        for (kind, slot), sizes in by_graph[rank.graph].items():
+            name = WORLD if slot == NONE else str(rank.slots[slot])
+            if (rank.graph, kind, name) not in seen:
+                seen.add((rank.graph, kind, name))
+                found.setdefault((kind, name), []).append(sizes)
+    used = {name for _, name in found}
+    groups = {name: listed.get(name, tuple(range(ranks)) if name == WORLD else ()) for name in used}
+    several = {
+        key: np.unique(np.concatenate(sizes)) for key, sizes in found.items() if len(groups[key[1]]) > 1
+    }
+    return Uses(ranks, groups, several, _devices(trace))
+
+
+def _sizes_by_slot(graph: Graph) -> dict[tuple[str, int], Int64]:
+    """Return the sizes of a graph's collectives, by kind and by the slot that holds their group."""
+    nodes = comm_nodes(graph)
+    collective = nodes.type == NodeType.COMM_COLL
+    found: dict[tuple[str, int], Int64] = {}
+    for number, slot in {
+        *zip(nodes.collective[collective].tolist(), nodes.group_slot[collective].tolist(), strict=True)
+    }:
+        kind = EXTENDED_KIND_OF.get(number)
+        if kind is not None:
+            mine = collective & (nodes.collective == number) & (nodes.group_slot == slot)
+            found[kind, slot] = np.unique(nodes.bytes[mine])
+    return found
+
+
+def _devices(trace: Trace) -> tuple[str, ...]:
+    counts: dict[str, int] = {}
+    for rank in trace.ranks:
+        for entry in rank.metadata:
+            if entry.name == DEVICE and isinstance(entry.value, str):
+                counts[entry.value] = counts.get(entry.value, 0) + 1
+    return tuple(sorted(counts, key=lambda name: (-counts[name], name)))

@@ -1,0 +1,104 @@
+"""Measured tables that are kept in the workspace, and system files that were calibrated to some."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from studio.calibration.reading.csv_tables import write_csv
+from studio.calibration.reading.files import read_tables
+from studio.calibration.reading.given import Given, Tables
+from studio.errors import ConfigError
+from studio.sim.systems import is_system_file, read_system
+from studio.store.arrays import appearing
+
+_FOLDER = "measured"
+
+
+class Shelf:
+    """The measured tables and system files of a workspace, files in one folder of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / _FOLDER
+
+    def tables(self) -> list[str]:
+        """Return the names of kept tables."""
+        return sorted(path.stem for path in self.folder.glob("*.csv"))
+
+    def systems(self) -> list[str]:
+        """Return the names of kept system files."""
+        return sorted(path.stem for path in self.folder.glob("*.yml"))
+
+    def read(self, name: str) -> Tables:
+        """Read kept tables.
+
+        Raises:
+            StudioError: There are none of this name, or they cannot be read.
+        """
+        return read_tables([self._path(name, ".csv")])
+
+    def system_path(self, name: str) -> Path:
+        """Return the path of a kept system file.
+
+        Raises:
+            ConfigError: There is none of this name.
+        """
+        return self._path(name, ".yml")
+
+    def keep(self, files: Mapping[str, bytes], given: Given) -> tuple[str, tuple[str, ...]]:
+        """Keep files: measured tables as one set, system files each by its name.
+
+        Args:
+            files: Contents by name.
+            given: What tables do not say themselves.
+
+        Returns:
+            The name of the set of tables, "" where there was none, and what was noticed.
+
+        Raises:
+            StudioError: A file is neither; nothing is kept then.
+        """
+        with TemporaryDirectory(prefix="chakra-studio-") as scratch:
+            paths = []
+            for number, (name, content) in enumerate(files.items()):
+                path = Path(scratch, str(number), _plain(name, keep_ending=True))
+                path.parent.mkdir()
+                path.write_bytes(content)
+                paths.append(path)
+            systems = {path: read_system(path, path.name) for path in paths if is_system_file(path)}
+            measured = [path for path in paths if path not in systems]
+            read = read_tables(measured, given) if measured else Tables(())
+            for path in systems:
+                self._write(f"{_plain(path.stem)}.yml", path.read_text(encoding="utf-8"))
+        if not measured:
+            return "", ()
+        name = _plain(measured[0].stem)
+        self._write(f"{name}.csv", write_csv(read.tables))
+        return name, read.notes
+
+    def delete(self, name: str) -> None:
+        """Delete kept tables."""
+        self._path(name, ".csv").unlink()
+
+    def _write(self, name: str, text: str) -> None:
+        with appearing(self.folder / name, "the workspace") as stream:
+            stream.write(text)
+
+    def _path(self, name: str, ending: str) -> Path:
+        path = self.folder / f"{_plain(name)}{ending}"
+        if not name or not path.is_file():
+            raise ConfigError(
+                f"There are no measured tables {name[:80]!r} in the workspace"
+                if ending == ".csv"
+                else f"There is no system {name[:80]!r} in the workspace",
+                hint="Choose the file again.",
+            )
+        return path
+
+
+def _plain(name: str, *, keep_ending: bool = False) -> str:
+    """Return a name that is safe as a file's."""
+    allowed = r"[^\w.-]+" if keep_ending else r"[^\w-]+"
+    return re.sub(allowed, "_", name).strip("._")[:80] or "tables"
