@@ -75,6 +75,8 @@ _QUANTITY: Final = re.compile(
 )
 _LONGEST: Final = 64
 _INT64_MAX: Final = 2**63 - 1
+_FAR: Final = 1e7
+"""How many of the largest unit are written out."""
 
 
 time_unit: ContextVar[str] = ContextVar("time_unit", default="")
@@ -146,6 +148,8 @@ def format_rate(bytes_per_ns: float) -> str:
     Example:
         >>> format_rate(371.2), format_rate(0.0125), format_rate(3350)
         ('371 GB/s', '12.5 MB/s', '3.35 TB/s')
+        >>> format_rate(1e99)
+        '1.00e+93 PB/s'
     """
     return _scale_text(bytes_per_ns, _RATES)
 
@@ -245,7 +249,9 @@ def _scale_text(value: float, units: tuple[tuple[str, float], ...]) -> str:
         if float(digits.replace(",", "")) < round(larger / scale):
             return _sign_text(value, digits, unit)
     unit, scale = units[-1]
-    return _sign_text(value, _three_digits(size / scale), unit)
+    # What lies far beyond the largest unit is a mistake somewhere; it need not break the line as well.
+    digits = _three_digits(size / scale) if size < _FAR * scale else f"{size / scale:.2e}"
+    return _sign_text(value, digits, unit)
 
 
 def _in_full(size: float, unit: str) -> str:

@@ -71,7 +71,8 @@ def test_a_task_of_any_kind_tells_how_far_it_is_and_ends(tasks, kind):
     seen = get(tasks, task.id)
     assert (seen.kind, seen.title, seen.job, seen.status) == (kind, "a title", "job", "running")
     assert (seen.done, seen.total, seen.unit, seen.phase) == (1, 4, "sheep", "counting")
-    assert seen.remaining_s(seen.phase_started + 5) == 15
+    # Of one moment nobody can tell how long the rest takes.
+    assert seen.remaining_s(seen.phase_started + 5) is None
     held.go.set()
     ended = wait(tasks, task.id, 60)
     # Of imports only the import itself is kept.

@@ -39,6 +39,7 @@ class Simulation:
         status: "compiling" is the wait for the engine, once per installation; "interrupted" means that the studio
             that ran it has gone.
         done, total: Nodes completed, and nodes in all; 0 of 0 before it has begun.
+        left_s: The least and the most seconds it may still take; None where that cannot be told.
         started, ended: When it began and stopped, seconds since the epoch; None where it has not.
         run: Id of the run it became.
         error: Why it failed.
@@ -53,17 +54,12 @@ class Simulation:
     status: Status = "queued"
     done: int = 0
     total: int = 0
+    left_s: tuple[float, float] | None = None
     started: float | None = None
     ended: float | None = None
     run: str | None = None
     error: Problem | None = None
     stuck: tuple[Stuck, ...] = ()
-
-    def remaining_s(self, now: float) -> float | None:
-        """Estimate the seconds left from the nodes completed so far; None if unknown."""
-        if self.status != "running" or self.started is None or not 0 < self.done <= self.total:
-            return None
-        return (now - self.started) * (self.total - self.done) / self.done
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +111,7 @@ def start(simulations: Simulations, job: str, parts: Parts, name: str) -> Simula
             return None
 
     task = queue.submit(simulations.tasks, "simulation", name, work, job=job, details=details)
-    return _simulation(task)
+    return _simulation(task, simulations.now())
 
 
 def cancel(simulations: Simulations, simulation_id: str) -> None:
@@ -138,15 +134,16 @@ def dismiss_ended(simulations: Simulations, job: str, *, but: str) -> None:
 def get(simulations: Simulations, simulation_id: str) -> Simulation | None:
     """Return the state of a simulation; None if the id is unknown."""
     task = queue.get(simulations.tasks, simulation_id)
-    return _simulation(task) if task and task.kind == "simulation" else None
+    return _simulation(task, simulations.now()) if task and task.kind == "simulation" else None
 
 
 def list_simulations(simulations: Simulations, job: str | None = None) -> list[Simulation]:
     """Return the simulations of the workspace, or of one job, newest first."""
-    return [_simulation(task) for task in queue.list_tasks(simulations.tasks, "simulation", job)]
+    now = simulations.now()
+    return [_simulation(task, now) for task in queue.list_tasks(simulations.tasks, "simulation", job)]
 
 
-def _simulation(task: Task) -> Simulation:
+def _simulation(task: Task, now: float) -> Simulation:
     details = converted(task.details, _Details)
     return Simulation(
         task.id,
@@ -157,6 +154,7 @@ def _simulation(task: Task) -> Simulation:
         "compiling" if task.status == "preparing" else task.status,
         task.done,
         task.total,
+        task.remaining_s(now),
         task.phase_started,
         task.ended,
         task.result,

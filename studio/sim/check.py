@@ -361,9 +361,11 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
         for key in keys:
             absent = np.flatnonzero(chosen & ~_present(graph, key))
             hint = f"Every {noun} needs the whole number {key}."
+            code = "attribute-missing"
             if chosen is compute:
+                code = "roofline-sizes"
                 hint += " Without the roofline (roofline-enabled=0) the recorded durations count."
-            yield from _group_rows(job, absent, "error", "attribute-missing", f"has no {key}", hint)
+            yield from _group_rows(job, absent, "error", code, f"has no {key}", hint)
 
 
 def _collective_types(graph: Graph) -> Int64:
@@ -516,6 +518,11 @@ def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator
             f"is used, and {key} is not set",
             f"Set {key} to one algorithm per dimension.",
         )
+        return
+    within = len(group.members) < config.topology.npus and len(listed) == 1
+    if within and not listed[0].row.in_groups and not any_size(config):
+        reason = f"by {listed[0].name}, which is built over whole dimensions only"
+        yield len(group.members), "algorithm-unfit", reason, "Choose ring or direct, or the extended mode."
         return
     for algorithm, size in _applied_algorithms(config, group, listed):
         reason = "" if any_size(config) else _refusal(algorithm, kind, size)

@@ -29,6 +29,7 @@ from studio.decoding import decoder
 from studio.errors import StudioError
 from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.store.arrays import write_json
+from studio.store.pace import Pace, remaining_s, with_progress
 
 KindName = Literal["import", "check", "repair", "simulation"]
 Status = Literal["queued", "preparing", "running", "done", "failed", "cancelled", "interrupted"]
@@ -116,6 +117,7 @@ class Task:
         done, total, unit: How much of it is done, of what; 0 of 0 before it has begun.
         phase: What it is at, where it has several parts.
         phase_started: When that began.
+        pace: How much of it was done when.
         started, ended: When the task began and stopped; None where it has not.
         result: Id of what it made.
         error: Why it failed.
@@ -133,17 +135,16 @@ class Task:
     unit: str = ""
     phase: str = ""
     phase_started: float | None = None
+    pace: Pace = ()
     started: float | None = None
     ended: float | None = None
     result: str | None = None
     error: Problem | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
-    def remaining_s(self, now: float) -> float | None:
-        """Estimate the seconds left in this phase; None if unknown."""
-        if self.status != "running" or self.phase_started is None or not 0 < self.done <= self.total:
-            return None
-        return (now - self.phase_started) * (self.total - self.done) / self.done
+    def remaining_s(self, now: float) -> tuple[float, float] | None:
+        """Estimate the least and the most seconds left in this phase; None if unknown."""
+        return remaining_s(self.pace, now, self.total) if self.status == "running" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,7 @@ class Report:
             phase=phase,
             unit=unit or KINDS[self.kind].unit,
             phase_started=task.phase_started if goes_on else now,
+            pace=with_progress(task.pace if goes_on and task.total == total else (), now, done),
             started=now if task.started is None else task.started,
         )
 

@@ -240,6 +240,12 @@ def test_a_smaller_group_counts_its_own_members():
     assert only(trace, system(8, all_reduce_implementation=["halvingDoubling"]))[1] == "algorithm-unfit"
 
 
+def test_a_tree_in_a_comm_group_is_told_before_the_run_that_would_refuse_it():
+    inside = [collective(1, "ALL_REDUCE", MIB, group="1")]
+    trace = trace_of([*[inside] * 4, *[[compute(1)]] * 4], {"1": range(4)})
+    assert only(trace, system(8, all_reduce_implementation=["doubleBinaryTree"]))[1] == "algorithm-unfit"
+
+
 def test_all_to_all_has_no_halving():
     nodes = [collective(1, "ALL_TO_ALL", MIB)]
     config = system(2, all_to_all_implementation=["halvingDoubling"])

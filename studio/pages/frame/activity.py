@@ -15,8 +15,9 @@ from studio.jobs.checking import start_check
 from studio.pages.base.asked import ACTIVITY, Asked, asks
 from studio.pages.base.state import RECORDED, session, tasks, workspace
 from studio.pages.base.widgets import aria_label, findings_badge, link
+from studio.store.pace import describe_remaining
 from studio.store.tasks import ACTIVE, KindName, Task, cancel, dismiss, list_tasks
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count
 from studio.views.address import runs_of
 
 _PAGES: Mapping[KindName, str] = {
@@ -88,8 +89,7 @@ def _describe_progress(task: Task) -> str:
     size = format_bytes if task.unit == "bytes" else format_count
     words = f"{task.phase} {100 * task.done // task.total} %".strip()
     words += f", {size(task.done)} of {size(task.total)}" + ("" if task.unit == "bytes" else f" {task.unit}")
-    left = task.remaining_s(tasks().now())
-    return words if left is None else f"{words}, about {format_ns(left * 1e9)} left"
+    return ", ".join(filter(None, (words, describe_remaining(task.remaining_s(tasks().now())))))
 
 
 def change_activity(asked: Asked) -> None:

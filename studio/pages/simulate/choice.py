@@ -8,6 +8,7 @@ import dash_mantine_components as dmc
 from dash import html
 
 from studio.pages.base.widgets import aria_label, hint
+from studio.pages.simulate.form import foretold_at
 from studio.pages.simulate.system import presets
 
 _MODE = (
@@ -47,6 +48,7 @@ def choice() -> Any:
             hint("the mode", _MODE),
             html.Span(id="sim-congestion"),
         ),
+        foretold_at("model"),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -15,6 +15,7 @@ from studio.pages.simulate.edits import dimensions, form_choices, shown_text
 from studio.pages.simulate.naming import format_number
 from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_HINT
 from studio.sim.parts import Parts, is_extended
+from studio.sim.problems import examine_parts
 from studio.sim.settings import (
     ALGORITHM_SETTINGS,
     BY_KEY,
@@ -26,6 +27,7 @@ from studio.sim.settings import (
     Setting,
 )
 from studio.store.drafts import Draft
+from studio.trace import Finding
 
 _DEBOUNCE_MS = 200
 _ALGORITHMS_HINT = (
@@ -42,29 +44,41 @@ def form(draft: Draft) -> Any:
 
 
 def folds(draft: Draft) -> Any:
-    """Return the other fields, folded by what they are about; each fold says which of them are set."""
+    """Return the other fields, folded by what they are about; each fold says which of them are set.
+
+    One in which something is not allowed stands open.
+    """
     tables = draft.tables
+    wrong = {key.partition("[")[0] for key in examine_parts(tables).problems}
     shown = [(name, settings) for name in HEADINGS if (settings := _shown_settings(tables, name))]
+    algorithms = [_fold_title("Algorithm of each collective", _algorithm_words(tables)), _algorithms(tables)]
     return [
-        _fold(
-            "Algorithm of each collective", _algorithm_words(tables), _algorithms(tables), _ALGORITHMS_HINT
-        ),
-        _further(tables),
-        *[_fold(name, _set_words(tables, settings), _fields(tables, settings)) for name, settings in shown],
+        _fold(algorithms, _algorithm_settings(tables), wrong),
+        _further(tables, wrong),
+        *[
+            _fold(
+                [_fold_title(name, _set_words(tables, settings)), _fields(tables, settings)], settings, wrong
+            )
+            for name, settings in shown
+        ],
     ]
 
 
-def _fold(title: str, words: str, content: Any, about: str = "") -> Any:
-    """Return fields behind a line with their title and what is set among them."""
-    line = html.Summary(
+def _fold(parts: Sequence[Any], settings: Sequence[Setting], wrong: Collection[str]) -> Any:
+    """Return a fold of a title and its content."""
+    is_open = any(setting.key in wrong for setting in settings)
+    return html.Details(list(parts), className="sim-section sim-fold", open=is_open)
+
+
+def _fold_title(title: str, words: str) -> Any:
+    """Return the line that a fold consists of while it is closed; `words` say what is set in it."""
+    return html.Summary(
         [
             html.H2(title),
             html.Span(words or "defaults", className="cs-dim sim-set", title=words),
-            html.Span("not allowed", className="sim-wrong"),
+            html.Span("needs a look", className="sim-wrong"),
         ]
     )
-    inside = [html.P([title, hint(title, about)], className="cs-dim sim-fold-about")] if about else []
-    return html.Details([line, *inside, content], className="sim-section sim-fold")
 
 
 def _set_words(tables: Parts, settings: Sequence[Setting]) -> str:
@@ -123,6 +137,7 @@ def _dimensions(tables: Parts) -> Any:
         [
             html.Button("Add dimension", className="cs-button-quiet", **asks(EDIT, "add")),
             html.Span(id={"sim-said": "network"}, className="sim-said"),
+            foretold_at("network"),
         ],
         className="sim-row",
     )
@@ -131,7 +146,7 @@ def _dimensions(tables: Parts) -> Any:
     )
 
 
-def _further(tables: Parts) -> Any:
+def _further(tables: Parts, wrong: Collection[str]) -> Any:
     """Return the fold of further settings of each dimension, which the extended mode has."""
     settings = [field for field in DIMENSION_SETTINGS if field.extended and is_extended(tables)]
     if not settings:
@@ -148,7 +163,7 @@ def _further(tables: Parts) -> Any:
             if (text := shown_text(tables, field, index)) and text != field.placeholder
         ]
     grid = html.Table([html.Thead(html.Tr(head)), html.Tbody(rows)], className="sim-table")
-    return _fold("Efficiency and overhead of links", ", ".join(words), grid)
+    return _fold([_fold_title("Efficiency and overhead of links", ", ".join(words)), grid], settings, wrong)
 
 
 def _label(field: Setting) -> Any:
@@ -186,7 +201,7 @@ def _algorithms(tables: Parts) -> Any:
     count = dimensions(tables)
     rows = _algorithm_settings(tables)
     head = [
-        html.Th("Collective", scope="col"),
+        html.Th(["Collective", hint("the algorithm of a collective", _ALGORITHMS_HINT)], scope="col"),
         *[html.Th(f"in dim. {index}" if count > 1 else "", scope="col") for index in range(count)],
     ]
     body = []
@@ -209,6 +224,7 @@ def _algorithms(tables: Parts) -> Any:
             html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="sim-table sim-algorithms"),
             html.Datalist([html.Option(value=name) for name in ALGORITHM_NAMES], id="sim-algorithms"),
             html.Div(id={"sim-said": "algorithms"}, className="sim-said"),
+            foretold_at("algorithms"),
         ]
     )
 
@@ -242,6 +258,7 @@ def _fields(tables: Parts, settings: Sequence[Setting]) -> Any:
                 html.Div(_label(field)),
                 control(field, field.key, shown_text(tables, field), field.label),
                 html.Div(id={"sim-said": field.key}, className="sim-said"),
+                foretold_at(field.key) if field.key in _FORETOLD_AT else None,
             ],
             className="sim-field",
         )
@@ -321,6 +338,42 @@ def problem_texts(problems: Mapping[str, ConfigError]) -> dict[str, list[Any]]:
             html.P([html.Span(text), html.Span(f" {error.hint}", className="cs-dim")])
         )
     return messages
+
+
+# ---------------------------------------------------------------------------------------------------
+# What a run would meet, beside the field that leads to it
+
+_FORETOLD: Mapping[str, str] = {
+    "group-beyond": "network",
+    **dict.fromkeys(("algorithm-missing", "algorithm-unfit"), "algorithms"),
+    **dict.fromkeys(("metadata-node", "group-name", "collective-unsupported"), "model"),
+    **dict.fromkeys(("group-dimensions", "message-dimensions"), "model"),
+    "tiny-all-gather": "preferred-dataset-splits",
+    "compute-takes-no-time": "roofline-enabled",
+    "roofline-sizes": "roofline-enabled",
+    "no-memory": "memory-type",
+    "replay-unrecorded": "communication-times",
+}
+"""The place in the form that each kind of finding belongs to; all others are about the job, or stand with the figures."""
+_FORETOLD_AT = frozenset(_FORETOLD.values())
+_LEVELS = ("error", "warning")
+
+
+def foretold_at(place: str) -> Any:
+    """Return the element that says what a run would meet because of the field above it."""
+    return html.Div(id={"sim-foretold": place}, className="sim-foretold")
+
+
+def foretell(findings: Sequence[Finding]) -> dict[str, list[Any]]:
+    """Return what a run would meet, by the place in the form that leads to it: the first finding of each, the worst first."""
+    told: dict[str, list[Any]] = {}
+    for level in _LEVELS:
+        for finding in findings:
+            place = _FORETOLD.get(finding.code)
+            if finding.level == level and place and place not in told:
+                about = html.Span(f" {finding.hint}", className="cs-dim")
+                told[place] = [html.Span(finding.message, className=f"cs-level-{level}"), about]
+    return told
 
 
 def _name_setting(key: str) -> str:

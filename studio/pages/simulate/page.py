@@ -7,7 +7,8 @@ from typing import Any
 import dash
 from dash import dcc, html
 
-import studio.pages.simulate.orders  # noqa: F401 - its callbacks
+import studio.pages.simulate.judging
+import studio.pages.simulate.orders  # noqa: F401 - their callbacks
 from studio.pages.base.asked import EDIT, ORDER, RUNS, asks, stores
 from studio.pages.base.widgets import aria_label, loading
 from studio.pages.simulate.choice import choice

@@ -20,9 +20,8 @@ from dash import (
     html,
     no_update,
 )
-from dash.exceptions import PreventUpdate
 
-from studio.analysis.job.completeness import completeness, is_recording
+from studio.analysis.job.completeness import completeness
 from studio.errors import StudioError
 from studio.pages.base.asked import EDIT, Asked, answer, answer_output
 from studio.pages.base.state import trace, workspace
@@ -31,7 +30,6 @@ from studio.pages.simulate.edits import (
     changed_texts,
     dimensions,
     extended_reason,
-    findings_of,
     fit_to_ranks,
     from_preset,
     is_changed,
@@ -44,11 +42,9 @@ from studio.pages.simulate.edits import (
     without_dimension,
 )
 from studio.pages.simulate.files import export_zip, import_files
-from studio.pages.simulate.form import congestion_control, folds, form, place_of, problem_texts
-from studio.pages.simulate.live import describe_findings, draw_network, legend, show_facts
+from studio.pages.simulate.form import congestion_control, folds, form
 from studio.sim.parts import mode_of, with_mode
 from studio.sim.presets import PRESETS
-from studio.sim.problems import Examined, examine_parts
 from studio.sim.settings import SETTINGS
 from studio.store.drafts import Draft, load_draft, save_draft
 
@@ -396,83 +392,6 @@ def take_in(
         return _save_and_show(Draft(tables, "imported files", notes=notes), config, state)
     except StudioError as error:
         return _show_error(error)
-
-
-# ---------------------------------------------------------------------------------------------------
-# What it means
-
-
-@callback(
-    Output("sim-facts", "children"),
-    Output("sim-scene", "data"),
-    Output("sim-legend", "children"),
-    Output("sim-run", "disabled"),
-    Output({"sim": ALL}, "error"),
-    Output({"sim-said": ALL}, "children"),
-    Output("sim-undo", "disabled"),
-    Input("sim-state", "data"),
-    State({"sim": ALL}, "id"),
-    State({"sim-said": ALL}, "id"),
-    prevent_initial_call=True,
-)
-def judge(
-    state: FormState | None, fields: list[dict[str, str] | None], places: list[dict[str, str] | None]
-) -> Any:
-    """Mark invalid fields with messages, and show figures and drawing of the network."""
-    known = [field["sim"] for field in fields if field]
-    spots = [place["sim-said"] for place in places if place]
-    if not state or len(known) < len(fields) or len(spots) < len(places):
-        raise PreventUpdate  # the form was replaced meanwhile
-    draft = load_draft(workspace().root, state["config"])
-    system = examine_parts(draft.tables)
-    messages = problem_texts(system.problems)
-    general = [text for spot, texts in messages.items() if spot not in spots for text in texts]
-    errors = [key in system.problems or _whole_list(key, system) for key in known]
-    shown = [[*messages.get(spot, []), *(general if spot == "" else [])] for spot in spots]
-    live: list[Any] = [[], None, None]
-    partial = False
-    if system.config and not _topology_wrong(system):
-        topology = system.config.topology
-        job, recorded = completeness(trace(state["job"])), is_recording(trace(state["job"]))
-        # What the ranks that are there did is known, what they waited for is not: the replay is offered instead.
-        partial = recorded and not job.is_whole and system.config.needs_every_rank
-        live = [
-            show_facts(system.config, job, recorded=recorded),
-            draw_network(topology),
-            legend(topology),
-        ]
-    elif system.config:
-        live = [no_update] * 3
-    return *live, bool(system.problems) or partial, errors, shown, not draft.before
-
-
-def _whole_list(key: str, system: Examined) -> bool:
-    """Return whether the whole list of an entry is invalid."""
-    return key.partition("[")[0] in system.problems
-
-
-def _topology_wrong(system: Examined) -> bool:
-    return any(place_of(key) == "network" or place_of(key).startswith("dim-") for key in system.problems)
-
-
-@callback(
-    Output("sim-findings", "children"),
-    Output("sim-run", "children"),
-    Input("sim-state", "data"),
-    prevent_initial_call=True,
-)
-def foresee(state: FormState | None) -> Any:
-    """List what would go wrong in a run."""
-    if not state:
-        return None, "Run"
-    draft = load_draft(workspace().root, state["config"])
-    system = examine_parts(draft.tables)
-    if system.usable is None:
-        return html.P("Fix the marked settings before running.", className="cs-dim"), "Run"
-    findings = findings_of(trace(state["job"]), system.usable, draft.tables)
-    # Where the ranks of a recording are missing, no run starts: a replay of the others is offered beside.
-    anyway = any(finding.level == "error" and finding.code != "ranks-unknown" for finding in findings)
-    return describe_findings(findings), "Run anyway" if anyway else "Run"
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from studio.jobs.simulations import ACTIVE, Simulation
 from studio.pages.base.asked import ORDER, asks
 from studio.pages.base.export import with_copy_button
 from studio.pages.base.widgets import aria_label, error_box, link, table
+from studio.store.pace import describe_remaining
 from studio.units import format_count, format_counted, format_ns
 
 
@@ -93,8 +94,7 @@ def describe_progress(simulation: Simulation, ahead: int, now: float) -> str:
     if not simulation.total:
         return f"preparing, {spent}"
     done = f"{100 * simulation.done // simulation.total} %, {format_count(simulation.done)} of {format_count(simulation.total)} nodes, {spent}"
-    left = simulation.remaining_s(now)
-    return f"{done}, about {format_ns(left * 1e9)} left" if left is not None else done
+    return ", ".join(filter(None, (done, describe_remaining(simulation.left_s))))
 
 
 def _show_ended(simulation: Simulation) -> Any:
