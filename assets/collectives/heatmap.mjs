@@ -226,17 +226,27 @@ export class Heatmap {
   /** Return the scale with its colours and figures. */
   makeLegend() {
     if (!this.#shown) return element("span");
-    const { data, scale, table } = this.#shown;
+    const { data, scale, table } = this.#shown, { low, middle, high } = scale;
+    /* The ramp shows the colours between its ends, of which the lower may lie above the scale's own: nothing
+       moves less than nothing. */
+    const from = Math.max(0, scale.shareOf(low)), to = Math.min(1, scale.shareOf(high));
     const stops = Array.from({ length: RAMP_STOPS + 1 }, (_, index) =>
-      pixelToCss(table[Math.round((index / RAMP_STOPS) * (NONE - 1))]),
+      pixelToCss(table[Math.round((from + ((to - from) * index) / RAMP_STOPS) * (NONE - 1))]),
     );
     const ramp = element("span", { class: "cs-heat-ramp" });
     ramp.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
-    const figures = [scale.low, scale.middle, scale.high].map((value) => formatFigure(value, data.unit));
-    if (data.unit === "ratio") figures[1] = "row mean";
-    if (scale.low === scale.high) figures.length = 1;
     const ends = element("span", { class: "cs-heat-ends" });
-    ends.append(...figures.map((figure) => element("span", {}, figure)));
+    const write = (/** @type {number} */ value) => formatFigure(value, data.unit);
+    const last = `${scale.isCutHigh ? "≥ " : ""}${write(high)}`;
+    if (low === high) ends.append(element("span", {}, write(low)));
+    else {
+      const words = data.unit === "ratio" ? "group mean" : write(middle);
+      const between = element("span", { class: "cs-heat-middle" }, words);
+      const share = to > from ? (scale.shareOf(middle) - from) / (to - from) : 0.5;
+      between.style.left = `${100 * Math.min(Math.max(share, 0.3), 0.7)}%`;
+      const first = `${scale.isCutLow ? "≤ " : ""}${write(low)}`;
+      ends.append(element("span", {}, first), between, element("span", {}, last));
+    }
     return element("span", { class: "cs-heat-scale" }, ramp, ends);
   }
 

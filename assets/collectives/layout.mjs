@@ -51,7 +51,6 @@ export const TOP = 30;
 export const LEAST_LABEL = 12;
 
 const GUTTER = 330;
-const NARROW_GUTTER = 110;
 const STRIP = 58;
 const SECTION = 92;
 const WIDEST_CELL = 96;
@@ -92,8 +91,8 @@ export function layOut({ shape: [lines, columns], folded, sections: names }, wid
   const { narrow } = options;
   const sections = !narrow && !folded && names.length > 1 ? SECTION : 0;
   const strip = narrow ? 0 : STRIP;
-  const gutter = narrow ? NARROW_GUTTER : Math.min(Math.max(options.widest, 90), GUTTER);
-  const x = Math.min(gutter, wide * 0.34) + sections;
+  /* What tells names apart stands at either end of them: they have room before the cells do. */
+  const x = Math.min(Math.max(options.widest, 90), GUTTER, wide * (narrow ? 0.45 : 0.4)) + sections;
   const room = Math.max(high - TOP - 2, 20);
   const count = Math.max(lines, options.lines);
   const w = Math.min(Math.max(wide - x - strip - 12, 40), columns * WIDEST_CELL);

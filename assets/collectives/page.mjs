@@ -222,7 +222,7 @@ class CollectivesPage {
       say("No collective of this job has such a figure.");
       return;
     }
-    const scale = makeScale(joinRanges(data.range, beside?.range ?? null), isRatio, isLog);
+    const scale = makeScale(joinRanges(data.range, beside?.range ?? null, isRatio), isRatio, isLog);
     map.show(data, scale, { lines: beside?.shape[0] ?? 0 });
     const host = byId("collectives-other");
     if (beside && host) {

@@ -1,8 +1,11 @@
 /** How figures become colours. No DOM. */
 
 /**
- * The least and the largest figure of a heatmap, and the least above 0; null where it has none.
- * @typedef {{ least: number | null, most: number | null, positive: number | null }} Range
+ * The least and the largest figure of a heatmap, and the least above 0; null where it has none. Where few
+ * figures lie far beyond the others, `usual` is up to which of them, or of ratios how far from 1, colours
+ * are told apart.
+ * @typedef {{ least: number | null, most: number | null, positive: number | null,
+ *   usual?: number | null }} Range
  */
 
 /** Code of a cell without a figure; all others are places on the scale. */
@@ -20,6 +23,8 @@ const ZERO_APART = 0.06;
  * @property {number} middle
  * @property {number} high
  * @property {boolean} isLinear
+ * @property {boolean} [isCutLow] whether figures lie below its beginning
+ * @property {boolean} [isCutHigh] whether figures lie beyond its end
  * @property {(value: number) => number} shareOf from 0 to 1
  */
 
@@ -27,36 +32,52 @@ const ZERO_APART = 0.06;
  * Return the range of two heatmaps that share a scale.
  * @param {Range} one
  * @param {Range | null} other
+ * @param {boolean} isRatio whether figures are shares of the mean
  * @returns {Range}
  */
-export function joinRanges(one, other) {
+export function joinRanges(one, other, isRatio) {
   if (!other || other.most === null) return one;
   const least = (/** @type {number | null} */ a, /** @type {number | null} */ b) =>
     a === null || b === null ? (a ?? b) : Math.min(a, b);
+  const far = (/** @type {Range} */ range) => range.usual ?? (isRatio ? farthest(range) : (range.most ?? 0));
+  const isWhole = (one.usual ?? null) === null && (other.usual ?? null) === null;
   return {
     least: least(one.least, other.least),
     most: Math.max(one.most ?? other.most, other.most),
     positive: least(one.positive, other.positive),
+    usual: isWhole ? null : Math.max(far(one), far(other)),
   };
 }
 
+/** How far from the mean figures lie. @param {Range} range */
+const farthest = ({ least, most }) => Math.max((most ?? 1) - 1, 1 - (least ?? 1));
+
 /**
- * Return the scale of shares of the mean: 1 in its middle, and as far down as up.
- * @param {number} least
- * @param {number} most
- * @param {number} positive
+ * Return the scale of shares of the mean: 1 in its middle, and as far down as up, but never below nothing.
+ * @param {Range} range
  * @param {boolean} isLog
  * @returns {Scale}
  */
-function makeRatioScale(least, most, positive, isLog) {
+function makeRatioScale(range, isLog) {
+  const least = range.least ?? 1, most = range.most ?? 1, positive = range.positive ?? most;
+  const usual = range.usual ?? null;
+  /** @param {number} low @param {number} high */
+  const ends = (low, high) => ({
+    low,
+    middle: 1,
+    high,
+    isCutLow: least < low * (1 - 1e-9),
+    isCutHigh: most > high * (1 + 1e-9),
+  });
   if (!isLog) {
-    const far = Math.max(most - 1, 1 - least, 0.01);
+    const far = Math.max(usual ?? farthest(range), 0.01);
     const shareOf = (/** @type {number} */ value) => 0.5 + (value - 1) / (2 * far);
-    return { low: 1 - far, middle: 1, high: 1 + far, isLinear: true, shareOf };
+    return { ...ends(Math.max(0, 1 - far), 1 + far), isLinear: true, shareOf };
   }
-  const fold = Math.max(Math.log2(Math.max(most, 1)), -Math.log2(Math.min(positive, 1)), 0.015);
+  const whole = Math.max(Math.log2(Math.max(most, 1)), -Math.log2(Math.min(positive, 1)));
+  const fold = Math.max(usual === null ? whole : Math.log2(1 + usual), 0.015);
   const shareOf = (/** @type {number} */ value) => (value > 0 ? 0.5 + Math.log2(value) / (2 * fold) : 0);
-  return { low: 2 ** -fold, middle: 1, high: 2 ** fold, isLinear: false, shareOf };
+  return { ...ends(2 ** -fold, 2 ** fold), isLinear: false, shareOf };
 }
 
 /**
@@ -68,7 +89,7 @@ function makeRatioScale(least, most, positive, isLog) {
  */
 export function makeScale(range, isRatio, isLog) {
   const least = range.least ?? 0, most = range.most ?? 0, positive = range.positive ?? most;
-  if (isRatio) return makeRatioScale(least, most, positive, isLog);
+  if (isRatio) return makeRatioScale(range, isLog);
   if (isLog && positive > 0 && most > positive) {
     const bottom = Math.log(positive), width = Math.log(most) - bottom;
     const zero = least <= 0 ? ZERO_APART : 0;
@@ -79,9 +100,10 @@ export function makeScale(range, isRatio, isLog) {
   }
   if (most === least) return { low: least, middle: most, high: most, isLinear: false, shareOf: () => 0.75 };
   /* Small differences stay visible: the scale begins at zero only if values come near it. */
-  const from = least > 0 && least / most > 0.5 ? least : Math.min(0, least);
-  const shareOf = (/** @type {number} */ value) => (value - from) / (most - from);
-  return { low: from, middle: (from + most) / 2, high: most, isLinear: true, shareOf };
+  const high = Math.max(range.usual ?? most, least);
+  const from = least > 0 && least / high > 0.5 && least < high ? least : Math.min(0, least);
+  const shareOf = (/** @type {number} */ value) => (value - from) / (high - from);
+  return { low: from, middle: (from + high) / 2, high, isLinear: true, isCutHigh: most > high, shareOf };
 }
 
 /**

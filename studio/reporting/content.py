@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from studio import __version__
-from studio.analysis.collectives.imbalance import matrix, rows_of, spread_of, worst_rows
+from studio.analysis.collectives.imbalance import matrix, own_means, rows_of, spread_of, worst_rows
 from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
@@ -303,7 +303,7 @@ def _slowest(document: Document, times: CollectiveTimes) -> None:
 def _uneven(document: Document, members: Members) -> None:
     rows = rows_of(members)
     table = matrix(members, rows, "size")
-    worst = worst_rows(table, spread_of(table), most=_LISTED)
+    worst = worst_rows(table, spread_of(table, own_means(members, rows, table)), most=_LISTED)
     document.heading(3, "Collectives in which ranks carry unequal loads")
     if not members.sized:
         document.paragraph("Not known: the trace does not record how much they move.")

@@ -10,6 +10,7 @@ from flask import Blueprint, Response, request, stream_with_context
 
 from studio.analysis.collectives.cell import UNITS, cell_words
 from studio.analysis.collectives.heat import Heat, Shown, Tile, line_name, strongest, tile, worst_lines
+from studio.analysis.collectives.imbalance import ratios
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
@@ -19,6 +20,9 @@ from studio.trace import NONE, Int64, collective_name
 from studio.views.collectives import shown_of
 
 _NAME_AT_MOST = 300
+_EVEN = 0.005
+_USUAL, _OUTLYING = 0.95, 2.5
+"""Share of the uneven figures that the colours serve, and how many times as far the farthest has to be to be cut off."""
 
 
 def collectives_blueprint() -> Blueprint:
@@ -124,17 +128,29 @@ def _range(shown: Shown, part: Tile) -> dict[str, float | None]:
     heat = shown.heat
     whole = part.down == part.across == 1 and part.values.shape == (len(heat.lines), len(heat.columns))
     rows = heat.lines[heat.lines != NONE]
-    table = part.values if whole else heat.table[rows]
-    if shown.relative and not whole:
-        mean = heat.spread.mean[rows]
-        table = np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None])
-    there = table[~np.isnan(table)]
+    there: Any = part.values
+    if not whole:
+        there = ratios(heat.table[rows], heat.spread.own[rows]) if shown.relative else heat.table[rows]
+    there = there[~np.isnan(there)]
     above = there[there > 0]
     return {
         "least": float(there.min()) if len(there) else None,
         "most": float(there.max()) if len(there) else None,
         "positive": float(above.min()) if len(above) else None,
+        **_usual(there, relative=shown.relative),
     }
+
+
+def _usual(values: Any, *, relative: bool) -> dict[str, float | None]:
+    """Return up to which figure, or of ratios how far from 1, colours are told apart; None for all.
+
+    A few figures far beyond the others would else leave these a single colour: so the farthest twentieth is left out,
+    but only where the farthest is several times as far as the rest.
+    """
+    apart = np.sort(np.abs(values - 1) if relative else values)
+    apart = apart[apart > _EVEN]
+    usual = float(apart[int((len(apart) - 1) * _USUAL)]) if len(apart) else 0.0
+    return {"usual": usual if usual and float(apart[-1]) > _OUTLYING * usual else None}
 
 
 def _cell(shown: Shown) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from studio.analysis.collectives.imbalance import (
     UNTIMED,
     Metric,
     matrix,
+    own_means,
     rows_of,
     spread_of,
 )
@@ -34,7 +35,7 @@ class HeatmapRequest:
         session, job: What is open, and the id of the job.
         run: Id of the run, "" for the recording, None where no times are known.
         look: What of the collectives is shown.
-        relative: Whether by the mean of the row.
+        relative: Whether by the mean of each rank's group.
         log: Whether colours follow the logarithm.
     """
 
@@ -57,7 +58,7 @@ def members_of(session: Session, job: str, run: str | None) -> Members:
 
 
 def settle(session: Session, job: str, view: Mapping[str, Any]) -> HeatmapRequest:
-    """Read a request from an address, with defaults: the most telling metric, relative to row means if rows are uneven."""
+    """Read a request from an address, with defaults: the most telling metric, relative to the means of groups if they are uneven."""
     run = shown_run(session, job, view)
     members = members_of(session, job, run)
     natural = _natural(session, job, run)
@@ -88,7 +89,8 @@ def _natural(session: Session, job: str, run: str | None) -> tuple[Metric, bool]
     if not len(members):
         return "size", False
     rows = rows_of(members)
-    largest = spread_of(matrix(members, rows, "size")).max
+    sizes = matrix(members, rows, "size")
+    largest = spread_of(sizes, own_means(members, rows, sizes)).max
     if bool((largest[~np.isnan(largest)] > _UNEVEN).any()):
         return "size", True
     if not members.timed:

@@ -35,10 +35,22 @@ test("a logarithmic scale sets zero apart from the least figure above it", () =>
 test("shares of the mean have it in the middle, linear and logarithmic", () => {
   const range = { least: 0.5, most: 3, positive: 0.5 };
   const linear = makeScale(range, true, false), log = makeScale(range, true, true);
-  assert.deepEqual([linear.low, linear.middle, linear.high], [-1, 1, 3]);
-  assert.deepEqual([...codeValues(floats(-1, 1, 3), linear)], [0, 127, 254]);
+  /* As far down as up, but nothing moves less than nothing. */
+  assert.deepEqual([linear.low, linear.middle, linear.high], [0, 1, 3]);
+  assert.deepEqual([...codeValues(floats(0, 1, 2, 3), linear)], [64, 127, 191, 254]);
   assert.equal(log.high, 3);
   assert.deepEqual([...codeValues(floats(1 / 3, 1, 3, 0), log)], [0, 127, 254, 0]);
+});
+
+test("one figure far beyond the others leaves these their colours", () => {
+  const scale = makeScale({ least: 0.9, most: 12, positive: 0.9, usual: 0.2 }, true, false);
+  assert.deepEqual([scale.low, scale.high, scale.isCutLow, scale.isCutHigh], [0.8, 1.2, false, true]);
+  assert.deepEqual([...codeValues(floats(0.8, 0.9, 1, 1.1, 12), scale)], [0, 63, 127, 191, 254]);
+  const absolute = makeScale({ least: 0, most: 5000, positive: 1, usual: 50 }, false, false);
+  assert.deepEqual([absolute.low, absolute.high, absolute.isCutHigh], [0, 50, true]);
+  const far = { least: 1, most: 9, positive: 1, usual: 0.1 };
+  const both = joinRanges({ least: 0.5, most: 3, positive: 0.5 }, far, true);
+  assert.deepEqual([both.most, both.usual], [9, 2]);
 });
 
 test("figures that are all the same have a colour of their own", () => {
@@ -48,9 +60,9 @@ test("figures that are all the same have a colour of their own", () => {
 
 test("two heatmaps share the range of both", () => {
   const one = { least: 1, most: 5, positive: null }, other = { least: null, most: 9, positive: 2 };
-  assert.deepEqual(joinRanges(one, other), { least: 1, most: 9, positive: 2 });
-  assert.equal(joinRanges(one, null), one);
-  assert.equal(joinRanges(one, { least: null, most: null, positive: null }), one);
+  assert.deepEqual(joinRanges(one, other, false), { least: 1, most: 9, positive: 2, usual: null });
+  assert.equal(joinRanges(one, null, false), one);
+  assert.equal(joinRanges(one, { least: null, most: null, positive: null }, false), one);
 });
 
 test("colours go along their stops, and no figure has none", () => {

@@ -48,6 +48,7 @@ def test_the_rank_that_carries_too_much_is_found_and_followed(studio: Studio, pa
     page.wait_for_selector("#inspector h2 >> text=all_to_all")
     assert page.evaluate("window.studio.view.readView().rank") == "5"
     # Every control is in the address, and the address alone brings the same picture back.
+    page.click(".cs-coll-arrange summary")
     page.click("#collectives-fold >> text=added up")
     page.wait_for_selector("#collectives-detail >> text=1 row × 8 ranks")
     page.goto(

@@ -53,12 +53,12 @@ def cell_words(shown: Shown, line: int, column: int) -> str:
     if not len(cells):
         return " · ".join([*head, "takes no part"])
     parts = _single(shown, int(cells[0])) if len(cells) == 1 else _several(shown, cells)
-    value, mean = float(heat.table[row, rank]), float(heat.spread.mean[row])
+    value, mean = float(heat.table[row, rank]), heat.own_mean(row, rank)
     if np.isnan(value):
         return " · ".join([*head, *parts])
     figure = f"{FORMATS[look.metric](value)} ({exact_text(look.metric, value)})"
     if mean:
-        figure += f", {value / mean:.3g} × the mean {FORMATS[look.metric](mean)}"
+        figure += f", {value / mean:.3g} × the mean of its group, {FORMATS[look.metric](mean)}"
     words = {"size": "", "algorithm": "algorithm bandwidth ", "bus": "bus bandwidth ", "lateness": "late by "}
     return " · ".join([*head, f"{words.get(look.metric, look.metric + ' ')}{figure}", *parts])
 

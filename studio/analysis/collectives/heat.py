@@ -17,6 +17,8 @@ from studio.analysis.collectives.imbalance import (
     Spread,
     matrix,
     order_of,
+    own_means,
+    ratios,
     rows_of,
     spread_of,
     worst_rows,
@@ -96,6 +98,11 @@ class Heat:
         cells: Int64 = places[members.rank[places] == self.columns[column]]
         return cells
 
+    def own_mean(self, row: int, rank: int) -> float:
+        """Return the mean of a rank's own group in a row."""
+        own = self.spread.own[row]
+        return float(own[rank if len(own) > 1 else 0])
+
     def key(self, row: int) -> tuple[object, ...]:
         """Return what identifies a row across runs and jobs: its section, or type, name and number."""
         members, first = self.members, int(self.rows.first[row])
@@ -109,7 +116,7 @@ def heat_of(members: Members, look: Look) -> Heat:
     """Return the heatmap of collectives."""
     rows = rows_of(members, look.by, fold=look.fold)
     table = matrix(members, rows, look.metric)
-    spread = spread_of(table)
+    spread = spread_of(table, own_means(members, rows, table))
     lines = order_of(spread, rows.section, look.sort)
     # Nodes may call the group of all ranks "0"; here it has but one name.
     only = WORLD_TITLE if look.by == "group" and look.only in WORLD_NAMES else look.only
@@ -118,13 +125,13 @@ def heat_of(members: Members, look: Look) -> Heat:
         lines = lines[rows.section[lines] == rows.sections.index(wanted)]
     columns = np.arange(members.ranks)
     if look.ranks == "load" and len(lines):
-        columns = np.argsort(-np.nan_to_num(load(table[lines], spread.mean[lines]), nan=-1.0), kind="stable")
+        columns = np.argsort(-np.nan_to_num(load(table[lines], spread.own[lines]), nan=-1.0), kind="stable")
     return Heat(members, rows, table, spread, lines, columns, *_number_repeats(members, rows))
 
 
-def load(table: Float64, mean: Float64) -> Float64:
-    """Return (R,) each rank's average load relative to the mean of its rows: 1 is an equal share."""
-    ratio = np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None])
+def load(table: Float64, own: Float64) -> Float64:
+    """Return (R,) each rank's average load by the means of its groups: 1 is an equal share."""
+    ratio = ratios(table, own)
     there = ~np.isnan(ratio)
     count = there.sum(axis=0)
     total = np.where(there, ratio, 0.0).sum(axis=0)
@@ -167,7 +174,7 @@ class Shown:
         trace: The job.
         heat: The heatmap.
         look: What it shows.
-        relative: Whether figures are given by the mean of their row.
+        relative: Whether figures are given by the mean of their group.
         origin_ns: What times are counted from.
     """
 
@@ -207,24 +214,27 @@ def tile(
     Args:
         heat: The heatmap.
         window: Lines and columns, ends exclusive.
-        relative: Whether figures are given by the mean of their row.
+        relative: Whether figures are given by the mean of their group.
         cells: How many bins there may be.
     """
     low, high = _cut(window[0], window[1], len(heat.lines))
     left, right = _cut(window[2], window[3], len(heat.columns))
     rows = heat.lines[low:high]
-    table = _cells(heat, rows, left, right)
+    table = _cells(heat, heat.table, rows, left, right)
     if relative:
-        mean = (
-            np.where(rows == NONE, np.nan, heat.spread.mean[np.maximum(rows, 0)]) if len(heat.rows) else rows
-        )
-        table = np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None])
+        table = ratios(table, _own(heat, rows, left, right))
     return _make_tile(table, (low, high, left, right), relative=relative, cells=cells)
 
 
-def _cells(heat: Heat, rows: Int64, left: int, right: int) -> Float64:
-    """Return table rows in drawing order, NaN for empty cells."""
-    table = heat.table[np.maximum(rows, 0)]
+def _own(heat: Heat, rows: Int64, left: int, right: int) -> Float64:
+    """Return the means of the groups that cells belong to, in drawing order."""
+    own = heat.spread.own
+    return own[np.maximum(rows, 0)] if own.shape[1] == 1 else _cells(heat, own, rows, left, right)
+
+
+def _cells(heat: Heat, figures: Float64, rows: Int64, left: int, right: int) -> Float64:
+    """Return rows of figures in drawing order, NaN for empty cells."""
+    table = figures[np.maximum(rows, 0)]
     columns = heat.columns[left:right]
     if len(columns) != table.shape[1] or (np.diff(columns) != 1).any():
         table = table[:, columns]
@@ -270,12 +280,9 @@ def strongest(heat: Heat, window: tuple[int, int, int, int], *, relative: bool =
     low, high = _cut(window[0], window[1], len(heat.lines))
     left, right = _cut(window[2], window[3], len(heat.columns))
     rows = heat.lines[low:high]
-    table = _cells(heat, rows, left, right)
+    table = _cells(heat, heat.table, rows, left, right)
     if relative:
-        mean = heat.spread.mean[np.maximum(rows, 0)]
-        table = np.abs(
-            np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None]) - 1
-        )
+        table = np.abs(ratios(table, _own(heat, rows, left, right)) - 1)
     place = int(np.where(np.isnan(table), -np.inf, table).argmax())
     return low + place // table.shape[1], left + place % table.shape[1]
 

@@ -1,7 +1,8 @@
 """Find load imbalance: figures of collectives by rank, how uneven each row is, and what evens it out.
 
 A row is one collective with the ranks of its group. Where parallel groups do the same side by side (every tensor
-parallel group its own n-th all-reduce, say), their collectives share a row, so that a row spans all ranks.
+parallel group its own n-th all-reduce, say), their collectives share a row, so that a row spans all ranks. Ranks are
+compared within their group only: what one group moves could not be moved by another.
 """
 
 from __future__ import annotations
@@ -203,22 +204,24 @@ def _sum_cells(cell: Int64, value: Float64, shape: tuple[int, int]) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Imbalance of each row of a matrix, over the ranks that have a figure.
+    """Imbalance of each row of a matrix, over the ranks that have a figure, each by the mean of its own group.
 
-    L rows. NaN where a row has no figure, or only zeros.
+    L rows, R ranks. NaN where a row has no figure, or only zeros.
 
     Attributes:
         count: (L,) ranks with a figure.
-        mean: (L,) their mean.
-        worst: (L,) column of the largest figure, -1 where there is none.
-        max: (L,) the largest figure by the mean: 1 is even.
+        mean: (L,) their mean, over all groups of the row.
+        own: (L, R) the mean of each rank's own group, or (L, 1) where every row has one group.
+        worst: (L,) column of the figure farthest above its mean, -1 where there is none.
+        max: (L,) that figure by its mean: 1 is even.
         variation: (L,) standard deviation by the mean, of all ranks rather than a sample: 0 is even.
         gini: (L,) half the mean difference of two ranks, by the mean: 0 is even, near 1 where one rank has all.
-        excess: (L,) what lies above the mean in all: what would have to move for all to be even.
+        excess: (L,) what lies above the means in all: what would have to move within the groups for all to be even.
     """
 
     count: Int64
     mean: Float64
+    own: Float64
     worst: Int64
     max: Float64
     variation: Float64
@@ -231,35 +234,89 @@ class Spread:
         return values
 
 
-def spread_of(table: Float64) -> Spread:
+def own_means(members: Members, rows: Rows, table: Float64) -> Float64:
+    """Return (L, R) the mean of each rank's own group in each row, or (L, 1) where every row has one group.
+
+    A group of a row are the ranks that some collective of the row joins, directly or by way of others: ranks that have
+    nothing to do with each other there are in different ones.
+    """
+    shape = table.shape
+    groups = _joined(members, rows, shape[1])
+    there = np.flatnonzero((groups != NONE) & ~np.isnan(table.ravel()))
+    first, of = np.unique(groups[there], return_inverse=True)
+    if (np.bincount(first // max(shape[1], 1), minlength=1) < 2).all():
+        return _row_means(table)[:, None]
+    values = table.ravel()[there]
+    means = np.bincount(of, values) / np.maximum(np.bincount(of), 1)
+    own = np.full(table.size, np.nan)
+    own[there] = means[of]
+    return own.reshape(shape)
+
+
+def _joined(members: Members, rows: Rows, ranks: int) -> Int64:
+    """Return (L * R,) the first cell of each cell's group, -1 for ranks that take no part in a row."""
+    cell = rows.of[members.of] * ranks + members.rank
+    label = np.full(len(rows) * ranks, NONE, np.int64)
+    label[cell] = cell
+    if not len(cell):
+        return label
+    while True:
+        least = np.minimum.reduceat(label[cell], members.offsets[:-1])[members.of]
+        if (least == label[cell]).all():
+            return label
+        np.minimum.at(label, cell, least)
+
+
+def _row_means(table: Float64) -> Float64:
+    there = ~np.isnan(table)
+    count = there.sum(axis=1)
+    return _divide_where(np.where(there, table, 0.0).sum(axis=1), count.astype(np.float64), count > 0)
+
+
+def ratios(table: Float64, own: Float64) -> Float64:
+    """Return figures by the mean of their group; NaN where that is 0 or there is none."""
+    quotient: Float64 = np.divide(
+        table, own, out=np.full(table.shape, np.nan), where=np.broadcast_to(own != 0, table.shape)
+    )
+    return quotient
+
+
+def spread_of(table: Float64, own: Float64 | None = None) -> Spread:
     """Return the imbalance of the rows of an (L, R) table.
+
+    Args:
+        table: Figures of rows and ranks.
+        own: The mean of each rank's own group; see `own_means`. Without it all ranks of a row are one group.
 
     Example:
         >>> found = spread_of(np.array([[20480.0, 28672, 36864, 45056], [8192, 8192, 8192, np.nan]]))
         >>> found.max.tolist(), found.worst.tolist(), found.excess.tolist()
         ([1.375, 1.0], [3, 0], [16384.0, 0.0])
+        >>> apart = spread_of(np.array([[10.0, 30, 200, 200]]), np.array([[20.0, 20, 200, 200]]))
+        >>> apart.max.tolist(), apart.worst.tolist(), apart.excess.tolist()
+        ([1.5], [1], [10.0])
     """
     there = ~np.isnan(table)
     count = there.sum(axis=1)
-    filled = np.where(there, table, 0.0)
-    total = filled.sum(axis=1)
-    some = count > 0
-    mean = _divide_where(total, count.astype(np.float64), some)
-    uneven = some & (total != 0)
-    above = np.where(there, table - mean[:, None], 0.0)
-    highest = np.where(there, table, -np.inf)
+    mean = _row_means(table)
+    own = mean[:, None] if own is None else own
+    by_mean = ratios(table, own)
+    known = ~np.isnan(by_mean)
+    compared = known.sum(axis=1)
+    some, uneven = count > 0, compared > 0
+    above = np.where(there, table - own, 0.0)
+    highest = np.where(known, by_mean, np.where(there & ~uneven[:, None], table, -np.inf))
     worst = np.where(some, highest.argmax(axis=1) if table.shape[1] else NONE, NONE)
-    largest = np.where(some, highest.max(axis=1, initial=-np.inf), np.nan)
-    deviation = np.sqrt(_divide_where((above**2).sum(axis=1), count.astype(np.float64), some))
-    excess = np.where(some, np.maximum(above, 0).sum(axis=1), np.nan)
+    apart = np.where(known, by_mean - 1, 0.0)
     return Spread(
         count,
         mean,
+        own,
         worst,
-        _divide_where(largest, mean, uneven),
-        _divide_where(deviation, mean, uneven),
-        np.where(uneven, _gini(table, count, total), np.nan),
-        excess,
+        np.where(uneven, highest.max(axis=1, initial=-np.inf), np.nan),
+        np.sqrt(_divide_where((apart**2).sum(axis=1), compared.astype(np.float64), uneven)),
+        np.where(uneven, _gini(by_mean, compared, np.where(known, by_mean, 0.0).sum(axis=1)), np.nan),
+        np.where(some, np.maximum(above, 0).sum(axis=1), np.nan),
     )
 
 
@@ -301,10 +358,10 @@ class Offender:
     Attributes:
         row: Its number.
         worst: Place of the rank with most.
-        heavy: Places of the ranks above the mean, those with most first.
-        most, mean: The largest figure and the mean.
+        heavy: Places of the ranks above the mean of their group, those farthest above first.
+        most, mean: The figure of the worst rank, and the mean of its group.
         max, variation, gini: See `Spread`.
-        excess: What would have to move for balance.
+        excess: What would have to move within the groups for balance.
     """
 
     row: int
@@ -327,10 +384,12 @@ def worst_rows(
     chosen = uneven[np.argsort(-value[uneven], kind="stable")][:most]
     offenders = []
     for row in chosen.tolist():
-        line, mean = table[row], float(spread.mean[row])
-        heavy = np.flatnonzero(line > mean * (1 + _EVEN))
-        heavy = heavy[np.argsort(-line[heavy], kind="stable")]
+        line, own = table[row], np.broadcast_to(spread.own[row], table[row].shape)
+        by_mean = ratios(line, own)
+        heavy = np.flatnonzero(by_mean > 1 + _EVEN)
+        heavy = heavy[np.argsort(-by_mean[heavy], kind="stable")]
         figures = [float(getattr(spread, name)[row]) for name in ("max", "variation", "gini", "excess")]
         worst = int(spread.worst[row])
-        offenders.append(Offender(row, worst, tuple(heavy.tolist()), float(line[worst]), mean, *figures))
+        of_worst = float(line[worst]), float(own[worst])
+        offenders.append(Offender(row, worst, tuple(heavy.tolist()), *of_worst, *figures))
     return offenders

@@ -70,44 +70,57 @@ def _controls() -> Any:
                 size="xs",
                 **aria_label("What is shown"),
             ),
-            _field("show", _select("metric", "Metric", [], 168), html.Span(id="collectives-metric-hint")),
-            _switch("rel", "Values", [("1", "by row mean"), ("0", "absolute")]),
-            _switch("scale", "Colour scale", [("linear", "linear"), ("log", "log")]),
-            _field("group by", _select("by", "Group by", _options(GROUPING_NAMES), 118)),
-            _switch("fold", "Rows", [("0", "each"), ("1", "added up")]),
+            _field("show", _select("metric", "Metric", [], 158), html.Span(id="collectives-metric-hint")),
+            _switch("rel", "Values", [("1", "by group mean"), ("0", "absolute")]),
             _field(
                 "order by",
-                _select("sort", "Order of rows", _options(SORT_NAMES), 182),
+                _select("sort", "Order of rows", _options(SORT_NAMES), 170),
                 html.Span(id="collectives-sort-hint"),
             ),
-            _field(
-                "ranks",
-                _select(
-                    "order",
-                    "Order of ranks",
-                    [
-                        {"value": "number", "label": "by number"},
-                        {"value": "load", "label": "most loaded first"},
-                    ],
-                    142,
-                ),
-            ),
-            _field(
-                "beside",
-                dmc.Select(
-                    id="collectives-with",
-                    data=[],
-                    size="xs",
-                    w=170,
-                    clearable=True,
-                    searchable=True,
-                    placeholder="no other run",
-                    comboboxProps={"shadow": "sm"},
-                    **aria_label("Run or job beside it"),
-                ),
-            ),
+            _arrangement(),
         ],
         className="cs-coll-controls",
+    )
+
+
+def _arrangement() -> Any:
+    """Return the menu of what is chosen more seldom: how rows and ranks are arranged, and what stands beside them."""
+    order = [
+        {"value": "number", "label": "by number"},
+        {"value": "load", "label": "most loaded first"},
+    ]
+    other = dmc.Select(
+        id="collectives-with",
+        data=[],
+        size="xs",
+        w=190,
+        clearable=True,
+        searchable=True,
+        placeholder="no other run",
+        comboboxProps={"shadow": "sm"},
+        **aria_label("Run or job beside it"),
+    )
+    lines = [
+        _field("beside", other),
+        _field("group by", _select("by", "Group by", _options(GROUPING_NAMES), 190)),
+        _field("rows", _switch("fold", "Rows", [("0", "each"), ("1", "added up")])),
+        _field("ranks", _select("order", "Order of ranks", order, 190)),
+        html.Span(
+            [
+                html.Span("colours", className="cs-dim"),
+                _switch("scale", "Colour scale", [("linear", "linear"), ("log", "log")]),
+            ],
+            className="cs-coll-line",
+        ),
+    ]
+    return html.Details(
+        [
+            html.Summary(
+                "Arrange", className="cs-button", title="Groups, rows, ranks, colours, a run beside"
+            ),
+            html.Div(lines, role="group", **aria_label("Arrangement")),
+        ],
+        className="cs-menu cs-coll-arrange",
     )
 
 
@@ -295,7 +308,7 @@ def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[
             html.Div(
                 [
                     html.H2("Worst imbalances"),
-                    *worst_list(shown, asked, view, _csv_address("collectives/imbalances", asked.job, view)),
+                    *worst_list(shown, view, _csv_address("collectives/imbalances", asked.job, view)),
                 ]
             )
         ),

@@ -14,9 +14,8 @@ from studio.analysis.collectives.imbalance import Metric, Offender
 from studio.analysis.job.nodes import node_ref
 from studio.pages.base.export import exports
 from studio.pages.base.widgets import exact, hint, link
-from studio.trace import Float64, collective_name
+from studio.trace import NONE, Float64, collective_name
 from studio.units import format_count
-from studio.views.collectives import HeatmapRequest
 
 METRIC_NAMES: dict[Metric, str] = {
     "size": "size",
@@ -44,38 +43,54 @@ SORT_NAMES = {
 }
 SORT_HINTS = {
     "time": "Rows in the order in which the collectives begin; without times, in which they are issued.",
-    "max": "max / mean = the largest figure of the row ÷ the mean of its ranks. 1 is balanced; all wait for the largest.",
-    "variation": "coefficient of variation = √(Σ(xᵢ − x̄)² / n) ÷ x̄ over the n ranks of the row. 0 is balanced.",
-    "gini": "Gini = Σ(2i − n − 1)·xᵢ ÷ (n·Σxᵢ), x rising, i from 1 to n. 0 is balanced, near 1 where one rank has all.",
-    "excess": "amount to move = Σ max(0, xᵢ − x̄): all that lies above the mean, and would have to move for balance.",
+    "max": "max / mean = the largest figure ÷ the mean of its group, the most of the row. 1 is balanced; all wait for the largest.",
+    "variation": "coefficient of variation = √(Σ(xᵢ ÷ x̄ − 1)² / n) over the n ranks of the row, x̄ the mean of the rank's group. 0 is balanced.",
+    "gini": "Gini = Σ(2i − n − 1)·xᵢ ÷ (n·Σxᵢ), x the figures by the mean of their group, rising, i from 1 to n. 0 is balanced, near 1 where one rank has all.",
+    "excess": "amount to move = Σ max(0, xᵢ − x̄), x̄ the mean of the rank's group: all that lies above, and would have to move "
+    "within the groups for balance.",
 }
 GROUPING_NAMES = {"none": "nothing", "group": "comm group", "type": "type", "step": "step", "name": "name"}
 _RANKS_NAMED = 6
 _LISTED = 40
+_COMPARED = 4096
+"""Uneven rows that are looked through for those of which the same is to be said."""
 
 
-def worst_list(shown: Shown, asked: HeatmapRequest, view: dict[str, Any], source: str) -> list[Any]:
+def worst_list(shown: Shown, view: dict[str, Any], source: str) -> list[Any]:
     """List the most uneven rows, with the overloaded ranks, the amount to move, and links.
 
     Args:
         shown: The heatmap.
-        asked: What the address asks for.
         view: The address.
         source: Where the CSV of all of them is.
     """
     heat = shown.heat
-    offenders = worst_lines(shown, _LISTED * 4)
+    offenders = worst_lines(shown, _COMPARED)
     if not offenders:
         what = METRIC_NAMES[shown.look.metric]
-        said = f"No row is uneven in {what}: the ranks of each row agree within half a percent."
+        said = f"No row is uneven in {what}: the ranks of each group agree within half a percent."
         some = bool((heat.lines >= 0).any())
         return [html.P(said if some else "No collective has this figure.", className="cs-dim")]
     lead = _lead(
         [rank.number for rank in shown.trace.ranks], heat.table, [offender for _, offender in offenders]
     )
-    items = [_offender(shown, asked, view, offender, line) for line, offender in offenders[:_LISTED]]
+    alike: dict[tuple[Any, ...], list[tuple[int, Offender]]] = {}
+    for line, offender in offenders:
+        alike.setdefault(_what_is_said(shown, offender), []).append((line, offender))
+    items = [
+        _offender(shown, view, same[0], [line for line, _ in same[1:]])
+        for same in list(alike.values())[:_LISTED]
+    ]
     save = exports("imbalances", source=source, title="the worst imbalances")
     return [lead, html.Ol(items, className="cs-worst"), save]
+
+
+def _what_is_said(shown: Shown, offender: Offender) -> tuple[Any, ...]:
+    """Return what the list says of an uneven row, without its name: rows of which it is the same are one entry."""
+    heat, form = shown.heat, FORMATS[shown.look.metric]
+    members, first = heat.members, int(heat.rows.first[offender.row])
+    kind = NONE if heat.rows.folded else int(members.type[first])
+    return kind, offender.heavy, f"{offender.max:.3g}", form(offender.excess), form(offender.mean)
 
 
 def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender]) -> Any:
@@ -95,9 +110,9 @@ def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender])
     return html.P([html.Strong(f"Rank {number}"), f" has most in {rows}."])
 
 
-def _offender(
-    shown: Shown, asked: HeatmapRequest, view: dict[str, Any], offender: Offender, line: int
-) -> Any:
+def _offender(shown: Shown, view: dict[str, Any], found: tuple[int, Offender], others: Sequence[int]) -> Any:
+    """Describe an uneven row, given with its line, and name the lines of which the same is to be said."""
+    line, offender = found
     heat, metric = shown.heat, shown.look.metric
     members, form = heat.members, FORMATS[metric]
     number = [rank.number for rank in shown.trace.ranks]
@@ -119,7 +134,11 @@ def _offender(
     # Rates do not add up.
     moved: list[Any] = [f"fastest {form(offender.most)}, mean {form(offender.mean)}"]
     if metric not in ("algorithm", "bus"):
-        words = "would have to move" if metric == "size" else "above the mean in total"
+        words = "above the mean in total"
+        if metric == "size":
+            # What one group has too much of is of no use to another.
+            several = heat.spread.own.shape[1] > 1
+            words = "would have to move within the groups" if several else "would have to move"
         moved = [exact(form(offender.excess), exact_text(metric, offender.excess)), f" {words}"]
     goto: dict[str, Any] = {
         "data-view": json.dumps(change),
@@ -147,17 +166,38 @@ def _offender(
         html.Div(
             [
                 html.Span(moved),
-                html.Span([f" · {kind}" if kind else "", *_leads(shown, asked, view, name, cells, change)]),
+                html.Span([f" · {kind}" if kind else "", *_leads(shown, view, name, cells, change)]),
             ],
             className="cs-dim",
         ),
     ]
-    return html.Li(facts)
+    return html.Li([*facts, _like_this(shown, offender, others)])
 
 
-def _leads(
-    shown: Shown, asked: HeatmapRequest, view: dict[str, Any], name: str, cells: Any, change: dict[str, Any]
-) -> list[Any]:
+def _like_this(shown: Shown, offender: Offender, lines: Sequence[int]) -> Any:
+    """List further lines of which the same is to be said, folded; None where there are none."""
+    if not lines:
+        return None
+    number = shown.trace.ranks[offender.worst].number
+    column = str(int((shown.heat.columns == offender.worst).argmax()))
+    items = []
+    for line in lines[:_LISTED]:
+        goto: dict[str, Any] = {
+            "data-view": json.dumps({"rank": number}),
+            "data-line": str(line),
+            "data-column": column,
+        }
+        items.append(html.Li(html.Button(line_name(shown.heat, line), className="cs-button-quiet", **goto)))
+    rest = len(lines) - _LISTED
+    if rest > 0:
+        items.append(html.Li(f"and {format_count(rest)} more", className="cs-dim"))
+    return html.Details(
+        [html.Summary(f"and {format_count(len(lines))} more like this"), html.Ul(items)],
+        className="cs-worst-more",
+    )
+
+
+def _leads(shown: Shown, view: dict[str, Any], name: str, cells: Any, change: dict[str, Any]) -> list[Any]:
     """Return links from an uneven row to its nodes and its place in the timeline."""
     keep = {"job": view.get("job"), "run": view.get("run"), **change}
     members = shown.heat.members
@@ -198,4 +238,4 @@ def title_of(shown: Shown) -> tuple[str, str]:
     }[look.metric]
     unit = METRIC_NAMES[look.metric]
     rows = "group of collectives" if look.fold else "collective"
-    return asks, f"{unit} per {rows}{', relative to the mean of its row' if shown.relative else ''}"
+    return asks, f"{unit} per {rows}{', relative to the mean of its group' if shown.relative else ''}"

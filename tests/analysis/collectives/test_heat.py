@@ -35,7 +35,9 @@ def test_a_node_is_found_where_it_is_drawn_and_told_in_words() -> None:
     row = int(np.flatnonzero(trace.graph_of(trace.ranks[2]).id == 3)[0])
     assert heat.find(2, row) == (0, 2)
     words = cell_words(Shown(trace, heat, Look(), relative=True), 0, 2)
-    assert words.startswith("rank 2 · n3 · 10 B (10 bytes), 2.5 × the mean 4 B · group of all ranks, 4 ranks")
+    assert words.startswith(
+        "rank 2 · n3 · 10 B (10 bytes), 2.5 × the mean of its group, 4 B · group of all ranks, 4 ranks"
+    )
 
 
 def test_words_say_who_was_waited_for() -> None:

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.collectives.imbalance import amounts, matrix, order_of, rows_of, spread_of, worst_rows
+from studio.analysis.collectives.imbalance import (
+    amounts,
+    matrix,
+    order_of,
+    own_means,
+    rows_of,
+    spread_of,
+    worst_rows,
+)
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.job.steps import graph_steps
 from studio.sim import simulate
@@ -120,11 +128,37 @@ def test_measures_by_hand() -> None:
     """1, 2, 3 and 6: mean 3; deviations 2, 1, 0, 3; pairs differ by 1+2+5+1+4+3 = 16 in all."""
     spread = spread_of(np.array([[1.0, 2, 3, 6], [5, 5, 5, 5], [0, 0, 0, 0], [np.nan, 4, np.nan, np.nan]]))
     assert spread.max.tolist()[:2] == [2, 1]
-    assert spread.variation.tolist()[:2] == [np.sqrt(14 / 4) / 3, 0]
-    assert spread.gini.tolist()[:2] == [16 / (4 * 4 * 3), 0]
+    assert spread.variation.tolist()[:2] == pytest.approx([np.sqrt(14 / 4) / 3, 0])
+    assert spread.gini.tolist()[:2] == pytest.approx([16 / (4 * 4 * 3), 0])
     assert spread.excess.tolist() == [3, 0, 0, 0]
     assert np.isnan(spread.max[2])
     assert (spread.max[3], spread.gini[3], spread.count[3]) == (1, 0, 1)
+
+
+def test_ranks_are_compared_within_their_group_only() -> None:
+    """Two groups side by side in a row: one moves ten times as much, but each is nearly even."""
+    names = {"1": (0, 1), "2": (2, 3)}
+    sizes = (100, 300, 2000, 2000)
+    trace = trace_of(
+        [
+            [collective(1, "ALL_REDUCE", size, group="1" if rank < 2 else "2")]
+            for rank, size in enumerate(sizes)
+        ],
+        names,
+    )
+    members = collective_members(trace)
+    rows = rows_of(members)
+    table = matrix(members, rows, "size")
+    assert table.tolist() == [list(sizes)]
+    own = own_means(members, rows, table)
+    assert own.tolist() == [[200, 200, 2000, 2000]]
+    [worst] = worst_rows(table, spread_of(table, own))
+    assert (worst.worst, worst.heavy, worst.most, worst.mean) == (1, (1,), 300, 200)
+    # The other group has nothing to do with it: 100 bytes move from rank 1 to rank 0.
+    assert (worst.max, worst.excess) == (1.5, 100)
+    # Added up, ranks that some collective of the row joins are one group.
+    folded = rows_of(members, "type", fold=True)
+    assert own_means(members, folded, matrix(members, folded, "size")).tolist() == own.tolist()
 
 
 def test_rows_are_sorted_within_sections_and_sections_by_their_worst() -> None:
