@@ -13,6 +13,7 @@ from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
 from studio.analysis.compare.words import WORDS, node_words, signed_bytes, signed_ns, signed_share, verdict
+from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.breakdown import Breakdown
 from studio.analysis.job.summary import summarise
 from studio.comparing import LETTERS, Compared, Progress, comparisons, settings_table, side_use
@@ -270,10 +271,12 @@ def _collectives(
 
 
 def _slowest(document: Document, times: CollectiveTimes) -> None:
+    kinds, alike = first_alike(times.type, times.members, times.bytes, times.duration_ns, times.skew_ns)
+    order = np.argsort(-times.duration_ns[kinds], kind="stable")[:_LISTED]
     rows: list[list[Cell]] = [
         [
             collective_name(int(times.type[index])),
-            times.groups[int(times.group[index])] or "all ranks",
+            count_alike(times.groups[int(times.group[index])] or "all ranks", count),
             str(int(times.position[index])),
             _size(float(times.bytes[index])) if times.bytes.any() else "not recorded",
             _time(int(times.duration_ns[index])),
@@ -281,7 +284,7 @@ def _slowest(document: Document, times: CollectiveTimes) -> None:
             str(int(times.last_rank[index])),
             _rate(times.bus_bytes_per_ns[index : index + 1]),
         ]
-        for index in np.argsort(-times.duration_ns, kind="stable")[:_LISTED].tolist()
+        for index, count in zip(kinds[order].tolist(), alike[order].tolist(), strict=True)
     ]
     document.heading(3, "Longest collectives")
     document.table(
@@ -338,14 +341,23 @@ def _network(document: Document, side: Side) -> None:
     for title, carried in (("Dimensions of the network", side.dimensions), ("Busiest links", side.links)):
         if not carried.names:
             continue
-        order = np.argsort(-carried.busy_ns, kind="stable")[:_LISTED] if title == "Busiest links" else None
-        chosen = range(len(carried.names)) if order is None else order.tolist()
+        are_links = title == "Busiest links"
+        chosen = np.arange(len(carried.names))
+        alike = np.ones(len(chosen), np.int64)
+        if are_links:
+            chosen, alike = first_alike(carried.bytes, carried.busy_ns)
+            order = np.argsort(-carried.busy_ns[chosen], kind="stable")[:_LISTED]
+            chosen, alike = chosen[order], alike[order]
         document.heading(3, title)
         document.table(
-            ["", "bytes", "offered load" if order is None else "share of the finish spent sending"],
+            ["", "bytes", "share of the finish spent sending" if are_links else "offered load"],
             [
-                [carried.names[index], _size(float(carried.bytes[index])), _load(float(carried.load[index]))]
-                for index in chosen
+                [
+                    count_alike(carried.names[index], count),
+                    _size(float(carried.bytes[index])),
+                    _load(float(carried.load[index])),
+                ]
+                for index, count in zip(chosen.tolist(), alike.tolist(), strict=True)
             ],
             numeric=(1, 2),
             caption=carried.about,

@@ -96,8 +96,28 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
     assert all(one.b for one in figures if one.unit == "bytes")
     # One has single links, the other none: none of them differs from anything.
     said = texts(show_summary(lineup(made)))
-    assert "Links: the 10 that send longest; none is in both" in said
-    assert "Links: the 10 that differ most" in texts(show_summary(lineup([made[1], made[1]])))
+    assert "Links that send longest; none is in both" in said
+    assert "Links that differ most" in texts(show_summary(lineup([made[1], made[1]])))
+
+
+def test_links_that_carried_the_same_share_a_row_and_nothing_is_a_share_of_the_difference():
+    """Eight links up and eight down a switch: sixteen links, of which there is but one thing to say."""
+    trace = trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 8)
+    made = []
+    for rate in (400, 800):
+        parts = preset("hgx-h100-8").parts
+        parts = replace(parts, network={**parts.network, "bandwidth": [rate]}, congestion="aware")
+        result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=False)
+        made.append(simulation(Run(f"{rate}", result, parts), info(f"{rate}", parts, result.makespan_ns)))
+    shown = show_summary(lineup(made))
+    tables = find_all(shown, "Table")
+    [head, *links] = find_all(tables[2], "Tr")
+    assert texts(head).split() == ["Link", "A,", "time", "sending", "B", "B", "−", "A", "A,", "bytes", "B"]
+    assert len(links) == 1
+    assert "and 15 more links alike" in texts(links[0])
+    loads = [float(load) for load in re.findall(r"([\d.]+) %", texts(shown))]
+    assert loads
+    assert max(loads) <= 100
 
 
 def test_a_run_beyond_its_ports_carries_the_mark_and_one_button_that_runs_it_properly(tmp_path):
@@ -156,7 +176,7 @@ def test_the_load_of_a_dimension_is_one_number_everywhere(congestion):
     compared = lineup([side, side])
     [figure] = [one for one in compared.comparisons[0].dimensions if one.unit == "share"]
     assert (figure.a, figure.b) == (load, load)
-    assert f"{shown} {shown} 0.0 points" in texts(show_summary(compared))
+    assert f"{shown} {shown} 0 ns" in texts(show_summary(compared))
     gantt = Gantt(result.trace, result.timeline())
     [series, *_] = network_load(result, gantt)
     assert (series.title, series.steps.bins(0, result.makespan_ns, 1)[0][0]) == (

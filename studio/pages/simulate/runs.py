@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
+from studio.analysis.job.alike import count_alike
 from studio.analysis.job.breakdown import Breakdown
 from studio.figures.ranks import rank_times
 from studio.pages.base.asked import EDIT, asks
@@ -183,7 +184,7 @@ def _links(outcome: SimResult) -> Any:
     links = outcome.links
     rows = [
         (
-            links.name(link_row),
+            count_alike(links.name(link_row), alike),
             exact(
                 f"{100 * int(links.busy_ns[link_row]) / whole:.1f} %", f"{int(links.busy_ns[link_row]):,} ns"
             ),
@@ -191,7 +192,7 @@ def _links(outcome: SimResult) -> Any:
             format_rate(int(links.bytes[link_row]) / whole),
             format_count(int(links.peak_queue[link_row])),
         )
-        for link_row in links.busiest(_BUSIEST)
+        for link_row, alike in links.busiest_kinds(_BUSIEST)
     ]
     busiest = [
         html.H2("Busiest links"),
