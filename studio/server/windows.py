@@ -63,8 +63,10 @@ def _table(gantt: Gantt) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
 
 
 def _by() -> By:
-    asked = request.args.get("by", "category")
+    asked = request.args.get("by", "part")
     for choice in BY:
         if choice == asked:
             return choice
-    raise TraceError(f"A window is not split by {asked[:40]!r}.", hint="Split it by category, group or name.")
+    raise TraceError(
+        f"A window is not split by {asked[:40]!r}.", hint="Split it by part, category, group or name."
+    )

@@ -8,7 +8,8 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.analysis.compare.words import WORDS, verdict
+from studio.analysis.compare.words import verdict
+from studio.analysis.job.part_words import NAMES
 from studio.comparing import LETTERS, Lineup
 from studio.figures.waterfall import waterfall
 from studio.pages.base.export import Table, exports
@@ -17,10 +18,11 @@ from studio.pages.base.widgets import aria_label, hint, link
 from studio.units import format_distinct
 
 _BASIS = (
-    "Every nanosecond from the first node to the last end stands in exactly one part, so that the steps add up. On a rank "
-    "a moment is compute where a compute node runs; exposed communication where none does and a collective or message "
-    "does, under way once all that take part have begun, waiting before; then copies (memcpy, memset), memory, CPU, idle; "
-    "and after its last node the rank is done before the last one. The rank that waits least is the one the others wait for."
+    "Every nanosecond from the first node to the last end stands in exactly one part, the first that holds, so that the steps "
+    "add up: overlapped (work and communication), compute, copies; then, by the earliest issued communication, waiting "
+    "for the last member or, between pipeline stages, bubble, and the rest of communication; then host, and stall where "
+    "nothing runs; after finish, once the rank is done and the last one is not. Where a recording is compared, the rest of "
+    "communication is one part on both sides. The rank that waits least is the one the others wait for."
 )
 
 
@@ -92,7 +94,7 @@ def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
     where = "in the mean of all ranks"
     if fall.basis == "busiest":
         where = f"on the rank that waits least: {fall.rank_a} in A, {fall.rank_b} in {letter}"
-    figure = waterfall(fall, ("A", letter), WORDS, dark=dark)
+    figure = waterfall(fall, ("A", letter), NAMES, dark=dark)
     table = Table(
         ("part", "a_ns", "b_ns", "difference_ns", "share"),
         [(step.part, step.a_ns, step.b_ns, step.difference_ns, step.share) for step in fall.steps],

@@ -13,7 +13,8 @@ from dash import dcc, html
 from studio.analysis.collectives.imbalance import matrix, rows_of
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side
-from studio.analysis.compare.words import WORDS, node_words, signed_bytes, signed_ns, signed_share
+from studio.analysis.compare.words import node_words, signed_bytes, signed_ns, signed_share
+from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.comparing import LETTERS, Compared, Lineup, settings_table
 from studio.figures.beside import beside
 from studio.pages.base.export import Table, exports, with_copy_button
@@ -28,14 +29,6 @@ _SHARE = (
     "The share of the difference in finish that this difference is. Figures of ranks are means over ranks, and several can cover "
     "the same time, so that these shares do not add up; those of the waterfall do."
 )
-_DEFINITIONS = {
-    "compute": "Some compute node was under way.",
-    "communication": "Some collective, send or receive was under way, waiting for other ranks included.",
-    "exposed": "Communication was under way and no compute was: what a faster network could save at most.",
-    "waiting": "Exposed, and not all that take part had begun: what better balance could save.",
-    "idle": "Nothing was under way, before the rank finished.",
-    "finished": "The rank had finished and others had not.",
-}
 _CARRIED = {
     "dimensions": {"share": "offered load", "ns": "time one port takes to send it", "bytes": "bytes of all"},
     "links": {"share": "load", "ns": "sending", "bytes": "bytes"},
@@ -58,7 +51,7 @@ def show_summary(shown: Lineup) -> Any:
     rows = [
         (
             _name_with_hint(key),
-            WORDS[key],
+            NAMES[key],
             _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")),
         )
         for key in keys
@@ -80,8 +73,8 @@ def _of(figures: Sequence[Figure], key: str, unit: str) -> Figure | None:
 
 
 def _name_with_hint(key: str) -> Any:
-    definition = _DEFINITIONS.get(key)
-    return [WORDS[key], hint(WORDS[key], definition)] if definition else WORDS[key]
+    definition = ABOUT.get(key)
+    return [NAMES[key], hint(NAMES[key], definition)] if definition else NAMES[key]
 
 
 def _sides_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
