@@ -63,7 +63,7 @@ def _table(gantt: Gantt) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
 
 
 def _by() -> By:
-    asked = request.args.get("by", "part")
+    asked = request.args.get("by", "category")
     for choice in BY:
         if choice == asked:
             return choice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.trace import Bool, Graph, Int64, NodeType, copies, idles, int_column
+from studio.trace import Bool, Graph, Int64, NodeType, Trace, copies, idles, int_column
 
 COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
 
@@ -22,22 +22,23 @@ def node_kinds(graph: Graph) -> Int64:
     return kinds
 
 
-def work_kinds(graph: Graph) -> Int64:
-    """Return (N,) the kind of work of each node as accounts of time have it.
+def work_kinds(trace: Trace) -> list[Int64]:
+    """Return for each graph (N,) the kind of work of each node as accounts of time have it.
 
-    As `node_kinds`, but where no node computes on an accelerator the processor is what the job runs on: its operators are
-    compute, its collectives communication, and the time between operators stays the host's. And time for which a stream
-    waited to be given work is the host's.
+    As `node_kinds`, but time for which a stream waited to be given work is the host's. And where no node of the job
+    computes on an accelerator, the processor is what it runs on: operators are compute, collectives communication, and
+    the time between operators stays the host's.
     """
-    kinds = node_kinds(graph)
-    kinds[idles(graph)] = CPU
-    if not np.isin(kinds, (COMPUTE, COPY)).any():
-        rows, _ = graph.rows_with("gap")
-        on_cpu = kinds == CPU
-        on_cpu[rows] = False
-        kinds[on_cpu & (graph.type == NodeType.COMP)] = COMPUTE
-        kinds[on_cpu & _talks(graph)] = COMMUNICATION
-    return kinds
+    found = [node_kinds(graph) for graph in trace.graphs]
+    on_processor = not any(np.isin(kinds, (COMPUTE, COPY)).any() for kinds in found)
+    for graph, kinds in zip(trace.graphs, found, strict=True):
+        kinds[idles(graph)] = CPU
+        if on_processor:
+            working = kinds == CPU
+            working[graph.rows_with("gap")[0]] = False
+            kinds[working & (graph.type == NodeType.COMP)] = COMPUTE
+            kinds[working & _talks(graph)] = COMMUNICATION
+    return found
 
 
 def _talks(graph: Graph) -> Bool:

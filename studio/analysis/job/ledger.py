@@ -25,7 +25,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from studio.analysis.collectives.arrivals import arrivals
-from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, NOTHING, work_kinds
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
 from studio.analysis.job.stretches import Marked, Stretches, join_stretches
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes, Timeline, node_times
@@ -212,7 +212,7 @@ class PartTimes:
         return found
 
 
-def ledger(
+def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known of some runs only
     trace: Trace,
     times: NodeTimes,
     finish_ns: Int64,
@@ -293,11 +293,12 @@ def _decide(inside: tuple[Int64, ...]) -> UInt8:
 def _kinds(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
     """Return (S,) the kind of work of each span, and whether it is a receive."""
     graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank]
-    kind, receives = np.full(len(row), NOTHING, np.int64), np.zeros(len(row), np.int64)
+    kind, receives = np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
+    kinds = work_kinds(trace)
     for index in np.unique(graph_of).tolist():
         mine = graph_of == index
         graph = trace.graphs[index]
-        kind[mine] = work_kinds(graph)[row[mine]]
+        kind[mine] = kinds[index][row[mine]]
         receives[mine] = graph.type[row[mine]] == NodeType.COMM_RECV
     return kind, receives
 

@@ -124,8 +124,8 @@ SPANS = st.lists(
 
 def moments(ranks, rank, last, first):
     """The part of each µs of a rank, moment by moment."""
+    on_processor = not any(kind == "COMP" for spans in ranks for kind, *_ in spans)
     spans = [(kind, start - first, start - first + length) for kind, start, length in ranks[rank]]
-    on_processor = not any(kind == "COMP" for kind, *_ in spans)
     found = []
     for at in range(max(end for *_, end in spans)):
         on = [(kind, start, number) for number, (kind, start, end) in enumerate(spans) if start <= at < end]
