@@ -139,7 +139,7 @@ export class WindowTable {
     const sums = rows.map((row) => row.slice(1).reduce((sum, ns) => Number(sum) + Number(ns), 0));
     const isOver = isSplit && this.by !== "part" && sums.some((sum) => Number(sum) > this.window * 1.0005);
     if (isOver) return "what overlaps counts in every column; idle is bubble, host and stall";
-    return this.by === "part" ? "each nanosecond counts for one part; together they make the window" : "";
+    return this.by === "part" ? "the parts make the window" : "";
   }
 
   /** The table of the server, whole. @param {HTMLElement} button */

@@ -40,7 +40,8 @@ function tileData() {
   return {
     bars: Int32Array.of(0, 2, 2), start: Float64Array.of(-5, 100), end: Float64Array.of(20, 120),
     node: Int32Array.of(3, 4), name: Int32Array.of(0, 1), bytes: Float64Array.of(0, 8),
-    waits: Float64Array.of(0, 5), category: Uint8Array.of(0, 1), binned: Int32Array.of(1), begun: new Int32Array(BINS).fill(2),
+    waits: Float64Array.of(0, 5), category: Uint8Array.of(0, 1),
+    binned: Int32Array.of(1), begun: new Int32Array(BINS).fill(2),
     strip: Int32Array.of(0), strip_category: Uint8Array.of(1), fraction: new Uint8Array(BINS).fill(51),
     names: ["gemm", "all_reduce"],
   };

@@ -162,7 +162,7 @@ def _body() -> Any:
             "aria-describedby": "timeline-status",
         },
     )
-    legend = [
+    legend: list[Any] = [
         html.Button(
             [
                 html.Span(
