@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching
-from studio.trace import NONE, Bool, CollectiveType, Int64, Trace
+from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, Trace
 
 _TOGETHER = (
     CollectiveType.ALL_REDUCE,
@@ -62,7 +62,8 @@ def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOf
         groups: Its matched collectives.
     """
     offsets: dict[int, ClockOffset] = {}
-    waiting = [ends for group in groups if len(ends := _ends(trace, group)) > 1]
+    graph_of = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
+    waiting = [ends for group in groups if len(ends := _ends(graph_of, group)) > 1]
     waiting.sort(key=min)
     while waiting:
         next_index = next((index for index, ends in enumerate(waiting) if offsets.keys() & ends.keys()), 0)
@@ -108,10 +109,9 @@ def _on_one_machine(trace: Trace, *numbers: int) -> bool:
     return len(hosts) == 1 and None not in hosts
 
 
-def _ends(trace: Trace, group: GroupMatching) -> dict[int, tuple[Int64, Int64, Bool]]:
+def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[Int64, Int64, Bool]]:
     """Return, for every member with times, begins and ends of its collectives (C,) and which of them are comparable."""
     longest = max(map(len, group.sequences), default=0)
-    graph_of = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
     ends_of = {}
     for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
         if index == NONE:

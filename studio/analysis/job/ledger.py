@@ -293,14 +293,11 @@ def _decide(inside: tuple[Int64, ...]) -> UInt8:
 def _kinds(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
     """Return (S,) the kind of work of each span, and whether it is a receive."""
     graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank]
-    kind, receives = np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
-    kinds = work_kinds(trace)
-    for index in np.unique(graph_of).tolist():
-        mine = graph_of == index
-        graph = trace.graphs[index]
-        kind[mine] = kinds[index][row[mine]]
-        receives[mine] = graph.type[row[mine]] == NodeType.COMM_RECV
-    return kind, receives
+    size = np.array([len(graph) for graph in trace.graphs], np.int64)
+    entry = (np.cumsum(size) - size)[graph_of] + row
+    kinds = np.concatenate([np.zeros(0, np.int64), *work_kinds(trace)])
+    receives = np.concatenate([np.zeros(0), *(graph.type == NodeType.COMM_RECV for graph in trace.graphs)])
+    return kinds[entry], receives[entry].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
