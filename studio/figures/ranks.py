@@ -10,7 +10,7 @@ import numpy as np
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NAMES
 from studio.figures.part_marks import STACKED, mark_of
-from studio.figures.theme import axis_unit, layout, palette
+from studio.figures.theme import FIGURE_PX, axis_unit, layout, palette
 from studio.trace import Int64
 from studio.units import format_ns
 
@@ -50,7 +50,7 @@ def rank_times(account: Ledger, *, dark: bool) -> Any:
             for name, values, marker in parts
             if values.any()
         ],
-        layout(dark, height=170, barmode="stack", bargap=0.15 if len(chosen) <= 64 else 0),
+        layout(dark, height=FIGURE_PX, barmode="stack", bargap=0.15 if len(chosen) <= 64 else 0),
     )
     figure.update_layout(
         legend={

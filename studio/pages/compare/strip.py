@@ -6,15 +6,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dash import dcc, html
+from dash import html
 
 from studio.analysis.compare.words import verdict
 from studio.analysis.job.part_words import NAMES
 from studio.comparing import LETTERS, Lineup
-from studio.figures.waterfall import waterfall
+from studio.figures.waterfall import FIGURE_PX, waterfall
 from studio.pages.base.export import Table, exports
+from studio.pages.base.figures import drawn_figure, reserved
 from studio.pages.base.state import RECORDED, workspace
-from studio.pages.base.widgets import aria_label, hint, link
+from studio.pages.base.widgets import aria_label, hint, link, loading
 from studio.units import format_distinct
 
 _BASIS = (
@@ -110,15 +111,20 @@ def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
         ],
         className="cs-compare-controls",
     )
-    graph = dcc.Graph(
-        id="compare-waterfall",
-        figure=figure,
-        config={"displaylogo": False, "displayModeBar": False},
-        className="cs-figure",
-    )
+    graph = drawn_figure("compare-waterfall", figure)
     return html.Section(
         [_show_verdicts(shown, pair), head, graph], className="cs-section", **aria_label("How much and why")
     )
+
+
+def strip_skeleton() -> Any:
+    """Return what holds the place of the strip of two runs while they are compared."""
+    verdict_line = html.P("\N{NO-BREAK SPACE}", className="cs-compare-verdict")
+    said = html.Div([verdict_line, html.P("\N{NO-BREAK SPACE}")], className="cs-compare-verdicts")
+    button = html.Button("Rank that waits least", className="cs-button")
+    head = html.Div([html.H2("Where the difference comes from"), button], className="cs-compare-controls")
+    coming = html.Div(loading("Comparing the runs…"), style={"height": f"{FIGURE_PX}px"})
+    return html.Section([said, reserved(head), coming], className="cs-section")
 
 
 def _show_verdicts(shown: Lineup, pair: int) -> Any:
@@ -134,7 +140,11 @@ def _show_verdicts(shown: Lineup, pair: int) -> Any:
         lines.append(html.P(content, className="cs-compare-verdict", title=f"{grew:+,} ns"))
     times = format_distinct([side.side.makespan_ns for side in shown.sides])
     finishes = " · ".join(f"{LETTERS[index]} {time}" for index, time in enumerate(times))
-    return html.Div([*lines, html.P(f"Finish: {finishes}", className="cs-dim")], id="compare-verdict")
+    return html.Div(
+        [*lines, html.P(f"Finish: {finishes}", className="cs-dim")],
+        id="compare-verdict",
+        className="cs-compare-verdicts",
+    )
 
 
 def _make_toggle(text: str, changes: dict[str, Any], *, on: bool) -> Any:

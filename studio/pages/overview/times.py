@@ -12,14 +12,32 @@ from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.figures.occupancy import occupancy_areas
 from studio.figures.ranks import rank_times
+from studio.figures.theme import FIGURE_PX
 from studio.pages.base.export import Table, exports
+from studio.pages.base.figures import drawn_figure
 from studio.pages.base.rank_table import rank_table
 from studio.pages.base.state import session, workspace
-from studio.pages.base.widgets import hint, link
+from studio.pages.base.widgets import hint, link, loading
 from studio.units import format_ns
 
-_STILL: Any = {"displaylogo": False, "displayModeBar": False}
 _STANDS_OUT = 0.005
+_OVER_TIME, _OF_RANKS = "What the ranks did over time", "Where the time of each rank went"
+
+
+def times_skeleton() -> Any:
+    """Return what holds the place of both figures while they are worked out."""
+    parts = [
+        html.Div(
+            [
+                html.Div(html.H2(title), className="cs-figure-head"),
+                html.Div(loading("Adding up the times of the nodes…"), style={"height": f"{FIGURE_PX}px"}),
+                html.P(className="cs-dim cs-overview-caption"),
+            ],
+            className="cs-section",
+        )
+        for title in (_OVER_TIME, _OF_RANKS)
+    ]
+    return html.Div(parts, className="cs-columns")
 
 
 def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
@@ -34,7 +52,7 @@ def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
     return html.Div(
         [
             _section(
-                ("ranks-over-time", "What the ranks did over time"),
+                ("ranks-over-time", _OVER_TIME),
                 occupancy_areas(over_time, dark=dark),
                 _over_time(over_time),
                 [
@@ -42,7 +60,7 @@ def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
                 ],
             ),
             _section(
-                ("time-of-ranks", "Where the time of each rank went"),
+                ("time-of-ranks", _OF_RANKS),
                 rank_times(use, dark=dark),
                 rank_table(use),
                 _in_words(use),
@@ -60,8 +78,8 @@ def _section(name: tuple[str, str], figure: Any, table: Table, words: list[Any])
             html.Div(
                 [html.H2(name[1]), exports(name[0], figure=shown, table=table)], className="cs-figure-head"
             ),
-            dcc.Graph(id=shown, figure=figure, config=_STILL, className="cs-figure"),
-            html.P(words, className="cs-dim"),
+            drawn_figure(shown, figure),
+            html.P(words, className="cs-dim cs-overview-caption"),
         ],
         className="cs-section",
     )

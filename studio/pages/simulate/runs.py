@@ -13,6 +13,7 @@ from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.figures.ranks import rank_times
 from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.export import exports, with_copy_button
+from studio.pages.base.figures import drawn_figure
 from studio.pages.base.rank_table import rank_table
 from studio.pages.base.widgets import aria_label, exact, hint, link, table
 from studio.sim.parts import Parts
@@ -59,12 +60,7 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
                 ],
                 className="cs-figure-head",
             ),
-            dcc.Graph(
-                id="sim-ranks",
-                figure=rank_times(account, dark=dark),
-                config={"displaylogo": False, "displayModeBar": False},
-                className="cs-figure",
-            ),
+            drawn_figure("sim-ranks", rank_times(account, dark=dark)),
             _links(outcome),
         ],
         className="sim-result",
