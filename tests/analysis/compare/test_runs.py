@@ -208,7 +208,7 @@ def test_a_receive_waits_for_its_send():
     a = side([sends, receives])
     found = compare(a, a).waterfall("mean")
     told = {step.part: step.a_ns for step in found.steps if step.a_ns}
-    assert told == {"compute": 25_000, "communication": 5_000, "bubble": 15_000}
+    assert told == {"compute": 25_000, "transfer": 5_000, "bubble": 15_000}
 
 
 def system(kind: str) -> tuple[dict[str, object], dict[str, object]]:

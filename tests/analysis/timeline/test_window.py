@@ -70,12 +70,11 @@ def test_times_of_a_window_are_those_of_its_spans(gantt: Gantt, by: By) -> None:
 
 
 def test_parts_add_up_to_the_window_on_every_rank(gantt: Gantt) -> None:
-    """What waits is told apart, and its time is within that of communication."""
     found: dict[int, dict[str, int]] = {}
     for one in shares(gantt, FROM, TO, "part"):
         found.setdefault(one.rank, {})[one.what] = one.time_ns
     assert {rank: sum(parts.values()) for rank, parts in found.items()} == dict.fromkeys(range(8), TO - FROM)
-    assert sum(parts.get("waiting", 0) for parts in found.values()) > 0
+    assert sum(parts.get("communication", 0) for parts in found.values()) > 0
     assert len({tuple(parts.items()) for parts in found.values()}) > 1
 
 
