@@ -57,15 +57,17 @@ _CODE = {part: code for code, part in enumerate(PARTS)}
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """What a simulation tells of communication after its last participant has begun.
+    """What a simulation tells of its communication; what these leave of a node's time is transfer.
 
     T times, as in the `NodeTimes` they go with; 0 for what does not communicate.
 
     Attributes:
-        latency_ns: (T,) launch, protocol and hops; counted first.
-        queueing_ns: (T,) how long its bytes stood behind others; counted next.
+        waiting_ns: (T,) until all had come that it waits for; counted first.
+        latency_ns: (T,) launch, protocol and hops; counted next.
+        queueing_ns: (T,) how long its bytes stood behind others; counted then.
     """
 
+    waiting_ns: Int64
     latency_ns: Int64
     queueing_ns: Int64
 
@@ -237,7 +239,10 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     # Ranks that share their times were simulated as one.
     _, index, course = np.unique(times.first[known], return_index=True, return_inverse=True)
     chosen = known[index]
-    begun_ns = arrivals(trace, times, groups, is_recording=is_recording)
+    if delays is None:
+        begun_ns = arrivals(trace, times, groups, is_recording=is_recording)
+    else:
+        begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
     stretches = _courses(trace, times, chosen, finish_ns[chosen], (begun_ns, delays, origin_ns, is_recording))
     numbers = [trace.ranks[place].number for place in known.tolist()]
     return Ledger(numbers, known, finish_ns[known], course, stretches, is_recording, times.first, begun_ns)

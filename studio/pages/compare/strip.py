@@ -18,6 +18,7 @@ from studio.pages.base.state import RECORDED, workspace
 from studio.pages.base.widgets import aria_label, hint, link, loading
 from studio.units import format_distinct
 
+_BASES = ("Rank that waits least", "Mean of all ranks")
 _BASIS = (
     "Every nanosecond from the first node to the last end stands in exactly one part, the first that holds, so that the steps "
     "add up: overlapped (work and communication), compute, copies; then, by the earliest issued communication, waiting "
@@ -103,8 +104,8 @@ def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
     head = html.Div(
         [
             html.H2(["Where the difference comes from", hint("the waterfall", _BASIS)]),
-            _make_toggle("Rank that waits least", {"basis": None}, on=fall.basis == "busiest"),
-            _make_toggle("Mean of all ranks", {"basis": "mean"}, on=fall.basis == "mean"),
+            _make_toggle(_BASES[0], {"basis": None}, on=fall.basis == "busiest"),
+            _make_toggle(_BASES[1], {"basis": "mean"}, on=fall.basis == "mean"),
             html.Span(where, className="cs-dim"),
             html.Span(style={"flex": 1}),
             exports("waterfall", figure="compare-waterfall", table=table, title="the waterfall"),
@@ -121,8 +122,11 @@ def strip_skeleton() -> Any:
     """Return what holds the place of the strip of two runs while they are compared."""
     verdict_line = html.P("\N{NO-BREAK SPACE}", className="cs-compare-verdict")
     said = html.Div([verdict_line, html.P("\N{NO-BREAK SPACE}")], className="cs-compare-verdicts")
-    button = html.Button("Rank that waits least", className="cs-button")
-    head = html.Div([html.H2("Where the difference comes from"), button], className="cs-compare-controls")
+    bases = [html.Button(words, className="cs-button") for words in _BASES]
+    room = html.Span("on the rank that waits least: 0 in A, 0 in B", className="cs-dim")
+    save = exports("waterfall", figure="compare-waterfall-later", title="the waterfall")
+    row = [html.H2(["Where the difference comes from", hint("the waterfall", _BASIS)]), *bases, room]
+    head = html.Div([*row, html.Span(style={"flex": 1}), save], className="cs-compare-controls")
     coming = html.Div(loading("Comparing the runs…"), style={"height": f"{FIGURE_PX}px"})
     return html.Section([said, reserved(head), coming], className="cs-section")
 

@@ -25,7 +25,13 @@ from studio.pages.base.widgets import exact, findings_list, link, loading, no_jo
 from studio.pages.collectives.groups import count_left_out, matrix_figure
 from studio.pages.overview.files import files_section
 from studio.pages.overview.times import times_panel, times_skeleton
-from studio.pages.overview.words import collectives_table, imported_from, types_table, use_table
+from studio.pages.overview.words import (
+    collectives_table,
+    imported_from,
+    recorded_times_of,
+    types_table,
+    use_table,
+)
 from studio.store.runs import RunInfo
 from studio.store.workspace import JobInfo
 from studio.units import format_count, format_ns, format_si
@@ -69,7 +75,9 @@ def show(view: dict[str, Any], theme: str) -> Any:
                     [
                         html.H2("Nodes by type"),
                         html.Div(
-                            reserved(types_table(summary, {})) if simulated else types_table(summary),
+                            reserved(types_table(summary, recorded_times_of(summary)))
+                            if simulated
+                            else types_table(summary),
                             id="overview-types",
                         ),
                     ],

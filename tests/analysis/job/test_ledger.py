@@ -86,7 +86,9 @@ def test_a_receive_that_began_before_its_send_is_a_bubble_which_is_idle():
 def test_a_simulation_tells_latency_and_queueing_apart_where_it_knows_them():
     trace = job([("COMM_COLL", 0, 20)], [("COMP", 0, 5), ("COMM_COLL", 5, 15)])
     count = sum(len(graph) for graph in trace.graphs)
-    delays = Delays(np.full(count, 2_000), np.full(count, 3_000))
+    waiting = np.zeros(count, np.int64)
+    waiting[0] = 5_000
+    delays = Delays(waiting, np.full(count, 2_000), np.full(count, 3_000))
     found = account(trace, is_recording=False, delays=delays)
     assert told(found) == {"waiting": 5, "latency": 2, "queueing": 3, "transfer": 10}
     assert told(found, 1) == {"compute": 5, "latency": 2, "queueing": 3, "transfer": 10}
