@@ -14,7 +14,7 @@ from studio.errors import StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.config import Algorithm, Dimension, RemoteMemory, SystemConfig, Topology
 from studio.sim.extensions import Extensions
-from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
+from studio.sim.result import SimResult, exposed_ns, ledger_of, statistics
 from studio.trace import Trace
 from tests.examples import examples
 from tests.golden import trace_of_workload
@@ -73,7 +73,7 @@ def assert_equal(folded: SimResult, full: SimResult) -> None:
     assert exposed_ns(folded).tolist() == exposed_ns(full).tolist()
     for ours, theirs in zip(intervals(folded), intervals(full), strict=True):
         assert ours.tolist() == theirs.tolist()
-    assert np.array_equal(breakdown_of(folded).compute_ns, breakdown_of(full).compute_ns)
+    assert np.array_equal(ledger_of(folded).ns(), ledger_of(full).ns())
 
 
 def test_equal_ranks_are_one_class() -> None:

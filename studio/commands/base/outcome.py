@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -12,6 +11,8 @@ import numpy as np
 
 from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
 from studio.analysis.job.alike import count_alike, first_alike
+from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS
+from studio.analysis.job.part_words import NAMES
 from studio.commands.base import replay as replaying
 from studio.commands.base.systems import system_label
 from studio.commands.base.terminal import align_columns, printable, shorten
@@ -20,7 +21,7 @@ from studio.sim.agreement import rank_list
 from studio.sim.compute import compute_times
 from studio.sim.doubts import Cured, Doubt
 from studio.sim.network import TOPOLOGY_NAMES
-from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
+from studio.sim.result import SimResult, exposed_ns, ledger_of, statistics
 from studio.sim.traffic import LinkTraffic
 from studio.trace import Finding, Int64, collective_name
 from studio.units import format_bytes, format_count, format_distinct, format_ns, format_rate
@@ -61,7 +62,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
     """Return an outcome as plain data; times are whole nanoseconds."""
     result = outcome.result
     parts = astra.parts_of(result.config)
-    times = dataclasses.asdict(breakdown_of(result))
+    times = ledger_of(result).totals().columns()
     numbers = [rank.number for rank in result.trace.ranks]
     exposed = exposed_ns(result).astype(np.uint64).tolist()
     stats = statistics(result)
@@ -89,7 +90,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "events": int(np.bincount(result.event_rank, minlength=len(numbers))[result.representative].sum()),
         "classes": result.classes,
         "unfolded": result.unfolded,
-        "compute": dataclasses.asdict(compute_times(result.trace, result.config)),
+        "compute": asdict(compute_times(result.trace, result.config)),
         "spent_s": round(outcome.spent_s, 6),
         "config": {
             "network": parts.network,
@@ -176,7 +177,7 @@ def text(outcome: Outcome) -> str:
     """Format an outcome for a terminal."""
     result = outcome.result
     finish = result.finish_ns
-    times = breakdown_of(result)
+    times = ledger_of(result).totals()
     lines = [
         *_doubt_lines(outcome),
         _header(outcome),
@@ -188,16 +189,15 @@ def text(outcome: Outcome) -> str:
     ]
     rows: list[tuple[str, Int64]] = [
         ("finish", finish),
-        ("compute", times.compute_ns),
-        ("communication", times.communication_ns),
-        ("exposed communication", times.exposed_communication_ns),
-        ("copies", times.copy_ns),
-        ("memory", times.memory_ns),
-        ("CPU", times.cpu_ns),
-        ("idle", times.idle_ns),
+        *((NAMES[part], times.of(part)) for part in PARTS if part not in (*EXPOSED, *IDLE)),
+        (NAMES["exposed"], times.exposed_ns),
+        *((f"  {NAMES[part]}", times.of(part)) for part in EXPOSED),
+        (NAMES["idle"], times.idle_ns),
+        *((f"  {NAMES[part]}", times.of(part)) for part in IDLE),
+        (NAMES["after_finish"], times.after_finish_ns),
     ]
     for name, column in rows:
-        if column.any() or name in ("finish", "compute", "communication", "exposed communication"):
+        if column.any() or name in ("finish", "compute", "exposed communication", "idle"):
             share = 100 * float(column.mean()) / max(result.makespan_ns, 1)
             cells = "".join(
                 f"{format_ns(float(value)):>12}" for value in (column.min(), column.mean(), column.max())

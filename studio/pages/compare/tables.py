@@ -13,7 +13,8 @@ from dash import dcc, html
 from studio.analysis.collectives.imbalance import matrix, rows_of
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side
-from studio.analysis.compare.words import WORDS, node_words, signed_ns
+from studio.analysis.compare.words import node_words, signed_ns
+from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.comparing import LETTERS, Compared, Lineup, settings_table
 from studio.figures.beside import beside
 from studio.pages.base.export import Table, exports, with_copy_button
@@ -24,14 +25,10 @@ from studio.units import format_count, format_counted, format_ns
 _LISTED = 12
 _OPERATIONS = 16
 _CELLS = 20_000
-_DEFINITIONS = {
-    "compute": "Some compute node was under way.",
-    "communication": "Some collective, send or receive was under way, waiting for other ranks included.",
-    "exposed": "Communication was under way and no compute was: what a faster network could save at most.",
-    "waiting": "Exposed, and not all that take part had begun: what better balance could save.",
-    "idle": "Nothing was under way, before the rank finished.",
-    "finished": "The rank had finished and others had not.",
-}
+_SHARE = (
+    "The share of the difference in finish that this difference is. Figures of ranks are means over ranks, and several can cover "
+    "the same time, so that these shares do not add up; those of the waterfall do."
+)
 _MATCHED = (
     "Nodes of one job are matched by rank and id. Nodes of different jobs are matched by structure: type, name, size and "
     "role of the comm group, the n-th in order of issue with the n-th; then with the numbers in names left out, and at "
@@ -49,7 +46,7 @@ def show_summary(shown: Lineup) -> Any:
     rows = [
         (
             _name_with_hint(key),
-            WORDS[key],
+            NAMES[key],
             _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")),
         )
         for key in keys
@@ -69,8 +66,8 @@ def _of(figures: Sequence[Figure], key: str, unit: str) -> Figure | None:
 
 
 def _name_with_hint(key: str) -> Any:
-    definition = _DEFINITIONS.get(key)
-    return [WORDS[key], hint(WORDS[key], definition)] if definition else WORDS[key]
+    definition = ABOUT.get(key)
+    return [NAMES[key], hint(NAMES[key], definition)] if definition else NAMES[key]
 
 
 def _sides_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
