@@ -16,7 +16,11 @@ from studio.calibration.tables import Float64
 
 LEAST_ERROR = 1e-4
 """Errors below this count as this in gm|e|: benchmarks print times with three to four digits, and one hit is not a mean of 0."""
-RANGES: tuple[tuple[str, float], ...] = (("small", 64 * 2**10), ("middle", 16 * 2**20), ("large", float("inf")))
+RANGES: tuple[tuple[str, float], ...] = (
+    ("small", 64 * 2**10),
+    ("middle", 16 * 2**20),
+    ("large", float("inf")),
+)
 """Ranges of sizes, each with the largest size in it, in bytes."""
 
 

@@ -38,6 +38,9 @@ _TEXTS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _
 _WEIGHTS = re.compile(r"grad|weight|param|ddp|reducer|fsdp|optim|bucket|zero", re.IGNORECASE)
 """Words in the names of nodes that exchange gradients or weights rather than activations."""
 
+_BACKWARD = re.compile(r"autograd::engine|Optimizer\.|Backward0|loss\.backward")
+"""Names that only recordings of training have."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupUse:
@@ -100,7 +103,9 @@ def known_facts(trace: Trace) -> Known:
     uses = tuple(use for rank in trace.ranks for use in _uses(trace.graph_of(rank), rank, groups))
     steps = tuple(sorted({step for rank in trace.ranks for step in _steps(trace.graph_of(rank), rank)}))
     world = _world(trace, groups)
-    return Known(trace, groups, uses, steps, world, (*_group_clues(uses, world), *_message_clues(steps)))
+    trains = any(_BACKWARD.search(text) for graph in trace.graphs for text in graph.strings)
+    clues = (*_group_clues(uses, world, trains=trains), *_message_clues(steps))
+    return Known(trace, groups, uses, steps, world, clues)
 
 
 def _world(trace: Trace, groups: Mapping[str, CommGroup]) -> int:
@@ -163,7 +168,7 @@ def _kind_words(kind: int) -> str:
         return "collectives"
 
 
-def _group_clues(uses: tuple[GroupUse, ...], world: int) -> Iterator[Clue]:
+def _group_clues(uses: tuple[GroupUse, ...], world: int, *, trains: bool) -> Iterator[Clue]:
     for use in uses:
         if not use.members:
             continue
@@ -175,8 +180,10 @@ def _group_clues(uses: tuple[GroupUse, ...], world: int) -> Iterator[Clue]:
                 hint="Ranks of a mesh are numbered evenly along each dimension. Record all ranks of such a job.",
             )
         if world and len(use.members) == world:
-            # It tells no more than how many ranks there are, unless it is the only one.
-            yield Clue(words, spans, use.likely, use.weight - 10)
+            # It tells no more than how many ranks there are, unless it is the only one. Who trains with one group of all
+            # ranks most likely exchanges gradients.
+            likely = "dp" if use.weight < 2 and trains else use.likely
+            yield Clue(words, spans, likely, use.weight - 10)
         else:
             yield Clue(words, spans, use.likely, use.weight)
 

@@ -6,7 +6,6 @@ differs are the comm groups and peers that a rank names, which follow from its p
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,29 +13,42 @@ import numpy as np
 
 from studio.analysis.collectives.matching import match_collectives, match_messages
 from studio.analysis.job.completeness import range_words
-from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts
+from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts, slot_rows
 from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, parse_layout, with_evidence
 from studio.completion.spread import NO_SPREAD, Spread, spread_durations
 from studio.errors import ConfigError, TraceError
-from studio.trace import GROUP_KEYS, NONE, Attribute, CommGroup, Finding, Graph, Rank, Trace, ValueKind
+from studio.trace import (
+    GROUP_KEYS,
+    NONE,
+    Attribute,
+    CommGroup,
+    Finding,
+    Graph,
+    Rank,
+    Trace,
+    ValueKind,
+    copied_metadata,
+)
 
-ASSUMED = "assumed_from_rank"
-"""Metadata of a rank that was not recorded: the rank it is a copy of."""
 _ROOT_KEYS = ("root_rank", "comm_root", "root")
-_REPLACED = (ASSUMED, "world_size", "world_size_unknown")
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Exception):  # noqa: N818 - what is asked, not an error of anyone
-    """Several layouts fit, or none can be told, so that the user has to choose.
+class LayoutNeededError(ConfigError):
+    """The layout has to be chosen: several fit, or nothing tells it.
 
     Attributes:
         meshes: Those that fit, the likeliest first.
-        why: What is not known.
     """
 
-    meshes: tuple[Mesh, ...]
-    why: str
+    def __init__(self, why: str, meshes: tuple[Mesh, ...]) -> None:
+        fitting = " ".join(f"--layout {mesh.layout}" for mesh in meshes)
+        hint = (
+            f"Those that fit, the likeliest first: {fitting}; --yes takes the first."
+            if fitting
+            else "Give it, such as --layout tp=4,pp=2,dp=8, the dimension whose ranks have adjacent numbers first."
+        )
+        super().__init__(f"the layout of the ranks is not known: {why}", hint=hint)
+        self.meshes = meshes
 
 
 def layouts(trace: Trace, *, ranks: int | None = None) -> tuple[Mesh, ...]:
@@ -95,7 +107,7 @@ def complete(
         spread: How durations of copies differ from those recorded.
 
     Raises:
-        Question: Several layouts fit, or nothing tells the layout.
+        LayoutNeededError: Several layouts fit, or nothing tells the layout.
         ConfigError: The layout contradicts the known ranks.
         TraceError: No rank of some pipeline stage is known, or the completed ranks would wait for each other for ever.
 
@@ -116,7 +128,7 @@ def chosen_mesh(known: Known, layout: str | None, ranks: int | None, *, first: b
     """Return the mesh that was given, or the one that fits.
 
     Raises:
-        Question: None is given, and not one alone fits.
+        LayoutNeededError: None is given, and not one alone fits.
         ConfigError: The given one contradicts what is known.
     """
     if layout is not None:
@@ -126,12 +138,12 @@ def chosen_mesh(known: Known, layout: str | None, ranks: int | None, *, first: b
         return fitting[0]
     groups = ", ".join(dict.fromkeys(use.name for use in known.unlisted))
     if groups:
-        why = f"Members of the comm groups {groups} are not known."
+        why = f"members of the comm groups {groups} are not listed"
     elif fitting:
-        why = "The files do not say how many ranks the job has."
+        why = "the files do not say how many ranks the job has"
     else:
-        why = "Nothing in the files tells how the ranks communicate: no comm groups, no messages, no number of ranks."
-    raise Question(fitting, why)
+        why = "no comm groups, no messages and no number of ranks are in the files"
+    raise LayoutNeededError(why, fitting)
 
 
 def _given_mesh(known: Known, sizes: Sequence[tuple[str, int]], ranks: int | None) -> Mesh:
@@ -182,12 +194,8 @@ class _Groups:
         """Return the group that is to `target` what a group is to `source`."""
         listed = self.listed.get(name)
         if listed is None:
-            axis = self.mesh.axis(self.axis_of[name]) if name in self.axis_of else None
-            if axis is None:
-                return name
-            first = target - axis.place(target) * axis.stride
-            members = tuple(range(first, first + axis.stride * axis.size, axis.stride))
-            return self._group(members, axis.name, name).name
+            members = self._line(name, target)
+            return self._group(members, self.axis_of[name], name).name if members else name
         members = tuple(self.mesh.moved(member, source, target) for member in listed.ranks)
         # Several groups may have the same members: the second of one rank stays the second of the others.
         number = self.by_members[listed.ranks].index(name)
@@ -197,6 +205,24 @@ class _Groups:
         return (
             alike[number] if number < len(alike) else self._group(tuple(sorted(members)), number, name).name
         )
+
+    def moved_member(self, member: int, name: str, source: int, target: int) -> int:
+        """Return the rank that has the place in a moved group that `member` has in the group."""
+        listed = self.listed.get(name)
+        if listed is None:
+            before, after = self._line(name, source), self._line(name, target)
+        else:
+            before = tuple(sorted(listed.ranks))
+            after = tuple(sorted(self.mesh.moved(rank, source, target) for rank in before))
+        return after[before.index(member)] if member in before else member
+
+    def _line(self, name: str, rank: int) -> tuple[int, ...]:
+        """Return the ranks of a group whose members are not listed: those along its dimension; none of other groups."""
+        axis = self.mesh.axis(self.axis_of[name]) if name in self.axis_of else None
+        if axis is None:
+            return ()
+        first = rank - axis.place(rank) * axis.stride
+        return tuple(range(first, first + axis.stride * axis.size, axis.stride))
 
     def _group(self, members: tuple[int, ...], which: int | str, source: str) -> CommGroup:
         if (members, which) not in self.made:
@@ -234,15 +260,17 @@ def _completed(known: Known, mesh: Mesh, spread: Spread) -> Trace:
         made = replace(
             source,
             number=number,
-            graph=graphs.rooted(source, mesh, number) if copied else source.graph,
+            graph=graphs.rooted(source, number, groups) if copied else source.graph,
             slots=_slots(trace.graph_of(source), source, number, mesh, groups),
-            metadata=_metadata(source, mesh.world, copied=copied),
+            metadata=_metadata(source, number, mesh.world),
         )
         ranks.append(made)
+    used = list(dict.fromkeys(rank.graph for rank in ranks))
+    place = {graph: index for index, graph in enumerate(used)}
     done = replace(
         trace,
-        graphs=tuple(graphs.graphs),
-        ranks=tuple(ranks),
+        graphs=tuple(graphs.graphs[graph] for graph in used),
+        ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
         groups=groups.all(),
         findings=(*trace.findings, *_findings(trace, mesh, sources)),
     )
@@ -290,10 +318,10 @@ def _slots(graph: Graph, source: Rank, number: int, mesh: Mesh, groups: _Groups)
     return tuple(values)
 
 
-def _metadata(source: Rank, world: int, *, copied: bool) -> tuple[Attribute, ...]:
-    kept = tuple(item for item in source.metadata if item.name not in _REPLACED)
-    told = (Attribute("world_size", ValueKind.INT64, world),)
-    return (*kept, *told, Attribute(ASSUMED, ValueKind.INT64, source.number)) if copied else (*kept, *told)
+def _metadata(source: Rank, number: int, world: int) -> tuple[Attribute, ...]:
+    copied = copied_metadata(source, number, source.number if number != source.number else None)
+    kept = tuple(item for item in copied if item.name not in ("world_size", "world_size_unknown"))
+    return (*kept, Attribute("world_size", ValueKind.INT64, world))
 
 
 @dataclass(slots=True)
@@ -308,44 +336,33 @@ class _Graphs:
     graphs: list[Graph]
     made: dict[tuple[int, bytes], int] = field(default_factory=dict)
 
-    def rooted(self, source: Rank, mesh: Mesh, number: int) -> int:
-        """Return the graph of a copy."""
+    def rooted(self, source: Rank, number: int, groups: _Groups) -> int:
+        """Return the graph of a copy: a root keeps its place among the members of its group."""
         graph = self.graphs[source.graph]
-        places = [graph.rows_with(key)[1] for key in _ROOT_KEYS]
-        where = np.concatenate(places)
-        where = where[(graph.attrs.length[where] == 0) & ~graph.attrs.slot[where]]
+        rows, where = (np.concatenate(parts) for parts in zip(*map(graph.rows_with, _ROOT_KEYS), strict=True))
+        mine = (graph.attrs.length[where] == 0) & ~graph.attrs.slot[where]
+        rows, where = rows[mine], where[mine]
         if not len(where):
             return source.graph
+        slot_of: dict[int, int] = {}
+        for slot, key, using in slot_rows(graph):
+            if key in GROUP_KEYS:
+                slot_of.update(dict.fromkeys(using.tolist(), slot))
         roots = graph.attrs.value[where]
-        moved = {
-            root: mesh.moved(root, source.number, number) if 0 <= root < mesh.world else root
-            for root in np.unique(roots).tolist()
-        }
-        values = np.array([moved[root] for root in roots.tolist()], np.int64)
+        values = roots.copy()
+        for place, (row, root) in enumerate(zip(rows.tolist(), roots.tolist(), strict=True)):
+            if row in slot_of:
+                name = str(source.slots[slot_of[row]])
+                values[place] = groups.moved_member(root, name, source.number, number)
         if (values == roots).all():
             return source.graph
-        key = source.graph, values.tobytes()
-        if key not in self.made:
+        found = source.graph, values.tobytes()
+        if found not in self.made:
             column = graph.attrs.value.copy()
             column[where] = values
             self.graphs.append(replace(graph, attrs=replace(graph.attrs, value=column)))
-            self.made[key] = len(self.graphs) - 1
-        return self.made[key]
-
-
-def assumed_from(rank: Rank) -> int | None:
-    """Return the rank that this one is a copy of; None where it was recorded itself."""
-    value = next((item.value for item in rank.metadata if item.name == ASSUMED), None)
-    return value if isinstance(value, int) else None
-
-
-def assumed_words(trace: Trace) -> str:
-    """Say how many ranks are assumed, and from which: "7 of 8 ranks assumed equal to rank 0"; "" where none is."""
-    sources = Counter(source for rank in trace.ranks if (source := assumed_from(rank)) is not None)
-    if not sources:
-        return ""
-    named = range_words([range(source, source + 1) for source in sorted(sources)])
-    return f"{sources.total():,} of {len(trace.ranks):,} ranks assumed equal to {named}"
+            self.made[found] = len(self.graphs) - 1
+        return self.made[found]
 
 
 def _findings(trace: Trace, mesh: Mesh, sources: Mapping[int, Rank]) -> list[Finding]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.sim.values import number
+from studio.errors import ConfigError
 from studio.trace import NodeType, Trace
 
 
@@ -25,8 +25,9 @@ class Spread:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        number("jitter", self.jitter, least=0, most=1)
-        number("imbalance", self.imbalance, least=0, most=1)
+        for name, value in (("jitter", self.jitter), ("imbalance", self.imbalance)):
+            if not 0 <= value <= 1:
+                raise ConfigError(f"{name} is {value:g}; allowed: 0 to 1")
 
 
 NO_SPREAD = Spread()

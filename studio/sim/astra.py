@@ -350,6 +350,7 @@ def read_yaml(path: Path) -> dict[str, object]:
     Raises:
         ConfigError: It cannot be read, or is no such file.
     """
+
     class Loader(_Loader):
         pass
 

@@ -75,7 +75,11 @@ class Family:
         """
         if self.torus:
             return sorted(_even(npus, [npus] * self.torus), reverse=True)
-        inside = next(size for size in range(min(self.node, npus), 0, -1) if npus % size == 0 and _fits(size, self.inside))
+        inside = next(
+            size
+            for size in range(min(self.node, npus), 0, -1)
+            if npus % size == 0 and _fits(size, self.inside)
+        )
         return [*_even(inside, self.inside), npus // inside]
 
 
@@ -117,7 +121,9 @@ def family_of(place: str, table: Mapping[str, object]) -> Family:
     inside = tuple(fields.whole_in("node", size, 1, MAX_NPUS) for size in listed)
     torus = fields.whole_in("torus", fields.table["torus"], 1, 6) if "torus" in fields else 0
     allowed = fields.table.get("allowed", "any")
-    sizes = () if allowed == "any" else _whole_list(fields, "allowed", allowed, 'any, or a list such as [4, 8]')
+    sizes = (
+        () if allowed == "any" else _whole_list(fields, "allowed", allowed, "any, or a list such as [4, 8]")
+    )
     most = fields.whole_in("most", fields.table.get("most", MAX_NPUS), 1, MAX_NPUS)
     start = fields.whole_in("start", fields.table.get("start", math.prod(inside) if inside else 8), 1, most)
     devices = fields.table.get("devices", [])

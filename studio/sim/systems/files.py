@@ -16,7 +16,6 @@ from typing import Literal
 
 import yaml
 
-from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.sim.astra import read_yaml
 from studio.sim.fabrics import Speed, rail_optimized
@@ -163,7 +162,9 @@ class System:
             return self.costs
         return {**self.costs, "nics": min(family.nics, math.prod(sizes[:-1]))}
 
-    def _of_the_reference(self, network: dict[str, object], system: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    def _of_the_reference(
+        self, network: dict[str, object], system: dict[str, object]
+    ) -> tuple[dict[str, object], dict[str, object]]:
         """Return the tables as ASTRA-sim can read them: rates in its unit, nothing of the extended mode."""
         given = self.reference.get("network", {})
         if network.pop(UNIT, NETWORK_UNIT) != NETWORK_UNIT:
@@ -231,7 +232,10 @@ def system_of(table: Table, place: str) -> System:
     fields = Fields(place, table)
     refuse_unknown(fields, KEYS)
     texts = {key: _text(fields, key) for key in ("name", "title", "source")}
-    inner = {key: nested(fields, key) for key in ("sources", "aliases", "network", "system", _REFERENCE, "calibration")}
+    inner = {
+        key: nested(fields, key)
+        for key in ("sources", "aliases", "network", "system", _REFERENCE, "calibration")
+    }
     for key, value in inner["sources"].table.items():
         if not isinstance(value, str):
             raise inner["sources"].error(key, value, "a text that says where the number is from")
@@ -239,7 +243,8 @@ def system_of(table: Table, place: str) -> System:
     for key in ("network", "system"):
         nested(inner[_REFERENCE], key)
     aliases = {
-        key: inner["aliases"].whole_in(key, value, 1, MAX_NPUS) for key, value in inner["aliases"].table.items()
+        key: inner["aliases"].whole_in(key, value, 1, MAX_NPUS)
+        for key, value in inner["aliases"].table.items()
     }
     family = family_of(place, nested(fields, "family").table) if "family" in fields else None
     _check_lists(inner["network"], family)
@@ -307,5 +312,3 @@ def write_system(table: Mapping[str, object]) -> str:
 def is_system_file(path: Path | str) -> bool:
     """Whether a path is, by its ending, a system file and no table of ASTRA-sim's."""
     return Path(path).suffix.lower() in ENDINGS
-
-
