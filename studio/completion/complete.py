@@ -319,9 +319,9 @@ def _slots(graph: Graph, source: Rank, number: int, mesh: Mesh, groups: _Groups)
 
 
 def _metadata(source: Rank, number: int, world: int) -> tuple[Attribute, ...]:
-    copied = copied_metadata(source, number, source.number if number != source.number else None)
-    kept = tuple(item for item in copied if item.name not in ("world_size", "world_size_unknown"))
-    return (*kept, Attribute("world_size", ValueKind.INT64, world))
+    kept = tuple(item for item in source.metadata if item.name not in ("world_size", "world_size_unknown"))
+    told = replace(source, metadata=(*kept, Attribute("world_size", ValueKind.INT64, world)))
+    return copied_metadata(told, number, source.number if number != source.number else None)
 
 
 @dataclass(slots=True)

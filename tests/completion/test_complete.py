@@ -172,7 +172,8 @@ def test_a_completed_job_is_the_same_bytes_every_time_and_read_back_as_it_was(tm
     assert [path.read_bytes() for path in written[0]] == [path.read_bytes() for path in written[1]]
     back = studio.read(tmp_path / "0")
     assert all(
-        (back.graph_of(rank.number).duration_ns == made.graph_of(rank).duration_ns).all() for rank in made.ranks
+        (back.graph_of(rank.number).duration_ns == made.graph_of(rank).duration_ns).all()
+        for rank in made.ranks
     )
     plain = complete(replace(whole, ranks=(whole.ranks[0], whole.ranks[4])))
     assert len(write_with_copies(plain, tmp_path / "plain", "job")) == 4
