@@ -83,7 +83,7 @@ def fit_family(system: System, tables: Sequence[MeasuredTable]) -> FamilyFit:
         for name, listed in own.items()
         for table in listed
     ]
-    return FamilyFit(costs, tuple(tables), tuple(judged), tuple(_unseen(system, own, machines)))
+    return FamilyFit(costs, tuple(tables), tuple(judged), tuple(_unseen(own, machines)))
 
 
 def machine_of(system: System, tables: Sequence[MeasuredTable]) -> Machine:
@@ -149,9 +149,7 @@ def _range(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Ma
     )
 
 
-def _unseen(
-    system: System, own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine]
-) -> list[Judgement]:
+def _unseen(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine]) -> list[Judgement]:
     """Judge each machine by a fit to the others, and of a single one each table by a fit to its others."""
     found = []
     if len(own) > 1:
