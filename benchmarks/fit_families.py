@@ -17,9 +17,7 @@ from studio.sim.systems import FOLDER, SYSTEMS, system_of, write_system
 
 SAME_MACHINES = {"dgx-superpod-a100": "hgx-a100"}
 """Systems of the same GPUs and nodes as another, whose tables they share."""
-_LIBRARY = (
-    "studio.sim.costs: constants of the communication library's own cost model, and what measured machines have in common"
-)
+_LIBRARY = "studio.sim.costs: constants of the communication library's own cost model, and what measured machines have in common"
 
 
 def main(path: Path) -> None:

@@ -98,10 +98,15 @@ def _system_table(
 
 def _sources(system: System, fitted: Fitted, start: Machine) -> dict[str, str]:
     """Return where numbers come from: those of the preset, but for what tables stated or the fit found."""
-    sources = {key: text for key, text in system.sources.items() if key.split(".")[0] in ("gpu", "system", "family")}
+    sources = {
+        key: text for key, text in system.sources.items() if key.split(".")[0] in ("gpu", "system", "family")
+    }
     said = {key: text for key, text in system.sources.items() if key.startswith("network")}
     told = "; ".join((*start.notes[-3:], *fitted.notes)) or "as the preset"
-    for place, rate in ((0, (fitted.ports.inside, start.ports.inside)), (1, (fitted.ports.between, start.ports.between))):
+    for place, rate in (
+        (0, (fitted.ports.inside, start.ports.inside)),
+        (1, (fitted.ports.between, start.ports.between)),
+    ):
         key = f"network.bandwidth[{place}]"
         same = abs(rate[0] - rate[1]) < 1e-9 * max(rate[1], 1e-9) and not start.notes[1:]
         sources[key] = said.get(key, told) if same else told
@@ -109,7 +114,11 @@ def _sources(system: System, fitted: Fitted, start: Machine) -> dict[str, str]:
 
 
 def _family(system: System, ports: Ports, nics: int) -> dict[str, object]:
-    family: dict[str, object] = {"node": ports.per_node, "nics": nics or ports.per_node, "start": ports.per_node}
+    family: dict[str, object] = {
+        "node": ports.per_node,
+        "nics": nics or ports.per_node,
+        "start": ports.per_node,
+    }
     if system.family is not None and system.family.node == ports.per_node:
         family["node"] = list(system.family.inside) if len(system.family.inside) > 1 else ports.per_node
     return family
@@ -152,7 +161,11 @@ def _calibration(
         "intervals": {name: [_short(low), _short(high)] for name, (low, high) in fitted.intervals.items()},
         "inseparable": [list(group) for group in fitted.inseparable],
         "outliers": [
-            {"table": found.table_id, "size": int(found.size_bytes), "measured-by-expected": _short(found.factor)}
+            {
+                "table": found.table_id,
+                "size": int(found.size_bytes),
+                "measured-by-expected": _short(found.factor),
+            }
             for found in fitted.outliers
         ],
         "errors": {name: _errors(name, own) for name, own in judged.items() if own},

@@ -152,10 +152,8 @@ def _raise_ports(
 
 def _told(plan: Design) -> dict[str, bool]:
     """Return which parameters occur in the tables at all."""
-    seen = (
-        plan.launch.any(axis=0) | plan.waits.any(axis=0) | plan.inside.any(axis=0) | plan.between.any(axis=0)
-    )
-    return dict(zip(plan.names, seen.tolist(), strict=True))
+    used: Float64 = np.abs(plan.launch + plan.waits + plan.inside + plan.between).sum(axis=0)
+    return {name: total > 0 for name, total in zip(plan.names, used.tolist(), strict=True)}
 
 
 def _range(tables: Sequence[MeasuredTable], ports: Ports) -> Range:

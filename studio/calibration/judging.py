@@ -133,14 +133,21 @@ def kind_of_gap(table: MeasuredTable, nodes: Sequence[int]) -> str:
 def calibration_tables(system: System) -> list[Mapping[str, object]]:
     """Return what a system's calibration says of each table it was fitted to."""
     tables = system.calibration.get("tables", ())
-    return [entry for entry in tables if isinstance(entry, Mapping)] if isinstance(tables, list | tuple) else []
+    return (
+        [entry for entry in tables if isinstance(entry, Mapping)] if isinstance(tables, list | tuple) else []
+    )
 
 
 # ---------------------------------------------------------------------------------------------------
 # Tables that no model can meet
 
 _NOT_COUNTED = (
-    ("abci_", "broadcast", 1, "times of small sizes are the rate of back-to-back calls, not of the data's arrival"),
+    (
+        "abci_",
+        "broadcast",
+        1,
+        "times of small sizes are the rate of back-to-back calls, not of the data's arrival",
+    ),
     ("vidur_", "", 1, "medians of a few runs at a resolution of 1 µs, with single outliers"),
     ("alps_", "", 2, "repeats of one setup differ by 21 to 44 %"),
     ("polaris_", "", 1, "variants of library and network settings, numbered in the source"),

@@ -65,7 +65,9 @@ def pick_machine(tables: Sequence[MeasuredTable], name: str | None) -> list[Meas
     if name is not None and name in found:
         return found[name]
     names = [machine or "(no name)" for machine in found]
-    listed = ", ".join(names[:_LISTED]) + (f", and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+    listed = ", ".join(names[:_LISTED]) + (
+        f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    )
     if name is None:
         raise ConfigError(
             f"The tables are of {len(found)} machines: {listed}; allowed: one machine a file",
@@ -77,7 +79,9 @@ def pick_machine(tables: Sequence[MeasuredTable], name: str | None) -> list[Meas
     near = nearest(name, tuple(found))
     raise ConfigError(
         f"--machine is {name!r}; allowed: {listed}",
-        hint=f"The nearest is {near!r}." if near else "A machine is called by what stands before _n<nodes> in its tables.",
+        hint=f"The nearest is {near!r}."
+        if near
+        else "A machine is called by what stands before _n<nodes> in its tables.",
         key="machine",
     )
 
@@ -96,7 +100,9 @@ def system_for(hardware: str) -> System | None:
         for device in system.family.devices if system.family else ():
             words = _plain(device)
             # Whole words: GB200 is no B200.
-            if re.search(rf"(?<![a-z0-9]){re.escape(words)}(?![a-z0-9])", text) and (best is None or len(words) > best[0]):
+            if re.search(rf"(?<![a-z0-9]){re.escape(words)}(?![a-z0-9])", text) and (
+                best is None or len(words) > best[0]
+            ):
                 best = (len(words), system)
     return None if best is None else best[1]
 
@@ -164,7 +170,9 @@ def ports_of(system: System) -> Ports:
     network = system.network
     if "bandwidth" not in network:
         raise ConfigError(
-            f"{system.place}: a network of single links; allowed: one with dimensions", key="network", hint="Name another."
+            f"{system.place}: a network of single links; allowed: one with dimensions",
+            key="network",
+            hint="Name another.",
         )
     rates = [float(rate) * unit_gbytes(system) for rate in network["bandwidth"]]  # type: ignore[attr-defined]
     latencies = [float(latency) for latency in network["latency"]]  # type: ignore[attr-defined]

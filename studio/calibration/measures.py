@@ -16,7 +16,11 @@ from studio.calibration.tables import Float64
 
 LEAST_ERROR = 1e-4
 """Errors below this count as this in gm|e|: benchmarks print times with three to four digits, and one hit is not a mean of 0."""
-RANGES: tuple[tuple[str, float], ...] = (("small", 64 * 2**10), ("middle", 16 * 2**20), ("large", float("inf")))
+RANGES: tuple[tuple[str, float], ...] = (
+    ("small", 64 * 2**10),
+    ("middle", 16 * 2**20),
+    ("large", float("inf")),
+)
 """Ranges of sizes, each with the largest size in it, in bytes."""
 
 
@@ -42,7 +46,8 @@ def errors_of(size_bytes: Float64, simulated: Float64, measured: Float64) -> Err
 
     Args:
         size_bytes: (S,) at least one.
-        simulated, measured: (S,) times in one unit.
+        simulated: (S,) times.
+        measured: (S,) times in the same unit.
 
     Example:
         >>> errors = errors_of(np.array([1024.0, 2**30]), np.array([11.0, 90.0]), np.array([10.0, 100.0]))

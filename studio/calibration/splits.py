@@ -14,13 +14,20 @@ from studio.calibration.tables import MeasuredTable
 from studio.errors import ConfigError
 from studio.sim.costs import CostModel
 
-SPLITS = ("sizes", "table", "machine")
-"""What is left out: every second size of each table; one table after the other; the whole machine."""
+SPLITS = ("sizes", "table", "nodes", "machine")
+"""What is left out: every second size of each table; one table after the other; all tables of a number of nodes; the machine."""
+Starts = Mapping[str, CostModel]
+"""What fits begin with, by machine."""
 Progress = Callable[[str, int, int], None]
 
 
 def judge_split(
-    tables: Sequence[MeasuredTable], split: str, named: str | None, *, progress: Progress | None = None
+    tables: Sequence[MeasuredTable],
+    split: str,
+    named: str | None,
+    *,
+    starts: Starts | None = None,
+    progress: Progress | None = None,
 ) -> tuple[list[Judgement], list[str]]:
     """Return the judgements of what is left out of fits.
 
@@ -28,6 +35,7 @@ def judge_split(
         tables: Of any number of machines.
         split: One of `SPLITS`.
         named: What fits begin with; None takes the built-in system that the hardware names.
+        starts: Costs that fits begin with, by machine, in place of the defaults of their libraries.
         progress: Told how many machines are done.
 
     Returns:
@@ -43,7 +51,7 @@ def judge_split(
     for number, (name, own) in enumerate(machines.items()):
         if progress:
             progress("fitting", number, len(machines))
-        start = from_data_sheet(machine_for(own, named))
+        start = from_data_sheet(machine_for(own, named), None if starts is None else starts.get(name))
         notes += [f"{name or own[0].table_id}: {note}" for note in start.notes]
         parts = list(_parts(own, split))
         if not parts:
@@ -65,14 +73,26 @@ def _judge_part(
     return replace(judge(table, machine, relation), reported=why_reported(whole[table.table_id]))
 
 
-_LEFT_OUT = {"sizes": "every second size", "table": "the table", "machine": "the machine"}
+_LEFT_OUT = {
+    "sizes": "every second size",
+    "table": "the table",
+    "nodes": "a number of nodes",
+    "machine": "the machine",
+}
 
 
-def from_data_sheet(machine: Machine) -> Machine:
-    """Return a machine as data sheets describe it: what was fitted to any tables is forgotten."""
+def from_data_sheet(machine: Machine, defaults: CostModel | None = None) -> Machine:
+    """Return a machine as data sheets describe it: what was fitted to any tables is forgotten.
+
+    Args:
+        machine: The machine.
+        defaults: What holds where nothing is fitted; None takes the library's own defaults.
+    """
     own = machine.costs
-    costs = CostModel(library=own.library, nics=own.nics, algorithm=own.algorithm, protocol=own.protocol)
-    return replace(machine, costs=costs)
+    plain = CostModel(library=own.library) if defaults is None else defaults
+    return replace(
+        machine, costs=replace(plain, nics=own.nics, algorithm=own.algorithm, protocol=own.protocol)
+    )
 
 
 def every_second(table: MeasuredTable, first: int) -> MeasuredTable:
@@ -97,6 +117,11 @@ def _parts(
         several = [table for table in tables if len(table.size_bytes) > 1]
         if several:
             yield [every_second(table, 0) for table in several], [every_second(table, 1) for table in several]
+    elif split == "nodes":
+        for nodes in sorted({table.nodes for table in tables}):
+            others = [table for table in tables if table.nodes != nodes]
+            if others:
+                yield others, [table for table in tables if table.nodes == nodes]
     else:
         for table in tables if len(tables) > 1 else ():
             yield [other for other in tables if other is not table], [table]

@@ -1,4 +1,4 @@
-"""Fit a system to measured times of collectives on one machine, and write it as a system file.
+"""Fit a system to measured collectives of one machine, and write it as a preset file.
 
 TABLES are outputs of nccl-tests and rccl-tests as printed, CSV files, recorded jobs, or folders of these; content decides.
 The file is a preset: simulate --preset FILE takes it, and so does validate --system FILE. It keeps where its numbers are
@@ -18,10 +18,10 @@ from studio.calibration.clusters import Calibrated, calibrate
 from studio.calibration.judging import Judgement
 from studio.calibration.machines import machine_for, pick_machine
 from studio.calibration.reading.files import read_tables
-from studio.calibration.reading.given import Given
-from studio.commands.base.options import PathOption, json_option, paths_argument
+from studio.calibration.reading.given import UNSAID, Given
+from studio.commands.base.options import PathOption, json_option
 from studio.commands.base.output import progress_line, show
-from studio.commands.base.tables import given_options, percent, warn_notes
+from studio.commands.base.tables import given_options, percent, tables_argument, warn_notes
 from studio.commands.base.terminal import printable
 from studio.errors import ConfigError
 from studio.et import Progress
@@ -46,7 +46,7 @@ class Request:
     out: Path
     machine: str | None = None
     system: str | None = None
-    given: Given = Given()
+    given: Given = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Written:
     """
     if not is_system_file(request.out):
         raise ConfigError(
-            f"-o is {str(request.out)!r}; allowed: a name that ends in .yml", hint="Such as -o my-cluster.yml.", key="out"
+            f"-o is {str(request.out)!r}; allowed: a name that ends in .yml",
+            hint="Such as -o my-cluster.yml.",
+            key="out",
         )
     read = read_tables(request.paths, request.given, progress=progress)
     tables = pick_machine(read.tables, request.machine)
@@ -117,8 +119,10 @@ def text(written: Written) -> str:
     costs = done.fitted.costs
     lines = [
         f"{printable(done.system.title)}",
-        f"Fitted to {format_counted(len(done.judged), 'table')}, {_sizes(done.judged)}, from {done.start.system.name} "
-        f"({costs.library}).",
+        (
+            f"Fitted to {format_counted(len(done.judged), 'table')}, {_sizes(done.judged)}, from {done.start.system.name} "
+            f"({costs.library})."
+        ),
         "",
         f"{'parameter':28} {'value':>10}   95 % interval",
     ]
@@ -158,8 +162,10 @@ def _range(done: Calibrated) -> list[str]:
     if known is None:
         return []
     return [
-        f"Holds for {', '.join(known.kinds)} of {_span(known.ranks)} ranks on {_span(known.nodes)} nodes, from "
-        f"{format_bytes(known.sizes[0])} to {format_bytes(known.sizes[1])}; results outside say \"extrapolated\"."
+        (
+            f"Holds for {', '.join(known.kinds)} of {_span(known.ranks)} ranks on {_span(known.nodes)} nodes, from "
+            f'{format_bytes(known.sizes[0])} to {format_bytes(known.sizes[1])}; results outside say "extrapolated".'
+        )
     ]
 
 
@@ -176,7 +182,9 @@ def _errors(done: Calibrated) -> list[str]:
     ]
     for judgement in done.judged:
         other = unseen.get(judgement.table.table_id)
-        last = "" if other is None else f"   {percent(other.errors.gm_error):>8} {percent(other.errors.gmf):>8}"
+        last = (
+            "" if other is None else f"   {percent(other.errors.gm_error):>8} {percent(other.errors.gmf):>8}"
+        )
         lines.append(
             f"{printable(judgement.table.table_id):{width}} {percent(judgement.errors.gm_error):>8} "
             f"{percent(judgement.errors.gmf):>8}   {percent(judgement.uncorrected.gm_error):>8} "
@@ -185,9 +193,18 @@ def _errors(done: Calibrated) -> list[str]:
     return lines
 
 
-@click.command(help=__doc__, epilog="Example: chakra-studio calibrate all_reduce.txt all_gather.txt -o my-cluster.yml")
-@paths_argument
-@click.option("-o", "--out", required=True, metavar="FILE", type=PathOption(dir_okay=False), help="The system file to write.")
+@click.command(
+    help=__doc__, epilog="Example: chakra-studio calibrate all_reduce.txt all_gather.txt -o my-cluster.yml"
+)
+@tables_argument
+@click.option(
+    "-o",
+    "--out",
+    required=True,
+    metavar="FILE",
+    type=PathOption(dir_okay=False),
+    help="The system file to write.",
+)
 @click.option("--machine", metavar="NAME", help="The machine to fit, where the tables are of several.")
 @click.option(
     "--preset",

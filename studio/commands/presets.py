@@ -15,7 +15,8 @@ from studio.commands.base.options import json_option
 from studio.commands.base.output import show
 from studio.commands.base.terminal import printable
 from studio.sim.presets import PRESETS, Preset, preset
-from studio.sim.systems.errors import classes_of
+from studio.sim.systems.errors import classes_of, percent_words
+from studio.units import format_bytes
 
 _INDENT = 18
 
@@ -126,11 +127,23 @@ def _errors(one: Preset) -> Iterator[str]:
     if not classes:
         yield f"    {one.measured_error}"
     for name, error in classes.items():
-        figures = ", ".join(
-            f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
-            for key, value in error.items()
-        )
-        yield f"    {name}: {figures}"
+        yield f"    {name}: {_figures(error)}"
+
+
+def _figures(error: object) -> str:
+    """Return what is known of a class: GMF, gm|e| and what they were found on."""
+    if not isinstance(error, Mapping):
+        return "?"
+    named = (("gmf", "GMF"), ("gm_error", "gm|e|"), ("gmf-nine-of-ten", "GMF of nine tables in ten at most"))
+    found = [f"{words} {percent_words(error[key])}" for key, words in named if key in error]
+    tables, sizes, ranks = (error.get(key) for key in ("tables", "sizes", "ranks"))
+    found += [f"{tables} {'table' if tables == 1 else 'tables'}"] if tables is not None else []
+    if isinstance(sizes, list | tuple) and isinstance(ranks, list | tuple):
+        found += [
+            f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])}",
+            f"{ranks[0]:,} to {ranks[-1]:,} ranks",
+        ]
+    return ", ".join(found)
 
 
 def _tree(table: Mapping[str, Any], indent: int) -> Iterator[str]:

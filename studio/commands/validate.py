@@ -1,4 +1,4 @@
-"""Hold measured times of collectives against simulated ones: errors by size, table and class.
+"""Hold measured collectives against simulated ones: errors by size, table and class.
 
 TABLES are outputs of nccl-tests and rccl-tests, CSV files, recorded jobs, or folders of these. Without --system each
 table is judged on the preset that its hardware names.
@@ -21,12 +21,13 @@ from studio.calibration.judging import Judgement, judge_all
 from studio.calibration.machines import pick_machine
 from studio.calibration.measures import RANGES
 from studio.calibration.reading.files import read_tables
-from studio.calibration.reading.given import Given
+from studio.calibration.reading.given import UNSAID, Given
 from studio.calibration.splits import SPLITS, judge_split
+from studio.calibration.tables import MeasuredTable
 from studio.calibration.validation import report_of, summarise, worst
-from studio.commands.base.options import PathOption, json_option, paths_argument
+from studio.commands.base.options import PathOption, json_option
 from studio.commands.base.output import progress_line, show
-from studio.commands.base.tables import given_options, percent, warn_notes
+from studio.commands.base.tables import given_options, percent, tables_argument, warn_notes
 from studio.commands.base.terminal import printable, written_line
 from studio.et import Progress
 from studio.store.arrays import appearing
@@ -49,7 +50,7 @@ class Request:
     system: str | None = None
     machine: str | None = None
     split: str = ""
-    given: Given = Given()
+    given: Given = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Validated:
     return Validated(tuple(judged), (*read.notes, *notes), request.split)
 
 
-def write_report(
-    paths: Sequence[Path], target: Path, given: Given, *, progress: Progress | None = None
-) -> Path:
+def write_report(request: Request, target: Path, *, progress: Progress | None = None) -> Path:
     """Write the report of accuracy; the file appears when it is complete.
 
     Raises:
@@ -94,10 +93,14 @@ def write_report(
     """
     from studio.calibration.accuracy import accuracy_report
 
-    tables = read_tables(paths, given, progress=progress).tables
+    tables: Sequence[MeasuredTable] = read_tables(request.paths, request.given, progress=progress).tables
+    if request.machine is not None:
+        tables = pick_machine(tables, request.machine)
     # The folder says nothing to a reader of the report.
-    names = " ".join(path.name for path in paths)
-    words = accuracy_report(tables, command=f"chakra-studio validate {names} --report {target.name}", progress=progress)
+    names = " ".join(path.name for path in request.paths)
+    words = accuracy_report(
+        tables, command=f"chakra-studio validate {names} --report {target.name}", progress=progress
+    )
     with appearing(target, "--report") as stream:
         stream.write(words)
     return target
@@ -124,7 +127,7 @@ def report(done: Validated) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
-    return value if value == value else None  # noqa: PLR0124 - nan is no JSON
+    return value if value == value else None
 
 
 def text(done: Validated) -> str:
@@ -190,11 +193,21 @@ def _summary_lines(judged: Sequence[Judgement]) -> list[str]:
     return lines
 
 
-@click.command(help=__doc__, epilog="Example: chakra-studio validate all_reduce.txt --system my-cluster.yml --max-error 10")
-@paths_argument
-@click.option("--system", metavar="NAME|FILE", help="The preset or system file to judge on.")
+@click.command(
+    help=__doc__,
+    epilog="Example: chakra-studio validate all_reduce.txt --system my-cluster.yml --max-error 10",
+)
+@tables_argument
+@click.option(
+    "--system", "--preset", "system", metavar="NAME|FILE", help="The preset or system file to judge on."
+)
 @click.option("--machine", metavar="NAME", help="Judge the tables of this machine only.")
-@click.option("--max-error", type=click.FloatRange(min=0), metavar="PCT", help="Exit with 1 if a table's GMF is above this.")
+@click.option(
+    "--max-error",
+    type=click.FloatRange(min=0),
+    metavar="PCT",
+    help="Exit with 1 if a table's GMF is above this.",
+)
 @click.option(
     "--split",
     type=click.Choice(SPLITS),
@@ -226,7 +239,17 @@ def command(
 ) -> None:
     """Carry out `validate`."""
     if target is not None:
-        click.echo(printable(written_line([write_report(paths, target, given, progress=progress_line())])))
+        if system or split or max_error is not None or as_json:
+            raise click.UsageError(
+                "--report judges by every split: leave out --system, --split, --max-error and --json."
+            )
+        click.echo(
+            printable(
+                written_line(
+                    [write_report(Request(paths, None, machine, "", given), target, progress=progress_line())]
+                )
+            )
+        )
         return
     done = run(Request(paths, system, machine, split or "", given), progress=progress_line())
     done = Validated(done.judged, done.notes, done.split, per_size or len(done.judged) == 1)
@@ -236,5 +259,7 @@ def command(
         found = worst(done.judged)
         if 100 * found.errors.gmf > max_error:
             name = printable(found.table.table_id)
-            click.echo(f"GMF of {name} is {percent(found.errors.gmf)}, above --max-error {max_error:g} %.", err=True)
+            click.echo(
+                f"GMF of {name} is {percent(found.errors.gmf)}, above --max-error {max_error:g} %.", err=True
+            )
             ctx.exit(1)

@@ -243,7 +243,7 @@ class SystemConfig:
         links: A network of single links in place of the topology's (extended mode). The topology still says
             which dimensions the collectives are carried out along.
         costs: What collectives and messages cost on this machine (extended mode). They are then no messages on links, but
-            flows over the ports of the NPUs, see `studio.sim.charges`; None is the network of links.
+            flows over the ports of the NPUs, see `studio.sim.flow_plans`; None is the network of links.
         extensions: What the simulation does beyond the reference, see `Extensions`; None is the compatible
             mode.
 

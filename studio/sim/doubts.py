@@ -18,6 +18,7 @@ from studio.sim.doubted_choices import (
     find_ring_behind_switch,
     find_timeless,
 )
+from studio.sim.doubted_range import find_extrapolated
 from studio.sim.doubted_rates import (
     find_collectives,
     find_crossings,
@@ -151,6 +152,7 @@ CHECKS: tuple[Check, ...] = (
         find_ring_behind_switch,
     ),
     Check("long-ring", "a collective that is mostly the latency of a long ring", False, find_long_rings),
+    Check("extrapolated", "collectives unlike those the costs were fitted to", False, find_extrapolated),
     Check("compute-took-no-time", "compute without any time", False, find_timeless),
 )
 """Every kind of doubt, in the order in which they are told."""

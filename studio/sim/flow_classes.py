@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from studio.sim.charges import NEVER, Flows
+from studio.sim.flow_plans import NEVER, Flows
 from studio.sim.folding import Folding, Unfoldable
 from studio.trace import Int64
 
@@ -219,7 +219,7 @@ def _standing(flows: Flows, used: Int64, number: Int64, representatives: Int64) 
         name: getattr(flows, name)[used]
         for name in (
             *("kind", "size", "ranks", "total_ns", "fixed_ns", "moved", "share", "share_of_node"),
-            *("choice", "extrapolated", "beyond"),
+            *("choice", "extrapolated"),
         )
     }
     return replace(

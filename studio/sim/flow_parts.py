@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.notebook import one_line
-from studio.sim.charges import Flows, plan_flows
-from studio.sim.result import SimResult
+from studio.sim.config import SystemConfig
+from studio.sim.flow_plans import Flows, plan_flows
 from studio.timeline import NodeTimes
-from studio.trace import Int64
+from studio.trace import Int64, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,31 @@ class FlowParts:
 
     __repr__ = one_line
 
+    def spread(self, values: Int64, count: int) -> Int64:
+        """Return (T,) values of the nodes at their places among T times; 0 for what does not communicate."""
+        every = np.zeros(count, np.int64)
+        every[self.entry] = values
+        return every
 
-def flow_parts(result: SimResult, times: NodeTimes | None = None) -> FlowParts | None:
+
+def flow_parts(
+    trace: Trace, config: SystemConfig, times: NodeTimes, representative: Int64
+) -> FlowParts | None:
     """Return what the time of communication nodes went to; None where no cost model timed them.
 
     A receive that begins after its send has waited for nothing, and has of the fixed time and of the bytes what is left.
 
     Args:
-        result: The run.
-        times: `result.node_times()`, where it is known already.
+        trace: The job.
+        config: The system it was simulated on.
+        times: When its nodes ran.
+        representative: (R,) the rank that was simulated for each rank.
     """
-    if not result.config.flows:
+    if not config.flows:
         return None
-    times = times or result.node_times()
-    flows = plan_flows(result.trace, result.config)
+    flows = plan_flows(trace, config)
     # Ranks that one was simulated for share its times.
-    own = np.flatnonzero(result.representative[flows.place] == flows.place)
+    own = np.flatnonzero((representative[flows.place] == flows.place) & (times.first[flows.place] >= 0))
     every = times.first[flows.place] + flows.row
     begun = np.zeros(len(flows), np.int64)
     counted = np.flatnonzero(flows.counts)

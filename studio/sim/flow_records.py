@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.sim.charges import Flows
+from studio.sim.flow_plans import Flows
 from studio.sim.flow_uses import Uses
 from studio.sim.kernel import records as k
 from studio.sim.planning import GraphPlan, Planning

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.sim.charges import RECEIVES, SENDS, Flows
+from studio.sim.flow_plans import RECEIVES, SENDS, Flows
 from studio.trace import Int64
 
 

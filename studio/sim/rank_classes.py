@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from studio.sim.charges import Flows
 from studio.sim.collectives import Phase, group_phases
 from studio.sim.flow_classes import fold_flows
+from studio.sim.flow_plans import Flows
 from studio.sim.flow_uses import fold_uses, port_uses
 from studio.sim.folding import ALL_DIFFER, WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
 from studio.sim.kernel import records as k

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.alike import first_alike
 from studio.notebook import one_line
-from studio.sim.charges import Flows
 from studio.sim.config import SystemConfig
+from studio.sim.flow_plans import Flows
 from studio.sim.kernel import records as k
 from studio.sim.links import Float64, LinkTable, link_table
 from studio.sim.topology import port_bytes_per_ns, ports
@@ -61,6 +62,13 @@ class LinkTraffic:
         links: list[int] = order[self.messages[order] > 0].tolist()
         return links
 
+    def busiest_kinds(self, count: int) -> list[tuple[int, int]]:
+        """Return the first of each kind of links that carried the same, and how many they are, the busiest first."""
+        first, alike = first_alike(self.bytes, self.messages, self.busy_ns, self.peak_queue)
+        order = np.argsort(-self.busy_ns[first], kind="stable")[:count]
+        pairs = zip(first[order].tolist(), alike[order].tolist(), strict=True)
+        return [(link, links) for link, links in pairs if self.messages[link] > 0]
+
 
 @dataclass(frozen=True, slots=True)
 class DimensionTraffic:
@@ -102,6 +110,11 @@ def offered_load_words(config: SystemConfig) -> str:
         "Bytes that all NPUs send into the dimension over what all their ports could send in that time: 100 % is "
         "its bandwidth."
     )
+    if config.flows and config.congestion == "aware":
+        return (
+            f"{what} Bytes are those that the cost model has a rank send. Collectives and messages share the ports of "
+            "their NPUs, so that over a whole run it is never more than 100 %. There are no links to look at."
+        )
     if config.congestion == "unaware":
         return (
             f"{what} It is what is offered, not what a network could carry: without congestion, messages pass a "

@@ -71,6 +71,28 @@ def test_a_calibrated_system_is_judged_by_what_it_was_fitted_to(cluster, measure
     assert others["abci_a100_n2_g8_all_reduce"]["extrapolated"]
 
 
+def test_a_simulation_takes_what_validation_says(cluster, measured, shared):
+    """The same collective, by the simulator and by the cost model alone."""
+    job = shared / "traces" / "public" / "astra-sim" / "all_reduce_8npus_1MB"
+    simulated = report("simulate", job, "--preset", cluster)
+    tables = by_id(report("validate", measured, "--machine", "aic_a100", "--system", cluster))
+    [judged] = [
+        size for size in tables["aic_a100_n1_g8_all_reduce"]["sizes"] if size["size_bytes"] == 1 << 20
+    ]
+    assert simulated["finish_ns"] == pytest.approx(1e3 * judged["simulated_us"], abs=1)
+    assert simulated["findings"] == []
+    other = report("simulate", job.with_name("all_to_all_8npus_1MB"), "--preset", cluster)
+    assert not [found for found in other["findings"] if found["code"] == "extrapolated"]
+
+
+def test_what_a_fit_has_not_seen_is_extrapolated_in_a_simulation(measured, shared, tmp_path):
+    out = tmp_path / "reduces.yml"
+    assert run("calibrate", measured, "--machine", "aac_mi300x", "-o", out).exit_code == 0
+    job = shared / "traces" / "public" / "astra-sim" / "all_to_all_8npus_1MB"
+    found = report("simulate", job, "--preset", out)["findings"]
+    assert [one["code"] for one in found] == ["extrapolated"]
+
+
 def test_an_edited_file_gives_other_answers(cluster, measured, tmp_path):
     """A number changed by hand counts; a wrong one is named."""
     edited = tmp_path / "edited.yml"
@@ -152,7 +174,9 @@ def test_a_split_judges_what_its_fit_has_not_seen(measured):
 
 def test_the_report_names_every_table(measured, tmp_path):
     few = tmp_path / "few.csv"
-    tables = [table for table in read_tables([measured]).tables if table.machine in ("aac_mi300x", "aic_l40s")]
+    tables = [
+        table for table in read_tables([measured]).tables if table.machine in ("aac_mi300x", "aic_l40s")
+    ]
     few.write_text(write_csv(tables))
     out = tmp_path / "accuracy.md"
     assert run("validate", few, "--report", out).exit_code == 0

@@ -74,7 +74,12 @@ def test_processes_that_print_at_the_same_time_are_told_apart(tmp_path):
 
 
 def test_several_collectives_of_one_log_are_tables_of_their_own(tmp_path):
-    gather = HEADER + "     1048576         65536     float    none      -1    60.00   17.48   13.11    N/A\n".replace("N/A", "0")
+    gather = (
+        HEADER
+        + "     1048576         65536     float    none      -1    60.00   17.48   13.11    N/A\n".replace(
+            "N/A", "0"
+        )
+    )
     text = (
         f"# Collective test starting: all_reduce_perf\n{DEVICES}{HEADER}{ROW}# Collective test concluded: all_reduce_perf\n"
         f"# Collective test starting: all_gather_perf\n{DEVICES}{gather}"
@@ -136,7 +141,9 @@ def test_outputs_of_shared_agree_with_the_table_made_of_them(shared):
 
 def test_content_decides_not_the_name_and_gzip_is_read(tmp_path):
     path = tmp_path / "numbers.txt"
-    path.write_bytes(gzip.compress(b"size(B),time(ns),busbw(GB/s)\n1048576,51400,30.60\n1073741824,7883300,204.3\n"))
+    path.write_bytes(
+        gzip.compress(b"size(B),time(ns),busbw(GB/s)\n1048576,51400,30.60\n1073741824,7883300,204.3\n")
+    )
     [table] = read_tables([path], Given(gpus_per_node=4, collective="all_reduce")).tables
     assert table.time_us.tolist() == pytest.approx([51.4, 7883.3])
     assert (table.gpus_per_node, table.nodes) == (4, 1)
@@ -148,7 +155,11 @@ def test_tables_that_are_written_are_read_again(shared, tmp_path):
     assert [table.table_id for table in again] == [table.table_id for table in tables]
     for old, new in zip(tables, again, strict=True):
         assert old.time_us.tolist() == new.time_us.tolist()
-        assert (old.machine, old.collective, old.interconnect) == (new.machine, new.collective, new.interconnect)
+        assert (old.machine, old.collective, old.interconnect) == (
+            new.machine,
+            new.collective,
+            new.interconnect,
+        )
 
 
 def test_measured_csv_is_read_whole(shared):

@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 
 from studio.errors import ConfigError, TraceError
 from studio.sim import simulate
-from studio.sim.charges import group_shape, network_ports, plan_flows
+from studio.sim.charges import WHOLE, group_shape, network_ports
 from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.costs import Charge, CostModel, GroupShape, Ports
 from studio.sim.costs.shapes import Float64, rate_between
 from studio.sim.deadlock import DeadlockError
 from studio.sim.extensions import Extensions
-from studio.sim.flow_parts import flow_parts
+from studio.sim.flow_plans import plan_flows
+from studio.sim.flow_uses import port_uses
+from studio.sim.parts import interpret, with_settings
+from studio.sim.presets import preset
 from studio.sim.result import SimResult
 from tests.golden import Record, trace_of_workload
 from tests.sim.test_extended import (
@@ -380,6 +383,31 @@ def test_folded_jobs_answer_as_unfolded_ones(
     for mine, other in zip(folded.dimensions, plain.dimensions, strict=True):
         assert mine.bytes.tolist() == other.bytes.tolist()
         assert mine.offered_load(folded.makespan_ns) <= 1 + 1e-6
+    check_ports(plain, by_node=bool(nics))
+
+
+def check_ports(result: SimResult, *, by_node: bool) -> None:
+    """Whatever moves between two moments passes each port in that time, and no flow is faster than alone."""
+    found = result.communication()
+    assert found is not None
+    flows, config = found.flows, result.config
+    times = result.node_times()
+    moving, over = np.full(len(flows), 1 << 60), np.zeros(len(flows), np.int64)
+    np.minimum.at(moving, found.flow, times.start_ns[found.entry] + found.waiting_ns + found.latency_ns)
+    # A receive that came after the end of its message says nothing of when that was.
+    np.maximum.at(over, found.flow, np.where(found.transfer_ns > 0, times.end_ns[found.entry], 0))
+    work = flows.total_ns - flows.fixed_ns
+    known = (over > 0) & (work > 0)
+    assert (over - moving >= work)[known].all()
+    per_node = config.topology.dims[0].size
+    uses = port_uses(flows, config.topology.npus, per_node, by_node=by_node)
+    for port in np.unique(uses.port).tolist():
+        mine = np.flatnonzero((uses.port == port) & known[uses.flow])
+        at, needs = uses.flow[mine], uses.amount[mine] * work[uses.flow[mine]] / WHOLE
+        for start in moving[at].tolist():
+            for end in over[at].tolist():
+                inside = (moving[at] >= start) & (over[at] <= end)
+                assert needs[inside].sum() <= max(end - start, 0) + 1e-2
 
 
 def test_ranks_that_do_the_same_are_simulated_once() -> None:
@@ -419,7 +447,7 @@ def test_the_time_of_a_collective_is_told_apart() -> None:
     both = [collective(2, ALL_REDUCE, MB, 1, pg_name="1"), collective(3, ALL_REDUCE, MB, 1, pg_name="2")]
     groups = {"1": [0, 1], "2": [1, 0]}
     result = run([[compute(1, 1), *both], [compute(1, 6), *both]], cluster(2), groups)
-    found = flow_parts(result)
+    found = result.communication()
     assert found is not None
     times = result.node_times()
     ns = times.end_ns[found.entry] - times.start_ns[found.entry]
@@ -436,7 +464,48 @@ def test_the_time_of_a_collective_is_told_apart() -> None:
 
 def test_a_late_receive_has_what_is_left_of_its_message() -> None:
     ranks = [[send(1, 1, MB)], [compute(1, 3), receive(2, 0, MB, 1)]]
-    found = flow_parts(run(ranks, cluster(2)))
+    found = run(ranks, cluster(2)).communication()
     assert found is not None
     parts = (found.waiting_ns, found.latency_ns, found.queueing_ns, found.transfer_ns)
     assert {*zip(*(part.tolist() for part in parts), strict=True)} == {(0, 1000, 0, 10_000), (0, 0, 0, 8000)}
+
+
+def test_twice_the_bandwidth_between_nodes_changes_the_answer_of_a_preset_as_by_hand() -> None:
+    """A ring over 8 nodes of 8, of one NPU each: 2 × 7/8 of 4 GiB pass the port between nodes, at 50 and 100 GB/s.
+
+    The rest of the time, launch and hops, is the same; the ring's share of the rate and the filling of the pipe are the
+    cost model's.
+    """
+    parts = preset("hgx-h100-64").under("full")
+    group, size = list(range(0, 64, 8)), 1 << 32
+    nodes = [
+        [collective(1, ALL_REDUCE, size, pg_name="1")] if rank in group else [compute(1, 1)]
+        for rank in range(64)
+    ]
+
+    def answer(rate: int) -> tuple[int, SystemConfig]:
+        given = [
+            "roofline-enabled=0",
+            f"bandwidth=[450,{rate}]",
+            "costs.algorithm=ring",
+            "costs.protocol=Simple",
+        ]
+        config = interpret(with_settings(parts, given)).config
+        return run(nodes, config, {"1": group}).makespan_ns, config
+
+    (slow, config), (fast, _) = answer(50), answer(100)
+    assert config.costs is not None
+    reached, ramp = (config.costs.value(f"{name} Simple between") for name in ("efficiency", "ramp"))
+    port_ns = 2 * 7 / 8 * size / 50
+    by_hand = port_ns / 2 / reached + ramp * (np.sqrt(port_ns * 1000) - np.sqrt(port_ns / 2 * 1000))
+    assert slow - fast == pytest.approx(by_hand, rel=0.01)
+    assert slow > port_ns
+    assert fast > port_ns / 2
+
+
+def test_ties_as_the_reference_has_them_change_nothing_of_single_flows() -> None:
+    nodes = [collective(1, ALL_REDUCE, MB), compute(2, 3, 1), collective(3, ALL_GATHER, MB, 2)]
+    config = cluster(4, extensions=Extensions(tie_order="reference"))
+    result = run([nodes] * 4, config)
+    assert result.finish_ns.tolist() == [11_000 + 3000 + 11_000] * 4
+    assert "numbers of ranks" in result.unfolded

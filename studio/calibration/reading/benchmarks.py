@@ -208,8 +208,8 @@ def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, l
         )
     ranks = ranks_told(
         collective,
-        np.array([row.algorithm_rate for row in section.rows]),
-        np.array([row.bus_rate for row in section.rows]),
+        [row.algorithm_rate for row in section.rows],
+        [row.bus_rate for row in section.rows],
     )
     if section.devices:
         (per_node, nodes), said = _shape_of_devices(place, section)

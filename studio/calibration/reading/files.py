@@ -54,8 +54,10 @@ def read_tables(
             else:
                 unknown.append(file.name)
         if recordings:
-            for job in discover(recordings):
-                found.append(read_recorded(job.name, read_job(job, progress=progress), said))
+            found += [
+                read_recorded(job.name, read_job(job, progress=progress), said)
+                for job in discover(recordings)
+            ]
     if not found:
         raise TraceFormatError(f"{_first(unknown)}: no measured times.", hint=_EXPECTED)
     notes = [note for tables in found for note in tables.notes]

@@ -30,6 +30,10 @@ class Given:
     collective: str = ""
 
 
+UNSAID = Given()
+"""The user says nothing of the tables."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """Tables that were read, and what was noticed meanwhile.

@@ -37,10 +37,10 @@ class Line:
 
 
 def printed_lines(text: str) -> Iterator[Line]:
-    """Yield the lines of a log, each without the prefix of its launcher.
+    r"""Yield the lines of a log, each without the prefix of its launcher.
 
     Example:
-        >>> [(line.process, line.text) for line in printed_lines("0: # a\\n[1,0]<stdout>:#  b\\nplain")]
+        >>> [(line.process, line.text) for line in printed_lines("0: # a\n[1,0]<stdout>:#  b\nplain")]
         [('0:', '# a'), ('[1,0]<stdout>:', '#  b'), ('', 'plain')]
     """
     for number, raw in enumerate(text.split("\n"), start=1):

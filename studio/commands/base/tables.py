@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from studio.calibration.reading.given import COLLECTIVES, Given
 from studio.commands.base.terminal import printable
+
+tables_argument = click.argument(
+    "paths", metavar="TABLES...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
 
 
 def given_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,7 +35,8 @@ def given_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--collective",
         type=click.Choice(COLLECTIVES),
-        help="The collective that was measured, where the text does not say.",
+        metavar="NAME",
+        help="The collective that was measured, such as all_gather, where the text does not say.",
     )
     @functools.wraps(command)
     def with_given(

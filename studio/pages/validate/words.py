@@ -14,11 +14,13 @@ from studio.pages.base.widgets import exact, hint, table
 from studio.units import format_counted
 
 _GM = "gm|e|: the geometric mean of |simulated / measured − 1|, by which ASTRA-sim's authors judge theirs."
-_GMF = (
-    "GMF: exp(mean |ln(simulated / measured)|) − 1, the factor by which times are typically off; stricter than gm|e|."
-)
+_GMF = "GMF: exp(mean |ln(simulated / measured)|) − 1, the factor by which times are typically off; stricter than gm|e|."
 _BIAS = "The geometric mean of simulated / measured, less 1: small sizes up to 64 KiB, middle up to 16 MiB, large above."
-_CLASS = "What the table is to the system. " + "; ".join(f"{name}: {about}" for name, about in CLASSES.items()) + "."
+_CLASS = (
+    "What the table is to the system. "
+    + "; ".join(f"{name}: {about}" for name, about in CLASSES.items())
+    + "."
+)
 
 
 def short_names(judged: Sequence[Judgement]) -> list[str]:
@@ -37,7 +39,9 @@ def short_names(judged: Sequence[Judgement]) -> list[str]:
 
 def _name(judgement: Judgement) -> str:
     measured = judgement.table
-    where = f"{measured.nodes} × {measured.gpus_per_node}" if measured.nodes > 1 else f"{measured.gpus_per_node}"
+    where = (
+        f"{measured.nodes} × {measured.gpus_per_node}" if measured.nodes > 1 else f"{measured.gpus_per_node}"
+    )
     return f"{measured.collective.replace('_', '-')} · {where} GPUs"
 
 
@@ -98,7 +102,15 @@ def _share(value: float, *, signed: bool = False) -> Any:
 def sizes_table(judged: Sequence[Judgement]) -> Table:
     """Return every size of every table, for export."""
     rows = [
-        (judgement.table.table_id, int(size), float(measured), float(simulated), float(plain), choice, bool(outside))
+        (
+            judgement.table.table_id,
+            int(size),
+            float(measured),
+            float(simulated),
+            float(plain),
+            choice,
+            bool(outside),
+        )
         for judgement in judged
         for size, measured, simulated, plain, choice, outside in zip(
             judgement.table.size_bytes,
@@ -110,5 +122,13 @@ def sizes_table(judged: Sequence[Judgement]) -> Table:
             strict=True,
         )
     ]
-    head = ("table", "size_bytes", "measured_us", "simulated_us", "without_curve_us", "choice", "extrapolated")
+    head = (
+        "table",
+        "size_bytes",
+        "measured_us",
+        "simulated_us",
+        "without_curve_us",
+        "choice",
+        "extrapolated",
+    )
     return Table(head, rows)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from studio.errors import ConfigError
 from studio.notebook import one_line
-from studio.sim.costs.curves import Curve
+from studio.sim.costs.curves import Curve, correction
 from studio.sim.costs.library import LIBRARIES, estimates
 from studio.sim.costs.parameters import GROUPS, NAMES, default, members, to_groups
 from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, rate_between
@@ -51,6 +51,8 @@ class Charge:
         choice: (S,) which of `choices` was the quickest.
         choices: Names of algorithm and protocol, such as `ring Simple`.
         extrapolated: (S,) whether the size or group lies outside of what the model was fitted to.
+        correction: Which residual curves the times are corrected by (`studio.sim.costs.curves`): the group's own, those
+            of near groups, or none.
     """
 
     total_ns: Float64
@@ -60,6 +62,7 @@ class Charge:
     choice: npt.NDArray[np.int64]
     choices: tuple[str, ...]
     extrapolated: npt.NDArray[np.bool_]
+    correction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class Range:
     ranks: tuple[int, int]
     nodes: tuple[int, int]
     sizes: tuple[float, float]
+
+    __repr__ = one_line
 
     def covers(self, kind: str, buffer: Float64, shape: GroupShape) -> npt.NDArray[np.bool_]:
         """Return which sizes of a collective in a group lie in it."""
@@ -150,16 +155,17 @@ class CostModel:
         choice = self.choose(done, buffer, shape, ports, found, total)
         pick = (choice, np.arange(len(buffer)))
         total, fixed = total[pick], fixed[pick]
-        if corrected:
-            factor = self._correction(done, buffer, shape)
-            total, fixed = total * factor, fixed * factor
+        factor, source = correction(self.curves if corrected else (), done, buffer, shape)
+        total, fixed = total * factor, fixed * factor
         used = rate_between(ports, shape.per_node, self.nics) if ports.between else 1.0
         inside = buffer * np.array([way.inside for way in found])[choice]
         sent = buffer * np.array([way.between for way in found])[choice]
         least = np.maximum(inside / ports.inside, sent / used if ports.between else 0.0)
         # The NICs of silent neighbours carry what is more than the member's own share.
         between = sent * min(1.0, ports.between / used)
-        return Charge(np.maximum(total, fixed + least), fixed, inside, between, choice, names, outside)
+        return Charge(
+            np.maximum(total, fixed + least), fixed, inside, between, choice, names, outside, source
+        )
 
     def possible(self, kind: str, shape: GroupShape) -> tuple[Way, ...]:
         """Return the ways that are open: those that the library has, and of these the forced ones."""
@@ -230,12 +236,6 @@ class CostModel:
             value = self.value(name)
             total += factor / value if name.startswith("efficiency") else factor * value
         return total
-
-    def _correction(self, kind: str, buffer: Float64, shape: GroupShape) -> Float64:
-        for curve in self.curves:
-            if curve.kind == kind and curve.shape == shape:
-                return curve.at(buffer)
-        return np.ones(len(buffer))
 
     @classmethod
     def from_table(cls, table: Mapping[str, object], named: str = "costs") -> CostModel:

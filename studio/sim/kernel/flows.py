@@ -1,4 +1,4 @@
-"""Flows: collectives and messages that a cost model times, see `studio.sim.charges`.
+"""Flows: collectives and messages that a cost model times, see `studio.sim.flow_plans`.
 
 A flow begins when the last member that it waits for has come. A fixed time passes, then its bytes move and take up a part of
 each port they pass; a port holds `Flow.WHOLE`. Where flows together ask for more, all that pass the port are slowed by as

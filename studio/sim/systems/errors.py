@@ -23,7 +23,8 @@ def measured_error_words(system: System) -> str:
     if not classes:
         return NOT_MEASURED if system.costs is not None or system.gpu is not None else NO_COSTS
     errors = ", ".join(f"{name} {_error(one)}" for name, one in classes.items())
-    return f"{errors} (GMF | gm|e|, median of {len(tables_of(system))} tables)"
+    count = len(tables_of(system))
+    return f"{errors} (GMF | gm|e|, median of {count} {'table' if count == 1 else 'tables'})"
 
 
 def classes_of(system: System) -> Mapping[str, Any]:
@@ -32,11 +33,25 @@ def classes_of(system: System) -> Mapping[str, Any]:
     return errors if isinstance(errors, Mapping) else {}
 
 
-def tables_of(system: System) -> Sequence[str]:
-    """Return the names of the measured tables that the costs were fitted to."""
+def tables_of(system: System) -> Sequence[object]:
+    """Return the measured tables that the costs were fitted to."""
     tables = system.calibration.get("tables")
-    return [str(name) for name in tables] if isinstance(tables, list | tuple) else []
+    return tables if isinstance(tables, list | tuple) else []
 
 
-def _error(one: Mapping[str, Any]) -> str:
-    return f"{100 * one['gmf']:.0f} % | {100 * one['gm_error']:.0f} %"
+def _error(one: object) -> str:
+    """Return GMF and gm|e| of a class; what an edited file lacks is left open."""
+    one = one if isinstance(one, Mapping) else {}
+    return f"{percent_words(one.get('gmf'))} | {percent_words(one.get('gm_error'))}"
+
+
+def percent_words(share: object) -> str:
+    """Return a share as a percentage.
+
+    Example:
+        >>> percent_words(0.123), percent_words(0.004), percent_words("much")
+        ('12 %', 'under 1 %', '?')
+    """
+    if not isinstance(share, int | float):
+        return "?"
+    return "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"

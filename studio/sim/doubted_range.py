@@ -1,0 +1,63 @@
+"""Doubts about the range of a cost model: collectives unlike those that it was fitted to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.sim.charges import group_shape
+from studio.sim.costs.model import Range
+from studio.sim.doubt_facts import Facts, Found
+from studio.trace import Bool, CollectiveType
+from studio.units import format_bytes, format_count
+
+
+def find_extrapolated(facts: Facts) -> Found:
+    """Find collectives whose kind, size or group lies outside of what the system's costs were fitted to."""
+    costs = facts.config.costs
+    if not facts.costs or costs is None or costs.fitted is None or not len(facts.times):
+        return
+    beyond = _outside(facts, costs.fitted)
+    count, every = int(beyond.sum()), len(beyond)
+    if count:
+        what = "collective is" if count == 1 else "collectives are"
+        yield (
+            (
+                f"{format_count(count)} of {format_count(every)} {what} extrapolated: the costs were fitted to "
+                f"{_words(costs.fitted)}."
+            ),
+            None,
+        )
+
+
+def _outside(facts: Facts, known: Range) -> Bool:
+    """Return (C,) which collectives lie outside of a range."""
+    times, config = facts.times, facts.config
+    groups = facts.result.trace.groups if config.groups is None else config.groups
+    ranks_of = {group.name: group.ranks for group in groups}
+    everyone = tuple(range(config.topology.npus))
+    outside = np.zeros(len(times), bool)
+    for pair in np.unique(np.stack([times.group, times.type]), axis=1).T.tolist():
+        group, kind = pair
+        own = (times.group == group) & (times.type == kind)
+        shape = group_shape(ranks_of.get(times.groups[group], everyone), config.topology.dims[0].size)
+        name = CollectiveType(kind).name.lower() if kind >= 0 else ""
+        if shape.ranks > 1 and kind != CollectiveType.BARRIER:
+            outside[own] = ~known.covers(name, times.whole_bytes[own].astype(np.float64), shape)
+    return outside
+
+
+def _words(known: Range) -> str:
+    kinds = ", ".join(kind.replace("_", "-") for kind in known.kinds)
+    ranks, nodes = (_span(pair) for pair in (known.ranks, known.nodes))
+    low, high = (format_bytes(size) for size in known.sizes)
+    return f"{kinds} of {low} to {high}, {ranks} ranks on {nodes} {'node' if nodes == '1' else 'nodes'}"
+
+
+def _span(pair: tuple[int, int]) -> str:
+    """Return a range in words.
+
+    Example:
+        >>> _span((1, 1)), _span((2, 16))
+        ('1', '2 to 16')
+    """
+    return f"{pair[0]:,}" if pair[0] == pair[1] else f"{pair[0]:,} to {pair[1]:,}"

@@ -1,0 +1,64 @@
+"""The Validate page: what is kept, what is drawn, and what is said of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from studio.calibration.judging import judge_all
+from studio.calibration.reading.csv_tables import write_csv
+from studio.calibration.reading.given import Given
+from studio.calibration.tables import MeasuredTable
+from studio.errors import StudioError
+from studio.figures.validation import measured_and_simulated
+from studio.pages.validate.words import short_names, sizes_table, summary_words
+from studio.store.measured import Shelf
+
+
+def table(collective="all_reduce", gpus=8, nodes=1, sizes=8) -> MeasuredTable:
+    size = 2.0 ** np.arange(10, 10 + 2 * sizes, 2)
+    return MeasuredTable(
+        f"some_n{nodes}_g{gpus}_{collective}", "made up", "NVIDIA H100 80GB HBM3", gpus, nodes, "", float("nan"), "",
+        collective, "float", size, 20 + size / 2e5, "some",
+    )  # fmt: skip
+
+
+def test_files_are_kept_under_their_names_and_read_again(tmp_path):
+    shelf = Shelf(tmp_path)
+    name, _ = shelf.keep({"my log.csv": write_csv([table()]).encode()}, Given())
+    assert shelf.tables() == [name] == ["my_log"]
+    [kept] = shelf.read(name).tables
+    assert kept.time_us.tolist() == table().time_us.tolist()
+    shelf.delete(name)
+    assert shelf.tables() == []
+
+
+def test_nothing_is_kept_of_files_that_are_no_tables(tmp_path):
+    shelf = Shelf(tmp_path)
+    with pytest.raises(StudioError, match="no measured times"):
+        shelf.keep({"a.csv": write_csv([table()]).encode(), "b.txt": b"hello"}, Given())
+    with pytest.raises(StudioError, match=r"\.\./x"):
+        shelf.read("../x")
+    assert shelf.tables() == []
+
+
+def test_marks_are_measured_lines_simulated_and_residuals_below():
+    judged, _ = judge_all([table(), table("all_gather")], "hgx-h100")
+    figure = measured_and_simulated(judged, short_names(judged), corrected=True, dark=False)
+    line, marks, residual = figure.data[:3]
+    assert marks.mode == "markers"
+    assert list(marks.y) == pytest.approx(list(table().time_us / 1e6))
+    assert list(line.y) == pytest.approx(list(judged[0].simulated_us / 1e6))
+    assert residual.yaxis == "y2"
+    expected = np.clip(judged[0].simulated_us / judged[0].table.time_us - 1, -1, 1)
+    assert list(residual.y) == pytest.approx(list(expected))
+    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
+
+
+def test_tables_of_equal_setup_are_told_apart_and_both_measures_named():
+    judged, _ = judge_all([table(), table("all_gather", 4, 2)], "hgx-h100")
+    assert short_names(judged) == ["all-reduce · 8 GPUs", "all-gather · 2 × 4 GPUs"]
+    assert len(set(short_names([judged[0], judged[0]]))) == 1
+    assert "gm|e|" in summary_words(judged, corrected=True)
+    assert "GMF" in summary_words(judged, corrected=True)
+    assert len(sizes_table(judged).rows) == 16

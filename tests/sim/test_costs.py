@@ -1,0 +1,303 @@
+"""What collectives cost: closed forms by algorithm and protocol, physics, and the table that people edit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from studio.errors import ConfigError
+from studio.sim.costs import CostModel, GroupShape, Ports
+from studio.sim.costs.curves import NEAR, OWN, Curve
+from studio.sim.costs.library import LIBRARIES
+from studio.sim.costs.model import KINDS, Range
+from studio.sim.costs.shapes import buffer_bytes, comm_sizes
+from studio.sim.costs.ways import ways
+
+NODE = Ports(inside=400.0, inside_ns=100.0, per_node=8)
+CLUSTER = Ports(inside=400.0, inside_ns=100.0, between=50.0, between_ns=1000.0, per_node=8)
+ONE_NODE, FOUR_NODES = GroupShape(8, 8, 1), GroupShape(32, 8, 4)
+MIB = 2.0**20
+
+PLAIN = {
+    "launch all_reduce": 5000.0,
+    "launch all_gather": 4000.0,
+    "launch all_to_all": 3000.0,
+    "base LL128": 2000.0,
+    "base Simple": 6000.0,
+    "base NVLS": 9000.0,
+    "base direct Simple": 4000.0,
+    "hop LL inside": 600.0,
+    "hop LL128 inside": 900.0,
+    "hop Simple inside": 2000.0,
+    "hop direct inside": 100.0,
+    "hop direct between": 300.0,
+    "hop LL between": 3000.0,
+    "hop LL128 between": 5000.0,
+    "hop Simple between": 9000.0,
+    "hop tree LL128 between": 7000.0,
+    "hop tree Simple between": 12000.0,
+    "efficiency LL128 inside": 0.7,
+    "efficiency Simple inside": 0.8,
+    "efficiency NVLS inside": 0.6,
+    "efficiency direct inside": 0.75,
+    "efficiency LL128 between": 0.8,
+    "efficiency Simple between": 0.9,
+    "efficiency NVLS between": 0.9,
+    "efficiency direct between": 0.85,
+    **{
+        f"ramp {rate} {place}": 1e-12
+        for rate in ("LL", "LL128", "Simple", "NVLS", "direct")
+        for place in ("inside", "between")
+    },
+    **{f"copy {kind}": 1e-12 for kind in ("all_reduce", "all_gather", "all_to_all")},
+}
+
+
+def forced(algorithm: str, protocol: str = "auto") -> CostModel:
+    return CostModel("nccl-hopper", values=PLAIN, algorithm=algorithm, protocol=protocol)
+
+
+def together(launch: float, waits: float, moving: float, overlap: float) -> float:
+    return float(launch + (waits**overlap + moving**overlap) ** (1 / overlap))
+
+
+def total(model: CostModel, kind: str, size: float, shape: GroupShape, ports: Ports) -> float:
+    return float(model.charge(kind, np.array([size]), shape, ports).total_ns[0])
+
+
+S = 64 * MIB
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "protocol", "shape", "expected"),
+    [
+        # Ring: 14 hops of 2.1 µs, twice 7/8 of the buffer at 320 bytes/ns.
+        ("all_reduce", "ring", "Simple", ONE_NODE, (5000, 6000 + 14 * 2100, S * 1.75 / 320, 2.0)),
+        ("all_reduce", "ring", "LL128", ONE_NODE, (5000, 2000 + 14 * 1000, S * 1.75 / 280, 1.5)),
+        # comm_size of an all-gather is one rank's part: 7 more come in.
+        ("all_gather", "ring", "Simple", ONE_NODE, (4000, 6000 + 7 * 2100, S * 7 / 320, 2.0)),
+        # Between nodes: 6 of the 62 hops cross; twice 31/32 inside, an eighth of it on each NIC.
+        (
+            "all_reduce",
+            "ring",
+            "Simple",
+            FOUR_NODES,
+            (5000, 6000 + 56 * 2100 + 6 * 10000, max(S * 2 * 31 / 32 / 320, S * 2 * 31 / 32 / 8 / 45), 2.0),
+        ),
+        # Tree on four nodes: up and down 7 GPUs and 2 levels; twice the buffer on the busiest port.
+        (
+            "all_reduce",
+            "tree",
+            "LL128",
+            FOUR_NODES,
+            (5000, 2000 + 14 * 1000 + 4 * 8000, max(S * 2 / 280, S * 2 / 8 / 40), 1.5),
+        ),
+        # NVLS: the buffer once.
+        ("all_reduce", "NVLS", "auto", ONE_NODE, (5000, 9000 + 100, S / 240, 1.5)),
+        # NVLS-tree on four nodes.
+        (
+            "all_reduce",
+            "NVLS-tree",
+            "auto",
+            FOUR_NODES,
+            (5000, 9000 + 100 + 4 * 13000, max(S / 240, S * 2 / 8 / 45), 1.5),
+        ),
+        # Direct: a message to each peer.
+        ("all_to_all", "auto", "Simple", ONE_NODE, (3000, 4000 + 7 * 100 + 100, S * 7 / 8 / 300, 2.0)),
+        (
+            "all_to_all",
+            "auto",
+            "Simple",
+            FOUR_NODES,
+            (3000, 4000 + 7 * 100 + 24 * 300 + 1000, S * 24 / 32 / 42.5, 2.0),
+        ),
+    ],
+)
+def test_closed_forms(
+    kind: str, algorithm: str, protocol: str, shape: GroupShape, expected: tuple[float, float, float, float]
+) -> None:
+    ports = NODE if shape.nodes == 1 else CLUSTER
+    found = total(forced(algorithm, protocol), kind, S, shape, ports)
+    assert found == pytest.approx(together(*expected), rel=1e-6)
+
+
+def test_sizes_are_counted_as_the_benchmarks_do_in_one_place() -> None:
+    sizes = np.array([1024.0])
+    for kind, factor in (
+        ("all_gather", 8),
+        ("gather", 8),
+        ("all_reduce", 1),
+        ("reduce_scatter", 1),
+        ("all_to_all", 1),
+    ):
+        assert buffer_bytes(kind, sizes, 8)[0] == 1024 * factor
+        assert comm_sizes(kind, buffer_bytes(kind, sizes, 8), 8)[0] == 1024
+
+
+shapes = st.sampled_from(
+    [
+        GroupShape(2, 2, 1),
+        ONE_NODE,
+        GroupShape(4, 1, 4),
+        GroupShape(16, 8, 2),
+        FOUR_NODES,
+        GroupShape(6, 4, 2),
+    ]
+)
+
+
+@given(
+    st.sampled_from(sorted(LIBRARIES)),
+    st.sampled_from(KINDS),
+    shapes,
+    st.sampled_from(["auto", "ring", "tree", "direct", "NVLS", "NVLS-tree"]),
+    st.sampled_from([0, 4, 1]),
+)
+def test_bytes_never_pass_a_port_faster_than_it_can(
+    library: str, kind: str, shape: GroupShape, algorithm: str, nics: int
+) -> None:
+    sizes = 2.0 ** np.arange(3, 35)
+    curves = tuple(Curve(kind, shape, (8.0, 2.0**34), (0.01, 0.01)) for _ in range(1))
+    for model in (
+        CostModel(library, algorithm=algorithm, nics=nics),
+        CostModel(library, nics=nics, curves=curves),
+    ):
+        charge = model.charge(kind, sizes, shape, CLUSTER)
+        least = np.maximum(charge.inside_bytes / CLUSTER.inside, charge.between_bytes / CLUSTER.between)
+        assert np.all(charge.total_ns - charge.fixed_ns >= least * (1 - 1e-9))
+        assert np.all(charge.fixed_ns > 0)
+        assert np.all(np.isfinite(charge.total_ns))
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "all_to_all", "send_recv", "broadcast"])
+def test_more_bytes_take_longer(kind: str) -> None:
+    """Where the library changes its mind, times may step down, by no more than measured ones do."""
+    shape = GroupShape(2, 2, 1) if kind == "send_recv" else ONE_NODE
+    times = CostModel("nccl-hopper").charge(kind, 2.0 ** np.arange(3, 35), shape, NODE).total_ns
+    assert np.all(times[1:] > 0.75 * times[:-1])
+    assert times[-1] > 50 * times[0]
+
+
+def test_a_ring_puts_its_bytes_on_the_ports() -> None:
+    charge = forced("ring").charge("all_reduce", np.array([S]), FOUR_NODES, CLUSTER)
+    assert charge.inside_bytes[0] == pytest.approx(2 * 31 / 32 * S)
+    assert charge.between_bytes[0] == pytest.approx(2 * 31 / 32 * S / 8)
+
+
+def test_nics_are_shared_by_the_gpus_in_use() -> None:
+    """Four NICs for eight GPUs: two GPUs of a node have one each, eight have half of one each."""
+    model = replace(forced("ring", "Simple"), nics=4)
+    few = total(model, "all_reduce", 1024 * MIB, GroupShape(4, 2, 2), CLUSTER)
+    per_gpu = replace(model, nics=0)
+    assert total(per_gpu, "all_reduce", 1024 * MIB, GroupShape(4, 2, 2), CLUSTER) > 1.8 * few
+    assert total(per_gpu, "all_reduce", MIB, FOUR_NODES, CLUSTER) == total(
+        model, "all_reduce", MIB, FOUR_NODES, CLUSTER
+    )
+
+
+def test_twice_the_bandwidth_between_nodes_halves_what_it_bounds() -> None:
+    once, twice = replace(CLUSTER, between=12.5), replace(CLUSTER, between=25.0)
+    model = forced("ring", "Simple")
+    slow, fast = (total(model, "all_reduce", 4096 * MIB, FOUR_NODES, ports) for ports in (once, twice))
+    moving = [4096 * MIB * 2 * 31 / 32 / 8 / rate for rate in (0.9 * 12.5, 0.9 * 25)]
+    assert slow - fast == pytest.approx(moving[0] - moving[1], rel=0.01)
+
+
+def test_nccl_changes_its_mind_where_measured_curves_jump() -> None:
+    """All-gathers on four A100 jump from 22.5 µs at 1 MiB to 53 µs at 2 MiB, on eight they do not."""
+    ports = Ports(300.0, 0.0, per_node=8)
+    for ranks, jumps in ((4, 2 * MIB), (8, 16 * MIB)):
+        sizes = 2.0 ** np.arange(10, 30)
+        charge = CostModel("nccl-ampere").charge(
+            "all_gather", sizes / ranks, GroupShape(ranks, ranks, 1), ports
+        )
+        names = np.array(charge.choices)[charge.choice]
+        assert sizes[names == "ring Simple"][0] == jumps
+
+
+def test_nvls_serves_large_all_reduces_of_whole_nodes() -> None:
+    charge = CostModel("nccl-hopper").charge("all_reduce", np.array([1024.0, 1024 * MIB]), ONE_NODE, NODE)
+    assert [charge.choices[taken] for taken in charge.choice] == ["ring LL", "NVLS"]
+    assert "NVLS" not in CostModel("nccl-ampere").charge("all_reduce", np.array([S]), ONE_NODE, NODE).choices
+
+
+def test_the_table_gives_the_model_back() -> None:
+    model = CostModel(
+        "nccl-ampere",
+        values={"launch all_reduce": 5000.0, "efficiency Simple inside": 0.8},
+        choice="least",
+        algorithm="ring",
+        protocol="LL",
+        nics=4,
+        curves=(Curve("all_gather", ONE_NODE, (8.0, 1024.0), (1.1, 0.9)),),
+        fitted=Range(("all_gather",), (8, 8), (1, 1), (8.0, 1024.0)),
+    )
+    assert CostModel.from_table(model.to_table()) == model
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"library": "nccl-hoper"}, "library"),
+        ({"lauch": {}}, "lauch"),
+        ({"launch": {"allreduce": 5}}, "launch"),
+        ({"launch": 5}, "launch"),
+        ({"efficiency": {"Simple inside": 1.2}}, "efficiency[Simple inside]"),
+        ({"algorithm": "star"}, "algorithm"),
+        ({"nics": -1}, "nics"),
+        ({"curves": [{"collective": "all_reduce"}]}, "curves[0]"),
+        ({"fitted": {"ranks": [1]}}, "fitted"),
+    ],
+)
+def test_mistakes_in_a_table_name_the_key_and_what_is_allowed(table: dict[str, object], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        CostModel.from_table(table, "my-cluster.yml: costs")
+    assert caught.value.key == key
+    assert caught.value.allowed
+    assert "my-cluster.yml" in caught.value.message
+
+
+def test_curves_correct_their_own_collective_and_group() -> None:
+    curve = Curve("all_reduce", ONE_NODE, (MIB, 64 * MIB), (1.2, 1.2))
+    plain = CostModel("nccl-hopper")
+    model = replace(plain, curves=(curve,))
+
+    def ratio(kind: str, shape: GroupShape, ports: Ports = CLUSTER) -> tuple[float, str]:
+        sizes = np.array([8 * MIB])
+        with_it = model.charge(kind, sizes, shape, ports)
+        return float(
+            with_it.total_ns[0] / plain.charge(kind, sizes, shape, ports).total_ns[0]
+        ), with_it.correction
+
+    assert ratio("all_reduce", ONE_NODE) == (pytest.approx(1.2), OWN)
+    factor, source = ratio("all_reduce", GroupShape(4, 4, 1))
+    assert source == NEAR
+    assert 1.1 < factor < 1.2
+    assert ratio("all_gather", ONE_NODE) == (1.0, "")
+    assert ratio("all_reduce", FOUR_NODES) == (1.0, "")
+
+
+def test_outside_of_what_was_fitted_answers_are_extrapolated() -> None:
+    model = CostModel("nccl-hopper", fitted=Range(("all_reduce",), (4, 8), (1, 1), (1024.0, MIB)))
+    sizes = np.array([512.0, 1024.0, MIB, 2 * MIB])
+    assert model.charge("all_reduce", sizes, ONE_NODE, NODE).extrapolated.tolist() == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert model.charge("all_gather", sizes, ONE_NODE, NODE).extrapolated.all()
+    assert model.charge("all_reduce", sizes, FOUR_NODES, CLUSTER).extrapolated.all()
+
+
+def test_every_way_has_defaults() -> None:
+    for library in LIBRARIES:
+        model = CostModel(library)
+        for kind in KINDS:
+            for shape in (ONE_NODE, FOUR_NODES):
+                for way in ways(kind, shape):
+                    assert model.value(f"efficiency {way.rates} inside") <= 1
