@@ -268,6 +268,7 @@ def test_a_number_far_beyond_every_limit_breaks_no_line(setting):
     examined = examine_parts(tables)
     job = completeness(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 8))
     shown = [run_name(tables), texts(form(Draft(tables, ""))), texts(folds(Draft(tables, "")))]
+    shown += differences(tables, preset("hgx-h100-8").parts)
     shown += [
         texts(message) for messages in problem_texts(examined.problems).values() for message in messages
     ]
