@@ -112,7 +112,7 @@ def test_rows_that_were_mixed_up_are_left_out_and_counted(tmp_path):
     read = read_tables([written(tmp_path, DEVICES + HEADER + torn + SLOW)])
     assert read.tables[0].size_bytes.tolist() == [1073741824]
     assert "algbw is not size by time, such as line 10" in read.notes[0]
-    with pytest.raises(StudioError, match="line 7: a header without busbw"):
+    with pytest.raises(StudioError, match="line 8: a header without busbw"):
         read_tables([written(tmp_path, DEVICES + HEADER.replace("busbw", "bXsbw") + ROW)])
 
 
