@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from studio import figures, formats
     from studio.analysis.job.export import to_arrow, to_networkx, to_pandas
+    from studio.completion import complete
     from studio.doctor import examine, repair
     from studio.et.job import link, read
     from studio.et.link.options import LinkOptions
@@ -50,6 +51,7 @@ __all__ = [
     "TraceFormatError",
     "Workspace",
     "compare",
+    "complete",
     "examine",
     "figures",
     "formats",
@@ -77,6 +79,7 @@ _WHERE = {
     "Trace": "studio.trace",
     "Workspace": "studio.store.workspace",
     "compare": "studio.sim.compared",
+    "complete": "studio.completion",
     "examine": "studio.doctor",
     "link": "studio.et",
     "preset": "studio.sim.presets",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from studio.analysis.compare.runs import Comparison, Side, compare, recorded_side
-from studio.analysis.job.breakdown import RankUse, rank_use
+from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
 from studio.errors import StudioError
@@ -86,12 +86,10 @@ def comparisons(sides: Sequence[Compared], progress: Progress | None = None) -> 
     return compared
 
 
-def side_use(side: Side) -> tuple[RankUse, Occupancy]:
-    """Return the time breakdown per rank of a run, and the activity over time."""
-    over_time = occupancy(
-        side.trace, side.times, origin_ns=side.origin_ns, makespan_ns=side.makespan_ns, bins=_BINS
-    )
-    return rank_use(side.trace, side.times, side.finish_ns, side.origin_ns), over_time
+def side_use(side: Side) -> tuple[Ledger, Occupancy]:
+    """Return where the time of each rank of a run went, and the activity over time."""
+    account = side.ledger()
+    return account, occupancy(account, _BINS)
 
 
 def recording(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from studio.analysis.job.breakdown import RankUse
+from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.nodes import NodeIndex
 from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.timeline.counters import Series, in_flight
@@ -29,6 +29,7 @@ from studio.doctor.stored import stored_examination, stored_levels, to_store
 from studio.errors import StudioError, TraceError
 from studio.et.memory import machine_bytes
 from studio.sim.load import network_load
+from studio.sim.result import ledger_of
 from studio.store.cache import Cache
 from studio.store.runs import Run
 from studio.store.tasks import Problem
@@ -268,8 +269,8 @@ class Session:
             of, "lineup", lambda: compared_with_first([self.load_side(job, run) for job, run in sides])
         )
 
-    def rank_use(self, job: str, run: str) -> tuple[RankUse, Occupancy]:
-        """Return the time breakdown per rank, and the activity over time, of a run or, for "", the recording.
+    def rank_use(self, job: str, run: str) -> tuple[Ledger, Occupancy]:
+        """Return where the time of each rank went, and the activity over time, of a run or, for "", the recording.
 
         Raises:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
@@ -317,7 +318,7 @@ def simulated_gantt(run: Run) -> Gantt:
     ranks = result.trace.ranks
     stands_for = [ranks[place].number for place in result.representative.tolist()]
     timeline = result.timeline(sorted(set(stands_for)))
-    return Gantt(result.trace, timeline, stands_for=stands_for)
+    return Gantt(result.trace, timeline, stands_for=stands_for, account=lambda: ledger_of(result))
 
 
 def _is_of(sides: Sides, job: str, run: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
@@ -128,6 +128,11 @@ WORLD = ""
 WORLD_NAMES = (WORLD, "0")
 """How nodes name the group of all ranks: not at all, or by PyTorch's number for it."""
 
+RANK_NAMES = ("rank", "global_rank", "rank_id")
+"""Metadata of a rank that gives its number."""
+ASSUMED = "assumed_from_rank"
+"""Metadata of a rank that was not recorded: the rank whose recording it repeats."""
+
 COPY = -(2**31)
 """Stands beside the types of files for copies: memcpy and memset, which recorders and converters write as compute."""
 _PIECE_BYTES = 1 << 22
@@ -195,10 +200,11 @@ class Strings(Sequence[str]):
     def find(self, text: str) -> int:
         """Return the index of `text`, or -1. Compares only texts of equal length."""
         raw = text.encode("utf-8", "surrogateescape")
-        for index in np.flatnonzero(np.diff(self.offsets) == len(raw)).tolist():
-            if self.raw(index) == raw:
-                return index
-        return NONE
+        alike = np.flatnonzero(np.diff(self.offsets) == len(raw))
+        if len(alike) and raw:
+            texts = self.data[self.offsets[alike, None] + np.arange(len(raw))]
+            alike = alike[(texts == np.frombuffer(raw, np.uint8)).all(axis=1)]
+        return int(alike[0]) if len(alike) else NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,6 +471,30 @@ class Rank:
     file: str = ""
 
     __repr__ = one_line
+
+
+def copied_metadata(like: Rank, number: int, source: int | None) -> tuple[Attribute, ...]:
+    """Return the metadata of a rank that has the graph of another one.
+
+    Args:
+        like: The other rank.
+        number: The rank's own number.
+        source: The rank whose recording it repeats, None where it was recorded itself.
+    """
+    kept = tuple(
+        replace(item, value=str(number) if isinstance(item.value, str) else number)
+        if item.name in RANK_NAMES
+        else item
+        for item in like.metadata
+        if item.name != ASSUMED
+    )
+    return kept if source is None else (*kept, Attribute(ASSUMED, ValueKind.INT64, source))
+
+
+def assumed_from(rank: Rank) -> int | None:
+    """Return the rank whose recording a rank repeats; None where it was recorded itself."""
+    value = next((item.value for item in rank.metadata if item.name == ASSUMED), None)
+    return value if isinstance(value, int) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.job.breakdown import rank_use
 from studio.figures import lanes
 from studio.figures.collective_heat import collective_heatmap
 from studio.notebook import LINE
@@ -102,7 +101,7 @@ def test_values_show_themselves_as_tables_in_which_names_are_text(trace: Trace, 
     finding = Finding("warning", "x", EVIL, EVIL, rank=3, file=EVIL)
     evil = replace(trace, ranks=tuple(replace(rank, file=EVIL) for rank in trace.ranks), findings=(finding,))
     side = side_of(result)
-    use = rank_use(side.trace, side.times, side.finish_ns, side.origin_ns)
+    use = side.ledger()
     shown = [evil, finding, result, result.timeline(0), studio.compare(result, result), use, studio.presets,
              studio.examine(evil), *studio.examine(evil)]  # fmt: skip
     for value in shown:

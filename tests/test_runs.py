@@ -12,13 +12,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from studio.analysis.job.breakdown import rank_use
+from studio.analysis.job.ledger import ledger
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.sim.config import Dimension, Topology
-from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, interpret, parts_of
-from studio.sim.result import SimResult, breakdown_of
+from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, interpret, parts_of, with_settings
+from studio.sim.presets import preset
+from studio.sim.result import SimResult, ledger_of
 from studio.sim.traffic import DimensionTraffic, LinkTraffic
 from studio.store.runs import LAYOUT, Run, config_digest
 from studio.store.workspace import Workspace
@@ -97,14 +98,29 @@ def test_a_run_comes_back_as_it_was(stored, made):
     assert (loaded.name, loaded.spent_s, loaded.parts) == (run.name, run.spent_s, run.parts)
 
 
+def test_a_run_with_a_cost_model_comes_back_with_every_cost(workspace):
+    """What each collective's time went to is worked out anew from what was stored."""
+    parts = with_settings(preset("hgx-h100-4").under("full"), ["roofline-enabled=0", "costs.algorithm=ring"])
+    trace = job()
+    run = run_of(trace, parts)
+    job_id = workspace.save(trace, "job")
+    loaded = workspace.load_run(job_id, workspace.save_run(job_id, run))
+    assert_equal(run.result, loaded.result)
+    assert loaded.result.config.costs.algorithm == "ring"
+    before, after = run.result.communication(), loaded.result.communication()
+    assert after.latency_ns.tolist() == before.latency_ns.tolist()
+    assert after.flows.total_ns.tolist() == before.flows.total_ns.tolist()
+    assert len(loaded.result.links) == 0
+
+
 def test_the_use_of_ranks_from_their_times_is_what_the_simulation_says(made):
     trace, run = made
-    use = rank_use(trace, run.result.node_times(), run.result.finish_ns + 7, -7)
+    use = ledger(trace, run.result.node_times(), run.result.finish_ns + 7, origin_ns=-7)
     assert use.numbers == [0, 1, 2, 3]
-    found, expected = use.times, breakdown_of(run.result)
-    for name in ("compute_ns", "communication_ns", "exposed_communication_ns", "memory_ns", "cpu_ns"):
-        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
-    assert np.array_equal(found.idle_ns, expected.idle_ns + 7)
+    found, expected = use.totals(), ledger_of(run.result).totals()
+    for name, column in expected.columns().items():
+        later = 7 if name in ("stall_ns", "idle_ns") else 0
+        assert np.array_equal(found.columns()[name], column + later), name
 
 
 def test_the_list_says_what_was_simulated_on_what_and_what_came_out(stored, made):
@@ -116,8 +132,8 @@ def test_the_list_says_what_was_simulated_on_what_and_what_came_out(stored, made
     assert info.tables == PARTS
     assert (info.mode, info.congestion, info.npus, info.simulated) == ("compatible", "unaware", 4, 4)
     assert info.makespan_ns == run.result.makespan_ns
-    assert info.summary.compute_ns == (100_000 + 3 * 10_000) / 4
-    assert info.summary.communication_ns == breakdown_of(run.result).communication_ns.mean()
+    assert info.summary.means["compute_ns"] == (100_000 + 3 * 10_000) / 4
+    assert info.summary.exposed_ns == ledger_of(run.result).totals().exposed_ns.mean()
     assert info.summary.events == 16
     assert info.trace_hash == trace_digest(trace)
     folder = workspace.root / "jobs" / job_id / "runs" / run_id

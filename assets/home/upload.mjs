@@ -2,7 +2,7 @@
  * Uploads: drop or pick traces on any page, see and cancel them, go on after a lost connection or a restart.
  *
  * A page may hold #home-drop, #home-pick-files, #home-pick-folder and #home-uploads. Dash renders and
- * removes them as it likes; the uploads live on here.
+ * removes them as it likes; the uploads live on here. A page with a [data-takes-drops] takes drops itself.
  */
 
 import { byId, element, setAttribute, setVisible, targetOf } from "../base/dom.mjs";
@@ -15,6 +15,10 @@ import { BUSY } from "./words.mjs";
 
 /** At most ten drawings a second; speeds and countdowns move on without any event. */
 const DRAW_MS = 100, MOVE_MS = 400;
+const OPENS = "Drop traces to open them";
+
+/** What takes dropped files on this page: it has the words of the overlay, and a file input inside. */
+const taker = () => document.querySelector("[data-takes-drops]");
 
 /**
  * What the uploads do to the studio around them.
@@ -33,8 +37,9 @@ class UploadPage {
   constructor(host) {
     this.host = host;
     this.live = element("div", { class: "cs-up-live", role: "status", "aria-live": "polite" });
-    const words = element("div", { text: "Drop traces to open them" });
-    this.overlay = element("div", { class: "cs-up-overlay", hidden: true, "aria-hidden": "true" }, words);
+    this.words = element("div", { text: OPENS });
+    const looks = { class: "cs-up-overlay", hidden: true, "aria-hidden": "true" };
+    this.overlay = element("div", looks, this.words);
     document.body.append(this.live, this.overlay);
     this.uploads = new Uploads({
       redraw: () => this.redraw(),
@@ -150,7 +155,9 @@ class UploadPage {
     /** @param {DragEvent} event */
     const carriesFiles = (event) => Boolean(event.dataTransfer?.types.includes("Files"));
     window.addEventListener("dragenter", (event) => {
-      if (carriesFiles(event)) setVisible(this.overlay, true);
+      if (!carriesFiles(event)) return;
+      this.words.textContent = taker()?.getAttribute("data-takes-drops") ?? OPENS;
+      setVisible(this.overlay, true);
     });
     window.addEventListener("dragover", (event) => {
       if (!event.dataTransfer || !carriesFiles(event)) return;
@@ -166,6 +173,12 @@ class UploadPage {
       setVisible(this.overlay, false);
       if (!event.dataTransfer || !carriesFiles(event)) return;
       event.preventDefault();
+      const input = taker()?.querySelector("input[type=file]");
+      if (input instanceof HTMLInputElement) {
+        input.files = event.dataTransfer.files;
+        input.dispatchEvent(new Event("change", { bubbles: true }));
+        return;
+      }
       try {
         await this.uploads.upload(await filesOfDrop(event.dataTransfer));
       } catch (error) {

@@ -10,7 +10,7 @@ import { svgElement } from "../base/dom.mjs";
 
 /** How far a small drawing is enlarged. */
 const LARGEST = 1.7;
-const WIDTH = 430, HEIGHT = 150, TEXT = 11;
+const WIDTH = 370, HEIGHT = 150, TEXT = 11;
 
 /**
  * @param {Drawing} drawing
@@ -21,8 +21,9 @@ export function drawTopology({ width, height, sentence, shapes }) {
   const svg = svgElement("svg", about, ...shapes.map(drawShape));
   svg.style.maxWidth = `${width * LARGEST}px`;
   svg.style.height = `${Math.min(height * LARGEST, HEIGHT)}px`;
-  // Texts of a drawing that is made smaller stay readable.
-  svg.style.fontSize = `${Math.max(TEXT, (TEXT * width) / WIDTH, (TEXT * height) / HEIGHT)}px`;
+  // Texts are as large on the page however much the drawing is enlarged or made smaller.
+  const scale = Math.min(LARGEST, WIDTH / width, HEIGHT / height);
+  svg.style.fontSize = `${TEXT / scale}px`;
   return svg;
 }
 

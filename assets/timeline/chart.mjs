@@ -30,6 +30,8 @@
  */
 
 export const CATEGORIES = ["compute", "collective", "send", "receive", "memory", "host", "copy"];
+/** Added to a category: its time before all that take part had begun. That of receives is idle. */
+export const WAITING = 16;
 export const COLLECTIVE = 1, SEND = 2, RECEIVE = 3, HOST = 5;
 
 /** How far the shades of the comm groups of a rank lie from the colour of collectives. */

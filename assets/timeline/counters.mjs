@@ -27,7 +27,10 @@ export function formatCounter(unit, value) {
   return value >= 100 || Number.isInteger(value) ? formatCount(Math.round(value)) : value.toPrecision(3);
 }
 
-/** Shares are drawn to a round number, so that runs can be compared. @param {Series} series */
+/**
+ * Shares are drawn to a round number, so that runs can be compared.
+ * @param {{unit: string, most: number}} series and the most it reaches where it is shown
+ */
 export function scaleOf({ unit, most }) {
   if (unit !== "share") return most || 1;
   return [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1].find((round) => round >= most) ?? most;
@@ -187,15 +190,16 @@ export class Counters {
     const { look, axis, chart } = this.scene;
     pen.fillStyle = look.bg;
     pen.fillRect(0, 0, wide, high);
+    const reached = all.map((series, row) => this.#mostShown(series, row, level, low, last));
     for (const [row, series] of all.entries()) {
-      const floor = (row + 1) * HIGH - 2, most = scaleOf(series);
+      const floor = (row + 1) * HIGH - 2, most = scaleOf({ unit: series.unit, most: reached[row] });
       for (let index = low; index <= last; index++) {
         const from = index * chart.tileSpan(level), to = from + chart.tileSpan(level);
         const tile = this.#find(level, index), whole = tile ? undefined : this.#find(chart.top, 0);
         if (tile) this.#drawBins(pen, tile, row, from, 2 ** level, floor, most, from, to);
         else if (whole) this.#drawBins(pen, whole, row, 0, 2 ** chart.top, floor, most, from, to);
       }
-      if (series.unit !== "share" || series.most <= 1) continue;
+      if (series.unit !== "share" || most <= 1) continue;
       pen.fillStyle = look.dim;
       pen.fillRect(GUTTER, floor - ROOM / most, wide - GUTTER, 0.7);
     }
@@ -203,12 +207,12 @@ export class Counters {
     pen.fillRect(0, 0, GUTTER, high);
     pen.textBaseline = "middle";
     pen.font = look.font;
-    for (const [row, { title, unit, most }] of all.entries()) {
+    for (const [row, { title, unit }] of all.entries()) {
       const now = at === null ? null : this.#valueAt(row, at);
       pen.fillStyle = look.text;
       pen.fillText(title, 12, row * HIGH + 10);
       pen.fillStyle = look.dim;
-      const words = now ? formatCounter(unit, now[0]) : "at most " + formatCounter(unit, most);
+      const words = now ? formatCounter(unit, now[0]) : "at most " + formatCounter(unit, reached[row]);
       pen.fillText(words, 12, row * HIGH + 22);
       pen.fillStyle = look.border;
       pen.fillRect(0, row * HIGH, wide, 1);
@@ -219,6 +223,23 @@ export class Counters {
     pen.globalAlpha = 0.5;
     pen.fillRect(Math.round(axis.x(at)), 0, 1, high);
     pen.globalAlpha = 1;
+  }
+
+  /**
+   * The most a row reaches in the window that is shown: rows are as high as what is seen of them.
+   * @param {Series} series @param {number} row @param {number} level @param {number} low @param {number} last
+   */
+  #mostShown(series, row, level, low, last) {
+    const { chart, axis: { shown } } = this.scene;
+    let most = 0;
+    for (let index = low; index <= last; index++) {
+      const tile = this.#find(level, index), begin = index * chart.tileSpan(level), width = 2 ** level;
+      if (!tile) return series.most;
+      const first = Math.max(0, Math.floor((shown.from - begin) / width));
+      const end = Math.min(tile.bins, Math.ceil((shown.to - begin) / width));
+      for (let bin = first; bin < end; bin++) most = Math.max(most, tile.peak[row * tile.bins + bin]);
+    }
+    return most;
   }
 
   /**

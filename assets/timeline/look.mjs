@@ -44,6 +44,9 @@ function makeLook(name, hidden) {
       return makeHatch(formatRgb(colour), pickInk(colour), category === RECEIVE);
     })),
     inks: colours.map((shades) => shades.map(pickInk)),
-    waiting: makeHatch("rgb(0 0 0 / 0%)", token.bg, false, 0.6),
+    inkOf: colours.map((shades) => shades.map((colour) => parseRgb(pickInk(colour)))),
+    /** Over what waits for others; and in its place where a pipeline does, which is idle. */
+    waiting: makeHatch("rgb(0 0 0 / 0%)", token.bg, false, 0.75),
+    bubble: makeHatch("rgb(0 0 0 / 0%)", token.p2p, true, 0.4),
   };
 }

@@ -23,32 +23,44 @@ import { textWidth } from "./text.mjs";
  */
 
 /**
- * Peers as rank, row, start, end, by start.
- * @typedef {{peers: [number, number, number, number][], position: number}} Answer
+ * Peers as rank, row, start, end, by start; `last` is who began last, by aligned clocks.
+ * @typedef {{peers: [number, number, number, number][], position: number, last?: number}} Answer
  */
 
 const KEPT = 300; /* meetings */
 
 /** @param {Answer} answer @returns {Meeting} */
-export function readMeeting({ peers, position }) {
+export function readMeeting({ peers, position, last: latest }) {
   const all = peers.length < 2 ? [] : peers.map(([rank, row, start, end]) => ({ rank, row, start, end }));
   const last = all.at(-1);
   const [first, arrived] = [all[0], last].map((peer) => peer?.start ?? 0);
-  return { peers: all, first, arrived, last: last?.rank ?? -1, isMessage: position < 0 };
+  return { peers: all, first, arrived, last: latest ?? last?.rank ?? -1, isMessage: position < 0 };
 }
 
 /**
- * The end of the sentence about a bar: how long it waited, and for which rank.
- * @param {Meeting} meeting @param {{rank: number, start: number, end: number}} bar
+ * The end of the sentence about a bar: who took part, and how far apart they arrived.
+ * @param {Meeting} meeting @param {{rank: number}} bar
  */
-export function describeMeeting({ peers, first, arrived, last, isMessage }, bar) {
+export function describeMeeting({ peers, first, arrived, isMessage }, bar) {
   if (!peers.length) return "";
   const others = peers.map(({ rank }) => rank).filter((rank) => rank !== bar.rank);
   if (isMessage) return " · with rank " + others.join();
-  const away = Math.min(arrived, bar.end) - bar.start;
-  const waits = away > 0 ? ", of which " + formatTime(away) + " waiting for rank " + last : "";
   const how = arrived === first ? " begin together" : " arrive within " + formatTime(arrived - first);
-  return waits + " · " + peers.length + " ranks" + how;
+  return " · " + peers.length + " ranks" + how;
+}
+
+/**
+ * How long a bar waited, and for whom: "of which 2.11 ms waiting for rank 7". Of a receive it is idle time.
+ * @param {{rank: number, waits?: number, category?: number, type?: string}} bar
+ * @param {Meeting | undefined} meeting once it is known
+ */
+export function describeWait({ rank, waits = 0, category, type }, meeting) {
+  if (waits <= 0) return "";
+  const other = meeting?.isMessage ? meeting.peers.find((peer) => peer.rank !== rank)?.rank : meeting?.last;
+  const who = other === undefined || other < 0 || other === rank ? "others" : "rank " + other;
+  const isBubble = category === RECEIVE || type === "COMM_RECV";
+  const what = isBubble ? " bubble, idle until " + who + " sends" : " waiting for " + who;
+  return ", of which " + formatTime(waits) + what;
 }
 
 export class Peers {
@@ -98,7 +110,7 @@ export class Peers {
   /** @param {Bar} bar */
   describe(bar) {
     const meeting = this.known.get(this.#keyOf(bar));
-    return meeting ? describeMeeting(meeting, bar) : "";
+    return describeWait(bar, meeting) + (meeting ? describeMeeting(meeting, bar) : "");
   }
 
   /** @param {Pen} pen @param {number} wide @param {number} high */
@@ -112,7 +124,7 @@ export class Peers {
         const isSeen = box.right >= GUTTER && box.left <= wide;
         return isSeen && !box.behind && box.y + box.height >= AXIS && box.y <= high;
       });
-      for (const box of seen) this.#drawPeer(pen, shown, box, wide);
+      for (const box of seen) this.#drawPeer(pen, box, wide);
       if (!shown.isMessage) this.#drawArrivals(pen, seen);
     });
   }
@@ -136,17 +148,12 @@ export class Peers {
   }
 
   /**
-   * A bar with its waiting shaded.
-   * @param {Pen} pen @param {Meeting} shown @param {Box} box @param {number} wide
+   * Outline a bar.
+   * @param {Pen} pen @param {Box} box @param {number} wide
    */
-  #drawPeer(pen, { isMessage, arrived }, box, wide) {
-    const { axis, look } = this.scene;
+  #drawPeer(pen, box, wide) {
+    const { look } = this.scene;
     const left = Math.max(box.left, GUTTER - 4), right = Math.min(box.right, wide + 4);
-    const until = Math.min(limit(this.scene, axis.x(arrived)), right);
-    if (!isMessage && until - left > 2) {
-      pen.fillStyle = look.waiting;
-      pen.fillRect(left, box.y, until - left, box.height);
-    }
     pen.lineWidth = box.height < BAR ? 1 : 1.5;
     pen.strokeStyle = pen.fillStyle = look.text;
     if (right - left > 3) pen.strokeRect(left + 0.5, box.y + 0.5, right - left - 1, box.height - 1);

@@ -90,6 +90,7 @@ export class Scene {
     this.look = freshLook(null, this.hidden);
     this.topShown = "";
     this.counts = { frames: 0, spent: 0 };
+    setText("timeline-undrawn", this.chart.rows.undrawn);
     this.words = new Words(this);
     this.selection = new Selection(this);
     this.chain = new Chain(this);

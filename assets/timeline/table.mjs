@@ -14,7 +14,7 @@ import { shapeTable, sortRows } from "./table_shape.mjs";
 const SHOWN = 600; /* rows */
 const WORDS = ["text", "counter"]; /* kinds of columns that hold no numbers */
 const PATHS = { difference: "/differences", counters: "/counters/window" };
-const BY = /** @type {const} */ (["category", "group", "name", "difference", "counters"]);
+const BY = /** @type {const} */ (["part", "category", "group", "name", "difference", "counters"]);
 
 export class WindowTable {
   /** @param {Scene} scene */
@@ -25,7 +25,7 @@ export class WindowTable {
     this.answer = null;
     this.window = 0; /* ns */
     /** @type {By} */
-    this.by = "category";
+    this.by = "part";
     /** @type {"rank" | "all"} */
     this.per = "rank";
     this.sorting = { column: -1, isFalling: true };
@@ -42,8 +42,8 @@ export class WindowTable {
     if (!panel) return;
     const wasHidden = panel.hidden, { ghost } = scene.timeline;
     panel.hidden = !marked || marked[1] <= marked[0];
-    const by = BY.find((name) => name === view.by) ?? "category";
-    this.by = by === "difference" && !ghost ? "category" : by;
+    const by = BY.find((name) => name === view.by) ?? "part";
+    this.by = by === "difference" && !ghost ? "part" : by;
     const isWhole = this.by in PATHS; /* of nodes, or of all ranks together */
     this.per = view.per === "all" && !isWhole ? "all" : "rank";
     panel.querySelector("[data-window-by=difference]")?.toggleAttribute("hidden", !ghost);
@@ -97,7 +97,7 @@ export class WindowTable {
   press(button) {
     const by = button.getAttribute("data-window-by"), per = button.getAttribute("data-window-per");
     const sort = button.getAttribute("data-window-sort");
-    if (by) this.scene.change({ by: by === "category" ? null : by });
+    if (by) this.scene.change({ by: by === "part" ? null : by });
     if (per) this.scene.change({ per: per === "rank" ? null : per });
     if (sort === null || !this.answer) return;
     const column = Number(sort), { sorting } = this;
@@ -137,8 +137,9 @@ export class WindowTable {
     /* Times of a line that make more than the window want a reason. */
     const isSplit = head.length > 2 && head.slice(1).every(({ kind }) => kind === "time");
     const sums = rows.map((row) => row.slice(1).reduce((sum, ns) => Number(sum) + Number(ns), 0));
-    const isOver = isSplit && sums.some((sum) => Number(sum) > this.window * 1.0005);
-    return isOver ? "what overlaps counts in every column; idle is when nothing ran" : "";
+    const isOver = isSplit && this.by !== "part" && sums.some((sum) => Number(sum) > this.window * 1.0005);
+    if (isOver) return "what overlaps counts in every column; idle is bubble, host and stall";
+    return this.by === "part" ? "the parts make the window" : "";
   }
 
   /** The table of the server, whole. @param {HTMLElement} button */
@@ -197,6 +198,10 @@ const FILLS = {
     if (!full) return;
     cell.classList.add("cs-window-bar");
     cell.style.setProperty("--share", ((100 * value) / full).toFixed(2) + "%");
+  },
+  sum: (cell, value) => {
+    cell.textContent = value ? formatTime(Math.round(value)) : "0";
+    cell.title = writeInFull(Math.round(value)) + " ns";
   },
   signed: (cell, value) => {
     cell.textContent = (value > 0 ? "▲ " : value < 0 ? "▼ " : "") + formatSigned(value);

@@ -1,7 +1,7 @@
 /* The tables of a marked window, from the rows the server sends. No DOM. */
 
 /** @typedef {string | number} Cell */
-/** @typedef {"category" | "group" | "name" | "difference" | "counters"} By */
+/** @typedef {"part" | "category" | "group" | "name" | "difference" | "counters"} By */
 
 /**
  * Rows as studio/server/windows.py, differences.py and counters.py send them, and how many there are.
@@ -15,12 +15,17 @@
 
 /**
  * @typedef {"text" | "counter" | "rank" | "node" | "time" | "moment" | "signed" | "change" | "measure"
- *   | "share" | "ratio" | "count"} Kind
+ *   | "share" | "ratio" | "count" | "sum"} Kind
  */
 
 /** @typedef {{head: Column[], rows: Cell[][]}} Shape */
 
 const ORDER = ["compute", "collective", "send", "receive", "copy", "memory", "CPU", "idle"];
+/** The parts of a rank's time, see studio/analysis/job/ledger.py. */
+const PARTS = [
+  "overlapped", "compute", "copy", "waiting", "bubble", "queueing", "latency", "transfer", "communication",
+  "host", "stall", "after_finish",
+];
 
 /** @param {...[string, Kind, number?]} columns @returns {Column[]} */
 function makeHead(...columns) {
@@ -36,7 +41,8 @@ export function shapeTable({ rows }, by, per, window) {
   if (by === "difference") return shapeDifferences(rows);
   if (by === "counters") return shapeCounters(rows);
   if (per === "all") return shapeTotals(rows);
-  if (by === "category") return shapeCategories(rows, window);
+  if (by === "category") return shapeSplit(rows, window, ORDER);
+  if (by === "part") return shapeParts(rows, window);
   const what = by === "group" ? "comm group" : "name";
   const columns = makeHead(["rank", "rank"], [what, "text"], ["nodes", "count"], ["time", "time", window]);
   return { head: [...columns, { title: "of the window", kind: "share" }], rows };
@@ -84,14 +90,39 @@ function shapeTotals(rows) {
   };
 }
 
+const EXPOSED = ["waiting", "queueing", "latency", "transfer", "communication"];
+const IDLE = ["bubble", "host", "stall"];
+
 /**
- * A column for each category.
- * @param {Cell[][]} rows rank, category, nodes, time
+ * A column for each part, and for the sums of some. The parts of a rank add up to the window.
+ * @param {Cell[][]} rows rank, part, nodes, time
  * @param {number} window @returns {Shape}
  */
-function shapeCategories(rows, window) {
+function shapeParts(rows, window) {
+  const { head, rows: lines } = shapeSplit(rows, window, PARTS), names = head.map(({ title }) => title);
+  /** @type {[string, string[]][]} */
+  const sums = [["exposed", EXPOSED], ["idle", IDLE]];
+  const shown = sums.filter(([, parts]) => parts.filter((part) => names.includes(part)).length > 1);
+  return {
+    head: [
+      ...head.map((column) => ({ ...column, title: column.title.replace("_", " ") })),
+      ...shown.map(([title]) => ({ title, kind: /** @type {const} */ ("sum") })),
+    ],
+    rows: lines.map((line) => [...line, ...shown.map(([, parts]) => {
+      return line.reduce((sum, ns, at) => Number(sum) + (parts.includes(names[at]) ? Number(ns) : 0), 0);
+    })]),
+  };
+}
+
+/**
+ * A column for each heading.
+ * @param {Cell[][]} rows rank, heading, nodes, time
+ * @param {number} window @param {string[]} order of the headings
+ * @returns {Shape}
+ */
+function shapeSplit(rows, window, order) {
   const names = [...new Set(rows.map(([, name]) => String(name)))];
-  names.sort((a, b) => ORDER.indexOf(a) - ORDER.indexOf(b));
+  names.sort((a, b) => order.indexOf(a) - order.indexOf(b));
   /** @type {Map<Cell, Map<string, Cell>>} */
   const lines = new Map();
   for (const [rank, name, , time] of rows) {

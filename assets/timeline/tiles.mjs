@@ -12,11 +12,12 @@
  * @property {Int32Array} node (S,)
  * @property {Int32Array} name (S,) index into names
  * @property {Float64Array} bytes (S,)
+ * @property {Float64Array} waits (S,) ns from its start until all that take part had begun
  * @property {Uint8Array} category (S,)
  * @property {Int32Array} binned (D,) which of the rows come as bins
  * @property {Int32Array} begun (D, bins)
  * @property {Int32Array} strip (C,) index into binned
- * @property {Uint8Array} strip_category (C,)
+ * @property {Uint8Array} strip_category (C,) a category, or the waiting of one
  * @property {Uint8Array} fraction (C, bins) 255 is busy all the time
  * @property {string[]} names
  */

@@ -2,8 +2,8 @@
 
 import { formatRgb } from "../base/canvas.mjs";
 import { unpack } from "../base/packed.mjs";
-import { CATEGORIES, HOST, RECEIVE, SEND, SHADES } from "./chart.mjs";
-import { paintBins, paintThin } from "./pictures.mjs";
+import { CATEGORIES, HOST, RECEIVE, SEND, SHADES, WAITING } from "./chart.mjs";
+import { LINES, paintBins, paintThin } from "./pictures.mjs";
 import { ask, timelineAddress } from "./server.mjs";
 import { cutStart, textWidth } from "./text.mjs";
 import { Tiles } from "./tiles.mjs";
@@ -24,6 +24,7 @@ import { Tiles } from "./tiles.mjs";
  * @property {number} end ns
  * @property {string} name
  * @property {number} bytes
+ * @property {number} [waits] ns from its start until all that take part had begun
  * @property {string} [node] id
  * @property {string} [type]
  * @property {number} [category]
@@ -43,7 +44,8 @@ import { Tiles } from "./tiles.mjs";
 
 const GHOSTLY = 0.5; /* alpha of the other run */
 const FADED = 30; /* from this code on bars are a ghost's */
-const ITEMS = 6; /* numbers of a bar that waits to be filled: code, left, right, y, height, name */
+const ITEMS = 7; /* numbers of a bar to be filled: code, left, right, y, height, name, where waiting ends */
+const LEAST_WAIT = 1.5; /* pixels of waiting that are drawn */
 const FINER = 3; /* levels below that are tried while a tile is missing */
 const LABEL_FROM = 26; /* pixels a bar needs to have a name in it */
 
@@ -187,7 +189,9 @@ export class Timeline {
       const start = Math.max(begin + data.start[bar], from), end = Math.min(begin + data.end[bar], to);
       if (end < this.from || start > this.to || end < start) continue;
       const code = faded + category * SHADES.length + shade;
-      this.bars.push(code, this.x(start), this.x(end), place.y, place.height, data.name[bar]);
+      const begun = Math.min(Math.max(begin + data.start[bar] + data.waits[bar], start), end);
+      const box = [this.x(start), this.x(end), place.y, place.height];
+      this.bars.push(code, box[0], box[1], box[2], box[3], data.name[bar], this.x(begun));
       this.owners.push(tile.batch);
     }
   }
@@ -210,8 +214,8 @@ export class Timeline {
     if (isBinned) this.counts.binned++;
     else this.counts.drawn += tile.high - tile.low;
     pen.globalAlpha = row >= this.chart.count ? GHOSTLY : 1;
-    const line = isBinned ? tile.binned : tile.at;
-    pen.drawImage(image, first, line, last - first, 1, left, y, right - left, height);
+    const line = (isBinned ? tile.binned : tile.at) * LINES;
+    pen.drawImage(image, first, line, last - first, LINES, left, y, right - left, height);
     pen.globalAlpha = 1;
   }
 
@@ -222,7 +226,7 @@ export class Timeline {
     for (let at = 0; at < bars.length; at += ITEMS) (buckets[bars[at]] ??= []).push(at);
     this.counts.drawn += this.owners.length;
     /** @type {number[]} */
-    const texts = [];
+    const texts = [], /** @type {number[]} */ waits = [];
     buckets.forEach((places, code) => {
       if (!places.length) return;
       const isGhost = code >= FADED, plain = code % FADED;
@@ -230,15 +234,23 @@ export class Timeline {
       pen.globalAlpha = isGhost ? GHOSTLY : 1;
       pen.fillStyle = look.fills[category][shade];
       for (const at of places) {
-        const from = Math.max(bars[at + 1], least), to = Math.min(bars[at + 2], most), wide = to - from;
-        let y = bars[at + 3], height = bars[at + 4];
+        const isBubble = category === RECEIVE && bars[at + 6] - bars[at + 1] > LEAST_WAIT;
+        const from = Math.max(bars[at + (isBubble ? 6 : 1)], least), to = Math.min(bars[at + 2], most);
+        let wide = to - from, y = bars[at + 3], height = bars[at + 4];
         if (category === HOST) y += height /= 2;
-        pen.fillRect(from, y, Math.max(wide - (wide > 4 ? 1 : 0), hair), height);
+        if (wide > 0 || !isBubble) pen.fillRect(from, y, Math.max(wide - (wide > 4 ? 1 : 0), hair), height);
+        if (isBubble) wide = to - Math.max(bars[at + 1], least);
+        if (bars[at + 6] - bars[at + 1] > LEAST_WAIT) waits.push(at, category);
         if (wide > LABEL_FROM && height > 8 && !isGhost) texts.push(at, category, shade);
       }
       places.length = 0;
     });
     pen.globalAlpha = 1;
+    for (let wait = 0; wait < waits.length; wait += 2) {
+      const at = waits[wait], from = Math.max(bars[at + 1], least), to = Math.min(bars[at + 6], most);
+      const isBubble = waits[wait + 1] === RECEIVE, box = { x: from, y: bars[at + 3], wide: to - from };
+      if (to > from) drawWait(pen, look, isBubble, { ...box, high: bars[at + 4] });
+    }
     pen.font = look.font;
     pen.textBaseline = "middle";
     for (let text = 0; text < texts.length; text += 3) {
@@ -256,7 +268,15 @@ export class Timeline {
     const sign = category === SEND ? "→ " : category === RECEIVE ? "← " : "";
     const text = cutStart(pen, sign + name, right - left - 9);
     if (!text) return;
-    if (isMessage) {
+    const isBubble = category === RECEIVE && bars[at + 6] - left > LEAST_WAIT;
+    if (isBubble) {
+      pen.fillStyle = look.bg;
+      pen.fillRect(left + 2, y + 2, Math.min(textWidth(pen, text) + 4, right - left - 4), height - 4);
+      pen.fillStyle = look.dim;
+      pen.fillText(text, left + 4, y + height / 2 + 0.5);
+      return;
+    }
+    if (isMessage || bars[at + 6] - left > LEAST_WAIT) {
       pen.fillStyle = formatRgb(look.colours[category][shade]);
       pen.fillRect(left + 2, y + 2, Math.min(textWidth(pen, text) + 4, right - left - 4), height - 4);
     }
@@ -289,7 +309,7 @@ export class Timeline {
     return { bar: {
       rank: chart.rankOf(own), row: own, start: begin + data.start[best], end: begin + data.end[best],
       name: data.names[data.name[best]], bytes: data.bytes[best], index: data.node[best],
-      category: data.category[best], ghost,
+      waits: data.waits[best], category: data.category[best], ghost,
     } };
   }
 
@@ -303,11 +323,31 @@ export class Timeline {
     const bin = Math.min(bins - 1, Math.floor((at - begin) / size)), from = begin + bin * size;
     /** @type {[string, number][]} */
     const shares = strips[tile.binned].map((strip) => [
-      CATEGORIES[data.strip_category[strip]], data.fraction[strip * bins + bin] / 255,
+      nameStrip(data.strip_category[strip]), data.fraction[strip * bins + bin] / 255,
     ]);
     return {
       row: row >= count ? row - count : row, ghost: row >= count, at, from, to: from + size,
       shares: shares.filter(([, share]) => share), begun: data.begun[tile.binned * bins + bin],
     };
   }
+}
+
+/** What a strip of bins is called. @param {number} category */
+function nameStrip(category) {
+  if (category < WAITING) return CATEGORIES[category];
+  return category - WAITING === RECEIVE ? "bubble" : "of it waiting";
+}
+
+/**
+ * The part of a bar in which others had not begun: hatched; that of a receive is idle, so it has no fill.
+ * @param {Pen} pen @param {Look} look @param {boolean} isBubble
+ * @param {{x: number, y: number, wide: number, high: number}} box
+ */
+function drawWait(pen, look, isBubble, { x, y, wide, high }) {
+  pen.fillStyle = isBubble ? look.bubble : look.waiting;
+  pen.fillRect(x, y, wide, high);
+  if (!isBubble || wide < 3 || high < 8) return;
+  pen.strokeStyle = look.border;
+  pen.lineWidth = 1;
+  pen.strokeRect(x + 0.5, y + 0.5, wide - 1, high - 1);
 }

@@ -37,7 +37,6 @@ export class Words {
     const crowded = counts.binned ? " · crowded lanes as share of time busy" : "";
     const drawn = plural(counts.drawn, "bar") + " of " + nodes;
     setText("timeline-detail", drawn + " · " + window + " shown" + crowded);
-    setText("timeline-undrawn", undrawn);
     if (!this.hover) this.scene.say(this.#rest());
   }
 

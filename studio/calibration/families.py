@@ -78,13 +78,13 @@ def fit_family(system: System, tables: Sequence[MeasuredTable]) -> FamilyFit:
     """
     own = machines_of(tables)
     machines = {name: machine_of(system, listed) for name, listed in own.items()}
-    costs = _fit(system, own, machines)
+    costs = _fit(own, machines)
     judged = [
         judge(table, _with(machines[name], costs), "fitted")
         for name, listed in own.items()
         for table in listed
     ]
-    return FamilyFit(costs, tuple(tables), tuple(judged), tuple(_unseen(system, own, machines)))
+    return FamilyFit(costs, tuple(tables), tuple(judged), tuple(_unseen(own, machines)))
 
 
 def machine_of(system: System, tables: Sequence[MeasuredTable]) -> Machine:
@@ -100,9 +100,7 @@ def _with(machine: Machine, costs: CostModel) -> Machine:
     return replace(machine, costs=replace(costs, nics=machine.costs.nics, algorithm=machine.costs.algorithm))
 
 
-def _fit(
-    system: System, own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine]
-) -> CostModel:
+def _fit(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine]) -> CostModel:
     start = CostModel(library=next(iter(machines.values())).costs.library)
     plan = _joined(
         [
@@ -152,22 +150,20 @@ def _range(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Ma
     )
 
 
-def _unseen(
-    system: System, own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine]
-) -> list[Judgement]:
+def _unseen(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine]) -> list[Judgement]:
     """Judge each machine by a fit to the others, and of a single one each table by a fit to its others."""
     found = []
     if len(own) > 1:
         for name, listed in own.items():
             others = {other: tables for other, tables in own.items() if other != name}
-            machine = _with(machines[name], _fit(system, others, machines))
+            machine = _with(machines[name], _fit(others, machines))
             found += [judge(table, machine, "other machine") for table in listed]
         return found
     [(name, listed)] = own.items()
     for table in listed:
         rest = [other for other in listed if other.table_id != table.table_id]
         if rest:
-            machine = _with(machines[name], _fit(system, {name: rest}, machines))
+            machine = _with(machines[name], _fit({name: rest}, machines))
             found.append(judge(table, machine, "other collective or count"))
     return found
 

@@ -18,7 +18,8 @@ from typing import Any
 import click
 
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side, Waterfall
-from studio.analysis.compare.words import WORDS, node_words, percent, signed_ns, verdict
+from studio.analysis.compare.words import node_words, percent, signed_ns, verdict
+from studio.analysis.job.part_words import NAMES
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import allow_damaged, rank_option, workspace_option
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -243,13 +244,13 @@ def _pair_lines(comparison: Comparison, letter: str) -> Iterator[str]:
         yield from _table(f"finish {where}", letter)
         for step in fall.steps:
             if step.a_ns or step.b_ns:
-                yield _row_line(WORDS[step.part], step.a_ns, step.b_ns, step.share)
+                yield _row_line(NAMES[step.part], step.a_ns, step.b_ns, step.share)
         yield _row_line("together", fall.a_ns, fall.b_ns, 1.0 if comparison.difference_ns else None)
     yield ""
     yield from _table("mean of a rank", letter)
     for figure in comparison.figures[1:]:
         if figure.a or figure.b:
-            yield _row_line(WORDS[figure.key], figure.a, figure.b, figure.share)
+            yield _row_line(NAMES[figure.key], figure.a, figure.b, figure.share)
     if comparison.dimensions:
         yield ""
         yield from _table("time one port, or a link, sends", letter)

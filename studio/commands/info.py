@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from studio.analysis.collectives.groups import group_use
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import assumed_words, completeness
 from studio.analysis.job.files import LEFT_OUT, files_of
 from studio.analysis.job.summary import Share, summarise
 from studio.commands.base.options import allow_damaged, json_option, paths_argument, rank_option, size_options
@@ -26,7 +26,7 @@ from studio.et import Progress, discover, read_job
 from studio.et.format import UNSAID, JobSize
 from studio.et.ranks import ranks_by_file
 from studio.et.source import open_sources
-from studio.trace import Trace
+from studio.trace import Trace, assumed_from
 from studio.units import format_bytes, format_count, format_ns, format_si
 
 _FILES_NAMED = 16
@@ -108,8 +108,15 @@ def job_report(name: str, trace: Trace) -> dict[str, Any]:
             "left_out": [{"file": file.name, "why": file.why} for file in files.left_out],
         },
         "summary": msgspec.to_builtins(summarise(trace)),
+        "assumed": assumed_words(trace),
         "ranks": [
-            {"rank": rank.number, "file": rank.file, "nodes": len(trace.graph_of(rank)), "graph": rank.graph}
+            {
+                "rank": rank.number,
+                "file": rank.file,
+                "nodes": len(trace.graph_of(rank)),
+                "graph": rank.graph,
+                "assumed_from": assumed_from(rank),
+            }
             for rank in trace.ranks
         ],
         "groups": groups,
@@ -123,6 +130,7 @@ def job_text(report: dict[str, Any]) -> str:
     lines = [
         report["name"],
         f"  ranks         {_ranks(report)} ({_graphs(summary['graphs'])})",
+        *([f"  assumed       {report['assumed']}"] if report["assumed"] else []),
         f"  nodes         {format_count(summary['nodes'])}",
         f"  dependencies  {_dependencies(summary)}",
         f"  recorded      {_span(summary)}",

@@ -81,8 +81,8 @@ def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
         f"{'made':18}{'size':>10}  name"
     )
     for run, system in zip(runs, systems, strict=True):
-        figures = (run.makespan_ns, run.summary.exposed_communication_ns)
-        cells = "".join(f"{format_ns(figure):>12}" for figure in figures)
+        figures = (run.makespan_ns, run.summary.exposed_ns)
+        cells = "".join(f"{'–' if figure is None else format_ns(figure):>12}" for figure in figures)
         size = format_bytes(run.stored_bytes)
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
         yield (

@@ -8,6 +8,7 @@ from itertools import chain, islice
 
 import numpy as np
 
+from studio.analysis.collectives.clocks import clock_offsets
 from studio.analysis.collectives.matching import (
     Collectives,
     Disagreement,
@@ -16,7 +17,6 @@ from studio.analysis.collectives.matching import (
     disagreement,
 )
 from studio.analysis.job.completeness import completeness, is_recording, range_words
-from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
 from studio.doctor.inferred import level_of_missing
@@ -442,7 +442,7 @@ def foreign_messages(case: Case) -> Iterator[Found]:
 def clock_skew(case: Case) -> Iterator[Found]:
     """Yield ranks whose clocks differ, by the ends of matched collectives, or that linking moved far."""
     yield from _moved_clocks(case)
-    offsets = clock_offsets(case)
+    offsets = clock_offsets(case.trace, case.groups)
     skewed = [offset for offset in offsets if offset.is_skewed]
     if skewed:
         worst = max(skewed, key=lambda offset: abs(offset.offset_ns))

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from studio.analysis.collectives.clocks import clock_offsets
 from studio.analysis.collectives.matching import (
     Collectives,
     GroupMatching,
@@ -18,7 +19,6 @@ from studio.analysis.collectives.matching import (
 )
 from studio.doctor import edit
 from studio.doctor.across import comparable, evident_partners, unreceived_messages, unsent_messages
-from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import call_rows, on_cpu_rows
 from studio.doctor.cycles import removal
 from studio.doctor.diagnosis import Case, GraphCase
@@ -526,7 +526,8 @@ def _list_groups(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
 
 
 def _align_clocks(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
-    offset = {clock.rank: clock.offset_ns for clock in clock_offsets(Case(trace, tick)) if clock.is_skewed}
+    clocks = clock_offsets(trace, Case(trace, tick).groups)
+    offset = {clock.rank: clock.offset_ns for clock in clocks if clock.is_skewed}
     wanted = {index: offset[rank.number] for index, rank in enumerate(trace.ranks) if rank.number in offset}
     # Times count from 0: where a clock would go below, all ranks move up by as much.
     starts = [trace.graph_of(rank).start_ns for rank in trace.ranks]

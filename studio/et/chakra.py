@@ -22,6 +22,7 @@ from studio.et.format import Format, Part, RankPart, Reading
 from studio.trace import (
     INT_KINDS,
     NONE,
+    RANK_NAMES,
     SLOT_KEYS,
     TEXT_KINDS,
     UNSIGNED_KINDS,
@@ -230,7 +231,7 @@ def _parse_metadata(record: bytes) -> tuple[str, tuple[Attribute, ...], bytes, w
 def _rank_in(attrs: Sequence[Attribute]) -> int | None:
     """Return the rank that a file's metadata names, None where it names none."""
     for attr in attrs:
-        if attr.name in ("rank", "global_rank", "rank_id") and isinstance(attr.value, int | str):
+        if attr.name in RANK_NAMES and isinstance(attr.value, int | str):
             text = str(attr.value)
             if text.isdecimal() and len(text) <= 10 and int(text) <= _LARGEST_RANK:
                 return int(text)

@@ -98,6 +98,32 @@ class GroupsPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """A rank that has the graph of another one.
+
+    Attributes:
+        number: The rank.
+        like: The rank whose graph it has.
+        slots: Its own comm groups and peers, as in `Rank.slots`.
+        assumed_from: The rank whose recording it repeats, None where it was recorded itself.
+    """
+
+    number: int
+    like: int
+    slots: tuple[int | str, ...]
+    assumed_from: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesPart:
+    """Ranks of a job that have the graphs of others, with findings of the reader."""
+
+    file: str
+    copies: tuple[Copy, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class HostPart:
     """A rank's host trace, not yet linked with its device trace."""
 
@@ -113,7 +139,7 @@ class DevicePart:
     findings: tuple[Finding, ...] = ()
 
 
-Part = RankPart | GroupsPart | HostPart | DevicePart
+Part = RankPart | GroupsPart | CopiesPart | HostPart | DevicePart
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from studio.et import (
     alike,
     chakra,
     chakra_json,
+    copies,
     etplus,
     events,
     exported,
@@ -27,10 +28,12 @@ from studio.et import (
     text,
     xplane,
 )
+from studio.et.copies import with_copies
 from studio.et.executors import call_in_order, start_local_processes
 from studio.et.format import (
     HEAD_BYTES,
     UNSAID,
+    CopiesPart,
     DevicePart,
     Format,
     GroupsPart,
@@ -57,6 +60,7 @@ from studio.units import format_counted
 
 FORMATS: tuple[Format, ...] = (
     groups.FORMAT,
+    copies.FORMAT,
     chakra_json.FEEDER,
     chakra_json.JSONIZED,
     etplus.FORMAT,
@@ -391,6 +395,8 @@ def _add_ranks(
         for part in parts:
             if isinstance(part, GroupsPart):
                 builder.add_groups(part)
+            elif isinstance(part, CopiesPart):
+                builder.add_copies(part)
             elif isinstance(part, HostPart | DevicePart):
                 builder.add_half(part, number, numbers.get(file.name))
             elif fmt.whole:
@@ -410,6 +416,8 @@ def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
         for part in parts:
             if isinstance(part, GroupsPart):
                 builder.add_groups(part)
+            elif isinstance(part, CopiesPart):
+                builder.add_copies(part)
 
 
 @contextmanager
@@ -628,6 +636,7 @@ class _Builder:
         self.kept: dict[int, int] = {}
         self.ranks: list[tuple[Rank, int, int | None]] = []
         self.groups: tuple[CommGroup, ...] = ()
+        self.copies: list[CopiesPart] = []
         self.findings: tuple[Finding, ...] = ()
         self.hosts: list[tuple[HostTrace, int | None]] = []
         self.devices: list[tuple[DeviceTrace, int | None]] = []
@@ -703,6 +712,11 @@ class _Builder:
         self.groups += part.groups
         self.findings += part.findings
 
+    def add_copies(self, part: CopiesPart) -> None:
+        """Add ranks that have the graphs of others."""
+        self.copies.append(part)
+        self.findings += part.findings
+
     def add(self, part: RankPart, number: int | None, *, alone: bool = False) -> None:
         """Add a rank; the only rank of a job shares no graph."""
         index = self.kept.get(id(part.graph), NONE)
@@ -729,6 +743,8 @@ class _Builder:
             key=lambda rank: rank.number,
         )
         ranks = self._leave_out_claimed(ranks, given)
+        for part in self.copies:
+            ranks = with_copies(ranks, part)
         findings += (*left_out_findings((*job.left_out, *self.left_out)), *plugins().findings())
         used = sorted({rank.graph for rank in ranks})
         place = {graph: index for index, graph in enumerate(used)}

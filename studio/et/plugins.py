@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from studio.errors import StudioError, TraceFormatError
-from studio.et.format import DevicePart, Format, GroupsPart, HostPart, Part, RankPart, Reading
+from studio.et.format import CopiesPart, DevicePart, Format, GroupsPart, HostPart, Part, RankPart, Reading
 from studio.trace import Finding
 
 GROUP = "chakra_studio.formats"
@@ -107,7 +107,9 @@ def _guarded_read(read: Callable[[Reading], list[Part]], label: str) -> Callable
         except Exception as error:
             raise TraceFormatError(f"{reading.name}: {label} failed: {_said(error)}.", hint=_HINT) from error
         wrong = [
-            part for part in parts if not isinstance(part, RankPart | GroupsPart | HostPart | DevicePart)
+            part
+            for part in parts
+            if not isinstance(part, RankPart | GroupsPart | CopiesPart | HostPart | DevicePart)
         ]
         if wrong or not parts:
             what = f"a {type(wrong[0]).__name__}" if wrong else "nothing"

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from studio.errors import StudioError, TraceError
 from studio.et import encode, groups
+from studio.et.copies import write_table
+from studio.et.format import Copy
 from studio.et.job import Progress
 from studio.files import is_full, tell_full
-from studio.trace import Rank, Trace
+from studio.trace import Rank, Trace, assumed_from
 from studio.units import format_bytes
 
 _NAME = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,199}")
@@ -48,11 +50,7 @@ def write(
         ...     [file.name for file in studio.write(trace, folder, "copy")][-2:]
         ['copy.7.et', 'copy.json']
     """
-    if not _NAME.fullmatch(name):
-        raise TraceError(
-            f"{name!r} cannot be the name of a job's files.",
-            hint="Use up to 200 letters, digits and signs, without slashes and not starting with a dot.",
-        )
+    name = file_stem(name)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     written = []
@@ -68,6 +66,66 @@ def write(
             put(path, [groups.write(trace).encode()])
             written.append(path)
     return written
+
+
+def write_with_copies(
+    trace: Trace, folder: Path | str, name: str, *, compress: bool = False, progress: Progress | None = None
+) -> list[Path]:
+    """Write one trace for each graph, the table of all other ranks, and the comm groups.
+
+    All files are written aside and then renamed, so that an error leaves none of them.
+
+    Args:
+        trace: What to write.
+        folder: Where to; made where it is not there.
+        name: The files become `<name>.<rank>.et`, `<name>.copies.json` and `<name>.json`.
+        compress: Whether to write `.et.gz`.
+        progress: Told the nodes written.
+
+    Returns:
+        The files.
+
+    Raises:
+        TraceError: `name` cannot be part of a file name.
+    """
+    name = file_stem(name)
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    first: dict[int, Rank] = {}
+    rows: list[Copy] = []
+    # Graphs are written from ranks that were recorded, as far as there are any.
+    for rank in sorted(trace.ranks, key=lambda rank: (assumed_from(rank) is not None, rank.number)):
+        like = first.setdefault(rank.graph, rank)
+        if like is not rank:
+            rows.append(Copy(rank.number, like.number, rank.slots, assumed_from(rank)))
+    done, total = 0, sum(len(trace.graphs[graph]) for graph in first)
+    contents: dict[Path, Iterable[bytes]] = {}
+    for rank in first.values():
+        path = target / f"{name}.{rank.number}.et{'.gz' if compress else ''}"
+        contents[path] = rank_file(trace, rank, compress=compress, progress=progress, nodes=(done, total))
+        done += len(trace.graph_of(rank))
+    if rows:
+        contents[target / f"{name}.copies.json"] = [write_table(rows).encode()]
+    if groups.listed_groups(trace):
+        contents[target / f"{name}.json"] = [groups.write(trace).encode()]
+    with written_together() as put:
+        for path, pieces in contents.items():
+            put(path, pieces)
+    return list(contents)
+
+
+def file_stem(name: str) -> str:
+    """Return a name that the files of a job can begin with.
+
+    Raises:
+        TraceError: It cannot be part of a file name.
+    """
+    if not _NAME.fullmatch(name):
+        raise TraceError(
+            f"{name!r} cannot be the name of a job's files.",
+            hint="Use up to 200 letters, digits and signs, without slashes and not starting with a dot.",
+        )
+    return name
 
 
 def rank_file(

@@ -46,15 +46,12 @@ def rank_times(run: Trace | SimResult, *, dark: bool = False) -> Any:
         >>> trace = studio.read(studio.sample_path("transformer_8r"))
         >>> figure = studio.figures.rank_times(studio.simulate(trace, studio.preset("hgx-h100-8").config.extended().replaying()))
         >>> [bar.name for bar in figure.data][:2]
-        ['compute', 'exposed communication']
+        ['compute', 'overlapped']
     """
-    from studio.analysis.job.breakdown import rank_use
     from studio.figures.ranks import rank_times as bars
     from studio.sim.compared import side_of
 
-    side = side_of(run)
-    use = rank_use(side.trace, side.times, side.finish_ns, side.origin_ns)
-    return bars(use.times, use.finish_ns, use.numbers, dark=dark)
+    return bars(side_of(run).ledger(), dark=dark)
 
 
 def activity(run: Trace | SimResult, *, bins: int = 480, dark: bool = False) -> Any:
@@ -79,11 +76,7 @@ def activity(run: Trace | SimResult, *, bins: int = 480, dark: bool = False) -> 
     from studio.figures.occupancy import occupancy_areas
     from studio.sim.compared import side_of
 
-    side = side_of(run)
-    shares = occupancy(
-        side.trace, side.times, origin_ns=side.origin_ns, makespan_ns=side.makespan_ns, bins=max(bins, 1)
-    )
-    return occupancy_areas(shares, dark=dark)
+    return occupancy_areas(occupancy(side_of(run).ledger(), max(bins, 1)), dark=dark)
 
 
 def changes(
@@ -108,10 +101,10 @@ def changes(
         >>> type(studio.figures.changes(studio.compare(trace, replayed), ("recorded", "replayed"))).__name__
         'Figure'
     """
-    from studio.analysis.compare.words import WORDS
+    from studio.analysis.job.part_words import NAMES
     from studio.figures.waterfall import waterfall
 
-    return waterfall(comparison.waterfall(basis), names, WORDS, dark=dark)
+    return waterfall(comparison.waterfall(basis), names, NAMES, dark=dark)
 
 
 def comm_groups(trace: Trace, *, dark: bool = False) -> Any:

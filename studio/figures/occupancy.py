@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from studio.analysis.job.ledger import PARTS
 from studio.analysis.job.occupancy import Occupancy
-from studio.figures.theme import axis_unit, layout, palette
+from studio.analysis.job.part_words import NAMES
+from studio.figures.part_marks import STACKED, area_of
+from studio.figures.theme import FIGURE_PX, axis_unit, layout, palette
 from studio.units import format_ns
-
-_NAMES = ("compute", "exposed communication", "copies", "memory", "CPU")
 
 
 def occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
@@ -21,11 +22,15 @@ def occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
     import plotly.graph_objects as go
 
     colours = palette(dark)
-    shades = (colours.compute, colours.collective, colours.copy, colours.memory, colours.host)
     unit, scale = axis_unit(float(shares.edges_ns[-1]))
     middle = (shares.edges_ns[:-1] + shares.edges_ns[1:]) / 2
-    figure = go.Figure(
-        [
+    traces = []
+    for part in STACKED:
+        name, share = NAMES[part], shares.share[PARTS.index(part)]
+        shade, pattern = area_of(part, colours)
+        if not shade or not share.any():
+            continue
+        traces.append(
             go.Scatter(
                 x=middle / scale,
                 y=share * 100,
@@ -34,14 +39,12 @@ def occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
                 mode="lines",
                 line={"width": 0, "shape": "hvh", "color": shade},
                 fillcolor=shade,
+                fillpattern=pattern,
                 customdata=[format_ns(float(time_ns)) for time_ns in middle],
                 hovertemplate=f"%{{customdata}} · {name} %{{y:.3g}} % of the ranks<extra></extra>",
             )
-            for name, share, shade in zip(_NAMES, shares.share, shades, strict=True)
-            if share.any()
-        ],
-        layout(dark, height=190),
-    )
+        )
+    figure = go.Figure(traces, layout(dark, height=FIGURE_PX))
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"}
     figure.update_layout(
         legend={**legend, "traceorder": "normal"}, margin={"l": 10, "r": 10, "t": 26, "b": 10}

@@ -7,42 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.job.breakdown import Breakdown
-from studio.figures.theme import axis_unit, layout, palette
+from studio.analysis.job.ledger import Ledger
+from studio.analysis.job.part_words import NAMES
+from studio.figures.part_marks import STACKED, mark_of
+from studio.figures.theme import FIGURE_PX, axis_unit, layout, palette
 from studio.trace import Int64
 from studio.units import format_ns
 
 _COLUMNS = 128
 
 
-def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, dark: bool) -> Any:
-    """Return columns of compute, exposed communication, the rest and idle time, up to each rank's finish.
+def rank_times(account: Ledger, *, dark: bool) -> Any:
+    """Return columns of the parts of each rank's time, up to its finish.
 
     Above 128 ranks a column stands for several neighbours and shows the one that finishes last.
 
     Args:
-        times: Where the time goes, per rank.
-        finish_ns: (R,) when each finished.
-        numbers: (R,) their numbers.
+        account: Where the time goes, per rank.
         dark: Which theme.
     """
     import plotly.graph_objects as go
 
     colours = palette(dark)
-    chosen, names = columns(finish_ns, numbers)
-    busy = finish_ns - times.idle_ns
-    rest = busy - times.compute_ns - times.exposed_communication_ns - times.exposed_copy_ns
-    parts: list[tuple[str, Int64, dict[str, Any]]] = [
-        ("compute", times.compute_ns, {"color": colours.compute}),
-        (
-            "exposed communication",
-            times.exposed_communication_ns,
-            _hatch(colours.collective, colours.panel),
-        ),
-        ("copies alone", times.exposed_copy_ns, {"color": colours.copy}),
-        ("memory and CPU alone", rest, {"color": colours.host}),
-        ("idle", times.idle_ns, {"color": "rgba(0,0,0,0)", "line": {"color": colours.border, "width": 1}}),
-    ]
+    finish_ns = account.finish_ns
+    chosen, names = columns(finish_ns, account.numbers)
+    times = account.totals()
+    parts = [(NAMES[part], times.of(part), mark_of(part, colours)) for part in STACKED]
     unit, scale = axis_unit(int(finish_ns.max()))
     figure = go.Figure(
         [
@@ -60,7 +50,7 @@ def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, da
             for name, values, marker in parts
             if values.any()
         ],
-        layout(dark, height=170, barmode="stack", bargap=0.15 if len(chosen) <= 64 else 0),
+        layout(dark, height=FIGURE_PX, barmode="stack", bargap=0.15 if len(chosen) <= 64 else 0),
     )
     figure.update_layout(
         legend={
@@ -103,10 +93,3 @@ def columns(finish_ns: Int64, numbers: Sequence[int]) -> tuple[Int64, list[str]]
         single = high - low == 1
         names.append(f"rank {numbers[low]}" if single else f"ranks {numbers[low]}–{numbers[high - 1]}")
     return np.array(chosen, np.int64), names
-
-
-def _hatch(colour: str, ground: str) -> dict[str, Any]:
-    return {
-        "color": colour,
-        "pattern": {"shape": "/", "fgcolor": ground, "bgcolor": colour, "size": 5, "solidity": 0.25},
-    }

@@ -54,6 +54,8 @@ DARK = Palette(
 )
 
 
+FIGURE_PX = 200
+"""Height of figures that stand beside each other."""
 SEQUENTIAL = {
     "dark": ("#44537a", "#5f6681", "#7c7b78", "#a59c74", "#d0be67", "#fee838"),
     "light": ("#e2cd5c", "#bcaf6f", "#9b9476", "#7c7b78", "#5f636e", "#3e4b6b", "#00224e"),

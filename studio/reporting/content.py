@@ -12,8 +12,10 @@ from studio.analysis.collectives.imbalance import matrix, own_means, rows_of, sp
 from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
-from studio.analysis.compare.words import WORDS, node_words, signed_bytes, signed_ns, signed_share, verdict
-from studio.analysis.job.breakdown import Breakdown
+from studio.analysis.compare.words import node_words, signed_bytes, signed_ns, signed_share, verdict
+from studio.analysis.job.alike import count_alike, first_alike
+from studio.analysis.job.ledger import PARTS, Ledger
+from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.analysis.job.summary import summarise
 from studio.comparing import LETTERS, Compared, Progress, comparisons, settings_table, side_use
 from studio.figures.beside import beside
@@ -72,7 +74,7 @@ def _difference(
     if comparison.difference_ns:
         document.figure(
             "Where the difference comes from",
-            waterfall(fall, ("A", letter), WORDS, dark=False),
+            waterfall(fall, ("A", letter), NAMES, dark=False),
             f"On the ranks that the others wait for: {fall.rank_a} in A, {fall.rank_b} in {letter}.",
         )
     document.table(
@@ -80,7 +82,7 @@ def _difference(
         [
             *(
                 [
-                    WORDS[step.part],
+                    NAMES[step.part],
                     _time(step.a_ns),
                     _time(step.b_ns),
                     _change(step.difference_ns),
@@ -117,7 +119,7 @@ def _figures(
         shown, change = _SHOWN[difference.unit]
         change_text = change(difference.difference or 0)
         cells = ["" if value is None else shown(value) for value in (difference.a, difference.b)]
-        name = f"{WORDS.get(difference.key, difference.key)}{_UNIT_NOTES[difference.unit] if carried else ''}"
+        name = f"{NAMES.get(difference.key, difference.key)}{_UNIT_NOTES[difference.unit] if carried else ''}"
         rows.append([name, *cells, change_text, _share(difference.share)])
     if rows:
         document.heading(3, title)
@@ -169,15 +171,15 @@ def _settings(document: Document, sides: Sequence[Compared]) -> None:
 
 def _run(document: Document, run: Compared, *, alone: bool) -> None:
     side = run.side
-    use, busy = side_use(side)
-    times, finish, numbers = use.times, use.finish_ns, use.numbers
-    document.facts(_facts(side, times, finish))
+    account, busy = side_use(side)
+    document.facts(_facts(side, account))
     document.figure(
         "What the ranks were doing over time",
         occupancy_areas(busy, dark=False),
-        "Share of all ranks; where several things overlap, compute counts first. What stays empty is idle.",
+        "Share of all ranks; a moment counts for one part only. What stays empty is idle: bubbles and stalls.",
     )
-    document.figure("Where the time of each rank went", rank_times(times, finish, numbers, dark=False))
+    document.figure("Where the time of each rank went", rank_times(account, dark=False))
+    _parts(document, account)
     every = [rank.number for rank in side.trace.ranks]
     members = collective_members(side.trace, side.times, side.groups)
     _collectives(document, collective_times(side.trace, side.times, side.groups), members, every)
@@ -190,25 +192,40 @@ def _run(document: Document, run: Compared, *, alone: bool) -> None:
     _findings(document, side)
 
 
-def _facts(side: Side, times: Breakdown, finish: Int64) -> list[tuple[str, Cell]]:
+def _facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:
+    times, finish = account.totals(), account.finish_ns
     made: list[tuple[str, Cell]] = [("finish", _time(side.makespan_ns))]
-    for name, values in (
-        ("compute, mean of a rank", times.compute_ns),
-        ("communication", times.communication_ns),
-        ("exposed communication", times.exposed_communication_ns),
-        ("copies", times.copy_ns),
-        ("idle", times.idle_ns),
-    ):
-        if name == "copies" and not values.any():
-            continue
-        mean = float(values.mean())
-        made.append(
-            (name, (f"{format_ns(mean)} · {_percent(mean / max(side.makespan_ns, 1))}", f"{mean:,.0f} ns"))
-        )
+    for key, values in times.figures().items():
+        words = f"{NAMES[key]}, mean of a rank" if key == "compute" else NAMES[key]
+        made.append((words, _mean(values, side.makespan_ns)))
     made.append(("first to last rank", _time(int(finish.max() - finish.min()))))
     made.append(("ranks", format_count(len(side.trace.ranks))))
     made.append(("nodes", format_count(side.trace.node_count)))
     return made
+
+
+def _mean(values: Int64, whole: int) -> Cell:
+    mean = float(values.mean())
+    return f"{format_ns(mean)} · {_percent(mean / max(whole, 1))}", f"{mean:,.0f} ns"
+
+
+def _parts(document: Document, account: Ledger) -> None:
+    """Write each part of a rank's time and its definition; the parts add up to the finish."""
+    times = account.totals()
+    columns: dict[str, Int64] = {part: times.of(part) for part in PARTS}
+    columns["after_finish"] = times.after_finish_ns
+    rows: list[list[Cell]] = []
+    for part, values in columns.items():
+        if not values.any():
+            continue
+        ends = [_time(int(end)) for end in (values.min(), values.max())]
+        rows.append([NAMES[part], _mean(values, account.makespan_ns), *ends, ABOUT[part]])
+    document.table(
+        ["part", "mean of a rank", "least", "most", "what counts"],
+        rows,
+        numeric=(1, 2, 3),
+        caption="Every nanosecond of a rank stands in one part; they add up to the finish of the run.",
+    )
 
 
 def _bin_rows(table: Float64) -> Float64:
@@ -270,10 +287,12 @@ def _collectives(
 
 
 def _slowest(document: Document, times: CollectiveTimes) -> None:
+    kinds, alike = first_alike(times.type, times.members, times.bytes, times.duration_ns, times.skew_ns)
+    order = np.argsort(-times.duration_ns[kinds], kind="stable")[:_LISTED]
     rows: list[list[Cell]] = [
         [
             collective_name(int(times.type[index])),
-            times.groups[int(times.group[index])] or "all ranks",
+            count_alike(times.groups[int(times.group[index])] or "all ranks", count),
             str(int(times.position[index])),
             _size(float(times.bytes[index])) if times.bytes.any() else "not recorded",
             _time(int(times.duration_ns[index])),
@@ -281,7 +300,7 @@ def _slowest(document: Document, times: CollectiveTimes) -> None:
             str(int(times.last_rank[index])),
             _rate(times.bus_bytes_per_ns[index : index + 1]),
         ]
-        for index in np.argsort(-times.duration_ns, kind="stable")[:_LISTED].tolist()
+        for index, count in zip(kinds[order].tolist(), alike[order].tolist(), strict=True)
     ]
     document.heading(3, "Longest collectives")
     document.table(
@@ -338,14 +357,23 @@ def _network(document: Document, side: Side) -> None:
     for title, carried in (("Dimensions of the network", side.dimensions), ("Busiest links", side.links)):
         if not carried.names:
             continue
-        order = np.argsort(-carried.busy_ns, kind="stable")[:_LISTED] if title == "Busiest links" else None
-        chosen = range(len(carried.names)) if order is None else order.tolist()
+        are_links = title == "Busiest links"
+        chosen = np.arange(len(carried.names))
+        alike = np.ones(len(chosen), np.int64)
+        if are_links:
+            chosen, alike = first_alike(carried.bytes, carried.busy_ns)
+            order = np.argsort(-carried.busy_ns[chosen], kind="stable")[:_LISTED]
+            chosen, alike = chosen[order], alike[order]
         document.heading(3, title)
         document.table(
-            ["", "bytes", "offered load" if order is None else "share of the finish spent sending"],
+            ["", "bytes", "share of the finish spent sending" if are_links else "offered load"],
             [
-                [carried.names[index], _size(float(carried.bytes[index])), _load(float(carried.load[index]))]
-                for index in chosen
+                [
+                    count_alike(carried.names[index], count),
+                    _size(float(carried.bytes[index])),
+                    _load(float(carried.load[index])),
+                ]
+                for index, count in zip(chosen.tolist(), alike.tolist(), strict=True)
             ],
             numeric=(1, 2),
             caption=carried.about,

@@ -44,6 +44,7 @@ def bar_as_json(gantt: Gantt, bar: Bar) -> dict[str, Any]:
         "row": bar.row,
         "start": bar.start_ns,
         "end": bar.end_ns,
+        "waits": bar.waits_ns,
         "name": graph.strings[int(graph.name[bar.node])][:NAME_AT_MOST],
         "type": type_name(shown_type(graph, bar.node)),
         "bytes": gantt.bytes_of(bar),

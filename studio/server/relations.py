@@ -9,6 +9,7 @@ from flask import Blueprint, Response, request
 from numpy.typing import NDArray
 
 from studio.analysis.timeline.chains import chain_of
+from studio.analysis.timeline.gantt import Bar
 from studio.analysis.timeline.hits import find_hits
 from studio.analysis.timeline.peers import peers_of
 from studio.server.answers import as_json
@@ -33,6 +34,7 @@ def add_relations(routes: Blueprint) -> None:
             "group": peers_found.group,
             "position": peers_found.position,
             "members": peers_found.members,
+            "last": _last(peers_found.bars),
         }
         return as_json({**answer, "bar": bar_as_json(gantt, bar), "peers": columns})
 
@@ -59,3 +61,8 @@ def add_relations(routes: Blueprint) -> None:
         return as_json(
             {"rank": bar.rank.number, "bars": bars, "edges": whole_chain.edges, "more": whole_chain.more}
         )
+
+
+def _last(bars: tuple[Bar, ...]) -> int:
+    """Return the number of the rank that waits least of all, so the others wait for it; -1 where there is none."""
+    return min(bars, key=lambda bar: (bar.waits_ns, -bar.start_ns)).rank.number if bars else -1

@@ -67,4 +67,6 @@ def _by() -> By:
     for choice in BY:
         if choice == asked:
             return choice
-    raise TraceError(f"A window is not split by {asked[:40]!r}.", hint="Split it by category, group or name.")
+    raise TraceError(
+        f"A window is not split by {asked[:40]!r}.", hint="Split it by part, category, group or name."
+    )

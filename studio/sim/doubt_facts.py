@@ -12,7 +12,7 @@ from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.sim.config import Dimension, SystemConfig
 from studio.sim.models import Model, with_model
 from studio.sim.parts import Parts, with_settings
-from studio.sim.result import SimResult, breakdown_of
+from studio.sim.result import SimResult, ledger_of
 from studio.sim.topology import ports
 from studio.trace import Int64, NodeType, int_column
 
@@ -97,7 +97,7 @@ class Facts:
         sends = any((graph.type == NodeType.COMM_SEND).any() for graph in result.trace.graphs)
         if sends or self.config.congestion == "aware":
             return np.full(len(result.finish_ns), max(result.makespan_ns, 1), np.int64)
-        return np.maximum(breakdown_of(result).communication_ns, 1)
+        return np.maximum(ledger_of(result).totals().communicating_ns, 1)
 
     @cached_property
     def kinds(self) -> frozenset[int]:

@@ -40,7 +40,8 @@ class Extensions:
             refused. With `all`, too, ranks may bring different sizes to an all-to-all: each sends by its own
             size in every dimension, in as many chunks as all others.
         tie_order: What happens first among the events of one rank in one tick. `symmetric` does not depend
-            on rank numbers or on the order in which messages were sent, so that equal ranks stay equal;
+            on rank numbers or on the order in which messages were sent, so that equal ranks stay equal, also
+            where messages share links;
             `reference` is the order of registration. With `symmetric` what waits for a METADATA or INVALID
             node, which take no time, goes on at once, and each comm group takes turns in queues and trees
             of its own; with `reference` it goes on when another node of the rank ends, or none is under way.

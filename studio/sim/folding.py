@@ -33,14 +33,32 @@ Why a folded simulation gives every rank's own answer
     With the symmetric ties of the extended mode the engine itself puts off whatever depends on the order within
     a tick to its end and does it in an order of its own, so nothing needs to be watched.
 
+Links that serve several ranks
+    With symmetric ties links are folded, too, in every product of dimensions (`studio.sim.link_classes`). Which links
+    a message takes, dimension after dimension, follows from its sender and from what the receiver is to the sender:
+    a neighbour at a distance in a dimension or comm group, or a peer. The partition is split until ranks of one class
+    send over links of the same classes on every step of each of these ways, and until on every step of each way
+    the links of one class get messages from ranks of the same classes, from one rank of a class at most. So to every
+    message on a link there is exactly one on each link of its class, from a rank of the same class, at the same step
+    of the same way, and the message of that rank's representative stands for all of them; it takes, link by link,
+    those that stand for its own. By the induction they come to their links in the same tick.
+
+    A link first serves what came in an earlier tick, and what came in one tick in the order of the messages' keys
+    (`kernel.turns`). A key says what a message is to its sender and how many links it has passed, so messages that
+    stand for each other have equal keys, and every link of the class serves its messages in the same order, each in
+    the same tick. Where two different messages of equal keys come to a link in one tick, rank by rank the order is that
+    in which they came, which rank numbers decide: the first such pair ends the folded simulation. What a message
+    counts for where it enters a dimension, at ranks on its way, is a step of its way like the others.
+
     In what cannot be told apart the order does not matter either: messages of one stream and size carry nothing,
     and so do the packets of the direct algorithm; whatever these do in an unknown order counts as unknown.
 
 What is not folded
     Double binary trees and collectives with a root (every rank has another place in them), collectives given as traces, the shared bus,
     remote memory shared by several ranks (they queue in the order of their numbers), networks of single links, and
-    congestion where a link serves messages of several ranks on their way (rings beyond the next neighbour) or
-    where links and neighbours do not correspond one to one. The order of events across ranks has no meaning in a
+    jobs in which ranks of one class send over one link on the same step of the same way (all of them to one rank). With
+    the reference's ties moreover congestion where a link serves messages of several ranks on their way (rings beyond
+    the next neighbour) or where links and neighbours do not correspond one to one. The order of events across ranks has no meaning in a
     folded simulation: who needs it asks for `fold=False`.
 """
 
@@ -70,6 +88,9 @@ MOST_NAMES = 1 << 20
 MOST_KINDS = 8
 MOST_WORK = 1 << 28
 """Neighbours looked at in all before the search for classes is given up."""
+MOST_STEPS = 1 << 24
+"""Steps of messages over links that are kept to be looked at, 16 bytes each."""
+TOO_MANY = "there are too many pairs of ranks to compare"
 
 
 class Unfoldable(Exception):  # noqa: N818 (no error: the job is simulated rank by rank)
@@ -419,12 +440,17 @@ class _Finder:
     def _relate(self, ranks: Int64, peers: Int64) -> None:
         """Note who is a neighbour of whom, and split by how far it is."""
         if self.links is not None:
-            self.links.add(ranks, peers)
+            self._note_way(self.links, ranks, peers)
         else:
             self.split(ranks, self._hops(ranks, peers))
         self.relations.append((ranks, peers))
         if sum(len(of) for of, _ in self.relations) + self.work > MOST_WORK:
-            raise Unfoldable("there are too many pairs of ranks to compare")
+            raise Unfoldable(TOO_MANY)
+
+    def _note_way(self, links: LinkClasses, ranks: Int64, peers: Int64) -> None:
+        links.add(ranks, peers)
+        if links.size > MOST_STEPS:
+            raise Unfoldable(TOO_MANY)
 
     # -------------------------------------------------------------------------------------------
     # Peers of messages
@@ -550,7 +576,7 @@ class _Finder:
             if self.links is not None:
                 settled &= not self.links.refine(self.ranks)
             if self.work > MOST_WORK:
-                raise Unfoldable("there are too many pairs of ranks to compare")
+                raise Unfoldable(TOO_MANY)
         if self.count == self.npus:
             raise Unfoldable(ALL_DIFFER)
         if self.links is not None and not self.links.is_one_to_one(self.ranks):
@@ -564,7 +590,7 @@ class _Finder:
             self._check_links(world)
         for phase, far in world:
             if self.links is not None:
-                self.links.add(ranks, self._across(Neighbourhood.of(phase), far, ranks))
+                self._note_way(self.links, ranks, self._across(Neighbourhood.of(phase), far, ranks))
             elif config.congestion == "aware" or not self._even(phase, fixed):
                 self.split(ranks, self._world_hops(phase, far, ranks))
 

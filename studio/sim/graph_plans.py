@@ -6,6 +6,7 @@ recorded times only share it too.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ from studio.trace import Graph, Int64, Rank, Trace, arrays
 
 _UNREAD = ("start_ns", "duration_ns", "attrs.value")
 _MOST_COMPARED = 16
-"""Graphs of the same sizes with which another one is compared."""
+"""Graphs that look the same with which another one is compared."""
 _NO_PAIRS = np.zeros((2, 0), np.int64)
 
 
@@ -147,10 +148,15 @@ def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
     """
     alike: dict[int, int] = {}
     seen: dict[tuple[int, ...], list[tuple[int, list[Any]]]] = {}
+    # Graphs share arrays, so each is read once; all of them stay, so no two have the same address.
+    digests: dict[int, int] = {}
     for index, graph in graphs.items():
         parts = [values for name, values in arrays(graph) if name not in _UNREAD]
-        # Only some graphs of equal size are compared; missing one costs only time.
-        others = seen.setdefault(tuple(map(len, parts)), [])
+        for values in parts:
+            if id(values) not in digests:
+                digests[id(values)] = zlib.crc32(values.tobytes())
+        # Only some graphs are compared; missing one costs only time.
+        others = seen.setdefault(tuple(digests[id(values)] for values in parts), [])
         for first, theirs in others:
             same = all(a is b or np.array_equal(a, b) for a, b in zip(parts, theirs, strict=True))
             if same and _values_alike(graph, graphs[first]):

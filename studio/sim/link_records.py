@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from studio.sim.config import Topology
 from studio.sim.kernel import records as k
 from studio.sim.links import Float64, first_records, link_table, neighbours
 from studio.sim.planning import Planning
@@ -35,6 +36,7 @@ def put_links(planning: Planning, head: Int64) -> Float64:
         head[k.Head.JOINED] = arena.room(table.records) if planning.symmetric else 0
         head[k.Head.AWARE] = k.Network.PRODUCT if graph is None else k.Network.SINGLE_LINKS
     if graph is None:
+        head[k.Head.COORDINATES] = arena.put(_coordinates(config.topology))
         head[k.Head.LINK_BASES] = arena.put(np.array(first_records(config.topology), np.int64))
         return rates.reshape(-1)
     near = neighbours(graph, table)
@@ -65,3 +67,12 @@ def put_links(planning: Planning, head: Int64) -> Float64:
     record[k.Graph.REACH] = record[k.Graph.LEAST] + len(near.latency_ns)
     arena.parts.append((int(head[k.Head.GRAPH]), record))
     return np.concatenate((rates.reshape(-1), near.latency_ns, np.zeros(devices)))
+
+
+def _coordinates(topology: Topology) -> Int64:
+    """Return (N, D) the coordinate of each NPU in each dimension."""
+    rest, columns = np.arange(topology.npus), []
+    for dim in topology.dims:
+        columns.append(rest % dim.size)
+        rest = rest // dim.size
+    return np.stack(columns, axis=1)

@@ -112,7 +112,9 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
     ):
         size = min(max(1 << (words - 1).bit_length(), 1024), 1 << 20)
         head[base], head[mask] = arena.room(size), size - 1
-    head[k.Head.DIMS] = arena.put(np.array([[d.size, DIMENSION_CODE[d.kind]] for d in dims], np.int64))
+    strides = np.cumprod([1, *(d.size for d in dims[:-1])]).tolist()
+    rows = [[d.size, DIMENSION_CODE[d.kind], stride, 0] for d, stride in zip(dims, strides, strict=True)]
+    head[k.Head.DIMS] = arena.put(np.array(rows, np.int64))
     head[k.Head.DIM_COUNT], head[k.Head.NPUS] = len(dims), npus
     head[k.Head.COUNT], head[k.Head.STAMPS], head[k.Head.UNCLAIMED] = count, k.Order.MOST_CHAINS, -1
     if planning.folding is not None:
@@ -162,10 +164,9 @@ def _steps(planning: Planning, plan: GraphPlan) -> int:
     if id(plan.nodes) not in planning.steps:
         nodes = plan.nodes[plan.nodes[:, k.Node.KIND] == k.Kind.COLLECTIVE]
         lists = np.where(nodes[:, k.Node.GROUP] < 0, nodes[:, k.Node.WORLD], nodes[:, k.Node.GROUPED])
-        messages = sum(
-            count * planning.messages.get(start, 1)
-            for start, count in zip(lists.tolist(), nodes[:, k.Node.STREAMS].tolist(), strict=True)
-        )
+        starts, which = np.unique(lists, return_inverse=True)
+        each = np.array([planning.messages.get(start, 1) for start in starts.tolist()], np.int64)
+        messages = int((each[which.reshape(-1)] * nodes[:, k.Node.STREAMS]).sum()) if len(nodes) else 0
         planning.steps[id(plan.nodes)] = 2 * len(plan.nodes) + 5 * messages
     return planning.steps[id(plan.nodes)]
 

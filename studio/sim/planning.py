@@ -98,6 +98,7 @@ class Planning:
         longest_custom, longest_step: Most nodes of a collective given as a trace, and messages of a program's step.
         programs: Where the programs of the places lie, by recipe.
         ranks_at: Where the records of the ranks lie.
+        collectives: Chunk, streams, phase lists and variety of the collectives that nodes name, by what decides about them.
         phases_of: The phases of a list, by where it lies.
         folding: Which ranks stand for which; None where each stands for itself.
         simulated: The ranks that are simulated.
@@ -131,6 +132,7 @@ class Planning:
         self.longest_step = 0
         self.programs: dict[tuple[object, ...], Int64] = {}
         self.ranks_at = 0
+        self.collectives: dict[tuple[int, ...], tuple[int, int, int, int, int]] = {}
         self.phases_of: dict[int, frozenset[Phase]] = {}
         self.folding: Folding | None = None
         self.simulated: Sequence[Rank] = trace.ranks

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from studio.analysis.job.breakdown import Breakdown, Spans, breakdown, node_kinds
+from studio.analysis.job.ledger import PARTS, Delays, Ledger, ledger
+from studio.analysis.job.part_words import NAMES
 from studio.notebook import line, table
 from studio.sim.compute import attainable
 from studio.sim.config import SystemConfig
@@ -72,12 +73,15 @@ class SimResult:
 
     def _repr_html_(self) -> str:
         """Return where the time of the ranks goes, as a table."""
-        times = breakdown_of(self)
+        times = ledger_of(self).totals()
+        columns: dict[str, Int64] = {"finish": self.finish_ns}
+        for part in PARTS:
+            columns[part] = times.of(part)
         rows = [
-            (name.removesuffix("_ns").replace("_", " "), *(format_ns(float(value)) for value in parts))
-            for name, column in (("finish", self.finish_ns), *((spec.name, getattr(times, spec.name)) for spec in fields(times)))
-            if (parts := (column.min(), column.mean(), column.max()))[2]
-        ]  # fmt: skip
+            (NAMES[name], *(format_ns(float(value)) for value in ends))
+            for name, column in columns.items()
+            if (ends := (column.min(), column.mean(), column.max()))[2]
+        ]
         return table(repr(self), ("per rank", "least", "mean", "most"), rows)
 
     @property
@@ -135,8 +139,7 @@ class SimResult:
         """Return (E,) the id of the node each event concerns, as written in the trace."""
         graph_of = np.array([rank.graph for rank in self.trace.ranks])[self.event_rank]
         ids = np.zeros(len(self.event_row), np.uint64)
-        for index in np.unique(graph_of).tolist():
-            mine = graph_of == index
+        for index, mine in _by_graph(graph_of):
             ids[mine] = self.trace.graphs[index].id[self.event_row[mine]]
         return ids
 
@@ -226,18 +229,32 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
     return [figures[place] for place in of.tolist()]
 
 
-def breakdown_of(result: SimResult) -> Breakdown:
-    """Return the time breakdown of each rank; overlapping times count once."""
-    simulated, of = np.unique(result.representative, return_inverse=True)
-    spans = result.node_times(simulated).spans(result.trace, simulated)
-    graph_of = np.array([rank.graph for rank in result.trace.ranks], np.int64)
-    kind = np.zeros(len(spans.row), np.int64)
-    for index in np.unique(graph_of[simulated]).tolist():
-        mine = graph_of[spans.rank] == index
-        kind[mine] = node_kinds(result.trace.graphs[index])[spans.row[mine]]
-    place = np.searchsorted(simulated, spans.rank)
-    times = breakdown(Spans(spans.start_ns, spans.end_ns, place, kind), result.finish_ns[simulated])
-    return Breakdown(*(getattr(times, spec.name)[of] for spec in fields(Breakdown)))
+def ledger_of(result: SimResult) -> Ledger:
+    """Return where each nanosecond of every rank went."""
+    times, groups = result.node_times(), result.config.groups
+    return ledger(result.trace, times, result.finish_ns, groups, delays=delays_of(result, times))
+
+
+def delays_of(result: SimResult, times: NodeTimes) -> Delays | None:
+    """Return what a cost model tells of the times of communication; None where messages on links took them.
+
+    Args:
+        result: The run.
+        times: Its times, of all ranks.
+    """
+    parts = flow_parts(result.trace, result.config, times, result.representative)
+    if parts is None:
+        return None
+    count = len(times.start_ns)
+    columns = (parts.waiting_ns, parts.latency_ns, parts.queueing_ns)
+    return Delays(*(parts.spread(column, count) for column in columns))
+
+
+def _by_graph(graph_of: Int64) -> Iterator[tuple[int, Int64]]:
+    """Yield each graph, and the places in `graph_of` that name it."""
+    order = np.argsort(graph_of, kind="stable")
+    distinct, first = np.unique(graph_of[order], return_index=True)
+    yield from zip(distinct.tolist(), np.split(order, first[1:]), strict=True) if len(order) else ()
 
 
 def exposed_ns(result: SimResult) -> Int64:
@@ -248,8 +265,7 @@ def exposed_ns(result: SimResult) -> Int64:
     exposed = result.finish_ns.copy()
     start, end, rank, row = _simulated_intervals(result)
     graph_of = np.array([r.graph for r in result.trace.ranks])[rank]
-    for index in np.unique(graph_of).tolist():
-        mine = graph_of == index
+    for index, mine in _by_graph(graph_of):
         kind = _classes(result, index)[row[mine]]
         counted = kind != CPU if result.config.replay_only else kind == GPU
         np.subtract.at(exposed, rank[mine][counted], (end - start)[mine][counted])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.alike import first_alike
 from studio.notebook import one_line
 from studio.sim.config import SystemConfig
 from studio.sim.flow_plans import Flows
@@ -60,6 +61,13 @@ class LinkTraffic:
         order = np.argsort(-self.busy_ns, kind="stable")[:count]
         links: list[int] = order[self.messages[order] > 0].tolist()
         return links
+
+    def busiest_kinds(self, count: int) -> list[tuple[int, int]]:
+        """Return the first of each kind of links that carried the same, and how many they are, the busiest first."""
+        first, alike = first_alike(self.bytes, self.messages, self.busy_ns, self.peak_queue)
+        order = np.argsort(-self.busy_ns[first], kind="stable")[:count]
+        pairs = zip(first[order].tolist(), alike[order].tolist(), strict=True)
+        return [(link, links) for link, links in pairs if self.messages[link] > 0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import hashlib
 import time
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -33,7 +33,7 @@ from studio.sim.doubts import Cured, Doubt, doubts_of
 from studio.sim.kinds import CollectiveKind
 from studio.sim.models import model_words
 from studio.sim.parts import CustomAlgorithms, Mode, Parts, interpret
-from studio.sim.result import SimResult, breakdown_of
+from studio.sim.result import SimResult, ledger_of
 from studio.store.arrays import (
     Checksum,
     Damaged,
@@ -53,27 +53,25 @@ LAYOUT = 1
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Summary of a run; figures of ranks are means, in ns.
+    """Summary of a run.
 
     Attributes:
         first_finish_ns: When the first rank finished.
-        compute_ns, communication_ns, exposed_communication_ns, memory_ns, cpu_ns, idle_ns, copy_ns, exposed_copy_ns: See
-            `analysis.job.breakdown.Breakdown`.
         events: Events that are kept: those of the ranks that were simulated.
+        means: Means over ranks in ns, of parts and what is made of them: see `analysis.job.ledger.PartTimes.columns`.
+            Empty in runs that an earlier release stored: its figures were defined otherwise.
     """
 
     first_finish_ns: int
-    compute_ns: float
-    communication_ns: float
-    exposed_communication_ns: float
-    memory_ns: float
-    cpu_ns: float
-    idle_ns: float
     events: int
-    copy_ns: float = 0.0
-    exposed_copy_ns: float = 0.0
+    means: Mapping[str, float] = field(default_factory=dict)
 
     __repr__ = one_line
+
+    @property
+    def exposed_ns(self) -> float | None:
+        """Exposed communication of a rank in the mean, None where an earlier release stored the run."""
+        return self.means.get("exposed_communication_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +237,9 @@ _NOT_STORED = ("trace", "config")
 
 
 def _summary(result: SimResult) -> RunSummary:
-    times = breakdown_of(result)
-    means = {spec.name: float(getattr(times, spec.name).mean()) for spec in dataclasses.fields(times)}
-    return RunSummary(first_finish_ns=int(result.finish_ns.min()), events=len(result.event_ns), **means)
+    columns = ledger_of(result).totals().columns()
+    means = {name: float(column.mean()) for name, column in columns.items()}
+    return RunSummary(int(result.finish_ns.min()), len(result.event_ns), means)
 
 
 def _apart(value: Any, name: str, columns: dict[str, NDArray[np.generic]]) -> Any:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studio.analysis.job.breakdown import COMPUTE, CPU, node_kinds
-from studio.analysis.job.breakdown import COPY as COPIES
 from studio.analysis.job.export import to_pandas
+from studio.analysis.job.kinds import COMPUTE, CPU, node_kinds
+from studio.analysis.job.kinds import COPY as COPIES
 from studio.analysis.job.nodes import NodeIndex, Query
 from studio.analysis.job.summary import summarise
 from studio.analysis.timeline.coverage import Category, categories

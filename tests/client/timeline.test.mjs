@@ -9,7 +9,7 @@ import { formatCounter, scaleOf } from "../../assets/timeline/counters.mjs";
 import { readFlags, toggleFlag } from "../../assets/timeline/flags.mjs";
 import { compareTimes } from "../../assets/timeline/ghost.mjs";
 import { AXIS, Lanes, isFolded, readFolds, rowsOf, writeFolds } from "../../assets/timeline/lanes.mjs";
-import { describeMeeting, readMeeting } from "../../assets/timeline/peers.mjs";
+import { describeMeeting, describeWait, readMeeting } from "../../assets/timeline/peers.mjs";
 import { mixLine } from "../../assets/timeline/pictures.mjs";
 import { stepHit } from "../../assets/timeline/search.mjs";
 import { shapeTable, sortRows } from "../../assets/timeline/table_shape.mjs";
@@ -40,7 +40,8 @@ function tileData() {
   return {
     bars: Int32Array.of(0, 2, 2), start: Float64Array.of(-5, 100), end: Float64Array.of(20, 120),
     node: Int32Array.of(3, 4), name: Int32Array.of(0, 1), bytes: Float64Array.of(0, 8),
-    category: Uint8Array.of(0, 1), binned: Int32Array.of(1), begun: new Int32Array(BINS).fill(2),
+    waits: Float64Array.of(0, 5), category: Uint8Array.of(0, 1),
+    binned: Int32Array.of(1), begun: new Int32Array(BINS).fill(2),
     strip: Int32Array.of(0), strip_category: Uint8Array.of(1), fraction: new Uint8Array(BINS).fill(51),
     names: ["gemm", "all_reduce"],
   };
@@ -203,7 +204,8 @@ test("what is at a moment of a row: the bar, one nearby, or the bin", () => {
   timeline.look = { ratio: 1, hidden: [] };
   timeline.tiles.keep(0, 0, [0, 1], tileData(), 10);
   assert.deepEqual(timeline.hit(0, 110).bar, {
-    rank: 0, row: 0, start: 100, end: 120, name: "all_reduce", bytes: 8, index: 4, category: 1, ghost: false,
+    rank: 0, row: 0, start: 100, end: 120, name: "all_reduce", bytes: 8, index: 4, waits: 5, category: 1,
+    ghost: false,
   });
   assert.equal(timeline.hit(0, 122).bar.index, 4);
   assert.equal(timeline.hit(0, 60), null);
@@ -249,11 +251,16 @@ test("search goes to the next hit, or the one before, round and round", () => {
 
 test("a meeting says how long a rank waited, and for whom", () => {
   const meeting = readMeeting({ peers: [[0, 1, 100, 500], [3, 4, 250, 500]], position: 0 });
-  const words = ", of which 150 ns waiting for rank 3 · 2 ranks arrive within 150 ns";
-  assert.equal(describeMeeting(meeting, { rank: 0, start: 100, end: 500 }), words);
+  assert.equal(describeMeeting(meeting, { rank: 0 }), " · 2 ranks arrive within 150 ns");
+  const bar = { rank: 0, waits: 150, category: 1 };
+  assert.equal(describeWait(bar, undefined), ", of which 150 ns waiting for others");
+  assert.equal(describeWait(bar, meeting), ", of which 150 ns waiting for rank 3");
+  assert.equal(describeWait({ rank: 3, waits: 0 }, meeting), "");
   const message = readMeeting({ peers: [[0, 1, 100, 500], [3, 4, 250, 500]], position: -1 });
-  assert.equal(describeMeeting(message, { rank: 0, start: 100, end: 500 }), " · with rank 3");
-  assert.equal(describeMeeting(readMeeting({ peers: [], position: 0 }), { rank: 0, start: 0, end: 1 }), "");
+  assert.equal(describeMeeting(message, { rank: 0 }), " · with rank 3");
+  const receive = { rank: 0, waits: 20, category: 3 };
+  assert.equal(describeWait(receive, message), ", of which 20 ns bubble, idle until rank 3 sends");
+  assert.equal(describeMeeting(readMeeting({ peers: [], position: 0 }), { rank: 0 }), "");
 });
 
 test("a node says how it differs from the other run", () => {
@@ -279,6 +286,13 @@ test("times of a window stand in a column for each category", () => {
   ]);
   assert.deepEqual(lines, [[0, 30, 70], [1, 100, 0]]);
   assert.deepEqual(sortRows(lines, 1, true), [[1, 100, 0], [0, 30, 70]]);
+  const parts = [
+    [0, "stall", 0, 20], [0, "waiting", 0, 30], [0, "transfer", 0, 50], [1, "after_finish", 0, 100],
+  ];
+  const split = shapeTable({ rows: parts }, "part", "rank", 100);
+  const titles = ["rank", "waiting", "transfer", "stall", "after finish", "exposed"];
+  assert.deepEqual(split.head.map(({ title }) => title), titles);
+  assert.deepEqual(split.rows, [[0, 30, 50, 20, 0, 80], [1, 0, 0, 0, 100, 0]]);
   assert.deepEqual(shapeTable({ rows: [[0, 5, "x", 30, 20, 10, 1, 2]] }, "difference", "rank", 1).rows, [
     [0, 5, "x", 30, 20, 10, 0.5, 1, 2],
   ]);

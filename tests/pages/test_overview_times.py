@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 
-from studio.analysis.job.breakdown import Breakdown, RankUse
+from studio.analysis.job.ledger import PARTS, Ledger
+from studio.analysis.job.stretches import Stretches
 from studio.analysis.job.summary import summarise
 from studio.analysis.job.type_times import TypeTime, type_times
 from studio.pages.overview.times import _in_words
@@ -57,28 +58,33 @@ def test_nodes_by_type_tell_the_run_that_is_shown_before_what_was_recorded() -> 
 
 
 def test_shares_of_the_mean_rank_fill_the_finish() -> None:
-    """A rank that ends early, copies, memory and idle time are all told, as shares of what the last rank takes."""
-    columns = {
-        "compute_ns": [20, 30],
-        "communication_ns": [60, 10],
-        "exposed_communication_ns": [50, 0],
-        "copy_ns": [5, 4],
-        "exposed_copy_ns": [4, 0],
-        "memory_ns": [10, 0],
-        "cpu_ns": [0, 10],
-        "idle_ns": [20, 0],
-    }
-    times = Breakdown(**{name: np.array(column) for name, column in columns.items()})
-    said = texts(_in_words(RankUse(np.array([0, 1]), np.array([100, 40]), times)))
-    assert "finish (100 ns)" in said
-    shares = dict(
-        re.findall(r"([a-z][a-zA-Z ]*?) (?:\? )?([\d.]+) %", said.split("mean rank:")[1].split("·")[0])
+    """A rank that ends early, copies and idle time are all told, as shares of what the last rank takes."""
+    ns = np.zeros((2, len(PARTS)), np.int64)
+    for part, row in (("compute", (20, 30)), ("overlapped", (5, 0)), ("copy", (10, 10)), ("stall", (15, 0))):
+        ns[:, PARTS.index(part)] = row
+    for part, row in (("waiting", (40, 0)), ("communication", (10, 0))):
+        ns[:, PARTS.index(part)] = row
+    lines = [(0, code) for code in range(len(PARTS))], [(1, code) for code in range(len(PARTS))]
+    start = np.concatenate([np.cumsum(row) - row for row in ns])
+    stretches = Stretches(
+        np.array([0, len(PARTS), 2 * len(PARTS)]),
+        start,
+        start + ns.ravel(),
+        np.array([code for line in lines for _, code in line], np.uint8),
     )
+    nothing = np.zeros(0, np.int64)
+    both = np.arange(2)
+    use = Ledger([0, 1], both, np.array([100, 40]), both, stretches, True, both, nothing)
+    said = texts(_in_words(use))
+    assert "finish (100 ns)" in said
+    plain = re.sub(r"\([^)]*%[^)]*\)", "", said.split("mean rank:")[1].split("·")[0])
+    shares = dict(re.findall(r"([a-z][a-zA-Z ]*?) (?:\? )?([\d.]+) %", plain))
     assert shares == {
         "compute": "25.0",
+        "overlapped": "2.5",
+        "copies": "10.0",
         "exposed communication": "25.0",
-        "copies alone": "2.0",
-        "memory and CPU alone": "8.0",
-        "idle": "10.0",
-        "done before the last rank": "30.0",
+        "idle": "7.5",
+        "after finish": "30.0",
     }
+    assert "(waiting 20.0 %, communication 5.0 %)" in said

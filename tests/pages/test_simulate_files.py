@@ -12,8 +12,10 @@ import pytest
 from studio.errors import ConfigError
 from studio.pages.simulate.edits import from_preset, with_text
 from studio.pages.simulate.files import export_zip, import_files
+from studio.sim.models import model_words
 from studio.sim.parts import Parts, with_mode
 from studio.sim.presets import PRESETS
+from studio.sim.problems import examine_parts
 
 OTHER = Parts(
     {"topology": ["Ring"], "npus_count": [3], "bandwidth": [1], "latency": [1]},
@@ -106,3 +108,19 @@ def test_a_zip_is_read_by_content_and_within_limits():
         import_files(OTHER, {"z": b"PK\x03\x04 broken"})
     with pytest.raises(ConfigError, match=r"are both network\.yml"):
         import_files(OTHER, {"z": zip_of({"a": network}), "b": network})
+
+
+def test_the_files_of_astra_sim_are_of_its_model_on_the_page_too():
+    """Whatever the form held before; those that the full model was exported to come back as it."""
+    before = from_preset("hgx-h100", 16)
+    assert model_words(before) == "full"
+    files = {
+        "s.json": json.dumps({"scheduling-policy": "LIFO", "collective-optimization": "baseline"}).encode()
+    }
+    after, _ = import_files(before, files)
+    assert model_words(after) == "astra-sim unaware"
+    assert not examine_parts(after).problems
+    with zipfile.ZipFile(io.BytesIO(export_zip(before))) as archive:
+        exported = {name: archive.read(name) for name in archive.namelist()}
+    again, _ = import_files(after, exported)
+    assert model_words(again) == "full"

@@ -23,7 +23,7 @@ from studio.sim.doubts import Cured, cured, options_of
 from studio.sim.load import network_load
 from studio.sim.parts import Parts, interpret, parts_of
 from studio.sim.presets import preset
-from studio.sim.result import breakdown_of
+from studio.sim.result import ledger_of
 from studio.sim.setting_values import differences
 from studio.store.runs import Run, RunInfo, RunSummary
 from studio.store.workspace import Workspace
@@ -61,24 +61,23 @@ def simulated(graphs, congestion="unaware", **system):
 def test_shares_are_of_the_finish_and_those_ahead_wait_for_the_last():
     """Seven ranks work 10 us and one 40 us: 13.75 us in the mean are 34.4 % of the finish, 65.6 % are waiting."""
     found = simulated([[node(1, "COMP", micros=micros)] for micros in [10] * 7 + [40]])
-    said = texts(_figures(found, breakdown_of(found), range(8)))
+    said = texts(_figures(found, ledger_of(found).totals(), range(8)))
     assert "34.4 % of the finish" in said
-    assert "done before the last rank ? 26.2 us · 65.6 % of the finish" in said.replace("µ", "u")
+    assert "after finish ? 26.2 us · 65.6 % of the finish" in said.replace("µ", "u")
     even = simulated([[node(1, "COMP", micros=10)]] * 8)
-    assert "waiting" not in texts(_figures(even, breakdown_of(even), range(8)))
+    assert "after finish" not in texts(_figures(even, ledger_of(even).totals(), range(8)))
 
 
 def test_what_runs_beside_communication_counts_once_so_that_the_shares_make_the_finish():
     """The CPU works 100 us while a collective is under way for less of that: only the rest is the CPU's alone."""
     nodes = [node(1, "COMP", micros=100, is_cpu_op=True), collective(2, "ALL_REDUCE", 8 * MIB)]
     found = simulated([nodes] * 7 + [[*nodes, node(3, "COMP", 1, 2, micros=60)]])
-    times = breakdown_of(found)
-    assert times.exposed_communication_ns.min() > 0
+    times = ledger_of(found).totals()
+    assert times.exposed_ns.min() > 0
     said = texts(_figures(found, times, range(8)))
     shares = dict(re.findall(r"([a-z][a-zA-Z, ]*?) (?:\? )?[\d.]+ \S+ · ([\d.]+) % of the finish", said))
-    assert shares.pop("communication") == shares["exposed"]
     assert sum(map(float, shares.values())) == pytest.approx(100, abs=0.2), said
-    assert "memory and CPU alone" in shares
+    assert float(shares["idle"]) > 0, "the rest of what the CPU does is the host's, which is idle"
 
 
 def test_among_single_links_a_dimension_has_no_time_to_compare():
@@ -96,8 +95,30 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
     assert all(one.b for one in figures if one.unit == "bytes")
     # One has single links, the other none: none of them differs from anything.
     said = texts(show_summary(lineup(made)))
-    assert "Links: the 10 that send longest; none is in both" in said
-    assert "Links: the 10 that differ most" in texts(show_summary(lineup([made[1], made[1]])))
+    assert "Links that send longest; none is in both" in said
+    assert "Links that differ most" in texts(show_summary(lineup([made[1], made[1]])))
+
+
+def test_links_that_carried_the_same_share_a_row_and_nothing_is_a_share_of_the_difference():
+    """Eight links up and eight down a switch: sixteen links, of which there is but one thing to say."""
+    trace = trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 8)
+    made = []
+    for rate in (400, 800):
+        parts = preset("hgx-h100-8").parts
+        # Without a cost model, messages go over links.
+        network = {key: value for key, value in parts.network.items() if key != "costs"}
+        parts = replace(parts, network={**network, "bandwidth": [rate]}, congestion="aware")
+        result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=False)
+        made.append(simulation(Run(f"{rate}", result, parts), info(f"{rate}", parts, result.makespan_ns)))
+    shown = show_summary(lineup(made))
+    tables = find_all(shown, "Table")
+    [head, *links] = find_all(tables[2], "Tr")
+    assert texts(head).split() == ["Link", "A,", "time", "sending", "B", "B", "−", "A", "A,", "bytes", "B"]
+    assert len(links) == 1
+    assert "and 15 more links alike" in texts(links[0])
+    loads = [float(load) for load in re.findall(r"([\d.]+) %", texts(shown))]
+    assert loads
+    assert max(loads) <= 100
 
 
 def test_a_run_beyond_its_ports_carries_the_mark_and_one_button_that_runs_it_properly(tmp_path):
@@ -156,7 +177,7 @@ def test_the_load_of_a_dimension_is_one_number_everywhere(congestion):
     compared = lineup([side, side])
     [figure] = [one for one in compared.comparisons[0].dimensions if one.unit == "share"]
     assert (figure.a, figure.b) == (load, load)
-    assert f"{shown} {shown} 0.0 points" in texts(show_summary(compared))
+    assert f"{shown} {shown} 0 ns" in texts(show_summary(compared))
     gantt = Gantt(result.trace, result.timeline())
     [series, *_] = network_load(result, gantt)
     assert (series.title, series.steps.bins(0, result.makespan_ns, 1)[0][0]) == (
@@ -215,7 +236,7 @@ def test_the_name_of_a_run_says_first_what_tells_it_from_the_others():
 
 
 def info(name, tables, makespan):
-    summary = RunSummary(makespan, 0, 0, 0, 0, 0, 0, 1)
+    summary = RunSummary(makespan, 1)
     return RunInfo(
         name,
         "job",

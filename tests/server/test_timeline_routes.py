@@ -118,7 +118,19 @@ def test_nodes_without_a_bar_are_counted_by_type_with_the_reason() -> None:
 def test_a_tile_is_the_librarys(client, gantt) -> None:
     found = unpacked(client.get("/api/jobs/job/timeline/tile?level=14&tile=1&rows=0-2,9"))
     expected = gantt.tile(14, 1, [0, 1, 2, 9])
-    for name in ("bars", "start", "end", "node", "name", "bytes", "category", "binned", "begun", "fraction"):
+    for name in (
+        "bars",
+        "start",
+        "end",
+        "node",
+        "name",
+        "bytes",
+        "waits",
+        "category",
+        "binned",
+        "begun",
+        "fraction",
+    ):
         np.testing.assert_array_equal(found[name], getattr(expected, name).reshape(-1))
     assert tuple(found["names"]) == expected.names
     assert found["bars"][-1] > 0
@@ -139,6 +151,7 @@ def test_a_node_comes_with_its_neighbours(client, gantt) -> None:
         "row": bar.row,
         "start": bar.start_ns,
         "end": bar.end_ns,
+        "waits": 0,
         "name": graph.strings[int(graph.name[row])],
         "type": "COMP",
         "bytes": 0,

@@ -14,7 +14,7 @@ from studio.errors import StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.config import Algorithm, Dimension, RemoteMemory, SystemConfig, Topology
 from studio.sim.extensions import Extensions
-from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
+from studio.sim.result import SimResult, exposed_ns, ledger_of, statistics
 from studio.trace import Trace
 from tests.examples import examples
 from tests.golden import trace_of_workload
@@ -73,7 +73,7 @@ def assert_equal(folded: SimResult, full: SimResult) -> None:
     assert exposed_ns(folded).tolist() == exposed_ns(full).tolist()
     for ours, theirs in zip(intervals(folded), intervals(full), strict=True):
         assert ours.tolist() == theirs.tolist()
-    assert np.array_equal(breakdown_of(folded).compute_ns, breakdown_of(full).compute_ns)
+    assert np.array_equal(ledger_of(folded).ns(), ledger_of(full).ns())
 
 
 def test_equal_ranks_are_one_class() -> None:
@@ -424,3 +424,79 @@ def compare(case: Case) -> None:
         assert folded == full
         return
     assert_equal(folded, full)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Links that serve several ranks
+
+
+def shared(*dims: Dimension, algorithm: Algorithm = RING, **given_settings: Any) -> SystemConfig:
+    """Return a system in which messages share links and all comm groups are under way at once."""
+    settings_of = {"congestion": "aware", "extensions": Extensions(communication_slots=65536)}
+    return system(*dims, algorithm=algorithm, **(settings_of | given_settings))
+
+
+def training(width: int, depth: int) -> Trace:
+    """Ranks that reduce among `width` next to each other, and meanwhile with those of their place elsewhere."""
+    size = width * depth
+    groups = {f"tensor {at}": list(range(at * width, (at + 1) * width)) for at in range(depth)}
+    groups |= {f"data {at}": list(range(at, size, width)) for at in range(width)}
+    ranks = []
+    for at in range(size):
+        nodes = [comp(0, 3), coll(1, 1 << 14, 0, group=f"tensor {at // width}")]
+        nodes += [coll(2, 1 << 15, 0, group=f"data {at % width}"), coll(3, 1 << 12, 1, kind=6)]
+        ranks.append([*nodes, comp(4, 1, 2, 3)])
+    return trace_of_workload({"ranks": ranks}, size, groups)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "sizes", "width", "classes"),
+    [
+        (("switch", "switch"), (4, 3), 4, 1),
+        (("ring", "ring"), (4, 4), 4, 1),
+        (("fully_connected", "switch"), (4, 3), 4, 1),
+        # Tensor-parallel groups are half a ring, so their last rank is three links from their first.
+        (("ring", "ring"), (8, 2), 4, 8),
+        # Groups of two nodes: their places differ in the way to the next.
+        (("switch", "ring"), (2, 6), 4, 4),
+    ],
+)
+def test_jobs_fold_where_messages_cross_several_dimensions(
+    kinds: Any, sizes: tuple[int, int], width: int, classes: int
+) -> None:
+    dims = [
+        Dimension(kind, size, rate, 50.0) for kind, size, rate in zip(kinds, sizes, (20.0, 5.0), strict=True)
+    ]
+    trace = training(width, sizes[0] * sizes[1] // width)
+    folded, _ = both(trace, shared(*dims, splits=3, active_chunks=2))
+    assert (folded.unfolded, folded.classes) == ("", classes)
+
+
+@pytest.mark.parametrize("kind", ["ring", "switch", "fully_connected"])
+def test_messages_to_all_others_fold(kind: Any) -> None:
+    """Around a ring they pass the links of several ranks; of one nanosecond the nearest goes first."""
+    trace = trace_of_workload({"all_ranks": [coll(0, 1 << 14), coll(1, 1 << 13, kind=6)]}, 6)
+    folded, _ = both(trace, shared(Dimension(kind, 6, 10.0, 50.0), algorithm=DIRECT, splits=2))
+    assert (folded.unfolded, folded.classes) == ("", 1)
+
+
+def test_equivalent_ranks_that_send_over_one_link_are_not_folded() -> None:
+    """Ranks 0 and 1 send by way of rank 2: one of them would stand for one message, but the link carries both."""
+    groups = {"a": [0, 5], "b": [1, 8]}
+    names = {rank: name for name, members in groups.items() for rank in members}
+    ranks = [[coll(0, 4096, group=names[at])] if at in names else [comp(0, 1)] for at in range(9)]
+    trace = trace_of_workload({"ranks": ranks}, 9, groups)
+    folded, full = both(trace, shared(*[Dimension("switch", 3, 1.0, 50.0)] * 2))
+    assert folded.unfolded == "messages of equivalent ranks meet on a link"
+    assert full.links.peak_queue.max() == 1
+
+
+def test_messages_that_nothing_tells_apart_are_noticed() -> None:
+    """Two ranks send the same to a third: whose message goes first, their numbers decide."""
+    ranks = []
+    for at in range(6):
+        first = at // 3 * 3
+        nodes = [message(1, "RECV", first + 1, 5), message(2, "RECV", first + 2, 5)]
+        ranks.append(nodes if at == first else [message(0, "SEND", first, 5), comp(1, at - first)])
+    folded, _ = both(trace_of_workload({"ranks": ranks}, 6), shared(Dimension("switch", 6, 1.0, 50.0)))
+    assert "depends on the numbers of ranks" in folded.unfolded

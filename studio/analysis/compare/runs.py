@@ -2,7 +2,7 @@
 
 A run is a recording or a simulation, of one job or of two. Differences are B minus A, so swapping the runs turns every
 sign. What the finish grew by is shared out by a waterfall that adds up to the nanosecond: both finishes are taken apart
-by `partition` on one rank each, or in the mean of all ranks.
+by `analysis.job.ledger` on one rank each, or in the mean of all ranks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from studio.analysis.compare.alignment import Alignment, GraphPairs, align, plain_name
-from studio.analysis.compare.partition import PARTS, Part, Partition, partition
+from studio.analysis.job.ledger import (
+    AFTER_FINISH,
+    EXPOSED,
+    IDLE,
+    PARTS,
+    WORK,
+    Delays,
+    Ledger,
+    PartTimes,
+    ledger,
+)
 from studio.errors import TraceError
 from studio.notebook import line, one_line, table
 from studio.timeline import NodeTimes
@@ -23,6 +33,9 @@ from studio.trace import NONE, CommGroup, Float64, Graph, Int64, Trace, shown_ty
 from studio.units import format_ns
 
 MOST_LISTED = 50
+STEPS: tuple[str, ...] = (*PARTS, AFTER_FINISH)
+"""The steps of a waterfall: the parts of a rank's time, and what follows until the last rank's finish."""
+_NOT_TOLD_APART = ("queueing", "latency", "transfer")
 Basis = Literal["busiest", "mean"]
 
 
@@ -68,6 +81,8 @@ class Side:
         groups: Comm groups in place of the trace's.
         dimensions, links: What its network carried; nothing in a recording.
         model: The model that was simulated; "" for a recording.
+        is_recording: Whether the times were measured.
+        delays: What a simulation tells of its communication; None where it tells nothing.
     """
 
     trace: Trace
@@ -78,6 +93,8 @@ class Side:
     dimensions: Carried = NOTHING_CARRIED
     links: Carried = NOTHING_CARRIED
     model: str = ""
+    is_recording: bool = False
+    delays: Delays | None = None
 
     __repr__ = one_line
 
@@ -85,6 +102,18 @@ class Side:
     def makespan_ns(self) -> int:
         """From the start of the run to the end of its last node."""
         return int(self.finish_ns.max())
+
+    def ledger(self) -> Ledger:
+        """Return where each nanosecond of its ranks went."""
+        return ledger(
+            self.trace,
+            self.times,
+            self.finish_ns,
+            self.groups,
+            origin_ns=self.origin_ns,
+            is_recording=self.is_recording,
+            delays=self.delays,
+        )
 
 
 def recorded_side(trace: Trace, times: NodeTimes) -> Side:
@@ -100,7 +129,7 @@ def recorded_side(trace: Trace, times: NodeTimes) -> Side:
     origin = int(spans.start_ns.min())
     finish = np.full(len(trace.ranks), NONE, np.int64)
     np.maximum.at(finish, spans.rank, spans.end_ns - origin)
-    return Side(trace, times, finish, origin)
+    return Side(trace, times, finish, origin, is_recording=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +162,12 @@ class Step:
     """A part of both makespans.
 
     Attributes:
-        part: Which.
+        part: Which of `STEPS`.
         a_ns, b_ns: What it takes of each.
         share: Its difference as a part of that of the finish, None where the finishes are equal.
     """
 
-    part: Part
+    part: str
     a_ns: int
     b_ns: int
     share: float | None
@@ -160,7 +189,7 @@ class Waterfall:
             ranks in the mean, rounded so that the sum stays exact.
         rank_a, rank_b: The numbers of the ranks looked at, -1 for the mean.
         a_ns, b_ns: The finishes.
-        steps: Every part of `PARTS`, in that order.
+        steps: All of `STEPS`, in that order.
     """
 
     basis: Basis
@@ -322,7 +351,7 @@ def compare(a: Side, b: Side) -> Comparison:
         a: What is compared with.
         b: What is compared.
     """
-    parts = _partition(a), _partition(b)
+    parts = _uses(a, b)
     alignment = align(a.trace, b.trace)
     grew = b.makespan_ns - a.makespan_ns
     slower, faster = _changes(a, b, alignment)
@@ -346,8 +375,56 @@ def compare(a: Side, b: Side) -> Comparison:
     )
 
 
-def _partition(side: Side) -> Partition:
-    return partition(side.trace, side.times, side.finish_ns, side.groups)
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """Where the time of one side goes.
+
+    K ranks with times.
+
+    Attributes:
+        places: (K,) their places in the trace.
+        ns: (K, 12) time in each of `STEPS`; every row adds up to the finish of the run.
+        times: The same by name.
+    """
+
+    places: Int64
+    ns: Int64
+    times: PartTimes
+
+    @property
+    def busiest(self) -> int:
+        """Index of the rank that waits and idles least, so others wait for it; -1 where none has times."""
+        if not len(self.ns):
+            return NONE
+        lost = self.times.of("waiting", *IDLE) + self.times.after_finish_ns
+        return int(lost.argmin())
+
+    def mean(self) -> Int64:
+        """Return (12,) the mean over ranks in whole ns, rounded so that the sum is exact."""
+        total: Int64 = self.ns.sum(axis=0)
+        count = max(len(self.ns), 1)
+        whole, rest = total // count, total % count
+        lacking = (int(total.sum()) // count) - int(whole.sum())
+        whole[np.argsort(-rest, kind="stable")[:lacking]] += 1
+        return whole
+
+
+def _uses(a: Side, b: Side) -> tuple[_Use, _Use]:
+    """Return where the time of both sides goes, in parts that both tell apart."""
+    plain = a.is_recording or b.is_recording
+    return _use(a, plain=plain), _use(b, plain=plain)
+
+
+def _use(side: Side, *, plain: bool) -> _Use:
+    account = side.ledger()
+    times = account.totals()
+    if plain:
+        # A recording tells only waiting from the rest of communication: so does what is compared with it.
+        ns, rest = times.ns.copy(), [PARTS.index(part) for part in _NOT_TOLD_APART]
+        ns[:, PARTS.index("communication")] += ns[:, rest].sum(axis=1)
+        ns[:, rest] = 0
+        times = replace(times, ns=ns, is_recording=True)
+    return _Use(account.places, np.column_stack([times.ns, times.after_finish_ns]), times)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -358,8 +435,8 @@ def _share(difference: float, grew: int) -> float | None:
     return difference / grew if grew else None
 
 
-def _figures(a: Side, b: Side, parts: tuple[Partition, Partition], grew: int) -> tuple[Figure, ...]:
-    means = [_means(part) for part in parts]
+def _figures(a: Side, b: Side, parts: tuple[_Use, _Use], grew: int) -> tuple[Figure, ...]:
+    means = [_means(part.times) for part in parts]
     finish = Figure("finish", a.makespan_ns, b.makespan_ns, share=_share(grew, grew))
     rest = (
         Figure(key, means[0][key], means[1][key], share=_share(means[1][key] - means[0][key], grew))
@@ -368,20 +445,18 @@ def _figures(a: Side, b: Side, parts: tuple[Partition, Partition], grew: int) ->
     return finish, *rest
 
 
-def _means(partition: Partition) -> dict[str, float]:
-    """Return where the time of a rank goes on average, in ns."""
-    mean = dict(zip(PARTS, partition.ns[partition.known].mean(axis=0).tolist(), strict=True))
-    return {
-        "compute": mean["compute"],
-        "communication": float(partition.communication_ns[partition.known].mean()),
-        "exposed": mean["transfer"] + mean["waiting"],
-        "waiting": mean["waiting"],
-        "copy": mean["copy"],
-        "memory": mean["memory"],
-        "cpu": mean["cpu"],
-        "idle": mean["idle"],
-        "finished": mean["finished"],
-    }
+def _means(times: PartTimes) -> dict[str, float]:
+    """Return where the time of a rank goes on average, in ns: parts, each after what they add up to."""
+    absent = _NOT_TOLD_APART if times.is_recording else ("communication",)
+    columns: dict[str, Int64] = {part: times.of(part) for part in WORK}
+    columns["communicating"] = times.communicating_ns
+    for key, column, parts in (("exposed", times.exposed_ns, EXPOSED), ("idle", times.idle_ns, IDLE)):
+        columns[key] = column
+        for part in parts:
+            if part not in absent:
+                columns[part] = times.of(part)
+    columns[AFTER_FINISH] = times.after_finish_ns
+    return {key: float(column.mean()) for key, column in columns.items()}
 
 
 def _compare_carried(
@@ -408,16 +483,17 @@ def _compare_carried(
     return tuple(figures)
 
 
-def _waterfall(a: Side, b: Side, parts: tuple[Partition, Partition], basis: Basis) -> Waterfall:
+def _waterfall(a: Side, b: Side, parts: tuple[_Use, _Use], basis: Basis) -> Waterfall:
     ranks, columns = [], []
     for use in parts:
         rank = use.busiest if basis == "busiest" else NONE
         ranks.append(rank)
         columns.append((use.mean() if rank == NONE else use.ns[rank]).tolist())
+        ranks[-1] = NONE if rank == NONE else int(use.places[rank])
     grew = b.makespan_ns - a.makespan_ns
     steps = (
         Step(part, before, after, _share(after - before, grew))
-        for part, before, after in zip(PARTS, *columns, strict=True)
+        for part, before, after in zip(STEPS, *columns, strict=True)
     )
     numbers = [
         NONE if rank == NONE else side.trace.ranks[rank].number

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from studio.analysis.compare.runs import Comparison, Side
 from studio.analysis.job.nodes import node_ref
+from studio.analysis.job.part_words import NAMES
 from studio.trace import shown_type, type_name
 from studio.units import format_bytes, format_ns
-
-WORDS: Mapping[str, str] = {
-    "finish": "finish",
-    "compute": "compute",
-    "communication": "communication",
-    "exposed": "exposed communication",
-    "transfer": "exposed communication under way",
-    "waiting": "exposed, waiting for other ranks",
-    "copy": "copies",
-    "memory": "memory",
-    "cpu": "CPU",
-    "idle": "idle",
-    "finished": "done before the last rank",
-}
-"""Figures and parts of a finish as they are called."""
 
 
 def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
@@ -38,7 +23,7 @@ def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str
     grew, before = comparison.difference_ns, comparison.a.makespan_ns
     steps = sorted(comparison.waterfall("busiest").steps, key=lambda step: -abs(step.difference_ns))
     reasons = [
-        f"{WORDS[step.part]} {signed_ns(step.difference_ns)}"
+        f"{NAMES[step.part]} {signed_ns(step.difference_ns)}"
         for step in steps
         if abs(step.difference_ns) * 50 >= max(abs(grew), 1)
     ][:3]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from studio.trace import NONE, Rank, Trace
+from studio.trace import NONE, Rank, Trace, assumed_from
 from studio.units import format_count
 
 MOST_RANKS = 1 << 20
@@ -123,6 +124,15 @@ def _with_groups(trace: Trace, world: int) -> int:
     named = {rank for name in used for rank in listed[name].ranks} | {rank.number for rank in trace.ranks}
     every = len(named) == max(named) + 1
     return len(named) if every and world < len(named) <= MOST_RANKS else world
+
+
+def assumed_words(trace: Trace) -> str:
+    """Say how many ranks are assumed, and from which: "7 of 8 ranks assumed equal to rank 0"; "" where none is."""
+    sources = Counter(source for rank in trace.ranks if (source := assumed_from(rank)) is not None)
+    if not sources:
+        return ""
+    named = Completeness(tuple(sorted(sources)), 0, 0).known_words()
+    return f"{sources.total():,} of {len(trace.ranks):,} ranks assumed equal to {named}"
 
 
 def told_world(rank: Rank) -> int:

@@ -8,8 +8,10 @@ two: exact at every zoom, without bins stored for each.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,10 @@ Float64 = NDArray[np.float64]
 
 TRACKS_AT_MOST = 12
 """Tracks a lane is spread over. What overlaps more deeply shares the last one."""
+
+
+WAITING = 16
+"""Added to a category: the part of its spans before all that take part had begun. Of receives that is idle."""
 
 
 class Category(IntEnum):
@@ -74,7 +80,7 @@ class Bins:
     C categories that occur in it, B bins.
 
     Attributes:
-        category: (C,) a `Category` each.
+        category: (C,) a `Category` each, or one with `WAITING` added. Collectives include their waiting, receives do not.
         fraction: (C, B) the part of each bin that spans of the category cover, 0 to 1.
         begun: (B,) spans that begin in the bin.
     """
@@ -116,12 +122,14 @@ class Coverage:
         row, start_ns, end_ns, category: (S,) the spans, as in the timeline but in the order of tracks.
     """
 
-    def __init__(self, timeline: Timeline, category: UInt8) -> None:
+    def __init__(self, timeline: Timeline, category: UInt8, waits: Callable[[], Int64] | None = None) -> None:
         level = _levels(timeline)
         key = timeline.lane * TRACKS_AT_MOST + level
+        self._find_waits = waits
+        self._order: Int64 | None = None
         if level.any():
             order = np.argsort(key, kind="stable")  # spans of a lane are sorted by start already
-            key, category = key[order], category[order]
+            key, category, self._order = key[order], category[order], order
             self.row, self.start_ns, self.end_ns = (
                 column[order] for column in (timeline.row, timeline.start_ns, timeline.end_ns)
             )
@@ -136,6 +144,14 @@ class Coverage:
 
     def __len__(self) -> int:
         return len(self.lane)
+
+    @cached_property
+    def waits_ns(self) -> Int64:
+        """(S,) how long each span waited from its start for others to begin; 0 for what waits for nobody."""
+        if self._find_waits is None:
+            return np.zeros(len(self.row), np.int64)
+        waits = self._find_waits()
+        return waits if self._order is None else waits[self._order]
 
     def spans(self, track: int, start_ns: int, end_ns: int) -> Int64:
         """Return the indices of a track's spans that overlap a window, whose end is excluded."""
@@ -175,11 +191,15 @@ class Coverage:
         known = self._strips.get(track)
         if known is None:
             part = slice(int(self.bounds[track]), int(self.bounds[track + 1]))
-            kinds = self.category[part]
-            known = [
-                (kind, _strip(self.start_ns[part][kinds == kind], self.end_ns[part][kinds == kind]))
-                for kind in np.unique(kinds).tolist()
-            ]
+            kinds, start, end = self.category[part], self.start_ns[part], self.end_ns[part]
+            begun = start + self.waits_ns[part]
+            known = []
+            for kind in np.unique(kinds).tolist():
+                mine = kinds == kind
+                since = begun if kind == Category.RECEIVE else start
+                known.append((kind, _strip(since[mine], end[mine])))
+                if (begun[mine] > start[mine]).any():
+                    known.append((kind + WAITING, _strip(start[mine], begun[mine])))
             self._strips[track] = known
         return known
 
@@ -198,11 +218,15 @@ class GivenTracks(Coverage):
         self.lane, self.level = np.arange(len(bounds) - 1), np.zeros(len(bounds) - 1, np.int64)
         self.row, self.start_ns, self.end_ns, category = spans
         self.category = category.astype(np.uint8)
+        self._find_waits, self._order = None, None
         self._overlaps = np.ones(len(bounds) - 1, bool)
         self._strips = {}
 
 
 def _strip(start: Int64, end: Int64) -> _Strip:
+    if (start[1:] < start[:-1]).any():  # what waited began in another order
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
     reach = np.maximum.accumulate(end)
     start = np.maximum(start, np.append(start[:1], reach[:-1]))
     end = np.maximum(end, start)

@@ -8,7 +8,7 @@ on the length of the run or the number of ranks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching, Messages, match_by_name, match_messages
 from studio.analysis.graph.neighbours import Adjacency, adjacency, predecessors, successors
+from studio.analysis.job.ledger import Ledger, recorded_ledger
 from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, categories
 from studio.errors import TraceError
 from studio.timeline import LANE_KINDS, Lane, LaneKind, Timeline
@@ -68,11 +69,12 @@ class Tile:
         node: (S,) row of the rank's graph.
         name: (S,) index into `names`.
         bytes: (S,) payload of communication, 0 for others.
+        waits: (S,) how long it waited from its start for others to begin, in ns, at most its own length.
         category: (S,) a `Category`.
         binned: (D,) which of the rows asked for come as bins ...
         begun: (D, B) ... and how many of their spans begin in each.
         strip: (C,) index into `binned`.
-        strip_category: (C,) a `Category`.
+        strip_category: (C,) a `Category`, or one with `WAITING` added.
         fraction: (C, B) how much of the bin spans of the category cover: 0 none, 255 all; what is not nothing
             is at least 1.
         names: Names of nodes; untrusted text.
@@ -84,6 +86,7 @@ class Tile:
     node: Int32
     name: Int32
     bytes: Float64
+    waits: Float64
     category: UInt8
     binned: Int32
     begun: Int32
@@ -102,6 +105,7 @@ class Bar:
         node: Row of the rank's graph.
         row: Index into the rows.
         start_ns, end_ns: Issue and callback, after the beginning of the timeline.
+        waits_ns: How long it waited from its start for others to begin.
     """
 
     rank: Rank
@@ -109,6 +113,7 @@ class Bar:
     row: int
     start_ns: int
     end_ns: int
+    waits_ns: int = 0
 
 
 class Gantt:
@@ -129,6 +134,7 @@ class Gantt:
         *,
         origin_ns: int = 0,
         stands_for: Sequence[int] | None = None,
+        account: Callable[[], Ledger] | None = None,
     ) -> None:
         """Sort the spans into rows.
 
@@ -137,10 +143,14 @@ class Gantt:
             timeline: When its nodes ran, of all ranks or of some that stand for the others.
             origin_ns: What to count from.
             stands_for: For each rank of the trace the number of the rank of the timeline that stands for it.
+            account: Works out where the time of its ranks went, once that is asked for; by default as of a recording.
         """
         self.trace = trace
         self.origin_ns = origin_ns
-        self.coverage = Coverage(timeline, categories(timeline, trace))
+        self._find_account = account or (lambda: recorded_ledger(trace, timeline, origin_ns))
+        self.coverage = Coverage(
+            timeline, categories(timeline, trace), lambda: _waits(trace, timeline, self.account)
+        )
         self.span_ns = max(int(timeline.end_ns.max(initial=origin_ns)) - origin_ns, 1)
         self._lanes = timeline.lanes
         self._numbers = {rank.number: rank for rank in trace.ranks}
@@ -242,6 +252,7 @@ class Gantt:
             node.astype(np.int32),
             name,
             self._bytes(rows, bars, node),
+            self.coverage.waits_ns[places].astype(np.float64),
             self.coverage.category[places],
             np.array(binned, np.int32),
             np.array([part.begun for part in bins], np.int32).reshape(-1, TILE_BINS),
@@ -335,6 +346,17 @@ class Gantt:
             return self._adjacencies[rank.graph]
 
     @cached_property
+    def account(self) -> Ledger:
+        """Where each nanosecond of its ranks went."""
+        return self._find_account()
+
+    def lines(self) -> Int64:
+        """Return (number of ranks,) the line of each rank of the trace in the account, -1 where it has no times."""
+        place = {number: line for line, number in enumerate(self.account.numbers)}
+        found = [place.get(number, place.get(self._source[number], NONE)) for number in self._numbers]
+        return np.array(found, np.int64)
+
+    @cached_property
     def matchings(self) -> tuple[GroupMatching, ...]:
         """Matched collectives of different ranks."""
         return match_by_name(self.trace)
@@ -407,7 +429,17 @@ class Gantt:
             row,
             int(self.coverage.start_ns[place]) - self.origin_ns,
             int(self.coverage.end_ns[place]) - self.origin_ns,
+            int(self.coverage.waits_ns[place]),
         )
+
+
+def _waits(trace: Trace, timeline: Timeline, account: Ledger) -> Int64:
+    """Return (S,) how long each span waited from its start for others to begin."""
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
+    rank_of = np.array([place[lane.rank] for lane in timeline.lanes], np.int64)
+    begun = account.begun_ns[account.first[rank_of[timeline.lane]] + timeline.row]
+    waits: Int64 = np.clip(begun, timeline.start_ns, timeline.end_ns) - timeline.start_ns
+    return waits
 
 
 def _place(lane: Lane) -> tuple[int, tuple[int, str]]:

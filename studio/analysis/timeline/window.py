@@ -1,4 +1,7 @@
-"""Where the time of a window went: by category, comm group or name, per rank or for all ranks."""
+"""Where the time of a window went: by part, category, comm group or name, per rank or for all ranks.
+
+Parts are those of `analysis.job.ledger` and add up to the window; of the others what overlaps counts under each.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from studio.analysis.job.ledger import AFTER_FINISH, PARTS
 from studio.analysis.timeline.coverage import Category
 from studio.analysis.timeline.gantt import Gantt
 from studio.timeline import LANE_KINDS
-from studio.trace import Bool, Int64, Rank, UInt8
+from studio.trace import NONE, Int64, Rank, UInt8
 
-By = Literal["category", "group", "name"]
+By = Literal["part", "category", "group", "name"]
 BY: tuple[By, ...] = get_args(By)
 IDLE = "idle"
 _COMMUNICATION = LANE_KINDS.index("communication")
@@ -63,8 +67,12 @@ class Spread:
 def shares(gantt: Gantt, start_ns: int, end_ns: int, by: By) -> Iterator[Share]:
     """Yield where each rank's time in the window went, rank by rank, the largest first.
 
-    By category there is the idle time of each rank, too. Where an accelerator computes, what its CPU does is no work.
+    By category there is the idle time of each rank, too: the sum of the parts bubble, host and stall.
     """
+    if by == "part":
+        yield from _part_shares(gantt, start_ns, end_ns)
+        return
+    idle = dict(_idle(gantt, start_ns, end_ns)) if by == "category" else {}
     known: dict[object, list[tuple[str, int, int]]] = {}
     for rank in gantt.trace.ranks:
         rows = gantt.rows_of(rank)
@@ -76,6 +84,29 @@ def shares(gantt: Gantt, start_ns: int, end_ns: int, by: By) -> Iterator[Share]:
             known[key] = _of_rank(gantt, rank, start_ns, end_ns, by)
         for what, nodes, time in known[key]:
             yield Share(rank.number, what, nodes, time)
+        if rank.number in idle:
+            yield Share(rank.number, IDLE, 0, idle[rank.number])
+
+
+def _part_shares(gantt: Gantt, start_ns: int, end_ns: int) -> Iterator[Share]:
+    """Yield the parts of each rank's time in the window; a rank without times was at no time under way."""
+    times = gantt.account.totals(start_ns, end_ns)
+    names = [*PARTS, AFTER_FINISH]
+    table = np.column_stack([times.ns, times.after_finish_ns]).tolist()
+    nothing = [0] * len(PARTS) + [end_ns - start_ns]
+    for rank, line in zip(gantt.trace.ranks, gantt.lines().tolist(), strict=True):
+        row = nothing if line == NONE else table[line]
+        for name, time in sorted(zip(names, row, strict=True), key=lambda part: -part[1]):
+            if time:
+                yield Share(rank.number, name, 0, time)
+
+
+def _idle(gantt: Gantt, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
+    """Yield each rank that has times and how long it was idle in a window."""
+    idle = gantt.account.totals(start_ns, end_ns).idle_ns.tolist()
+    for rank, line in zip(gantt.trace.ranks, gantt.lines().tolist(), strict=True):
+        if line != NONE:
+            yield rank.number, idle[line]
 
 
 def spreads(shares_found: Iterator[Share]) -> list[Spread]:
@@ -107,25 +138,13 @@ def _of_rank(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int, by: By) -> li
             (name, int(nodes[index]), int(time[index])) for index, name in enumerate(names) if nodes[index]
         ]
     headings.sort(key=lambda heading: (-heading[2], heading[0]))
-    if by == "category":
-        counts = _busy(gantt, places)
-        busy = int(_covered_by_code(np.zeros(int(counts.sum()), np.int64), start[counts], end[counts], 1)[0])
-        headings.append((IDLE, 0, high - low - busy))
     return headings
 
 
 def idle_times(gantt: Gantt) -> Int64:
-    """Return (number of ranks,) how long each rank of the trace was idle until the end of the timeline."""
-    idle_ns = [share.time_ns for share in shares(gantt, 0, gantt.span_ns, "category") if share.what == IDLE]
-    return np.array(idle_ns, np.int64)
-
-
-def _busy(gantt: Gantt, places: Int64) -> Bool:
-    """Return the spans of a rank that count as work."""
-    category = gantt.coverage.category[places]
-    if (category == Category.COMPUTE).any():
-        return np.asarray(category != Category.HOST)
-    return np.ones(len(places), bool)
+    """Return (number of ranks,) how long each rank of the trace was idle; 0 for ranks without times."""
+    idle: Int64 = np.append(gantt.account.totals().idle_ns, 0)[gantt.lines()]
+    return idle
 
 
 def _places(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int) -> tuple[Int64, Int64]:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
+from studio.analysis.job.alike import count_alike, first_alike
+from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS
+from studio.analysis.job.part_words import NAMES
 from studio.commands.base import replay as replaying
 from studio.commands.base.systems import system_label
-from studio.commands.base.terminal import printable, shorten
+from studio.commands.base.terminal import align_columns, printable, shorten
 from studio.sim import astra
 from studio.sim.agreement import rank_list
 from studio.sim.compute import compute_times
 from studio.sim.doubts import Cured, Doubt
 from studio.sim.network import TOPOLOGY_NAMES
-from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
+from studio.sim.result import SimResult, exposed_ns, ledger_of, statistics
 from studio.sim.traffic import LinkTraffic
 from studio.trace import Finding, Int64, collective_name
 from studio.units import format_bytes, format_count, format_distinct, format_ns, format_rate
@@ -60,7 +62,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
     """Return an outcome as plain data; times are whole nanoseconds."""
     result = outcome.result
     parts = astra.parts_of(result.config)
-    times = dataclasses.asdict(breakdown_of(result))
+    times = ledger_of(result).totals().columns()
     numbers = [rank.number for rank in result.trace.ranks]
     exposed = exposed_ns(result).astype(np.uint64).tolist()
     stats = statistics(result)
@@ -88,7 +90,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "events": int(np.bincount(result.event_rank, minlength=len(numbers))[result.representative].sum()),
         "classes": result.classes,
         "unfolded": result.unfolded,
-        "compute": dataclasses.asdict(compute_times(result.trace, result.config)),
+        "compute": asdict(compute_times(result.trace, result.config)),
         "spent_s": round(outcome.spent_s, 6),
         "config": {
             "network": parts.network,
@@ -175,7 +177,7 @@ def text(outcome: Outcome) -> str:
     """Format an outcome for a terminal."""
     result = outcome.result
     finish = result.finish_ns
-    times = breakdown_of(result)
+    times = ledger_of(result).totals()
     lines = [
         *_doubt_lines(outcome),
         _header(outcome),
@@ -187,16 +189,15 @@ def text(outcome: Outcome) -> str:
     ]
     rows: list[tuple[str, Int64]] = [
         ("finish", finish),
-        ("compute", times.compute_ns),
-        ("communication", times.communication_ns),
-        ("exposed communication", times.exposed_communication_ns),
-        ("copies", times.copy_ns),
-        ("memory", times.memory_ns),
-        ("CPU", times.cpu_ns),
-        ("idle", times.idle_ns),
+        *((NAMES[part], times.of(part)) for part in PARTS if part not in (*EXPOSED, *IDLE)),
+        (NAMES["exposed"], times.exposed_ns),
+        *((f"  {NAMES[part]}", times.of(part)) for part in EXPOSED),
+        (NAMES["idle"], times.idle_ns),
+        *((f"  {NAMES[part]}", times.of(part)) for part in IDLE),
+        (NAMES["after_finish"], times.after_finish_ns),
     ]
     for name, column in rows:
-        if column.any() or name in ("finish", "compute", "communication", "exposed communication"):
+        if column.any() or name in ("finish", "compute", "exposed communication", "idle"):
             share = 100 * float(column.mean()) / max(result.makespan_ns, 1)
             cells = "".join(
                 f"{format_ns(float(value)):>12}" for value in (column.min(), column.mean(), column.max())
@@ -251,52 +252,55 @@ def _links(result: SimResult) -> Iterator[str]:
     whole = max(result.makespan_ns, 1)
     # Single links carry messages across dimensions; a table by dimension would contradict theirs.
     if result.config.links is None and any(carried.messages.any() for carried in result.dimensions):
-        yield ""
-        yield f"  {'dimensions':24}{'sent':>12}{'messages':>12}{'rate':>14}{'offered load':>14}"
+        rows = [("dimensions", "sent", "messages", "rate", "offered load")]
         for index, (dim, carried) in enumerate(
             zip(result.config.topology.dims, result.dimensions, strict=True)
         ):
             size, name = int(carried.bytes.sum()), f"{index}: {TOPOLOGY_NAMES[dim.kind]} {dim.size}"
             share = f"{100 * carried.offered_load(whole):.1f} %" if carried.capacity_bytes_per_ns else "-"
             messages = format_count(int(carried.messages.sum()))
-            yield f"  {name:24}{format_bytes(size):>12}{messages:>12}{format_rate(size / whole):>14}{share:>14}"
+            rows.append((name, format_bytes(size), messages, format_rate(size / whole), share))
+        yield from _indent(align_columns(rows, (24, 12, 12, 14, 14)))
     links = result.links
-    busiest = links.busiest(_BUSIEST)
-    if not busiest:
-        return
+    rows = [("busiest links", "carried", "busy", "rate", "most waiting")]
+    for index, alike in links.busiest_kinds(_BUSIEST):
+        size, busy = int(links.bytes[index]), f"{100 * int(links.busy_ns[index]) / whole:.1f} %"
+        queue = format_count(int(links.peak_queue[index]))
+        name = count_alike(links.name(index), alike)
+        rows.append((name, format_bytes(size), busy, format_rate(size / whole), queue))
+    if len(rows) > 1:
+        yield from _indent(align_columns(rows, (24, 12, 12, 14, 14)))
+
+
+def _indent(lines: Sequence[str]) -> Iterator[str]:
+    """Yield an empty line, then the lines of a table."""
     yield ""
-    yield f"  {'busiest links':24}{'carried':>12}{'busy':>12}{'rate':>14}{'most waiting':>14}"
-    for index in busiest:
-        size, busy = int(links.bytes[index]), int(links.busy_ns[index])
-        yield (
-            f"  {links.name(index):24}{format_bytes(size):>12}{100 * busy / whole:>10.1f} %{format_rate(size / whole):>14}"
-            f"{format_count(int(links.peak_queue[index])):>14}"
-        )
+    yield from (f"  {line}" for line in lines)
 
 
 def _slowest_collectives(result: SimResult) -> Iterator[str]:
     times = _collectives(result)
     took = times.end_ns - times.arrived_ns
-    slowest = np.argsort(-took, kind="stable")[:_BUSIEST].tolist()
+    # Of a folded job whole classes of groups take the same.
+    first, alike = first_alike(times.type, times.members, times.whole_bytes, took, times.skew_ns)
+    slowest = np.argsort(-took[first], kind="stable")[:_BUSIEST].tolist()
     if not slowest:
         return
-    yield ""
-    yield f"  {'slowest collectives':30}{'size':>12}{'took':>12}{'skew':>12}{'algbw':>14}{'busbw':>14}"
-    for index in slowest:
+    rows: list[tuple[str, ...]] = [("slowest collectives", "size", "took", "skew", "algbw", "busbw")]
+    for place in slowest:
+        index = int(first[place])
         group = times.groups[int(times.group[index])]
         name = f"{collective_name(int(times.type[index]))} #{times.position[index]}"
-        name += f", group {group}" if group else ""
+        name = shorten(printable(name + (f", group {group}" if group else "")), 30)
         rates = (float(column[index]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
         cells = (
             format_bytes(int(times.whole_bytes[index])),
             format_ns(int(took[index])),
             format_ns(int(times.skew_ns[index])),
         )
-        yield (
-            f"  {shorten(printable(name), 30):30}"
-            + "".join(f"{cell:>12}" for cell in cells)
-            + "".join(f"{format_rate(rate) if rate == rate else '-':>14}" for rate in rates)
-        )
+        shown = (format_rate(rate) if rate == rate else "-" for rate in rates)
+        rows.append((count_alike(name, int(alike[place])), *cells, *shown))
+    yield from _indent(align_columns(rows, (30, 12, 12, 12, 14, 14)))
 
 
 def _classes(outcome: Outcome) -> str:

@@ -40,3 +40,24 @@ def written_line(files: Sequence[Path]) -> str:
     more = len(files) > 1
     count = f"{format_count(len(files))} {'files' if more else 'file'} written: {files[0]}"
     return count + (f" … {files[-1]}" if more else "")
+
+
+def align_columns(rows: Sequence[Sequence[str]], least: Sequence[int]) -> list[str]:
+    """Return the lines of a table: the first column at the left, the others at the right, never touching.
+
+    Args:
+        rows: Cells; the first row is the head.
+        least: The least width of each column.
+
+    Example:
+        >>> align_columns([("link", "carried", "messages"), ("a", "648 TiB", "6,439,305,216")], (6, 8, 8))
+        ['link   carried       messages', 'a      648 TiB  6,439,305,216']
+    """
+    widths = [
+        max(width, *(len(row[place]) + 2 * (place > 0) for row in rows)) for place, width in enumerate(least)
+    ]
+    return [
+        f"{row[0]:{widths[0]}}"
+        + "".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        for row in rows
+    ]

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from dash import dcc, html
+from dash import html
 
 from studio.analysis.collectives.groups import GroupUse, group_use, shared_use
 from studio.analysis.collectives.roles import Role
 from studio.analysis.collectives.traffic import Traffic, group_title
 from studio.figures.groups import group_matrix, widest_px
 from studio.pages.base.export import Table, exports, with_copy_button
+from studio.pages.base.figures import drawn_figure
 from studio.pages.base.state import session
 from studio.pages.base.widgets import exact, hint, table
 from studio.units import format_bytes, format_count, format_counted
@@ -167,13 +168,7 @@ def matrix_figure(name: str, figure: Any, use: GroupUse) -> Any:
     """Return the component that shows the matrix of groups and ranks, or a sentence where there is none."""
     if not figure:
         return html.P("No collective names a comm group, and no group is listed.", className="cs-dim")
-    return dcc.Graph(
-        id=name,
-        figure=figure,
-        config={"displaylogo": False, "displayModeBar": False},
-        className="cs-figure",
-        style={"maxWidth": widest_px(use)},
-    )
+    return drawn_figure(name, figure, maxWidth=widest_px(use))
 
 
 def count_left_out(alone: int) -> Any:

@@ -16,7 +16,7 @@ from studio.pages.base.missing import is_side
 from studio.pages.base.state import RECORDED, session, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import aria_label, error_box, link, loading
-from studio.pages.compare.strip import show_sides, show_strip, side_name
+from studio.pages.compare.strip import show_sides, show_strip, side_name, strip_skeleton
 from studio.pages.compare.tables import heatmaps, nodes_tables, settings_section, show_summary
 from studio.pages.compare.times import ALIGN_START, align_options, anchors
 from studio.units import format_ns
@@ -61,13 +61,7 @@ def layout(**_query: str) -> Any:
         ],
         className="cs-page-head cs-compare-head",
     )
-    shown = dcc.Loading(
-        html.Div(id="compare-strip"),
-        type="dot",
-        delay_show=300,
-        color="var(--cs-accent)",
-        id="compare-loading",
-    )
+    shown = html.Div(strip_skeleton(), id="compare-strip")
     return html.Div(
         [
             head,
@@ -303,7 +297,7 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
 def show(source: Source | None, theme: str) -> Any:
     """Show verdicts, waterfall and tables of the comparison."""
     if not source or len(source["sides"]) < 2:
-        return None, None
+        return strip_skeleton(), None
     dark = theme == "dark"
     try:
         shown = _lineup(source)

@@ -6,21 +6,25 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dash import dcc, html
+from dash import html
 
-from studio.analysis.compare.words import WORDS, verdict
+from studio.analysis.compare.words import verdict
+from studio.analysis.job.part_words import NAMES
 from studio.comparing import LETTERS, Lineup
-from studio.figures.waterfall import waterfall
+from studio.figures.waterfall import FIGURE_PX, waterfall
 from studio.pages.base.export import Table, exports
+from studio.pages.base.figures import drawn_figure, reserved
 from studio.pages.base.state import RECORDED, workspace
-from studio.pages.base.widgets import aria_label, hint, link
+from studio.pages.base.widgets import aria_label, hint, link, loading
 from studio.units import format_distinct
 
+_BASES = ("Rank that waits least", "Mean of all ranks")
 _BASIS = (
-    "Every nanosecond from the first node to the last end stands in exactly one part, so that the steps add up. On a rank "
-    "a moment is compute where a compute node runs; exposed communication where none does and a collective or message "
-    "does, under way once all that take part have begun, waiting before; then copies (memcpy, memset), memory, CPU, idle; "
-    "and after its last node the rank is done before the last one. The rank that waits least is the one the others wait for."
+    "Every nanosecond from the first node to the last end stands in exactly one part, the first that holds, so that the steps "
+    "add up: overlapped (work and communication), compute, copies; then, by the earliest issued communication, waiting "
+    "for the last member or, between pipeline stages, bubble, and the rest of communication; then host, and stall where "
+    "nothing runs; after finish, once the rank is done and the last one is not. Where a recording is compared, the rest of "
+    "communication is one part on both sides. The rank that waits least is the one the others wait for."
 )
 
 
@@ -92,7 +96,7 @@ def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
     where = "in the mean of all ranks"
     if fall.basis == "busiest":
         where = f"on the rank that waits least: {fall.rank_a} in A, {fall.rank_b} in {letter}"
-    figure = waterfall(fall, ("A", letter), WORDS, dark=dark)
+    figure = waterfall(fall, ("A", letter), NAMES, dark=dark)
     table = Table(
         ("part", "a_ns", "b_ns", "difference_ns", "share"),
         [(step.part, step.a_ns, step.b_ns, step.difference_ns, step.share) for step in fall.steps],
@@ -100,23 +104,31 @@ def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
     head = html.Div(
         [
             html.H2(["Where the difference comes from", hint("the waterfall", _BASIS)]),
-            _make_toggle("Rank that waits least", {"basis": None}, on=fall.basis == "busiest"),
-            _make_toggle("Mean of all ranks", {"basis": "mean"}, on=fall.basis == "mean"),
+            _make_toggle(_BASES[0], {"basis": None}, on=fall.basis == "busiest"),
+            _make_toggle(_BASES[1], {"basis": "mean"}, on=fall.basis == "mean"),
             html.Span(where, className="cs-dim"),
             html.Span(style={"flex": 1}),
             exports("waterfall", figure="compare-waterfall", table=table, title="the waterfall"),
         ],
         className="cs-compare-controls",
     )
-    graph = dcc.Graph(
-        id="compare-waterfall",
-        figure=figure,
-        config={"displaylogo": False, "displayModeBar": False},
-        className="cs-figure",
-    )
+    graph = drawn_figure("compare-waterfall", figure)
     return html.Section(
         [_show_verdicts(shown, pair), head, graph], className="cs-section", **aria_label("How much and why")
     )
+
+
+def strip_skeleton() -> Any:
+    """Return what holds the place of the strip of two runs while they are compared."""
+    verdict_line = html.P("\N{NO-BREAK SPACE}", className="cs-compare-verdict")
+    said = html.Div([verdict_line, html.P("\N{NO-BREAK SPACE}")], className="cs-compare-verdicts")
+    bases = [html.Button(words, className="cs-button") for words in _BASES]
+    room = html.Span("on the rank that waits least: 0 in A, 0 in B", className="cs-dim")
+    save = exports("waterfall", figure="compare-waterfall-later", title="the waterfall")
+    row = [html.H2(["Where the difference comes from", hint("the waterfall", _BASIS)]), *bases, room]
+    head = html.Div([*row, html.Span(style={"flex": 1}), save], className="cs-compare-controls")
+    coming = html.Div(loading("Comparing the runs…"), style={"height": f"{FIGURE_PX}px"})
+    return html.Section([said, reserved(head), coming], className="cs-section")
 
 
 def _show_verdicts(shown: Lineup, pair: int) -> Any:
@@ -133,7 +145,11 @@ def _show_verdicts(shown: Lineup, pair: int) -> Any:
         lines.append(html.P(content, className="cs-compare-verdict", title=f"{grew:+,} ns"))
     times = format_distinct([side.side.makespan_ns for side in shown.sides])
     finishes = " · ".join(f"{LETTERS[index]} {time}" for index, time in enumerate(times))
-    return html.Div([*lines, html.P(f"Finish: {finishes}", className="cs-dim")], id="compare-verdict")
+    return html.Div(
+        [*lines, html.P(f"Finish: {finishes}", className="cs-dim")],
+        id="compare-verdict",
+        className="cs-compare-verdicts",
+    )
 
 
 def _make_toggle(text: str, changes: dict[str, Any], *, on: bool) -> Any:

@@ -13,34 +13,22 @@ from dash import dcc, html
 from studio.analysis.collectives.imbalance import matrix, rows_of
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side
-from studio.analysis.compare.words import WORDS, node_words, signed_bytes, signed_ns, signed_share
+from studio.analysis.compare.words import node_words, signed_ns
+from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.comparing import LETTERS, Compared, Lineup, settings_table
 from studio.figures.beside import beside
 from studio.pages.base.export import Table, exports, with_copy_button
 from studio.pages.base.widgets import aria_label, exact, hint, link, table
-from studio.units import format_bytes, format_count, format_counted, format_ns
+from studio.pages.compare.carried import BESIDE, changed_time, show_carried, wide_table
+from studio.units import format_count, format_counted, format_ns
 
 _LISTED = 12
-_LINKS = 10
 _OPERATIONS = 16
 _CELLS = 20_000
 _SHARE = (
     "The share of the difference in finish that this difference is. Figures of ranks are means over ranks, and several can cover "
     "the same time, so that these shares do not add up; those of the waterfall do."
 )
-_DEFINITIONS = {
-    "compute": "Some compute node was under way.",
-    "communication": "Some collective, send or receive was under way, waiting for other ranks included.",
-    "exposed": "Communication was under way and no compute was: what a faster network could save at most.",
-    "waiting": "Exposed, and not all that take part had begun: what better balance could save.",
-    "idle": "Nothing was under way, before the rank finished.",
-    "finished": "The rank had finished and others had not.",
-}
-_CARRIED = {
-    "dimensions": {"share": "offered load", "ns": "time one port takes to send it", "bytes": "bytes of all"},
-    "links": {"share": "load", "ns": "sending", "bytes": "bytes"},
-}
-"""Labels of the figures of dimensions and links, by unit."""
 _MATCHED = (
     "Nodes of one job are matched by rank and id. Nodes of different jobs are matched by structure: type, name, size and "
     "role of the comm group, the n-th in order of issue with the n-th; then with the numbers in names left out, and at "
@@ -58,15 +46,13 @@ def show_summary(shown: Lineup) -> Any:
     rows = [
         (
             _name_with_hint(key),
-            WORDS[key],
+            NAMES[key],
             _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")),
         )
         for key in keys
     ]
-    parts = [html.H2(["In numbers", hint("share", _SHARE)])]
-    parts.append(_show_figures(shown, "Mean per rank", rows, "the figures"))
-    parts += _show_network(shown, "dimensions", "Dimensions of the network", _LINKS)
-    parts += _show_network(shown, "links", f"Links: the {_LINKS} that differ most", _LINKS)
+    parts = [html.H2("In numbers"), _show_figures(shown, "Mean per rank", rows, "the figures")]
+    parts += show_carried(shown, "dimensions") + show_carried(shown, "links")
     return html.Section(parts, className="cs-section")
 
 
@@ -80,98 +66,45 @@ def _of(figures: Sequence[Figure], key: str, unit: str) -> Figure | None:
 
 
 def _name_with_hint(key: str) -> Any:
-    definition = _DEFINITIONS.get(key)
-    return [WORDS[key], hint(WORDS[key], definition)] if definition else WORDS[key]
+    definition = ABOUT.get(key)
+    return [NAMES[key], hint(NAMES[key], definition)] if definition else NAMES[key]
 
 
 def _sides_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
     return [pick(pair) for pair in shown.comparisons]
 
 
-_BESIDE = 3
-"""With at most this many runs differences have columns of their own; with more they stand below the values."""
-
-
 def _show_figures(
     shown: Lineup, first: str, table_rows: Sequence[tuple[Any, str, list[Figure | None]]], name: str
 ) -> Any:
     """Return a table of figures; each row has a label for the page, one for files, and a `Figure` per other run."""
-    beside = len(shown.sides) <= _BESIDE
+    side_by_side = len(shown.sides) <= BESIDE
     others = LETTERS[1 : len(shown.sides)]
     head = [first, "A"]
     for letter in others:
-        head += [letter, f"{letter} − A", "share"] if beside else [letter]
+        head += [letter, f"{letter} \N{MINUS SIGN} A"] if side_by_side else [letter]
     rows, exactly = [], []
     for words, plain, figures in table_rows:
         base = next((figure for figure in figures if figure is not None), None)
-        cells = [words, _value(base.a if base else None, base)]
-        numbers: list[Any] = [plain, base.unit if base else "", base.a if base else None]
+        cells = [words, _value(base.a if base else None)]
+        numbers: list[Any] = [plain, base.a if base else None]
         for figure in figures:
-            value, difference, share = (
-                _value(figure.b if figure else None, figure),
-                _difference(figure),
-                _share(figure),
-            )
-            below = [difference, f" · {share}" if share else ""] if difference != "–" else []
-            below_value = html.Div(below, className="cs-compare-below")
-            cells += [value, difference, share] if beside else [html.Span([value, below_value])]
-            numbers += [figure.b, figure.difference, figure.share] if figure else [None, None, None]
+            value, difference = _value(figure.b if figure else None), _difference(figure)
+            below = html.Div(difference, className="cs-compare-below")
+            cells += [value, difference] if side_by_side else [html.Span([value, below])]
+            numbers += [figure.b, figure.difference] if figure else [None, None]
         rows.append(cells)
         exactly.append(numbers)
-    named = [part for letter in others for part in (letter, f"{letter} − A", f"{letter} share")]
-    save = exports(name.replace(" ", "-"), table=Table((first, "unit", "A", *named), exactly), title=name)
-    region = html.Div(
-        table(head, rows, numeric=range(1, len(head))),
-        className="cs-compare-wide",
-        tabIndex=0,
-        role="region",
-        **aria_label(name),
-    )
-    return html.Div([region, save], className="cs-compare-figures")
+    named = [part for letter in others for part in (letter, f"{letter} - A")]
+    return wide_table(head, rows, Table((f"{first}, ns", "A", *named), exactly), name)
 
 
-def _value(value: float | None, figure: Figure | None) -> Any:
-    if value is None or figure is None:
-        return "–"
-    if figure.unit == "bytes":
-        return exact(format_bytes(value), f"{value:,.0f} bytes")
-    if figure.unit == "share":
-        return exact(f"{100 * value:.1f} %", f"{100 * value:.6g} %")
-    return exact(format_ns(round(value)), f"{value:,.1f} ns")
+def _value(ns: float | None) -> Any:
+    return "–" if ns is None else exact(format_ns(round(ns)), f"{ns:,.1f} ns")
 
 
 def _difference(figure: Figure | None) -> Any:
-    change = None if figure is None else figure.difference
-    if figure is None or change is None:
-        return "–"
-    if figure.unit == "share":
-        return exact(signed_share(change), f"{100 * change:+.6g} percentage points")
-    shown = signed_bytes(change) if figure.unit == "bytes" else signed_ns(round(change))
-    kind = "" if figure.unit == "bytes" or not round(change) else "cs-worse" if change > 0 else "cs-better"
-    return exact(shown, f"{change:+,.1f} {figure.unit}", classes=kind)
-
-
-def _share(figure: Figure | None) -> str:
-    return "" if figure is None or figure.share is None else f"{100 * figure.share:.1f} %".replace("-", "−")
-
-
-def _show_network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
-    keys = dict.fromkeys(figure.key for pair in shown.comparisons for figure in getattr(pair, what))
-    rows, compared = [], False
-    for key in list(keys)[:most]:
-        for unit, measure in _CARRIED[what].items():
-            figures = _sides_figures(
-                shown, lambda pair, key=key, unit=unit: _of(getattr(pair, what), key, unit)
-            )
-            if any(figure is not None and (figure.a or figure.b) for figure in figures):
-                rows.append((f"{key}, {measure}", f"{key}, {measure}", figures))
-                compared |= any(figure is not None and figure.difference is not None for figure in figures)
-    abouts = dict.fromkeys(getattr(compared_side.side, what).about for compared_side in shown.sides)
-    about = " Or: ".join(words for words in abouts if words)
-    if what == "links" and not compared:
-        title = f"Links: the {_LINKS} that send longest; none is in both"
-    heading = html.H3([title, hint(_CARRIED[what]["share"], about)])
-    return [heading, _show_figures(shown, what[:-1].capitalize(), rows, what)] if rows else []
+    return "–" if figure is None or figure.difference is None else changed_time(figure.difference)
 
 
 # ---------------------------------------------------------------------------------------------------

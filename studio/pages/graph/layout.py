@@ -54,7 +54,9 @@ def controls() -> Any:
             ),
             _label_control("fold by", _select("graph-by", "Fold by", [], 128)),
             _label_control(
-                "depth", _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58)
+                "depth",
+                _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58),
+                off=True,
             ),
             _field(
                 _select(
@@ -67,6 +69,7 @@ def controls() -> Any:
                     ],
                     146,
                 ),
+                off=True,
             ),
             _field(
                 _select(
@@ -109,7 +112,7 @@ def _look() -> Any:
                     150,
                 ),
             ),
-            _label_control("with", _select("graph-with", "Compare durations with", [], 150)),
+            _label_control("with", _select("graph-with", "Compare durations with", [], 150), off=True),
             _toggle("graph-crit", "Critical path", "Draw the critical path on top (C)"),
             _toggle("graph-wide", "Width = time", "Draw longer nodes wider (W)"),
         ],
@@ -143,12 +146,14 @@ def _aria(**names: str) -> dict[str, Any]:
     return {f"aria-{name}": value for name, value in names.items()}
 
 
-def _label_control(text: str, control: Any) -> Any:
-    return _field(html.Span(text, className="cs-dim", **_aria(hidden="true")), control)
+def _label_control(text: str, control: Any, *, off: bool = False) -> Any:
+    return _field(html.Span(text, className="cs-dim", **_aria(hidden="true")), control, off=off)
 
 
-def _field(*parts: Any) -> Any:
-    return html.Span(list(parts), className="cs-graph-field")
+def _field(*parts: Any, off: bool = False) -> Any:
+    """Return a field of the row of controls; `off` where it means nothing until another view is chosen."""
+    how: dict[str, Any] = {"data-off": ""} if off else {}
+    return html.Span(list(parts), className="cs-graph-field", **how)
 
 
 def _select(name: str, title: str, data: list[Any], width: int, **more: Any) -> Any:

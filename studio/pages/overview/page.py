@@ -18,13 +18,20 @@ from studio.errors import StudioError
 from studio.figures.groups import group_matrix
 from studio.jobs.checking import start_check
 from studio.pages.base.export import exports
+from studio.pages.base.figures import reserved
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import exact, findings_list, link, loading, no_job, page, show_errors, term
 from studio.pages.collectives.groups import count_left_out, matrix_figure
 from studio.pages.overview.files import files_section
-from studio.pages.overview.times import times_panel
-from studio.pages.overview.words import collectives_table, imported_from, types_table, use_table
+from studio.pages.overview.times import times_panel, times_skeleton
+from studio.pages.overview.words import (
+    collectives_table,
+    imported_from,
+    recorded_times_of,
+    types_table,
+    use_table,
+)
 from studio.store.runs import RunInfo
 from studio.store.workspace import JobInfo
 from studio.units import format_count, format_ns, format_si
@@ -58,7 +65,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
         _missing_ranks(completeness(trace), is_recording(trace), view),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
         html.Div(
-            loading("Adding up the times of the nodes…"),
+            None if run is None else times_skeleton(),
             id="overview-times",
             className="cs-overview-times",
         ),
@@ -68,7 +75,9 @@ def show(view: dict[str, Any], theme: str) -> Any:
                     [
                         html.H2("Nodes by type"),
                         html.Div(
-                            loading("Adding up the times of the run…") if simulated else types_table(summary),
+                            reserved(types_table(summary, recorded_times_of(summary)))
+                            if simulated
+                            else types_table(summary),
                             id="overview-types",
                         ),
                     ],

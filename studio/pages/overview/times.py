@@ -7,25 +7,37 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
-from studio.analysis.job.breakdown import RankUse
+from studio.analysis.job.ledger import MADE_OF, PARTS, Ledger
 from studio.analysis.job.occupancy import Occupancy
+from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.figures.occupancy import occupancy_areas
 from studio.figures.ranks import rank_times
+from studio.figures.theme import FIGURE_PX
 from studio.pages.base.export import Table, exports
+from studio.pages.base.figures import drawn_figure
 from studio.pages.base.rank_table import rank_table
 from studio.pages.base.state import session, workspace
-from studio.pages.base.widgets import hint, link
+from studio.pages.base.widgets import hint, link, loading
 from studio.units import format_ns
 
-_STILL: Any = {"displaylogo": False, "displayModeBar": False}
-_EXPOSED = (
-    "Communication under way while no compute node ran. Communication that compute hides costs nothing here."
-)
-_COPIES = (
-    "Copies (memcpy, memset) under way while neither compute nor communication was. Copies are no compute: what they "
-    "share with communication counts as exposed communication."
-)
 _STANDS_OUT = 0.005
+_OVER_TIME, _OF_RANKS = "What the ranks did over time", "Where the time of each rank went"
+
+
+def times_skeleton() -> Any:
+    """Return what holds the place of both figures while they are worked out."""
+    parts = [
+        html.Div(
+            [
+                html.Div(html.H2(title), className="cs-figure-head"),
+                html.Div(loading("Adding up the times of the nodes…"), style={"height": f"{FIGURE_PX}px"}),
+                html.P(className="cs-dim cs-overview-caption"),
+            ],
+            className="cs-section",
+        )
+        for title in (_OVER_TIME, _OF_RANKS)
+    ]
+    return html.Div(parts, className="cs-columns")
 
 
 def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
@@ -40,15 +52,17 @@ def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
     return html.Div(
         [
             _section(
-                ("ranks-over-time", "What the ranks did over time"),
+                ("ranks-over-time", _OVER_TIME),
                 occupancy_areas(over_time, dark=dark),
                 _over_time(over_time),
-                [f"{name} · share of the ranks; what overlaps counts once, compute first; idle stays empty"],
+                [
+                    f"{name} · share of the ranks; a moment counts for one part only; idle (bubble, stall) stays empty"
+                ],
             ),
             _section(
-                ("time-of-ranks", "Where the time of each rank went"),
-                rank_times(use.times, use.finish_ns, use.numbers, dark=dark),
-                rank_table(use.times, use.finish_ns, use.numbers),
+                ("time-of-ranks", _OF_RANKS),
+                rank_times(use, dark=dark),
+                rank_table(use),
                 _in_words(use),
             ),
         ],
@@ -64,53 +78,41 @@ def _section(name: tuple[str, str], figure: Any, table: Table, words: list[Any])
             html.Div(
                 [html.H2(name[1]), exports(name[0], figure=shown, table=table)], className="cs-figure-head"
             ),
-            dcc.Graph(id=shown, figure=figure, config=_STILL, className="cs-figure"),
-            html.P(words, className="cs-dim"),
+            drawn_figure(shown, figure),
+            html.P(words, className="cs-dim cs-overview-caption"),
         ],
         className="cs-section",
     )
 
 
-def _in_words(use: RankUse) -> list[Any]:
-    """Say how the mean rank spends its time, and which rank computes much longer than others."""
+def _in_words(use: Ledger) -> list[Any]:
+    """Say how the mean rank spends its time, and which rank works much longer than others."""
     last = int(use.finish_ns.max())
 
     def share(column: Any) -> str:
         return f"{100 * float(column.mean()) / max(last, 1):.1f} %"
 
-    times = use.times
-    busy = use.finish_ns - times.idle_ns
-    said: list[Any] = [
-        f"Shares of the finish ({format_ns(last)}), mean rank: compute {share(times.compute_ns)}",
-        f", exposed communication {share(times.exposed_communication_ns)}",
-        hint("exposed communication", _EXPOSED),
-    ]
-    alone = busy - times.compute_ns - times.exposed_communication_ns - times.exposed_copy_ns
-    rest = {
-        "memory and CPU alone": alone,
-        "idle": times.idle_ns,
-        "done before the last rank": last - use.finish_ns,
-    }
-    if times.exposed_copy_ns.any():
-        said += [f", copies alone {share(times.exposed_copy_ns)}", hint("copies alone", _COPIES)]
-    said += [f", {name} {share(column)}" for name, column in rest.items() if name == "idle" or column.any()]
-    most, mean = int(times.compute_ns.max()), float(times.compute_ns.mean())
+    times = use.totals()
+    said: list[Any] = [f"Shares of the finish ({format_ns(last)}), mean rank: "]
+    for key, column in times.figures().items():
+        said += ["" if len(said) == 1 else ", ", f"{NAMES[key]} {share(column)}"]
+        parts = [part for part in MADE_OF.get(key, ()) if times.of(part).any()]
+        if parts:
+            said.append(f" ({', '.join(f'{NAMES[part]} {share(times.of(part))}' for part in parts)})")
+        said.append(hint(NAMES[key], ABOUT[key]))
+    compute = times.of("compute", "overlapped")
+    most, mean = int(compute.max()), float(compute.mean())
     if len(use.numbers) > 1 and most > mean * (1 + _STANDS_OUT):
-        longest = np.flatnonzero(times.compute_ns == most).tolist()
-        who = (
-            f"{len(longest)} ranks compute"
-            if len(longest) > 1
-            else f"rank {use.numbers[longest[0]]} computes"
-        )
+        longest = np.flatnonzero(compute == most).tolist()
+        who = f"{len(longest)} ranks work" if len(longest) > 1 else f"rank {use.numbers[longest[0]]} works"
         said.append(f" · {who} longest, {format_ns(most)}, {100 * (most / mean - 1):.0f} % above the mean")
     return said
 
 
 def _over_time(occupancy: Occupancy) -> Table:
-    head = ("from_ns", "to_ns", "compute", "exposed_communication", "copies", "memory", "cpu")
     edges = occupancy.edges_ns.tolist()
     rows = [
         (round(low), round(high), *(round(share, 6) for share in shares))
         for low, high, shares in zip(edges, edges[1:], occupancy.share.T.tolist(), strict=False)
     ]
-    return Table(head, rows)
+    return Table(("from_ns", "to_ns", *PARTS), rows)

@@ -47,6 +47,14 @@ _COLOUR = {
 }
 
 
+def recorded_times_of(summary: Summary) -> dict[str, TypeTime]:
+    """Return the recorded times of types, as wide in a table as those of a run that is still added up."""
+    return {
+        share.name: TypeTime(share.duration_ns or 1, share.duration_most_ns or 1, share.duration_most_rank)
+        for share in summary.types
+    }
+
+
 def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> Any:
     """Return the table of nodes by type; times of a run, if one is shown, stand before the recorded ones."""
     rows = []

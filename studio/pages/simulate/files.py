@@ -8,7 +8,7 @@ import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,16 @@ from typing import Any
 from studio.errors import ConfigError
 from studio.et.archive import member_pieces
 from studio.sim import astra
-from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, SYSTEM_IGNORED, SYSTEM_KEYS, Parts
+from studio.sim.models import with_model
+from studio.sim.parts import (
+    CUSTOM,
+    EXTENDED,
+    PER_NODE_CUSTOM,
+    SYSTEM_IGNORED,
+    SYSTEM_KEYS,
+    Parts,
+    is_extended,
+)
 from studio.sim.settings import BY_KEY, in_file
 
 _MANY = 8
@@ -57,19 +66,38 @@ def import_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tupl
         )
     taken: dict[str, str] = {}
     notes = []
-    system = tables
+    system, congestion = tables, ""
     with tempfile.TemporaryDirectory() as folder:
         for name, content in unpacked.items():
             part, changes = _read_part(Path(folder), name, content)
             if part in taken:
                 raise ConfigError(f"{name} and {taken[part]} are both {_CALLED[part]}; allowed: one")
             taken[part] = name
+            congestion = changes.get("congestion", congestion)
             system = replace(system, **changes, names={**system.names, part: name})
             notes.append(f"{name}: read as {_CALLED[part]}.")
     if zipped and {"network", "system"} <= taken.keys():
         absent: dict[str, Any] = {part: None for part in ("memory", "groups") if part not in taken}
         system = replace(system, **absent)
-    return system, tuple(notes)
+    return _of_their_model(system, taken, congestion), tuple(notes)
+
+
+def _of_their_model(system: Parts, taken: Collection[str], congestion: str) -> Parts:
+    """Return a system that files have become part of, under the model that a system file is of.
+
+    Args:
+        system: The system.
+        taken: The parts that are of files.
+        congestion: What they say of it; "" for nothing.
+    """
+    if "system" not in taken:
+        return system
+    if not congestion:
+        system = replace(system, congestion="unaware")
+    if is_extended(system) or "network" in taken or "links" in system.network:
+        return system
+    full = replace(system, system={**system.system, EXTENDED: {}})
+    return replace(system, network=with_model(full, "astra-sim").network)
 
 
 def _unpack(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], bool]:

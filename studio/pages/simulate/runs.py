@@ -8,17 +8,20 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
-from studio.analysis.job.breakdown import Breakdown
+from studio.analysis.job.alike import count_alike
+from studio.analysis.job.ledger import MADE_OF, PartTimes
+from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.figures.ranks import rank_times
 from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.export import exports, with_copy_button
+from studio.pages.base.figures import drawn_figure
 from studio.pages.base.rank_table import rank_table
 from studio.pages.base.widgets import aria_label, exact, hint, link, table
 from studio.pages.simulate.believing import show_mark
 from studio.pages.simulate.proposals import compute_words
 from studio.sim.compute import compute_times
 from studio.sim.parts import Parts
-from studio.sim.result import SimResult, breakdown_of
+from studio.sim.result import SimResult, ledger_of
 from studio.sim.setting_values import differences
 from studio.sim.traffic import offered_load_words
 from studio.store.runs import Run, RunInfo
@@ -26,16 +29,13 @@ from studio.units import format_bytes, format_count, format_ns, format_rate
 
 _BUSIEST = 6
 _NAMED = 4
-_EXPOSED = "Time in which communication was under way on a rank and no compute was: what a faster network could save at most."
-_COPIES = "Time in which copies (memcpy, memset) were under way on a rank, and neither compute nor communication was."
-_WAITING = "Ranks that have finished wait for the one that finishes last; with it the times of a rank fill the whole finish."
 _CLASSES = "Ranks that do the same at the same times form a class; one of each was simulated and stands for the others."
 
 
 def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
     """Show the result of a run, and how its system differs from the form."""
     outcome = run.result
-    times = breakdown_of(outcome)
+    account = ledger_of(outcome)
     numbers = [rank.number for rank in outcome.trace.ranks]
     run_of = {"job": info.job, "run": info.id}
     slowest = link("/collectives", {**run_of, "metric": "duration", "sort": "time"})
@@ -50,7 +50,7 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
                 className="sim-row",
             ),
             html.Div(compare_with_form(info, in_form), id={"sim-made": info.id}),
-            _figures(outcome, times, numbers, show_mark(info)),
+            _figures(outcome, account.totals(), numbers, show_mark(info)),
             html.P(compute_words(compute_times(outcome.trace, outcome.config)), className="cs-dim"),
             html.Div(
                 [
@@ -58,18 +58,13 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
                     exports(
                         "ranks",
                         figure="sim-ranks",
-                        table=rank_table(times, outcome.finish_ns, numbers),
+                        table=rank_table(account),
                         title="where the time of each rank went",
                     ),
                 ],
                 className="cs-figure-head",
             ),
-            dcc.Graph(
-                id="sim-ranks",
-                figure=rank_times(times, outcome.finish_ns, numbers, dark=dark),
-                config={"displaylogo": False, "displayModeBar": False},
-                className="cs-figure",
-            ),
+            drawn_figure("sim-ranks", rank_times(account, dark=dark)),
             _links(outcome),
         ],
         className="sim-result",
@@ -102,7 +97,7 @@ def compare_with_form(info: RunInfo, in_form: Parts) -> Any:
     )
 
 
-def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int], marked: Any = None) -> Any:
+def _figures(outcome: SimResult, times: PartTimes, numbers: Sequence[int], marked: Any = None) -> Any:
     whole = max(outcome.makespan_ns, 1)
 
     def share(column: Any) -> Any:
@@ -125,29 +120,24 @@ def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int], marke
                 marked,
             ],
         ),
-        ("compute, mean per rank", share(times.compute_ns)),
-        ("communication", share(times.communication_ns)),
-        (["exposed", hint("exposed communication", _EXPOSED)], share(times.exposed_communication_ns)),
-        ("idle", share(times.idle_ns)),
     ]
-    # Only time without what stands above counts here, so that the shares of the finish add up.
-    if times.exposed_copy_ns.any():
-        shown.insert(-1, (["copies alone", hint("copies alone", _COPIES)], share(times.exposed_copy_ns)))
-    busy = outcome.finish_ns - times.idle_ns
-    alone = busy - times.compute_ns - times.exposed_communication_ns - times.exposed_copy_ns
-    if alone.any():
-        shown.insert(-1, ("memory and CPU alone", share(alone)))
-    waiting = outcome.makespan_ns - outcome.finish_ns
-    if waiting.any():
-        shown.append(
-            (["done before the last rank", hint("done before the last rank", _WAITING)], share(waiting))
-        )
+    # The shares add up to the finish: parts, with what exposed communication and idle are made of behind their "?".
+    for key, column in times.figures().items():
+        words = f"{NAMES[key]}, mean per rank" if key == "compute" else NAMES[key]
+        shown.append(([words, hint(NAMES[key], _definition(key, times))], share(column)))
     classes = len(np.unique(outcome.representative))
     if classes < len(numbers):
         shown.append((["classes", hint("classes of ranks", _CLASSES)], f"{classes:,} of {len(numbers):,}"))
     return html.Dl(
         [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown], className="cs-facts sim-facts"
     )
+
+
+def _definition(key: str, times: PartTimes) -> str:
+    """Return what a figure means and, of a sum, what it is made of here."""
+    parts = [part for part in MADE_OF.get(key, ()) if times.of(part).any()]
+    made = [f"{NAMES[part]} {format_ns(float(times.of(part).mean()))}" for part in parts]
+    return ABOUT[key] + (f" Here, in the mean: {', '.join(made)}." if made else "")
 
 
 def describe_spread(outcome: SimResult, numbers: Sequence[int]) -> str:
@@ -183,7 +173,7 @@ def _links(outcome: SimResult) -> Any:
     links = outcome.links
     rows = [
         (
-            links.name(link_row),
+            count_alike(links.name(link_row), alike),
             exact(
                 f"{100 * int(links.busy_ns[link_row]) / whole:.1f} %", f"{int(links.busy_ns[link_row]):,} ns"
             ),
@@ -191,7 +181,7 @@ def _links(outcome: SimResult) -> Any:
             format_rate(int(links.bytes[link_row]) / whole),
             format_count(int(links.peak_queue[link_row])),
         )
-        for link_row in links.busiest(_BUSIEST)
+        for link_row, alike in links.busiest_kinds(_BUSIEST)
     ]
     busiest = [
         html.H2("Busiest links"),

@@ -7,12 +7,13 @@ from typing import Any
 import dash
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html
 
+from studio.analysis.job.part_words import ABOUT
 from studio.analysis.timeline.coverage import Category
 from studio.analysis.timeline.perfetto import INSTALL, cannot_write
 from studio.errors import StudioError
 from studio.pages.base.export import menu
 from studio.pages.base.state import session
-from studio.pages.base.widgets import aria_label, error_box, link, loading, no_job
+from studio.pages.base.widgets import aria_label, error_box, hint, link, loading, no_job
 from studio.views.address import runs_of, shown_run
 
 dash.register_page(__name__, path="/timeline", name="Timeline", title="Timeline · Chakra Studio", order=4)
@@ -161,7 +162,7 @@ def _body() -> Any:
             "aria-describedby": "timeline-status",
         },
     )
-    legend = [
+    legend: list[Any] = [
         html.Button(
             [
                 html.Span(
@@ -175,6 +176,11 @@ def _body() -> Any:
         )
         for category, title, colour in _LEGEND
     ]
+    legend += [
+        html.Span([html.Span(className=f"cs-bar cs-bar-{part}"), words, hint(words, ABOUT[part])],
+                  className="cs-timeline-kind")
+        for part, words in (("waiting", "waiting"), ("bubble", "bubble, idle"))
+    ]  # fmt: skip
     foot = html.Div(
         [
             html.Span(id="timeline-status", role="status"),
@@ -196,6 +202,7 @@ def _window() -> Any:
             _choices(
                 "window-by",
                 (
+                    ("part", "part"),
                     ("category", "category"),
                     ("group", "comm group"),
                     ("name", "name"),

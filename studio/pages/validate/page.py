@@ -18,7 +18,7 @@ from studio.pages.base.export import exports
 from studio.pages.base.state import workspace
 from studio.pages.base.widgets import aria_label, error_box, hint, show_errors
 from studio.pages.validate.words import error_table, short_names, sizes_table, summary_words
-from studio.sim.systems import SYSTEMS
+from studio.sim.systems import SYSTEMS, find_system, measured_error_words
 from studio.store.measured import Shelf
 
 dash.register_page(__name__, path="/validate", name="Validate", title="Validate · Chakra Studio", order=9)
@@ -31,7 +31,8 @@ _CURVE = (
     "The measured over the modelled times that calibrate kept for each table. They correct only this machine, this "
     "collective and group; without them one sees what the model itself knows."
 )
-_GIVEN = "GPUs of a node, and nodes, that took part. Only for logs that do not list their devices, and CSV files without these columns."
+_TAKES_DROPS: dict[str, Any] = {"data-takes-drops": "Drop measured tables to add them"}
+_GIVEN = "GPUs of a node, and nodes, that took part in tables that are added: for logs without a list of devices, and CSV files without these columns."
 
 
 def layout(**_query: str) -> Any:
@@ -44,6 +45,7 @@ def layout(**_query: str) -> Any:
             dcc.Store(id="validate-kept"),
             html.Div(id="validate-sync", hidden=True),
             html.Div(id="validate-sync-kept", hidden=True),
+            html.Div(id="validate-sync-label", hidden=True),
         ],
         className="cs-page",
     )
@@ -69,26 +71,28 @@ def _controls() -> Any:
             html.Span(style={"flex": 1}),
             html.Span(
                 [
-                    html.Span("added tables: GPUs per node", className="cs-dim"),
+                    html.Span("GPUs per node", className="cs-dim"),
                     _number("gpus", "GPUs per node"),
                     html.Span("nodes", className="cs-dim"),
                     _number("nodes", "Nodes"),
-                    hint("added tables", _GIVEN),
+                    hint("GPUs and nodes", _GIVEN),
+                    _upload(),
                 ],
                 className="cs-validate-given",
             ),
-            dcc.Upload(
-                html.Button(
-                    "Add tables",
-                    className="cs-button",
-                    title="Outputs of nccl-tests or rccl-tests, CSV files, or system files of chakra-studio calibrate; or drop them here",
-                ),
-                id="validate-upload",
-                multiple=True,
-                max_size=_LARGEST,
-            ),
         ],
         className="cs-page-head",
+    )
+
+
+def _upload() -> Any:
+    button = html.Button(
+        "Add tables",
+        className="cs-button",
+        title="Outputs of nccl-tests or rccl-tests, CSV files, system files of chakra-studio calibrate; or drop them on the page",
+    )
+    return html.Div(
+        dcc.Upload(button, id="validate-upload", multiple=True, max_size=_LARGEST), **_TAKES_DROPS
     )
 
 
@@ -240,6 +244,7 @@ def show_machine(which: tuple[str, str, str], corrected: bool, dark: bool) -> An
                 className="cs-figure-head",
             ),
             html.P([summary_words(judged, corrected=corrected), more], className="cs-dim"),
+            html.P(_own_error(judged[0].system, _named(system)), className="cs-dim"),
             dcc.Graph(
                 id="validate-figure",
                 figure=measured_and_simulated(drawn, names, corrected=corrected, dark=dark),
@@ -250,6 +255,11 @@ def show_machine(which: tuple[str, str, str], corrected: bool, dark: bool) -> An
             html.Ul([html.Li(note) for note in notes], className="cs-dim"),
         ]
     )
+
+
+def _own_error(name: str, path: str | None) -> str:
+    """Say how far the system is off by its own calibration."""
+    return f"{name}, by its own calibration: {measured_error_words(find_system(path or name)[0])}."
 
 
 def _named(system: str) -> str | None:
@@ -276,4 +286,9 @@ clientside_callback(
     Output("validate-sync-kept", "title"),
     Input("validate-kept", "data"),
     prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction("studio_validate", "label"),
+    Output("validate-sync-label", "title"),
+    Input("validate-body", "children"),
 )

@@ -8,7 +8,6 @@ from studio.sim.kernel.records import (
     Action,
     Custom,
     Head,
-    Key,
     Kind,
     Member,
     Node,
@@ -51,7 +50,7 @@ def issue_custom(m, f, s, pos):
     me = m[rank + Rank.NUMBER]
     other = m[m[table + Custom.SLOTS] + m[node + Node.PEER]]
     code = ((s << 20) | pos) * 8 + Waiter.CUSTOM
-    key = key_of(m, s, pos & Key.FAR)
+    key = key_of(m, s, pos)
     if kind == Kind.SEND:
         send(m, f, m[node + Node.TAG], (me << 20) | other, me, other, m[node + Node.SIZE], code, key)
     else:

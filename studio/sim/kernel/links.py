@@ -77,16 +77,6 @@ def delay(m, f, src, dst, size, count):
     return crossing(m, f, d, hops, size)
 
 
-def stride_of(m, d):
-    """Return the distance, in rank numbers, of neighbours in a dimension."""
-    stride = 1
-    at = m[Head.DIMS]
-    for _ in range(d):
-        stride *= m[at + Dimension.SIZE]
-        at += Dimension.WORDS
-    return stride
-
-
 def transmit(m, e, link):
     """Start sending a message over a link of the only dimension."""
     occupy(m, e, link, m[e + Message.WIRE], m[e + Message.TIME])
@@ -114,8 +104,8 @@ def carry(m, f, e, link):
     """
     at = m[Head.LINK_FLOATS] + (link - m[Head.LINKS]) // 4
     wire = m[e + Message.SIZE] / f[at + 1]
-    if m[Head.AWARE] == Network.PRODUCT and m[e + Message.ENTERS] != 0:
-        wire += f[Real.DIMS + 2 * m[Head.DIM_COUNT] + m[e + Message.CROSSING] - 1]
+    if m[Head.AWARE] == Network.PRODUCT and m[e + Message.CROSSING] & 1 != 0:
+        wire += f[Real.DIMS + 2 * m[Head.DIM_COUNT] + (m[e + Message.CROSSING] >> 1) - 1]
     occupy(m, e, link, int(wire), int(f[at] + wire))
 
 
@@ -221,37 +211,49 @@ def next_link(m, e, at, to):
     """
     npus = m[Head.NPUS]
     if at >= npus:
-        d = at // npus - 1
-        stride = stride_of(m, d)
-        n = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.SIZE]
-        nxt = at % npus + to // stride % n * stride
+        d = (m[e + Message.CROSSING] >> 1) - 1
+        y = m[m[Head.COORDINATES] + m[Head.DIM_COUNT] * to + d]
+        nxt = at - npus * (1 + d) + y * m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.STRIDE]
         m[e + Message.DEVICE] = nxt
-        m[e + Message.ENTERS] = 0
+        m[e + Message.CROSSING] &= -2
         return m[m[Head.LINK_BASES] + d] + npus + nxt
-    d = dimension(m, at, to)
-    stride = stride_of(m, d)
-    n = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.SIZE]
-    kind = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.KIND]
-    x = at // stride % n
-    y = to // stride % n
+    a = m[Head.COORDINATES] + m[Head.DIM_COUNT] * at
+    b = m[Head.COORDINATES] + m[Head.DIM_COUNT] * to
+    d = 0
+    while m[a + d] == m[b + d]:
+        d += 1
+    x = m[a + d]
+    y = m[b + d]
+    dim = m[Head.DIMS] + Dimension.WORDS * d
+    stride = m[dim + Dimension.STRIDE]
+    kind = m[dim + Dimension.KIND]
     link = m[m[Head.LINK_BASES] + d]
-    line = at - x * stride
-    m[e + Message.ENTERS] = 0
-    if m[e + Message.CROSSING] != d + 1:
-        m[e + Message.CROSSING] = d + 1
-        m[e + Message.ENTERS] = 1
+    if m[e + Message.CROSSING] >> 1 != d + 1:
+        m[e + Message.CROSSING] = 2 * d + 3
         number = at
         if m[Head.STANDS] != 0:
             number = m[m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + at] + Rank.NUMBER]
         account(m, number, d, 1, m[e + Message.SIZE])
+    else:
+        m[e + Message.CROSSING] = 2 * d + 2
     if kind == Network.FULLY_CONNECTED:
-        m[e + Message.DEVICE] = line + y * stride
-        return link + at * n + y
+        m[e + Message.DEVICE] = at + (y - x) * stride
+        return link + at * m[dim + Dimension.SIZE] + y
     if kind == Network.SWITCH:
-        m[e + Message.DEVICE] = npus * (1 + d) + line
+        m[e + Message.DEVICE] = npus * (1 + d) + at - x * stride
         return link + at
-    if 2 * ((y - x) % n) <= n:
-        m[e + Message.DEVICE] = line + (x + 1) % n * stride
-        return link + at
-    m[e + Message.DEVICE] = line + (x + n - 1) % n * stride
-    return link + npus + at
+    n = m[dim + Dimension.SIZE]
+    up = y - x
+    if up < 0:
+        up += n
+    if 2 * up <= n:
+        y = x + 1
+        if y == n:
+            y = 0
+    else:
+        y = x - 1
+        if y < 0:
+            y = n - 1
+        link += npus
+    m[e + Message.DEVICE] = at + (y - x) * stride
+    return link + at

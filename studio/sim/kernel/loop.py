@@ -5,7 +5,7 @@ from __future__ import annotations
 from studio.sim.kernel.arrivals import arrive, fire, wake
 from studio.sim.kernel.bus import bus_sent
 from studio.sim.kernel.bus_arrivals import bus_got, bus_reduced
-from studio.sim.kernel.clock import drop_list, forget_list, merge, next_of, next_tick, release, release_block
+from studio.sim.kernel.clock import drop_list, forget_list, merge, next_of, next_tick, release
 from studio.sim.kernel.custom import custom_done
 from studio.sim.kernel.endings import end_phase, memory_done
 from studio.sim.kernel.flows import flow_due, pace_flow
@@ -147,10 +147,7 @@ def call_back(m, f, kind, x, y):
         if m[x + Message.DEVICE] == m[x + Message.DESTINATION]:
             c = m[x + Message.CHANNEL]
             y = m[x + Message.CODE]
-            if m[Head.SYMMETRIC] != 0:
-                release_block(m, x)
-            else:
-                release(m, x)
+            release(m, x)
             arrive(m, f, c, y)
         else:
             enter_link(m, f, x, m[x + Message.DEVICE], m[x + Message.DESTINATION])

@@ -7,7 +7,7 @@ are to each other, see `packets.named`.
 
 from __future__ import annotations
 
-from studio.sim.kernel.clock import alloc, alloc_block, push, release
+from studio.sim.kernel.clock import alloc, push, release
 from studio.sim.kernel.links import account, delay, dimension, enter_link
 from studio.sim.kernel.order import label
 from studio.sim.kernel.records import (
@@ -172,12 +172,8 @@ def launch(m, f, c, src, dst, size, time, code, key):
         code = label(m, code)
     aware = m[Head.AWARE]
     if aware != Network.UNAWARE:
-        if m[Head.SYMMETRIC] != 0:
-            e = alloc_block(m)
-            m[e + Message.KEY] = key
-            m[e + Message.HOPS] = 0
-        else:
-            e = alloc(m)
+        e = alloc(m)
+        m[e + Message.KEY] = key
         m[e + Message.SIZE] = size
         m[e + Message.CHANNEL] = c
         m[e + Message.CODE] = code

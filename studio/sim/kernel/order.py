@@ -11,7 +11,8 @@ that the order is not known.
 
 Symmetric ties: whatever depends on the order of a rank's events within a tick is put off until all of them have run, and
 then done in an order that depends on nothing but the rank's own state: packets that wait for the messages of an
-all-reduce, completions by node and one sweep, queues (`loop.settle_next`). What that schedules for the same tick runs
+all-reduce, completions by node and one sweep, queues (`loop.settle_next`), and last the messages that have come to links
+(`turns`). What that schedules for the same tick runs
 then, and the round repeats. So it makes no difference in which order the messages of a tick come, and ranks in equal
 states do the same.
 """

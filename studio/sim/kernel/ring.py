@@ -6,7 +6,7 @@ The direct algorithm has several packets under way, and peers that move on. Its 
 from __future__ import annotations
 
 from studio.sim.kernel.bus import wait_on_bus
-from studio.sim.kernel.clock import alloc, push, release
+from studio.sim.kernel.clock import alloc, alloc_block, push, release, release_block
 from studio.sim.kernel.links import account, crossing, delay
 from studio.sim.kernel.messages import channel, launch, post, receive, send
 from studio.sim.kernel.order import check_order, fresh, hold_packet, label, later
@@ -130,7 +130,7 @@ def start_ring(m, f, s, ph, n, kind):
                 # n - 1 after it do where messages are reduced at all; and with one packet at a time, one
                 # that comes free is sent at once, so the phase ends with the first for which no message is
                 # left. The pieces of the general way add up to the same.
-                g = alloc(m)
+                g = alloc(m) if m[Head.AWARE] == 0 else alloc_block(m)
                 m[g + Ring.STREAM] = s
                 m[g + Ring.RANK] = m[s + Stream.RANK]
                 m[g + Ring.LEFT] = left << Ring.REDUCING
@@ -141,6 +141,11 @@ def start_ring(m, f, s, ph, n, kind):
                 m[g + Ring.SEND] = m[s + Stream.SEND]
                 m[g + Ring.RECV] = m[s + Stream.RECV]
                 m[g + Ring.HOP] = m[s + Stream.HOP]
+                if m[Head.AWARE] != 0:
+                    m[g + Ring.NUMBER] = number
+                    m[g + Ring.TO] = m[s + Stream.NEXT_RANK]
+                    m[g + Ring.SIZE] = size
+                    m[g + Ring.KEY] = key_of(m, s, far)
                 ring_later(m, g, m[s + Stream.DELAY])
                 return
     for _ in range(p):
@@ -173,7 +178,10 @@ def ring_free(m, f, g):
     left = m[g + Ring.LEFT]
     if left >> Ring.REDUCING == 0:
         s = m[g + Ring.STREAM]
-        release(m, g)
+        if m[Head.AWARE] == 0:
+            release(m, g)
+        else:
+            release_block(m, g)
         return s
     m[g + Ring.LEFT] = left - (1 << Ring.REDUCING)
     c = m[g + Ring.SEND]
@@ -186,19 +194,7 @@ def ring_free(m, f, g):
             y = label(m, 0)
         push(m, m[Head.NOW] + hop, Callback.ARRIVE | c << Callback.WHAT, y)
     else:
-        s = m[g + Ring.STREAM]
-        key = key_of(m, s, m[s + Stream.DIRECTION] % m[s + Stream.N])
-        launch(
-            m,
-            f,
-            c,
-            m[m[g + Ring.RANK] + Rank.NUMBER],
-            m[s + Stream.NEXT_RANK],
-            m[s + Stream.MESSAGE],
-            -1,
-            0,
-            key,
-        )
+        launch(m, f, c, m[g + Ring.NUMBER], m[g + Ring.TO], m[g + Ring.SIZE], -1, 0, m[g + Ring.KEY])
     post(m, m[g + Ring.RECV], g * 8 + Waiter.RING)
     return 0
 

@@ -46,11 +46,8 @@ def goes_before(m, a, e):
     Of two with the same key the one that came first goes first. Where one rank stands for many, that is known only
     of messages of one channel.
     """
-    d = m[e + Message.KEY] - m[a + Message.KEY]
-    if d == 0:
-        d = m[e + Message.HOPS] - m[a + Message.HOPS]
-    if d != 0:
-        return d > 0
+    if m[e + Message.KEY] != m[a + Message.KEY]:
+        return m[e + Message.KEY] > m[a + Message.KEY]
     if m[Head.PEERS] != 0 and m[a + Message.CHANNEL] != m[e + Message.CHANNEL]:
         m[Head.ERROR] = Error.ORDER
         m[Head.ERROR_RANK] = m[e + Message.DESTINATION]
@@ -67,8 +64,8 @@ def take_turn(m, f):
         m[Head.JOINED_COUNT] -= 1
     real = m[Head.LINK_FLOATS] + (link - m[Head.LINKS]) // 4
     wire = m[e + Message.SIZE] / f[real + 1]
-    if m[Head.AWARE] == Network.PRODUCT and m[e + Message.ENTERS] != 0:
-        wire += f[Real.DIMS + 2 * m[Head.DIM_COUNT] + m[e + Message.CROSSING] - 1]
+    if m[Head.AWARE] == Network.PRODUCT and m[e + Message.CROSSING] & 1 != 0:
+        wire += f[Real.DIMS + 2 * m[Head.DIM_COUNT] + (m[e + Message.CROSSING] >> 1) - 1]
     busy = int(wire)
     start = m[link + Link.TAKEN]
     if start > m[Head.NOW]:
@@ -79,7 +76,7 @@ def take_turn(m, f):
     m[link + Link.BYTES] += m[e + Message.SIZE]
     m[link + Link.BUSY_NS] += busy
     m[link + Link.MESSAGES] += 1
-    m[e + Message.HOPS] += 1
+    m[e + Message.KEY] += Key.HOP
     push(m, start + int(f[real] + wire), Callback.HOP | e << Callback.WHAT, 0)
 
 
@@ -111,9 +108,9 @@ def note_wait(m, link, start):
 
 def key_of(m, s, far):
     """Return the key of a stream's message to the rank that is `far` away in its dimension or group."""
-    return m[s + Stream.KEY] | far
+    return m[s + Stream.KEY] | far << Key.FAR_SHIFT
 
 
 def peer_key(tag, slot):
     """Return the key of a message that a node sends to the rank a slot names."""
-    return Key.PEER | (tag & Key.TAG) << Key.TAG_SHIFT | slot & Key.FAR
+    return Key.PEER | (tag & Key.TAG) << Key.TAG_SHIFT | (slot & Key.PEERS) << Key.FAR_SHIFT

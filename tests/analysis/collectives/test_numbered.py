@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from studio.analysis.collectives.arrivals import arrivals
 from studio.analysis.collectives.matching import match_collectives
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.collectives.times import collective_times
-from studio.analysis.compare.partition import arrivals
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.peers import members_in_order
 from studio.timeline import node_times, recorded

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studio.analysis.compare.alignment import align, match_rows, plain_name
-from studio.analysis.compare.partition import PARTS
-from studio.analysis.compare.runs import Carried, Side, compare, recorded_side
+from studio.analysis.compare.runs import STEPS, Carried, Side, compare, recorded_side
 from studio.errors import TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
@@ -58,13 +57,13 @@ def test_a_straggler_is_compute_on_the_busiest_rank_and_waiting_on_the_others():
     figures = {one.key: (one.a, one.b, one.share) for one in found.figures}
     assert figures["finish"] == (60_000, 90_000, 1.0)
     assert figures["compute"] == (35_000, 50_000, 0.5)
-    assert figures["exposed"] == figures["communication"] == (25_000, 40_000, 0.5)
+    assert figures["exposed"] == figures["communicating"] == (25_000, 40_000, 0.5)
 
 
 def test_a_run_against_itself_differs_in_nothing():
     found = compare(two_ranks(50, 10), two_ranks(50, 10))
     assert found.difference_ns == 0
-    assert [step.difference_ns for fall in found.waterfalls for step in fall.steps] == [0] * 2 * len(PARTS)
+    assert [step.difference_ns for fall in found.waterfalls for step in fall.steps] == [0] * 2 * len(STEPS)
     assert {figure.difference for figure in found.figures} == {0}
     assert {figure.share for figure in found.figures} == {None}
     assert (found.alignment.by, found.alignment.share) == ("id", 1.0)
@@ -197,7 +196,7 @@ def test_dimensions_and_links_are_compared_by_name():
 
 
 def test_a_receive_waits_for_its_send():
-    """Rank 0 sends at 40 µs what rank 1 wanted from 10 µs on: 30 µs of the 35 are waiting."""
+    """Rank 0 sends at 40 µs what rank 1 wanted from 10 µs on: 30 µs of the 35 are the bubble of a pipeline."""
     sends = [
         timed(node(1, "COMP"), 0, 40),
         timed(node(2, "COMM_SEND", 1, comm_dst=1, comm_tag=0, comm_size=8), 40, 5),
@@ -209,7 +208,7 @@ def test_a_receive_waits_for_its_send():
     a = side([sends, receives])
     found = compare(a, a).waterfall("mean")
     told = {step.part: step.a_ns for step in found.steps if step.a_ns}
-    assert told == {"compute": 25_000, "transfer": 5_000, "waiting": 15_000}
+    assert told == {"compute": 25_000, "transfer": 5_000, "bubble": 15_000}
 
 
 def system(kind: str) -> tuple[dict[str, object], dict[str, object]]:
@@ -270,7 +269,7 @@ def test_whatever_ran_the_waterfall_adds_up_and_swapping_turns_every_sign(a, b):
     there, back = compare(one, other), compare(other, one)
     for basis in ("busiest", "mean"):
         fall, turned = there.waterfall(basis), back.waterfall(basis)
-        assert tuple(step.part for step in fall.steps) == PARTS
+        assert tuple(step.part for step in fall.steps) == STEPS
         assert min(step.a_ns for step in fall.steps) >= 0
         assert sum(step.a_ns for step in fall.steps) == fall.a_ns == one.makespan_ns
         assert fall.a_ns + sum(step.difference_ns for step in fall.steps) == other.makespan_ns

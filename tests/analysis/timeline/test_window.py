@@ -56,7 +56,7 @@ def union(parts: list[tuple[int, int]]) -> int:
     return int(busy.sum()) * 1000
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", [by for by in BY if by != "part"])
 def test_times_of_a_window_are_those_of_its_spans(gantt: Gantt, by: By) -> None:
     found = {(one.rank, one.what): (one.nodes, one.time_ns) for one in shares(gantt, FROM, TO, by)}
     expected = {}
@@ -67,6 +67,15 @@ def test_times_of_a_window_are_those_of_its_spans(gantt: Gantt, by: By) -> None:
             busy = union([one for what, spans in parts.items() if what != "CPU" for one in spans])
             expected[rank, "idle"] = (0, TO - FROM - busy)
     assert found == expected
+
+
+def test_parts_add_up_to_the_window_on_every_rank(gantt: Gantt) -> None:
+    found: dict[int, dict[str, int]] = {}
+    for one in shares(gantt, FROM, TO, "part"):
+        found.setdefault(one.rank, {})[one.what] = one.time_ns
+    assert {rank: sum(parts.values()) for rank, parts in found.items()} == dict.fromkeys(range(8), TO - FROM)
+    assert sum(parts.get("communication", 0) for parts in found.values()) > 0
+    assert len({tuple(parts.items()) for parts in found.values()}) > 1
 
 
 def test_all_ranks_together_name_the_extremes(gantt: Gantt) -> None:

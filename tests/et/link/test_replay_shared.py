@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import studio
-from studio.analysis.job.breakdown import NOTHING, node_kinds
+from studio.analysis.job.kinds import NOTHING, node_kinds
 from studio.analysis.job.step_times import StepTime
 from studio.cli import main
 from studio.commands.base import replay as replaying

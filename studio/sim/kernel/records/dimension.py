@@ -4,4 +4,5 @@ from __future__ import annotations
 
 SIZE = 0  # members
 KIND = 1  # see `Network`
-WORDS = 2  # words of a record
+STRIDE = 2  # distance of neighbours in rank numbers
+WORDS = 4  # words of a record

@@ -65,6 +65,7 @@ WATCH = 50  # whether the order within a tick is watched
 CHAIN = 51  # chain of what runs
 STAMP = 52  # its stamp
 STAMPS = 53  # stamps given so far
+COORDINATES = 76  # per NPU its coordinate in each dimension
 STANDS = 77  # per link the one that stands for it; 0 where each stands for itself
 UNCLAIMED = 54  # tick of the last message that nobody waited for
 LINK_ORDER = 55  # per link whom it serves, and the stamp of who used it last

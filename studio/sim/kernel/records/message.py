@@ -12,10 +12,8 @@ DESTINATION = 5  # rank it goes to
 WIRE = 6  # time on a link
 TIME = 7  # the same and the latency
 # In several dimensions
-CROSSING = 6  # one more than the dimension it is in
-ENTERS = 7  # whether the link is its first one there
+CROSSING = 6  # twice one more than the dimension it is in, and 1 where the link is its first one there
 # Among single links
 SOURCE = 6  # rank it comes from
-# With symmetric ties, in a block of 16 words
-KEY = 8  # what it is to its sender, see `Key`
-HOPS = 9  # links it has passed
+# With symmetric ties
+KEY = 7  # what it is to its sender, see `Key`

@@ -1,4 +1,4 @@
-"""The short books of a ring: all that its messages need, in a cache line."""
+"""The short books of a ring: all that its messages need, in a cache line, or where messages take links, in two."""
 
 from __future__ import annotations
 
@@ -10,4 +10,9 @@ DELAY = 4  # endpoint delay
 SEND = 5  # channel to the next
 RECV = 6  # channel from the previous
 HOP = 7  # time of a message; -1 where it is not known
+# Where messages take links, in a block of 16 words
+NUMBER = 8  # number of the rank
+TO = 9  # rank it sends to
+SIZE = 10  # size of the messages
+KEY = 11  # their key
 REDUCING = 21  # bits of the packets to come that reduce

@@ -1,14 +1,14 @@
-"""Estimate clock offsets between ranks: members leave an all-reduce at about the same moment."""
+"""How far the clocks of ranks are apart: members leave an all-reduce at about the same moment."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching
-from studio.doctor.diagnosis import Case
-from studio.trace import NONE, Bool, CollectiveType, Int64
+from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, Trace
 
 _TOGETHER = (
     CollectiveType.ALL_REDUCE,
@@ -52,13 +52,18 @@ class ClockOffset:
         return far and not self.is_shared
 
 
-def clock_offsets(case: Case) -> list[ClockOffset]:
+def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOffset]:
     """Return clock offsets, by rank, of ranks that share timed collectives with others.
 
     A group's ranks are compared with its lowest one, and groups are joined through the ranks they share.
+
+    Args:
+        trace: The recording.
+        groups: Its matched collectives.
     """
     offsets: dict[int, ClockOffset] = {}
-    waiting = [ends for group in case.groups if len(ends := _ends(case, group)) > 1]
+    graph_of = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
+    waiting = [ends for group in groups if len(ends := _ends(graph_of, group)) > 1]
     waiting.sort(key=min)
     while waiting:
         next_index = next((index for index, ends in enumerate(waiting) if offsets.keys() & ends.keys()), 0)
@@ -72,7 +77,7 @@ def clock_offsets(case: Case) -> list[ClockOffset]:
                 continue
             apart = times[both] - base_ends[both]
             contradiction = max(int((began - base_ends)[both].max()), int((starts - times)[both].max()))
-            shared = contradiction < _LEAST_SKEW_NS and _on_one_machine(case, rank, base)
+            shared = contradiction < _LEAST_SKEW_NS and _on_one_machine(trace, rank, base)
             offset = int(np.median(apart))
             residual = int(np.median(np.abs(apart - offset)))
             shared = shared and (known.is_shared or base == known.by)
@@ -82,20 +87,31 @@ def clock_offsets(case: Case) -> list[ClockOffset]:
     return [offsets[rank] for rank in sorted(offsets)]
 
 
-def _on_one_machine(case: Case, *numbers: int) -> bool:
+def clocks_ahead(trace: Trace, groups: Sequence[GroupMatching]) -> Int64:
+    """Return (R,) how far each rank's clock is ahead in ns; 0 where that cannot be told from scatter."""
+    ahead = np.zeros(len(trace.ranks), np.int64)
+    if len(trace.ranks) < 2:
+        return ahead
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
+    for clock in clock_offsets(trace, groups):
+        if clock.is_skewed:
+            ahead[place[clock.rank]] = clock.offset_ns
+    return ahead
+
+
+def _on_one_machine(trace: Trace, *numbers: int) -> bool:
     """Whether linking noted the same machine down for all these ranks."""
     hosts = set()
     for number in numbers:
-        rank = case.trace.rank(number)
+        rank = trace.rank(number)
         assert rank is not None
         hosts.add(next((attr.value for attr in rank.metadata if attr.name == "clock_host"), None))
     return len(hosts) == 1 and None not in hosts
 
 
-def _ends(case: Case, group: GroupMatching) -> dict[int, tuple[Int64, Int64, Bool]]:
+def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[Int64, Int64, Bool]]:
     """Return, for every member with times, begins and ends of its collectives (C,) and which of them are comparable."""
     longest = max(map(len, group.sequences), default=0)
-    graph_of = {rank.number: case.trace.graph_of(rank) for rank in case.trace.ranks}
     ends_of = {}
     for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
         if index == NONE:

@@ -1,0 +1,45 @@
+"""What nodes occupy: the accelerator, the network, remote memory, the host, nothing, or a device's memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.trace import Bool, Graph, Int64, NodeType, Trace, copies, idles, int_column
+
+COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
+
+
+def node_kinds(graph: Graph) -> Int64:
+    """Return (N,) the kind of work of each node of a graph."""
+    kinds = np.full(len(graph), NOTHING, np.int64)
+    kinds[graph.type == NodeType.COMP] = COMPUTE
+    kinds[copies(graph)] = COPY
+    kinds[idles(graph)] = NOTHING
+    kinds[_talks(graph)] = COMMUNICATION
+    kinds[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = MEMORY
+    rows, values = int_column(graph, "is_cpu_op")
+    kinds[rows[values != 0]] = CPU
+    return kinds
+
+
+def work_kinds(trace: Trace) -> list[Int64]:
+    """Return for each graph (N,) the kind of work of each node as accounts of time have it.
+
+    As `node_kinds`, but time for which a stream waited to be given work is the host's. And where no node of the job
+    computes on an accelerator, the processor is what it runs on: operators are compute, collectives communication, and
+    the time between operators stays the host's.
+    """
+    found = [node_kinds(graph) for graph in trace.graphs]
+    on_processor = not any(np.isin(kinds, (COMPUTE, COPY)).any() for kinds in found)
+    for graph, kinds in zip(trace.graphs, found, strict=True):
+        kinds[idles(graph)] = CPU
+        if on_processor:
+            working = kinds == CPU
+            working[graph.rows_with("gap")[0]] = False
+            kinds[working & (graph.type == NodeType.COMP)] = COMPUTE
+            kinds[working & _talks(graph)] = COMMUNICATION
+    return found
+
+
+def _talks(graph: Graph) -> Bool:
+    return np.asarray((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))

@@ -1,0 +1,358 @@
+"""Where each nanosecond of every rank went: the one account that pages, reports and commands quote.
+
+From the beginning of the run to a rank's finish each moment belongs to exactly one *part*, the first that holds:
+
+- `overlapped`: compute or a copy is under way, and communication too;
+- `compute`; `copy` (between memories: memcpy, memset, loads and stores of remote memory);
+- communication is under way and neither of these. The earliest issued of what is under way decides: `waiting` until the
+  last member of its collective has begun, `bubble` until the sender of its message has (another pipeline stage); then
+  `queueing` and `latency`, where a simulation tells them apart, and `transfer`, which is all the rest. Of a recording
+  the rest is `communication`, since nothing tells it apart;
+- `host`: nothing is on the device, and the processor is busy or the device waits to be given work;
+- `stall`: nothing is under way at all.
+
+Exposed communication is waiting, queueing, latency, transfer and communication; idle is bubble, host and stall. A rank that
+ends before the last one has `after_finish` beside its parts. So parts add up to the finish of their rank, and with
+`after_finish` to that of the run, to the nanosecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from studio.analysis.collectives.arrivals import arrivals
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
+from studio.analysis.job.stretches import Marked, Stretches, join_stretches
+from studio.notebook import one_line, table
+from studio.timeline import NodeTimes, Timeline, node_times
+from studio.trace import NONE, CommGroup, Float64, Int64, NodeType, Trace, UInt8
+from studio.units import format_ns
+
+Part = Literal[
+    "overlapped",
+    "compute",
+    "copy",
+    "waiting",
+    "bubble",
+    "queueing",
+    "latency",
+    "transfer",
+    "communication",
+    "host",
+    "stall",
+]
+PARTS: tuple[Part, ...] = get_args(Part)
+EXPOSED: tuple[Part, ...] = ("waiting", "queueing", "latency", "transfer", "communication")
+IDLE: tuple[Part, ...] = ("bubble", "host", "stall")
+WORK: tuple[Part, ...] = ("compute", "overlapped", "copy")
+MADE_OF: dict[str, tuple[Part, ...]] = {"exposed": EXPOSED, "idle": IDLE}
+"""What sums of parts consist of."""
+AFTER_FINISH = "after_finish"
+_CODE = {part: code for code, part in enumerate(PARTS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """What a simulation tells of its communication; what these leave of a node's time is transfer.
+
+    T times, as in the `NodeTimes` they go with; 0 for what does not communicate.
+
+    Attributes:
+        waiting_ns: (T,) until all had come that it waits for; counted first.
+        latency_ns: (T,) launch, protocol and hops; counted next.
+        queueing_ns: (T,) how long its bytes stood behind others; counted then.
+    """
+
+    waiting_ns: Int64
+    latency_ns: Int64
+    queueing_ns: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Where each nanosecond of the ranks with times went.
+
+    K ranks, L distinct courses: ranks that were simulated as one share theirs.
+
+    Attributes:
+        numbers: (K,) the ranks' numbers.
+        places: (K,) their places in the trace.
+        finish_ns: (K,) how long each took from the beginning of the run.
+        course: (K,) index into the lines of `stretches`.
+        stretches: What each course did when, in ns after the beginning; kinds are indices into `PARTS`.
+        is_recording: Whether communication is told apart into waiting and the rest only.
+        first, begun_ns: As `NodeTimes` has times: when all participants of a node had begun it, on the clock of its
+            rank; -1 where that is unknown or nobody else takes part.
+    """
+
+    numbers: list[int]
+    places: Int64
+    finish_ns: Int64
+    course: Int64
+    stretches: Stretches
+    is_recording: bool
+    first: Int64
+    begun_ns: Int64
+
+    __repr__ = one_line
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def _repr_html_(self) -> str:
+        """Return a row for each rank."""
+        ns = self.ns()
+        used = [code for code in range(len(PARTS)) if ns[:, code].any()]
+        rows = zip(
+            self.numbers,
+            *(map(format_ns, column.tolist()) for column in (self.finish_ns, *ns[:, used].T)),
+            strict=True,
+        )
+        return table(
+            "Where the time of each rank goes", ["rank", "finish", *(PARTS[code] for code in used)], rows
+        )
+
+    @property
+    def makespan_ns(self) -> int:
+        """When the last rank finished."""
+        return int(self.finish_ns.max(initial=0))
+
+    @property
+    def after_finish_ns(self) -> Int64:
+        """(K,) how long each rank was done before the last one."""
+        after: Int64 = self.makespan_ns - self.finish_ns
+        return after
+
+    def ns(self, start_ns: int = 0, end_ns: int | None = None) -> Int64:
+        """Return (K, parts) the time in each of `PARTS` within a window, by default the whole run."""
+        until = self.makespan_ns if end_ns is None else end_ns
+        found: Int64 = self.stretches.sums(start_ns, until, len(PARTS))[self.course]
+        within = np.clip(self.finish_ns, start_ns, max(until, start_ns)) - start_ns
+        assert (found.sum(axis=1) == within).all(), "every nanosecond belongs to one part"
+        return found
+
+    def totals(self, start_ns: int = 0, end_ns: int | None = None) -> PartTimes:
+        """Return the same under the names of the parts, with what is made of them."""
+        until = self.makespan_ns if end_ns is None else end_ns
+        after = until - np.clip(self.finish_ns, start_ns, max(until, start_ns))
+        return PartTimes(self.ns(start_ns, end_ns), after, self.is_recording)
+
+    def shares(self, edges_ns: Float64) -> Float64:
+        """Return (parts, B) the share of the ranks in each of `PARTS` in the bins between B + 1 edges."""
+        weight = np.bincount(self.course, minlength=len(self.stretches)).astype(np.float64)
+        return self.stretches.shares(edges_ns, len(PARTS), weight)
+
+
+@dataclass(frozen=True, slots=True)
+class PartTimes:
+    """Time of ranks by part.
+
+    K ranks.
+
+    Attributes:
+        ns: (K, parts) time in each of `PARTS`.
+        after_finish_ns: (K,) how long each was done before the last one.
+        is_recording: Whether only waiting was told apart from the rest of communication.
+    """
+
+    ns: Int64
+    after_finish_ns: Int64
+    is_recording: bool = False
+
+    __repr__ = one_line
+
+    def of(self, *parts: Part) -> Int64:
+        """Return (K,) the time in some parts."""
+        total: Int64 = self.ns[:, [_CODE[part] for part in parts]].sum(axis=1)
+        return total
+
+    @property
+    def exposed_ns(self) -> Int64:
+        """(K,) exposed communication."""
+        return self.of(*EXPOSED)
+
+    @property
+    def idle_ns(self) -> Int64:
+        """(K,) idle time."""
+        return self.of(*IDLE)
+
+    @property
+    def communicating_ns(self) -> Int64:
+        """(K,) some communication was under way, hidden by work or not, bubbles included."""
+        return self.of("overlapped", "bubble", *EXPOSED)
+
+    def figures(self) -> dict[str, Int64]:
+        """Return what the finish of the run is made of, in short: work, exposed communication, idle, and after the finish.
+
+        Work and after the finish are left out where they are nothing, but for `compute`.
+        """
+        found: dict[str, Int64] = {part: self.of(part) for part in WORK}
+        found["exposed"], found["idle"], found[AFTER_FINISH] = (
+            self.exposed_ns,
+            self.idle_ns,
+            self.after_finish_ns,
+        )
+        always = ("compute", "exposed", "idle")
+        return {name: column for name, column in found.items() if name in always or column.any()}
+
+    def columns(self) -> dict[str, Int64]:
+        """Return every part, what is made of them and `after_finish`, as they are called in tables and JSON.
+
+        Parts that this kind of run does not tell apart are left out: a recording has `communication` in place of
+        queueing, latency and transfer.
+        """
+        told_apart = ("queueing", "latency", "transfer")
+        absent = told_apart if self.is_recording else ("communication",)
+        found: dict[str, Int64] = {f"{part}_ns": self.of(part) for part in PARTS if part not in absent}
+        found["communication_ns" if not self.is_recording else "communicating_ns"] = self.communicating_ns
+        found["exposed_communication_ns"], found["idle_ns"] = self.exposed_ns, self.idle_ns
+        found["after_finish_ns"] = self.after_finish_ns
+        return found
+
+
+def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known of some runs only
+    trace: Trace,
+    times: NodeTimes,
+    finish_ns: Int64,
+    groups: Sequence[CommGroup] | None = None,
+    *,
+    origin_ns: int = 0,
+    is_recording: bool = False,
+    delays: Delays | None = None,
+) -> Ledger:
+    """Return where each nanosecond of the ranks with times went.
+
+    Args:
+        trace: The job.
+        times: When its nodes ran.
+        finish_ns: (R,) how long each rank took from the beginning of the run to its last end.
+        groups: Comm groups in place of the trace's.
+        origin_ns: When the run began.
+        is_recording: Whether the times were measured: then clocks are aligned, and only waiting is told apart.
+        delays: What a simulation tells of its communication.
+    """
+    known = np.flatnonzero(times.first != NONE)
+    # Ranks that share their times were simulated as one.
+    _, index, course = np.unique(times.first[known], return_index=True, return_inverse=True)
+    chosen = known[index]
+    if delays is None:
+        begun_ns = arrivals(trace, times, groups, is_recording=is_recording)
+    else:
+        begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
+    stretches = _courses(trace, times, chosen, finish_ns[chosen], (begun_ns, delays, origin_ns, is_recording))
+    numbers = [trace.ranks[place].number for place in known.tolist()]
+    return Ledger(numbers, known, finish_ns[known], course, stretches, is_recording, times.first, begun_ns)
+
+
+def recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> Ledger:
+    """Return where each nanosecond went of a recording, given as a timeline that begins at `origin_ns`."""
+    times = node_times(trace, timeline)
+    finish = np.full(len(trace.ranks), NONE, np.int64)
+    spans = times.spans(trace, np.flatnonzero(times.first != NONE))
+    np.maximum.at(finish, spans.rank, spans.end_ns - origin_ns)
+    return ledger(trace, times, finish, origin_ns=origin_ns, is_recording=True)
+
+
+_How = tuple[Int64, Delays | None, int, bool]
+
+
+def _courses(trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: _How) -> Stretches:
+    """Return what each of the chosen ranks did when."""
+    begun, delays, origin, is_recording = how
+    line_of = np.full(len(trace.ranks), NONE, np.int64)
+    line_of[chosen] = np.arange(len(chosen))
+    spans = times.spans(trace, chosen)
+    kind, receives = _kinds(trace, spans.rank, spans.row)
+    line, start, end = line_of[spans.rank], spans.start_ns - origin, spans.end_ns - origin
+    # What a finish leaves out is not the rank's time.
+    start, end = (np.clip(column, 0, finish[line]) for column in (start, end))
+
+    def picked(*kinds: int) -> Marked:
+        mine = np.isin(kind, kinds) & (end > start)
+        return Marked(line[mine], start[mine], end[mine], np.zeros(int(mine.sum()), np.uint8))
+
+    talks = np.flatnonzero((kind == COMMUNICATION) & (end > start))
+    entry = times.first[spans.rank[talks]] + spans.row[talks]
+    last = np.where(begun[entry] == NONE, start[talks], begun[entry] - origin)
+    talk = _Talk(line[talks], start[talks], end[talks], last, receives[talks])
+    pieces = _pieces(talk, entry, delays, is_recording)
+    work, copying, hosted = picked(COMPUTE), picked(COPY, MEMORY), picked(CPU)
+    return join_stretches((work, copying, pieces, hosted), finish, _decide)
+
+
+def _decide(inside: tuple[Int64, ...]) -> UInt8:
+    """Return the part of each moment: `inside` holds the mark of compute, copies, communication and host, -1 for none."""
+    work, copying, talking, hosted = inside
+    busy = (work >= 0) | (copying >= 0)
+    part = np.where(hosted >= 0, _CODE["host"], _CODE["stall"])
+    part = np.where(talking >= 0, talking, part)
+    part = np.where(copying >= 0, _CODE["copy"], part)
+    part = np.where(work >= 0, _CODE["compute"], part)
+    return np.where(busy & (talking >= 0), _CODE["overlapped"], part).astype(np.uint8)
+
+
+def _kinds(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
+    """Return (S,) the kind of work of each span, and whether it is a receive."""
+    graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank]
+    size = np.array([len(graph) for graph in trace.graphs], np.int64)
+    entry = (np.cumsum(size) - size)[graph_of] + row
+    kinds = np.concatenate([np.zeros(0, np.int64), *work_kinds(trace)])
+    receives = np.concatenate([np.zeros(0), *(graph.type == NodeType.COMM_RECV for graph in trace.graphs)])
+    return kinds[entry], receives[entry].astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Talk:
+    """Communication, by rank and row: its course, times, when all had begun, and whether it receives."""
+
+    line: Int64
+    start: Int64
+    end: Int64
+    begun: Int64
+    receives: Int64
+
+
+def _pieces(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool) -> Marked:
+    """Return the time of each line in which communication was under way, each piece with its part.
+
+    A moment is that of the earliest issued of what is under way; so a span has what lies after the ends of all before it.
+    """
+    order = np.lexsort((talk.start, talk.line))
+    line, start, end = talk.line[order], talk.start[order], talk.end[order]
+    own = np.maximum(start, _reach_before(line, end))
+    waits = np.clip(talk.begun[order], start, end)
+    zero = np.zeros(len(entry), np.int64)
+    latency, queueing = (
+        (zero, zero)
+        if delays is None
+        else (column[entry][order] for column in (delays.latency_ns, delays.queueing_ns))
+    )
+    lead = np.minimum(waits + latency, end)
+    cuts = [start, waits, lead, np.minimum(lead + queueing, end), end]
+    rest = _CODE["communication" if is_recording else "transfer"]
+    waiting = np.where(talk.receives[order] != 0, _CODE["bubble"], _CODE["waiting"])
+    marks = [waiting, *(np.full(len(line), code) for code in (_CODE["latency"], _CODE["queueing"], rest))]
+    made: list[tuple[Int64, ...]] = []
+    for low, high, mark in zip(cuts, cuts[1:], marks, strict=False):
+        begin = np.maximum(low, own)
+        there = high > begin
+        made.append((line[there], begin[there], high[there], mark[there]))
+    columns = [np.concatenate([part[column] for part in made]) for column in range(4)]
+    return Marked(columns[0], columns[1], columns[2], columns[3].astype(np.uint8))
+
+
+def _reach_before(line: Int64, end: Int64) -> Int64:
+    """Return (S,) the latest end of the spans of the same line before each one; spans are sorted by line and start."""
+    reach = end.copy()
+    if not len(line):
+        return reach
+    first = np.flatnonzero(np.append(True, line[1:] != line[:-1]))
+    for low, high in zip(first.tolist(), [*first[1:].tolist(), len(line)], strict=True):
+        np.maximum.accumulate(end[low:high], out=reach[low:high])
+    before = np.append(0, reach[:-1])
+    before[first] = 0
+    return before

@@ -1,0 +1,49 @@
+"""What the parts of a rank's time are called, and how each is defined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAMES: Mapping[str, str] = {
+    "overlapped": "overlapped",
+    "compute": "compute",
+    "copy": "copies",
+    "waiting": "waiting",
+    "bubble": "bubble",
+    "queueing": "queueing",
+    "latency": "latency",
+    "transfer": "transfer",
+    "communication": "communication",
+    "host": "host",
+    "stall": "stall",
+    "after_finish": "after finish",
+    "exposed": "exposed communication",
+    "idle": "idle",
+    "communicating": "communication, hidden or not",
+    "finish": "finish",
+}
+"""Every part, what is made of parts, and the finish they add up to."""
+
+ABOUT: Mapping[str, str] = {
+    "overlapped": "Compute or a copy was under way and communication too: work hides it.",
+    "compute": "Compute was under way, and no communication.",
+    "copy": "A copy (memcpy, memset, a load or store of remote memory) was under way, neither compute nor communication.",
+    "waiting": "The earliest issued communication had begun here, and the last member of its collective had not begun yet. "
+    "No work hid it. By the members' starts, on aligned clocks.",
+    "bubble": "A receive had begun here and its sender, another pipeline stage, had not. No work hid it. Counts as idle.",
+    "queueing": "Bytes stood behind others on a port or link, no work hid it.",
+    "latency": "Launch, protocol and hops of communication, no work hid it.",
+    "transfer": "Communication under way that no work hid, after all had begun. Where messages on links are simulated, "
+    "queueing and latency are in it: nothing tells them apart there.",
+    "communication": "Communication under way that no work hid, after all had begun. A recording does not tell "
+    "queueing, latency and transfer apart.",
+    "host": "Nothing was on the device; the processor was busy, or the device waited to be given work.",
+    "stall": "Nothing was under way at all.",
+    "after_finish": "The rank was done and the last rank was not.",
+    "exposed": "Waiting, queueing, latency and transfer (of a recording: waiting and communication): communication that no "
+    "work hid. What a faster network and better balance could save at most.",
+    "idle": "Bubble, host and stall: neither work nor communication moved on.",
+    "communicating": "Some communication was under way, hidden by work or not, bubbles included.",
+    "finish": "From the beginning of the run to the end of the last rank.",
+}
+"""The definitions behind each "?"."""

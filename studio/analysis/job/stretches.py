@@ -1,0 +1,179 @@
+"""Time in stretches: lines that are cut, without gaps, where what goes on in them changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.notebook import one_line
+from studio.trace import NONE, Bool, Float64, Int64, UInt8
+
+_MOST_NS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Intervals of some lines that bear a mark; those that overlap in a line count as one, and bear equal marks.
+
+    S intervals in any order.
+
+    Attributes:
+        line: (S,) which line.
+        start, end: (S,) end exclusive, none of them empty or below 0.
+        mark: (S,) what it is.
+    """
+
+    line: Int64
+    start: Int64
+    end: Int64
+    mark: UInt8
+
+    __repr__ = one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """What goes on in each line.
+
+    L lines, K stretches by line and start.
+
+    Attributes:
+        bounds: (L+1,) line l has the stretches bounds[l]:bounds[l+1], one where the other ends.
+        start, end: (K,) end exclusive; those of a line begin at 0.
+        kind: (K,) what goes on.
+    """
+
+    bounds: Int64
+    start: Int64
+    end: Int64
+    kind: UInt8
+
+    __repr__ = one_line
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def of(self, line: int) -> tuple[Int64, Int64, UInt8]:
+        """Return start, end and kind of the stretches of a line."""
+        part = slice(int(self.bounds[line]), int(self.bounds[line + 1]))
+        return self.start[part], self.end[part], self.kind[part]
+
+    def sums(self, start: int, end: int, kinds: int) -> Int64:
+        """Return (L, kinds) the time of each kind between two moments."""
+        time = np.clip(self.end, start, end) - np.clip(self.start, start, end)
+        code = np.repeat(np.arange(len(self)), np.diff(self.bounds)) * kinds + self.kind
+        total = np.zeros(len(self) * kinds, np.int64)
+        np.add.at(total, code, time)
+        return total.reshape(len(self), kinds)
+
+    def shares(self, edges: Float64, kinds: int, weight: Float64) -> Float64:
+        """Return (kinds, B) how much of the bins between B + 1 rising edges each kind takes, in the mean of lines.
+
+        Args:
+            edges: (B+1,) where bins begin and end.
+            kinds: How many there are.
+            weight: (L,) what each line counts.
+        """
+        width = np.diff(edges)
+        heavy = np.repeat(weight, np.diff(self.bounds))
+        until = np.zeros((kinds, len(edges)))
+        for kind in range(kinds):
+            mine = self.kind == kind
+            for times, sign in ((self.start[mine], 1), (self.end[mine], -1)):
+                until[kind] += sign * _ramps(times, heavy[mine], edges)
+        shares: Float64 = np.diff(until, axis=1) / np.where(width > 0, width, 1) / max(float(weight.sum()), 1)
+        return np.clip(shares, 0, 1)
+
+
+def _ramps(times: Int64, weight: Float64, edges: Float64) -> Float64:
+    """Return for each edge the weighted time since those of the times that lie before it."""
+    order = np.argsort(times, kind="stable")
+    before = np.searchsorted(times[order], edges)
+    count = np.append(0.0, np.cumsum(weight[order]))[before]
+    total = np.append(0.0, np.cumsum(weight[order] * times[order]))[before]
+    ramps: Float64 = edges * count - total
+    return ramps
+
+
+def join_stretches(
+    layers: tuple[Marked, ...], finish: Int64, decide: Callable[[tuple[Int64, ...]], UInt8]
+) -> Stretches:
+    """Return what goes on in each line from 0 to its finish.
+
+    Args:
+        layers: What may be under way.
+        finish: (L,) where each line ends; nothing is after it.
+        decide: Returns (K,) the kind of each stretch, given for each layer (K,) its mark there, -1 for none.
+    """
+    lines = len(finish)
+    apart = int(finish.max(initial=0)) + 1
+    if lines > 1 and apart * lines > _MOST_NS:
+        return _together(_one_by_one(layers, finish, decide))
+    # Each line's times are moved beyond those of the line before, so that all are cut at once.
+    shift = np.arange(lines) * apart
+    unions = [_union(layer, shift) for layer in layers]
+    cuts = np.unique(
+        np.concatenate([shift, shift + finish, *(side for union in unions for side in union[:2])])
+    )
+    line = cuts // apart
+    inside = cuts - line * apart < finish[line] if lines else cuts[:0] > 0
+    following = np.append(cuts[1:], 0)[inside]
+    cuts, line = cuts[inside], line[inside]
+    kind = decide(tuple(_marks_at(union, cuts) for union in unions))
+    opens = np.append(True, (kind[1:] != kind[:-1]) | (line[1:] != line[:-1]))[: len(kind)]
+    closes = np.append(opens[1:], True)[: len(kind)]
+    begin, end, line = cuts[opens] - shift[line[opens]], following[closes] - shift[line[opens]], line[opens]
+    bounds = np.searchsorted(line, np.arange(lines + 1))
+    return Stretches(bounds.astype(np.int64), begin, end, kind[opens])
+
+
+def _one_by_one(
+    layers: tuple[Marked, ...], finish: Int64, decide: Callable[[tuple[Int64, ...]], UInt8]
+) -> Iterator[Stretches]:
+    """Yield each line for itself: together their times would leave the range of integers."""
+    for line in range(len(finish)):
+        mine = [layer.line == line for layer in layers]
+        yield join_stretches(
+            tuple(_only(layer, chosen) for layer, chosen in zip(layers, mine, strict=True)),
+            finish[line : line + 1],
+            decide,
+        )
+
+
+def _only(layer: Marked, chosen: Bool) -> Marked:
+    line = np.zeros(int(chosen.sum()), np.int64)
+    return Marked(line, layer.start[chosen], layer.end[chosen], layer.mark[chosen])
+
+
+def _together(parts: Iterator[Stretches]) -> Stretches:
+    found = list(parts)
+    bounds = np.cumsum([0, *(len(part.start) for part in found)])
+    start, end = np.concatenate([(part.start, part.end) for part in found], axis=1)
+    return Stretches(bounds, start, end, np.concatenate([part.kind for part in found]))
+
+
+_Union = tuple[Int64, Int64, Int64]
+
+
+def _union(layer: Marked, shift: Int64) -> _Union:
+    """Return start, end and mark of the disjoint intervals that a layer covers, by start, moved by line."""
+    moved = shift[layer.line]
+    start, end, mark = layer.start + moved, layer.end + moved, layer.mark.astype(np.int64)
+    order = np.argsort(start, kind="stable")
+    start, end, mark = start[order], np.maximum.accumulate(end[order]), mark[order]
+    if not len(start):
+        return start, end, mark
+    # What begins where the other ends joins it, unless it bears another mark.
+    opens = np.append(True, (start[1:] > end[:-1]) | (mark[1:] != mark[:-1]))
+    return start[opens], end[np.append(opens[1:], True)], mark[opens]
+
+
+def _marks_at(union: _Union, moments: Int64) -> Int64:
+    start, end, mark = union
+    place = np.searchsorted(start, moments, side="right") - 1
+    if not len(start):
+        return np.full(len(moments), NONE, np.int64)
+    inside = (place >= 0) & (moments < end[place])
+    return np.where(inside, mark[place], NONE)

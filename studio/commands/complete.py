@@ -1,0 +1,213 @@
+"""Complete a job of which some ranks were recorded, and write it.
+
+Ranks of a parallel job are copies of few roles: every missing rank gets the graph of a known rank of its pipeline stage, with its
+own comm groups and peers. The layout of the ranks is inferred from comm groups and messages. Where several fit, they are
+printed as --layout values, the likeliest first, and the exit code is 2.
+
+TRACES are files, folders or archives of one job. OUT gets one trace per graph, a table of the other ranks and the comm groups;
+every command and page reads it, and `convert OUT DIR` writes one file a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio.analysis.job.completeness import assumed_words, completeness
+from studio.commands.base.options import (
+    PathOption,
+    allow_damaged,
+    json_option,
+    paths_argument,
+    rank_option,
+    refuse_own_input,
+)
+from studio.commands.base.output import end_with_losses, progress_line, show, warn
+from studio.commands.base.terminal import printable, written_line
+from studio.completion import LayoutNeededError, Mesh, Spread, complete
+from studio.completion.clues import dimension_words, known_facts
+from studio.completion.complete import chosen_mesh
+from studio.errors import TraceError
+from studio.et import Progress, discover, read_job
+from studio.et.ranks import ranks_by_file
+from studio.et.source import open_sources
+from studio.et.write import write_with_copies
+from studio.trace import Trace, assumed_from
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `complete`.
+
+    Attributes:
+        paths: Files, folders or archives of one job.
+        target: Folder for the completed job.
+        layout: The mesh of its ranks; None infers it.
+        ranks: How many ranks it has, where its files do not say; None asks the files.
+        first: Whether the likeliest layout is taken where several fit.
+        spread: How durations of copies differ from those recorded.
+        numbers: Rank numbers by file name, for files that do not tell theirs.
+        damaged: Whether a job of which something could not be read is completed.
+    """
+
+    paths: tuple[Path, ...]
+    target: Path
+    layout: str | None = None
+    ranks: int | None = None
+    first: bool = False
+    spread: Spread = field(default_factory=Spread)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A completed job.
+
+    Attributes:
+        name: What its files are called.
+        known: The job as it was read.
+        trace: The completed job.
+        mesh: Its layout.
+        files: The files written.
+    """
+
+    name: str
+    known: Trace
+    trace: Trace
+    mesh: Mesh
+    files: tuple[Path, ...]
+
+
+def run(request: Request, *, progress: Progress | None = None) -> Completed:
+    """Read a job, complete it and write it.
+
+    Raises:
+        LayoutNeededError: The layout has to be chosen.
+        ConfigError: The layout does not fit what is known.
+        TraceError: The paths hold several jobs, something of the job could not be read, or no rank of some pipeline stage is
+            known.
+    """
+    refuse_own_input(request.paths, request.target)
+    with open_sources(request.paths) as files:
+        jobs = discover(files)
+        if len(jobs) > 1:
+            names = ", ".join(job.name for job in jobs[:6])
+            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Complete them one by one.")
+        known = read_job(jobs[0], ranks=ranks_by_file(files, request.numbers), progress=progress)
+    lost = next((finding for finding in known.findings if finding.level == "error"), None)
+    if lost and not request.damaged:
+        raise TraceError(
+            f"Copies would repeat what could not be read: {lost.message}",
+            hint="Record the rank again, or give --allow-damaged.",
+        )
+    mesh = chosen_mesh(known_facts(known), request.layout, request.ranks, first=request.first)
+    made = complete(known, layout=mesh.layout, spread=request.spread)
+    name = jobs[0].name
+    written = write_with_copies(made, request.target, name, progress=progress)
+    return Completed(name, known, made, mesh, tuple(written))
+
+
+def report(done: Completed) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    return {
+        "files": [str(path) for path in done.files],
+        "world_size": done.mesh.world,
+        "layout": done.mesh.layout,
+        "mesh": [
+            {"dimension": axis.name, "size": axis.size, "stride": axis.stride, "evidence": axis.evidence}
+            for axis in done.mesh.axes
+        ],
+        "recorded": [rank.number for rank in done.trace.ranks if assumed_from(rank) is None],
+        "assumed": {
+            str(rank.number): source
+            for rank in done.trace.ranks
+            if (source := assumed_from(rank)) is not None
+        },
+        "graphs": len(done.trace.graphs),
+        "groups": len(done.trace.groups),
+    }
+
+
+def text(done: Completed) -> str:
+    """Format the result for a terminal."""
+    job = completeness(done.known)
+    lines = [
+        f"{done.name}: {assumed_words(done.trace) or 'every rank was recorded'} ({job.known_words()} known)"
+    ]
+    lines += [f"layout {done.mesh.layout}, the dimension of adjacent ranks first:", *mesh_lines(done.mesh)]
+    lines.append(written_line(done.files))
+    return "\n".join(printable(line) for line in lines)
+
+
+def mesh_lines(mesh: Mesh) -> list[str]:
+    """Return the dimensions of a mesh as a table for a terminal."""
+    width = max(len(dimension_words(axis.name)) for axis in mesh.axes)
+    return [
+        f"  {dimension_words(axis.name):<{width}}  {axis.size:>6,} ranks, {axis.stride:,} apart   {axis.evidence}"
+        for axis in mesh.axes
+    ]
+
+
+@click.command(
+    help=__doc__, epilog="Example: chakra-studio complete rank0.json.gz -o job/ --layout tp=8,dp=4"
+)
+@paths_argument
+@click.option(
+    "-o", "--out", "target", required=True, metavar="DIR", type=PathOption(file_okay=False),
+    help="Folder for the completed job.",
+)  # fmt: skip
+@click.option(
+    "--layout", metavar="DIM=SIZE,...",
+    help="The mesh of ranks, the dimension whose ranks have adjacent numbers first: tp, sp, cp, ep, dp and pp.",
+)  # fmt: skip
+@click.option(
+    "--ranks",
+    "world",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Ranks of the job, where its files do not say.",
+)
+@click.option("--yes", "first", is_flag=True, help="Take the likeliest layout where several fit.")
+@click.option(
+    "--jitter", type=float, default=0, metavar="SHARE", show_default=True,
+    help="Spread of each compute node's duration on copied ranks: the standard deviation of its logarithm.",
+)  # fmt: skip
+@click.option(
+    "--imbalance", type=float, default=0, metavar="SHARE", show_default=True,
+    help="The same of a factor that all compute nodes of a copied rank share.",
+)  # fmt: skip
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Equal seeds draw the same."
+)
+@json_option
+@allow_damaged
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    paths: tuple[Path, ...],
+    target: Path,
+    ranks: dict[str, int],
+    as_json: bool,
+    allow_damaged: bool,
+    **given: Any,
+) -> None:
+    """Carry out `complete`."""
+    spread = Spread(given["jitter"], given["imbalance"], given["seed"])
+    request = Request(
+        paths, target, given["layout"], given["world"], given["first"], spread, ranks, allow_damaged
+    )
+    try:
+        done = run(request, progress=progress_line())
+    except LayoutNeededError as error:
+        raise click.UsageError(str(error)) from error
+    for finding in done.known.findings:
+        warn(finding)
+    show(done, as_json, report, text)
+    end_with_losses(ctx, done.known.findings, allow_damaged)

@@ -1,0 +1,15 @@
+"""Complete a job of which some ranks were recorded: infer the mesh of its ranks, copy known ranks to the missing ones."""
+
+from studio.completion.complete import LayoutNeededError, complete, layouts
+from studio.completion.mesh import Axis, Mesh, parse_layout
+from studio.completion.spread import Spread
+
+__all__ = [
+    "Axis",
+    "LayoutNeededError",
+    "Mesh",
+    "Spread",
+    "complete",
+    "layouts",
+    "parse_layout",
+]

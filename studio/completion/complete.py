@@ -1,0 +1,414 @@
+"""Complete a job: give every missing rank the graph of a known rank of its role.
+
+Ranks of a parallel job are copies of few roles: those of one pipeline stage run the same program on other data. What
+differs are the comm groups and peers that a rank names, which follow from its place in the mesh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from studio.analysis.collectives.matching import match_collectives, match_messages
+from studio.analysis.job.completeness import range_words
+from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts, slot_rows
+from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, parse_layout, with_evidence
+from studio.completion.spread import NO_SPREAD, Spread, spread_durations
+from studio.errors import ConfigError, TraceError
+from studio.trace import (
+    GROUP_KEYS,
+    NONE,
+    Attribute,
+    CommGroup,
+    Finding,
+    Graph,
+    Rank,
+    Trace,
+    ValueKind,
+    copied_metadata,
+)
+
+_ROOT_KEYS = ("root_rank", "comm_root", "root")
+
+
+class LayoutNeededError(ConfigError):
+    """The layout has to be chosen: several fit, or nothing tells it.
+
+    Attributes:
+        meshes: Those that fit, the likeliest first.
+    """
+
+    def __init__(self, why: str, meshes: tuple[Mesh, ...]) -> None:
+        fitting = " ".join(f"--layout {mesh.layout}" for mesh in meshes)
+        hint = (
+            f"Those that fit, the likeliest first: {fitting}; --yes takes the first."
+            if fitting
+            else "Give it, such as --layout tp=4,pp=2,dp=8, the dimension whose ranks have adjacent numbers first."
+        )
+        super().__init__(f"the layout of the ranks is not known: {why}", hint=hint)
+        self.meshes = meshes
+
+
+def layouts(trace: Trace, *, ranks: int | None = None) -> tuple[Mesh, ...]:
+    """Return the meshes that fit what is known of a job, the likeliest first.
+
+    Args:
+        trace: The job.
+        ranks: How many ranks it has, where its files do not say.
+
+    Raises:
+        ConfigError: The known ranks contradict each other or `ranks`.
+
+    Example:
+        >>> import studio
+        >>> whole = studio.read(studio.sample_path("transformer_8r"))
+        >>> [mesh.layout for mesh in layouts(whole)]
+        ['tp=2,dp=2,pp=2']
+    """
+    known = known_facts(trace)
+    return _layouts(known, ranks)
+
+
+def _layouts(known: Known, ranks: int | None) -> tuple[Mesh, ...]:
+    if ranks is not None and known.world and ranks != known.world:
+        raise ConfigError(
+            f"ranks is {ranks:,}; allowed: {known.world:,}, as the files say", hint="Leave it out."
+        )
+    world = ranks or known.world
+    if world:
+        return () if known.unlisted else (mesh_of(known.clues, world),)
+    if known.unlisted or not known.clues:
+        return ()
+    # The least job that holds all that is named; messages go at least to one other stage.
+    named = [rank.number for rank in known.trace.ranks] + [end for step in known.steps for end in step]
+    named += [member for use in known.uses for member in use.members]
+    period = max(stride * max(size, 2) for clue in known.clues for stride, size in clue.spans)
+    least = -(-(max(named) + 1) // period) * period
+    return tuple(mesh_of(known.clues, least * times) for times in (1, 2, 4, 8))
+
+
+def complete(
+    trace: Trace,
+    *,
+    layout: str | None = None,
+    ranks: int | None = None,
+    first: bool = False,
+    spread: Spread = NO_SPREAD,
+) -> Trace:
+    """Return the job with every missing rank as a copy of a known one of its role.
+
+    Args:
+        trace: The job, of which at least one rank of every pipeline stage is known.
+        layout: The mesh, such as `tp=4,pp=2,dp=8`; None infers it.
+        ranks: How many ranks the job has, where its files do not say.
+        first: Whether to take the likeliest where several layouts fit.
+        spread: How durations of copies differ from those recorded.
+
+    Raises:
+        LayoutNeededError: Several layouts fit, or nothing tells the layout.
+        ConfigError: The layout contradicts the known ranks.
+        TraceError: No rank of some pipeline stage is known, or the completed ranks would wait for each other for ever.
+
+    Example:
+        >>> import studio
+        >>> from dataclasses import replace
+        >>> whole = studio.read(studio.sample_path("transformer_8r"))
+        >>> one_per_stage = replace(whole, ranks=(whole.ranks[0], whole.ranks[4]))
+        >>> len(complete(one_per_stage).ranks)
+        8
+    """
+    known = known_facts(trace)
+    mesh = chosen_mesh(known, layout, ranks, first=first)
+    return _completed(known, mesh, spread)
+
+
+def chosen_mesh(known: Known, layout: str | None, ranks: int | None, *, first: bool) -> Mesh:
+    """Return the mesh that was given, or the one that fits.
+
+    Raises:
+        LayoutNeededError: None is given, and not one alone fits.
+        ConfigError: The given one contradicts what is known.
+    """
+    if layout is not None:
+        return _given_mesh(known, parse_layout(layout), ranks)
+    fitting = _layouts(known, ranks)
+    if len(fitting) == 1 or (fitting and first):
+        return fitting[0]
+    groups = ", ".join(dict.fromkeys(use.name for use in known.unlisted))
+    if groups:
+        why = f"members of the comm groups {groups} are not listed"
+    elif fitting:
+        why = "the files do not say how many ranks the job has"
+    else:
+        why = "no comm groups, no messages and no number of ranks are in the files"
+    raise LayoutNeededError(why, fitting)
+
+
+def _given_mesh(known: Known, sizes: Sequence[tuple[str, int]], ranks: int | None) -> Mesh:
+    given = Mesh.of(sizes)
+    world = ranks or known.world
+    if world and given.world != world:
+        raise ConfigError(
+            f"layout {given.layout} has {given.world:,} ranks; the job has {world:,}",
+            hint="The product of all sizes is the number of ranks.",
+        )
+    largest = max(rank.number for rank in known.trace.ranks)
+    if largest >= given.world:
+        raise ConfigError(f"layout {given.layout} has {given.world:,} ranks; the job has a rank {largest}")
+    mesh = next(iter(fitting_meshes(sizes, known.clues)), None)
+    if mesh is None:
+        shown = "; ".join(clue.words for clue in known.clues)
+        raise ConfigError(
+            f"layout {given.layout} does not fit what is known: {shown}",
+            hint="Leave the layout out to see those that fit.",
+        )
+    return with_evidence(mesh, known.clues)
+
+
+@dataclass(slots=True)
+class _Groups:
+    """The comm groups of the completed job; those of copies are made when first asked for.
+
+    Attributes:
+        mesh: The mesh.
+        listed: The groups of the files.
+        axis_of: Dimension of each group without members, by name.
+        made: New groups by what tells them apart.
+    """
+
+    mesh: Mesh
+    listed: Mapping[str, CommGroup]
+    axis_of: Mapping[str, str]
+    names: set[str] = field(default_factory=set)
+    by_members: dict[tuple[int, ...], list[str]] = field(default_factory=dict)
+    made: dict[tuple[tuple[int, ...], int | str], CommGroup] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.names = set(self.listed)
+        for group in self.listed.values():
+            self.by_members.setdefault(group.ranks, []).append(group.name)
+
+    def moved(self, name: str, source: int, target: int) -> str:
+        """Return the group that is to `target` what a group is to `source`."""
+        listed = self.listed.get(name)
+        if listed is None:
+            members = self._line(name, target)
+            return self._group(members, self.axis_of[name], name).name if members else name
+        members = tuple(self.mesh.moved(member, source, target) for member in listed.ranks)
+        # Several groups may have the same members: the second of one rank stays the second of the others.
+        number = self.by_members[listed.ranks].index(name)
+        if set(members) == set(listed.ranks):
+            return name
+        alike = self.by_members.get(members) or self.by_members.get(tuple(sorted(members))) or []
+        return (
+            alike[number] if number < len(alike) else self._group(tuple(sorted(members)), number, name).name
+        )
+
+    def moved_member(self, member: int, name: str, source: int, target: int) -> int:
+        """Return the rank that has the place in a moved group that `member` has in the group."""
+        listed = self.listed.get(name)
+        if listed is None:
+            before, after = self._line(name, source), self._line(name, target)
+        else:
+            before = tuple(sorted(listed.ranks))
+            after = tuple(sorted(self.mesh.moved(rank, source, target) for rank in before))
+        return after[before.index(member)] if member in before else member
+
+    def _line(self, name: str, rank: int) -> tuple[int, ...]:
+        """Return the ranks of a group whose members are not listed: those along its dimension; none of other groups."""
+        axis = self.mesh.axis(self.axis_of[name]) if name in self.axis_of else None
+        if axis is None:
+            return ()
+        first = rank - axis.place(rank) * axis.stride
+        return tuple(range(first, first + axis.stride * axis.size, axis.stride))
+
+    def _group(self, members: tuple[int, ...], which: int | str, source: str) -> CommGroup:
+        if (members, which) not in self.made:
+            self.made[members, which] = CommGroup(self._new_name(source, members), members)
+        return self.made[members, which]
+
+    def _new_name(self, source: str, members: tuple[int, ...]) -> str:
+        if source.isdecimal():
+            # Simulators take numbers only; 0 stands for all ranks.
+            number = max((int(name) for name in self.names if name.isdecimal()), default=0)
+            name = str(number + 1)
+        else:
+            name = f"{source}@{members[0]}"
+            while name in self.names:
+                name += "'"
+        self.names.add(name)
+        return name
+
+    def all(self) -> tuple[CommGroup, ...]:
+        """Return the groups of the files and those made."""
+        return (*self.listed.values(), *self.made.values())
+
+
+def _completed(known: Known, mesh: Mesh, spread: Spread) -> Trace:
+    trace = known.trace
+    names = [axis.name for axis in mesh.axes if axis.size > 1 and axis.name != PIPELINE]
+    groups = _Groups(mesh, known.groups, axes_of_unlisted(known, names))
+    recorded = {rank.number: rank for rank in trace.ranks}
+    sources = _sources(trace, mesh)
+    graphs = _Graphs(list(trace.graphs))
+    ranks = []
+    for number in range(mesh.world):
+        source = recorded.get(number) or sources[mesh.stage(number)]
+        copied = number not in recorded
+        made = replace(
+            source,
+            number=number,
+            graph=graphs.rooted(source, number, groups) if copied else source.graph,
+            slots=_slots(trace.graph_of(source), source, number, mesh, groups),
+            metadata=_metadata(source, number, mesh.world),
+        )
+        ranks.append(made)
+    used = list(dict.fromkeys(rank.graph for rank in ranks))
+    place = {graph: index for index, graph in enumerate(used)}
+    done = replace(
+        trace,
+        graphs=tuple(graphs.graphs[graph] for graph in used),
+        ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
+        groups=groups.all(),
+        findings=(*trace.findings, *_findings(trace, mesh, sources)),
+    )
+    _refuse_unmatched(done)
+    return spread_durations(done, spread, frozenset(recorded))
+
+
+def _sources(trace: Trace, mesh: Mesh) -> dict[int, Rank]:
+    """Return the rank that serves as the copy of each pipeline stage: its first one known, of a middle stage any middle one.
+
+    Raises:
+        TraceError: No rank of a stage, nor of one like it, is known.
+    """
+    pipeline = mesh.axis(PIPELINE)
+    stages = pipeline.size if pipeline else 1
+    known: dict[int, Rank] = {}
+    for rank in sorted(trace.ranks, key=lambda rank: rank.number):
+        known.setdefault(mesh.stage(rank.number), rank)
+    middle = [rank for stage, rank in known.items() if 0 < stage < stages - 1]
+    missing = [stage for stage in range(stages) if stage not in known]
+    lacking = [stage for stage in missing if not (0 < stage < stages - 1 and middle)]
+    if lacking:
+        example = lacking[0] * (pipeline.stride if pipeline else 1)
+        raise TraceError(
+            f"No rank of pipeline stage {lacking[0]} of {stages} is known, nor of one like it (known: stages "
+            f"{', '.join(map(str, sorted(known)))}).",
+            hint=f"Record one of its ranks too, such as rank {example}: first and last stages hold embedding and loss, "
+            "which no other stage tells.",
+        )
+    return {stage: known.get(stage) or min(middle, key=lambda rank: (abs(mesh.stage(rank.number) - stage), rank.number)) for stage in range(stages)}  # fmt: skip
+
+
+def _slots(graph: Graph, source: Rank, number: int, mesh: Mesh, groups: _Groups) -> tuple[int | str, ...]:
+    """Return the values of a copy's slots: its own groups and peers."""
+    values: list[int | str] = []
+    for slot, value in enumerate(source.slots):
+        key = graph.strings[int(graph.slot_key[slot])]
+        if key in GROUP_KEYS:
+            name = groups.moved(str(value), source.number, number)
+            values.append(int(name) if isinstance(value, int) and name.isdecimal() else name)
+        elif key in PEER_KEYS and isinstance(value, int) and 0 <= value < mesh.world:
+            values.append(mesh.moved(value, source.number, number))
+        else:
+            values.append(value)
+    return tuple(values)
+
+
+def _metadata(source: Rank, number: int, world: int) -> tuple[Attribute, ...]:
+    kept = tuple(item for item in source.metadata if item.name not in ("world_size", "world_size_unknown"))
+    told = replace(source, metadata=(*kept, Attribute("world_size", ValueKind.INT64, world)))
+    return copied_metadata(told, number, source.number if number != source.number else None)
+
+
+@dataclass(slots=True)
+class _Graphs:
+    """The graphs of the completed job. Roots of collectives stand in the graph, so that copies with other roots need their own.
+
+    Attributes:
+        graphs: All of them.
+        made: Those with other roots, by graph and roots.
+    """
+
+    graphs: list[Graph]
+    made: dict[tuple[int, bytes], int] = field(default_factory=dict)
+
+    def rooted(self, source: Rank, number: int, groups: _Groups) -> int:
+        """Return the graph of a copy: a root keeps its place among the members of its group."""
+        graph = self.graphs[source.graph]
+        rows, where = (np.concatenate(parts) for parts in zip(*map(graph.rows_with, _ROOT_KEYS), strict=True))
+        mine = (graph.attrs.length[where] == 0) & ~graph.attrs.slot[where]
+        rows, where = rows[mine], where[mine]
+        if not len(where):
+            return source.graph
+        slot_of: dict[int, int] = {}
+        for slot, key, using in slot_rows(graph):
+            if key in GROUP_KEYS:
+                slot_of.update(dict.fromkeys(using.tolist(), slot))
+        roots = graph.attrs.value[where]
+        values = roots.copy()
+        for place, (row, root) in enumerate(zip(rows.tolist(), roots.tolist(), strict=True)):
+            if row in slot_of:
+                name = str(source.slots[slot_of[row]])
+                values[place] = groups.moved_member(root, name, source.number, number)
+        if (values == roots).all():
+            return source.graph
+        found = source.graph, values.tobytes()
+        if found not in self.made:
+            column = graph.attrs.value.copy()
+            column[where] = values
+            self.graphs.append(replace(graph, attrs=replace(graph.attrs, value=column)))
+            self.made[found] = len(self.graphs) - 1
+        return self.made[found]
+
+
+def _findings(trace: Trace, mesh: Mesh, sources: Mapping[int, Rank]) -> list[Finding]:
+    copies = mesh.world - len(trace.ranks)
+    if not copies:
+        return []
+    from_ = range_words(
+        [range(number, number + 1) for number in sorted({rank.number for rank in sources.values()})]
+    )
+    other = [stage for stage, rank in sources.items() if mesh.stage(rank.number) != stage]
+    stages = f" Stages {', '.join(map(str, other))} are copies of another middle stage." if other else ""
+    return [
+        Finding(
+            "info",
+            "ranks-assumed",
+            f"{copies:,} of {mesh.world:,} ranks were not recorded; they are assumed equal to {from_}, in the layout {mesh.layout}.{stages}",
+            "Differences between ranks, such as stragglers or uneven experts, are not in what was recorded.",
+        )
+    ]
+
+
+def _refuse_unmatched(trace: Trace) -> None:
+    """Raise an error if the completed ranks do not agree about what they exchange.
+
+    Raises:
+        TraceError: A message has no other side, or members of a group issue different collectives.
+    """
+    messages = match_messages(trace)
+    alone = np.flatnonzero((messages.send_rank == NONE) | (messages.receive_rank == NONE))
+    if len(alone):
+        first = int(alone[0])
+        raise TraceError(
+            f"{len(alone):,} messages would have no other side, the first from rank {int(messages.source[first])} to rank "
+            f"{int(messages.target[first])} with tag {int(messages.tag[first])}.",
+            hint="The known ranks do not send what their copies receive: record one rank of every pipeline stage.",
+        )
+    for matching in match_collectives(trace):
+        absent = int((matching.sequence_of == NONE).sum())
+        counts = {len(sequence) for sequence in matching.sequences}
+        if absent or len(counts) > 1:
+            what = (
+                f"{absent} of its members take part in none"
+                if absent
+                else f"its members issue {min(counts):,} to {max(counts):,}"
+            )
+            raise TraceError(
+                f"Comm group {matching.name!r} of {len(matching.members):,} ranks would wait for ever: {what}.",
+                hint="Another layout may fit; leave --layout out to see which do.",
+            )

@@ -1,0 +1,272 @@
+"""The mesh of a job's ranks: its dimensions, and what the known ranks tell about them.
+
+Ranks of a parallel job are numbered like the digits of a number: the first dimension of the mesh changes fastest. A comm
+group holds the ranks that differ in some of the dimensions only, so its members tell where dimensions begin and end; so do
+the ranks that send each other messages, which are neighbours along the pipeline.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from studio.errors import ConfigError
+
+NAMES: Mapping[str, str] = {
+    "tp": "tensor",
+    "sp": "sequence",
+    "cp": "context",
+    "ep": "expert",
+    "dp": "data",
+    "pp": "pipeline",
+}
+"""Dimensions by the short names that layouts use. Ranks that differ in the last one run different stages."""
+PIPELINE = "pp"
+_TERM = re.compile(r"\s*([a-z]{2})\s*=\s*([0-9]{1,7})\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A dimension of the mesh.
+
+    Attributes:
+        name: Its short name, a key of `NAMES`.
+        size: Ranks along it.
+        stride: Distance of neighbours, in rank numbers.
+        evidence: What shows that it is there, in words; empty where it was given.
+    """
+
+    name: str
+    size: int
+    stride: int
+    evidence: str = ""
+
+    def place(self, rank: int) -> int:
+        """Return a rank's place along the dimension.
+
+        Example:
+            >>> Axis("dp", 4, 2).place(5)
+            2
+        """
+        return rank // self.stride % self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """The dimensions of a job, the one that changes fastest first.
+
+    Example:
+        >>> mesh = Mesh.of([("tp", 4), ("dp", 2), ("pp", 2)])
+        >>> mesh.world, mesh.layout
+        (16, 'tp=4,dp=2,pp=2')
+        >>> [axis.place(13) for axis in mesh.axes]
+        [1, 1, 1]
+    """
+
+    axes: tuple[Axis, ...]
+
+    @staticmethod
+    def of(sizes: Sequence[tuple[str, int]]) -> Mesh:
+        """Return the mesh of named sizes, the dimension that changes fastest first."""
+        axes, stride = [], 1
+        for name, size in sizes:
+            axes.append(Axis(name, size, stride))
+            stride *= size
+        return Mesh(tuple(axes))
+
+    @property
+    def world(self) -> int:
+        """Ranks of the job."""
+        return math.prod(axis.size for axis in self.axes)
+
+    @property
+    def layout(self) -> str:
+        """The mesh as the option --layout takes it."""
+        return ",".join(f"{axis.name}={axis.size}" for axis in self.axes)
+
+    def axis(self, name: str) -> Axis | None:
+        """Return the dimension of a name, None where there is none."""
+        return next((axis for axis in self.axes if axis.name == name), None)
+
+    def stage(self, rank: int) -> int:
+        """Return the pipeline stage of a rank, 0 where there is one only."""
+        pipeline = self.axis(PIPELINE)
+        return pipeline.place(rank) if pipeline else 0
+
+    def moved(self, rank: int, source: int, target: int) -> int:
+        """Return the rank that lies to `target` as `rank` lies to `source`, going round at the ends.
+
+        Example:
+            >>> Mesh.of([("tp", 4), ("dp", 2)]).moved(1, source=0, target=6)
+            7
+        """
+        found = 0
+        for axis in self.axes:
+            place = axis.place(rank) + axis.place(target) - axis.place(source)
+            found += place % axis.size * axis.stride
+        return found
+
+
+def parse_layout(text: str) -> tuple[tuple[str, int], ...]:
+    """Parse a layout such as `tp=4,pp=2,dp=8`, the dimension that changes fastest first.
+
+    Raises:
+        ConfigError: It is none; names what is wrong and the dimensions there are.
+
+    Example:
+        >>> parse_layout("tp=4,dp=2")
+        (('tp', 4), ('dp', 2))
+    """
+    found: dict[str, int] = {}
+    for term in text.split(","):
+        match = _TERM.fullmatch(term)
+        if match is None or match[1] not in NAMES or int(match[2]) < 1 or match[1] in found:
+            known = ", ".join(f"{name} ({meaning})" for name, meaning in NAMES.items())
+            raise ConfigError(
+                f"layout has {term!r}; allowed: dimension=size, each of {known} once, sizes from 1",
+                hint="Such as --layout tp=4,pp=2,dp=8, the dimension whose ranks have adjacent numbers first.",
+            )
+        found[match[1]] = int(match[2])
+    return tuple(found.items())
+
+
+def spans_of(members: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
+    """Return (stride, size) of the dimensions along which members differ, the innermost first; None where they fit no mesh.
+
+    Example:
+        >>> spans_of([0, 4, 8, 12]), spans_of([2, 3, 10, 11]), spans_of([0, 1, 3])
+        (((4, 4),), ((1, 2), (8, 2)), None)
+    """
+    ranks = sorted(members)
+    spans = []
+    while len(ranks) > 1:
+        stride = ranks[1] - ranks[0]
+        size = 1
+        while size < len(ranks) and ranks[size] - ranks[0] == size * stride:
+            size += 1
+        if len(ranks) % size:
+            return None
+        for start in range(0, len(ranks), size):
+            if any(ranks[start + step] - ranks[start] != step * stride for step in range(size)):
+                return None
+        spans.append((stride, size))
+        ranks = ranks[::size]
+    return tuple(spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Clue:
+    """What a comm group or messages tell about the mesh.
+
+    Attributes:
+        words: What it is, for people.
+        spans: (stride, size) of the dimensions it covers; size 0 where only neighbours are known.
+        name: The dimension it belongs to, as far as that can be told; "" where not.
+        weight: How sure the name is.
+    """
+
+    words: str
+    spans: tuple[tuple[int, int], ...]
+    name: str = ""
+    weight: float = 0.0
+
+    def covers(self, low: int, high: int) -> bool:
+        """Whether it covers the dimension of strides from `low` to below `high`."""
+        return any(stride <= low and (not size or high <= stride * size) for stride, size in self.spans)
+
+
+def bounds_of(clues: Sequence[Clue], world: int) -> list[int]:
+    """Return the strides at which dimensions begin, and the world size.
+
+    Raises:
+        ConfigError: No mesh has all of them; names two that contradict each other.
+    """
+    said = {1: "the first rank", world: f"the job's {world:,} ranks"}
+    for clue in clues:
+        for stride, size in clue.spans:
+            said.setdefault(stride, clue.words)
+            if size:
+                said.setdefault(stride * size, clue.words)
+    bounds = sorted(said)
+    for low, high in itertools.pairwise(bounds):
+        if high % low or high > world:
+            raise ConfigError(
+                f"ranks form no mesh: {said[low]} asks for dimensions that end at a multiple of {low:,}, {said[high]} at {high:,}, "
+                f"in a job of {world:,} ranks",
+                hint="Such a job cannot be completed by copies of its ranks; record all of them.",
+            )
+    return bounds
+
+
+def mesh_of(clues: Sequence[Clue], world: int) -> Mesh:
+    """Return the mesh that clues show; what nothing tells about is data parallel.
+
+    Raises:
+        ConfigError: The clues contradict each other.
+    """
+    bounds = bounds_of(clues, world)
+    axes, taken = [], set[str]()
+    for low, high in itertools.pairwise(bounds):
+        about = [clue for clue in clues if clue.covers(low, high)]
+        own = [
+            clue for clue in about if len(clue.spans) == 1 and clue.spans[0] in ((low, high // low), (low, 0))
+        ]
+        named = sorted((clue for clue in (own or about) if clue.name), key=lambda clue: -clue.weight)
+        free = [clue.name for clue in named if clue.name not in taken]
+        name = (free or [name for name in ("dp", "tp", "cp", "ep", "sp", "pp") if name not in taken] or [""])[
+            0
+        ]
+        if not name:
+            raise ConfigError(
+                f"ranks form a mesh of more than {len(NAMES)} dimensions; allowed: {', '.join(NAMES)}"
+            )
+        taken.add(name)
+        evidence = (
+            "; ".join(dict.fromkeys(clue.words for clue in (own or about)))
+            or "nothing recorded tells; its ranks exchange nothing that is known"
+        )
+        axes.append(Axis(name, high // low, low, evidence))
+    return Mesh(tuple(axes) or (Axis("dp", 1, 1, "one rank"),))
+
+
+def fitting_meshes(sizes: Sequence[tuple[str, int]], clues: Sequence[Clue]) -> Iterator[Mesh]:
+    """Yield the meshes of given sizes that contradict no clue: in the order given, then in others."""
+    for order in _orders(list(sizes)):
+        mesh = Mesh.of(order)
+        starts = {axis.stride for axis in mesh.axes} | {mesh.world}
+        if all(
+            stride in starts and (not size or stride * size in starts)
+            for clue in clues
+            for stride, size in clue.spans
+        ) and all(_agrees(mesh, clue) for clue in clues):
+            yield mesh
+
+
+def _orders(sizes: list[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+    """Yield the permutations, the given one first."""
+    if len(sizes) < 2:
+        yield sizes
+        return
+    for index, first in enumerate(sizes):
+        for rest in _orders(sizes[:index] + sizes[index + 1 :]):
+            yield [first, *rest]
+
+
+def _agrees(mesh: Mesh, clue: Clue) -> bool:
+    """Whether messages go along the pipeline, where the mesh has one."""
+    if clue.name != PIPELINE:
+        return True
+    pipeline = mesh.axis(PIPELINE)
+    return pipeline is not None and clue.spans[0][0] == pipeline.stride
+
+
+def with_evidence(mesh: Mesh, clues: Sequence[Clue]) -> Mesh:
+    """Return a mesh that was given, with what supports each dimension."""
+    axes = []
+    for axis in mesh.axes:
+        about = [clue.words for clue in clues if clue.covers(axis.stride, axis.stride * axis.size)]
+        axes.append(replace(axis, evidence="; ".join(["given", *dict.fromkeys(about)])))
+    return Mesh(tuple(axes))

@@ -1,0 +1,49 @@
+"""Pages fill without moving what stands there: Chromium's own measure of layout shift."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.conftest import Studio, quiet
+from tests.e2e.test_compare_page import runs  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.e2e
+
+_MOST = 0.02
+_WATCH = """
+window.shifts = [];
+new PerformanceObserver((list) => {
+  for (const { value, hadRecentInput, sources } of list.getEntries()) {
+    if (hadRecentInput) continue;
+    window.shifts.push([value, sources.map(({ node }) => node?.id || node?.className || String(node))]);
+  }
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "ready"),
+    [
+        ("overview", "#overview-groups .js-plotly-plot, #overview-time-of-ranks .bars"),
+        ("graph", "#graph-canvas canvas"),
+        ("timeline", "#timeline-counters canvas"),
+        ("simulate", "#sim-ranks .bars"),
+        ("compare", "#compare-waterfall .bars"),
+    ],
+)
+def test_nothing_moves_while_a_page_fills(
+    studio: Studio,
+    page,
+    runs: list[str],  # noqa: F811
+    name: str,
+    ready: str,
+) -> None:
+    """A job with a recording and two runs, opened afresh."""
+    job = studio.job("transformer_8r")
+    more = {"run": runs[0]} | ({"with": f"{job}/{runs[1]}"} if name == "compare" else {})
+    page.add_init_script(_WATCH)
+    page.goto(studio.address(name, "transformer_8r", **more))
+    page.wait_for_selector(ready)
+    quiet(page)
+    found = page.evaluate("window.shifts")
+    assert sum(value for value, _ in found) < _MOST, found
