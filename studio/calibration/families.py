@@ -30,7 +30,7 @@ _WIDEN = 0.25
 """How far the parameters of a family may lie from those of its generation, in units of what those of one machine do: what
 predicts a machine best that is left out (medians of GMF, mean of six families: 18.9 % at 0.5, 18.2 % at 0.35, 17.5 % at
 0.25). Twice as far where the machines of a library differ more (RTX PRO 6000 and 2080 Ti: 6 and 11 % at 0.5, 13 and 19 % at
-0.25)."""
+0.25); as far as those of one machine where a family has one only."""
 _RING = re.compile(r"\bring\b", re.IGNORECASE)
 
 
@@ -107,7 +107,7 @@ def _fit(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Mach
     times = np.concatenate([_rising(table).time_us for listed in own.values() for table in listed]) * 1000
     expected = np.log([start.value(name) for name in NAMES])
     values: dict[str, float] = {}
-    widen = _WIDEN * (2 if start.library in WIDER else 1)
+    widen = _WIDEN * (2 if start.library in WIDER else 1) if len(own) > 1 else 1.0
     for _ in range(passes(start)):
         plan = _joined(
             [
