@@ -5,7 +5,8 @@ symmetric, as many collectives at a time as there are comm groups.
 
 - tf96 on 256 NPUs, of the reference's speed cases in FOLDER (`tf96_256_aware.json.gz`), on three products of dimensions;
 - a transformer of 16,384 ranks, tensor-parallel over 8 NPUs and data-parallel over the others (`folding.py`);
-- 1,024 ranks of 1,000 nodes each, no two of them alike.
+- 1,024 ranks of 1,000 nodes each, no two of them alike: 20 % of the nodes all-reduces of two sizes, half of them over 128
+  ranks, or 50 % of the nodes, each of a size of its own, a tenth of them over 128 ranks, the others over 8.
 
 Printed are seconds of CPU from trace and configuration to the result, the best of N, warm process, each case in a
 process of its own; how many of them planning (with the search for classes) and the engine took.
@@ -71,7 +72,7 @@ def speed_case(folder: Path, name: str, topology: Topology) -> Case:
     )
 
 
-def all_different(npus: int, count: int) -> Trace:
+def all_different(npus: int, count: int, own_sizes: bool) -> Trace:
     """Return ranks of `count` nodes, every one of which computes for times of its own."""
     ranks, graphs, members = [], [], groups(npus, 1)
     for number in range(npus):
@@ -80,7 +81,10 @@ def all_different(npus: int, count: int) -> Trace:
         nodes: list[dict[str, Any]] = []
         last: list[int] = []
         for at in range(count):
-            kind = {1: (1 << 20, names[0]), 5: (4 << 20, names[1])}.get(at % 10)
+            if own_sizes:
+                kind = ((1 << 18) + 1024 * at, names[at % 20 == 5]) if at % 2 else None
+            else:
+                kind = {1: (1 << 20, names[0]), 5: (4 << 20, names[1])}.get(at % 10)
             if kind is None:
                 nodes.append({"id": at, "type": "COMP_NODE", "data_deps": last})
                 nodes[-1]["duration_micros"] = chance.randint(5, 60)
@@ -88,7 +92,7 @@ def all_different(npus: int, count: int) -> Trace:
                 continue
             attrs = {"comm_type": 0, "comm_size": kind[0], "pg_name": kind[1]}
             nodes.append({"id": at, "type": "COMM_COLL_NODE", "data_deps": last, "attrs": attrs})
-            last = [at] if at % 10 == 1 else last
+            last = [at] if kind[1] == names[0] else last
         graph, slots = graph_of_nodes(nodes)
         ranks.append(Rank(number, len(graphs), slots))
         graphs.append(graph)
@@ -112,7 +116,8 @@ def cases(folder: Path | None) -> dict[str, Any]:
         transformer(large.npus),
         replace(system(large), algorithms=halving),
     )
-    found["1,024 × 1,000, all different"] = lambda: (all_different(1024, 1000), system(clos))
+    found["1,024 × 1,000, all different"] = lambda: (all_different(1024, 1000, False), system(clos))
+    found["1,024 × 1,000, sizes too"] = lambda: (all_different(1024, 1000, True), system(clos))
     return found
 
 

@@ -74,10 +74,10 @@ class ConfigError(StudioError):
     Example:
         >>> import studio
         >>> try:
-        ...     studio.preset("hgx-h100-9")
+        ...     studio.preset("hgx-h101")
         ... except studio.ConfigError as error:
         ...     print(error.hint)
-        The nearest is 'hgx-h100-8'.
+        The nearest is 'hgx-h100'.
     """
 
     def __init__(self, message: str, *, hint: str = "", key: str = "", allowed: str = "") -> None:

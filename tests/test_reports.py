@@ -39,13 +39,13 @@ def communicating(groups: tuple[CommGroup, ...] = ()) -> Trace:
 def test_the_report_is_plain_data_with_everything_counted_over_the_ranks():
     table = report("job", communicating((CommGroup("tp", (1, 0)), CommGroup("pp", (0,)))))
     assert json.loads(json.dumps(table))["groups"] == table["groups"]
-    keys = ["name", "world_size", "missing", "files", "summary", "ranks", "groups", "findings"]
+    keys = ["name", "world_size", "missing", "files", "summary", "assumed", "ranks", "groups", "findings"]
     assert list(table) == keys
     assert (table["world_size"], table["missing"]) == (2, "")
     assert table["summary"]["nodes"] == 4
     assert table["summary"]["operations"] == 4_000_000
     assert [share["name"] for share in table["summary"]["collectives"]] == ["ALL_REDUCE"]
-    assert table["ranks"][1] == {"rank": 1, "file": "job.1.et", "nodes": 2, "graph": 0}
+    assert table["ranks"][1] == {"rank": 1, "file": "job.1.et", "nodes": 2, "graph": 0, "assumed_from": None}
     assert table["groups"] == [
         {"name": "tp", "ranks": [1, 0], "inferred": False, "nodes": 2, "bytes": 8192},
         {"name": "pp", "ranks": [0], "inferred": False, "nodes": 0, "bytes": 0},

@@ -17,7 +17,8 @@ from studio.errors import ConfigError, StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.sim.config import Dimension, Topology
-from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, interpret, parts_of
+from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, interpret, parts_of, with_settings
+from studio.sim.presets import preset
 from studio.sim.result import SimResult, ledger_of
 from studio.sim.traffic import DimensionTraffic, LinkTraffic
 from studio.store.runs import LAYOUT, Run, config_digest
@@ -95,6 +96,21 @@ def test_a_run_comes_back_as_it_was(stored, made):
     assert_equal(run.result, loaded.result)
     assert loaded.result.trace == trace
     assert (loaded.name, loaded.spent_s, loaded.parts) == (run.name, run.spent_s, run.parts)
+
+
+def test_a_run_with_a_cost_model_comes_back_with_every_cost(workspace):
+    """What each collective's time went to is worked out anew from what was stored."""
+    parts = with_settings(preset("hgx-h100-4").under("full"), ["roofline-enabled=0", "costs.algorithm=ring"])
+    trace = job()
+    run = run_of(trace, parts)
+    job_id = workspace.save(trace, "job")
+    loaded = workspace.load_run(job_id, workspace.save_run(job_id, run))
+    assert_equal(run.result, loaded.result)
+    assert loaded.result.config.costs.algorithm == "ring"
+    before, after = run.result.communication(), loaded.result.communication()
+    assert after.latency_ns.tolist() == before.latency_ns.tolist()
+    assert after.flows.total_ns.tolist() == before.flows.total_ns.tolist()
+    assert len(loaded.result.links) == 0
 
 
 def test_the_use_of_ranks_from_their_times_is_what_the_simulation_says(made):

@@ -18,6 +18,9 @@ export const RATES = [
   ["B/s", 1e-9], ["kB/s", 1e-6], ["MB/s", 1e-3], ["GB/s", 1], ["TB/s", 1e3], ["PB/s", 1e6],
 ];
 
+/** How many of the largest unit are written out. */
+const FAR = 1e7;
+
 /** Stands where a number would: 0 bytes in 0 ns have no rate. */
 const UNDEFINED = "–";
 
@@ -90,6 +93,10 @@ export function formatScaled(value, units) {
   for (let index = 0; ; index++) {
     const [unit, factor] = units[index] ?? ["", 1], next = units[index + 1];
     const digits = formatDigits(size / factor);
+    // What lies far beyond the largest unit is a mistake somewhere; it need not break the line as well.
+    if (!next && size >= FAR * factor) {
+      return `${sign}${(size / factor).toExponential(2).replace(/e([+-])(\d)$/, "e$10$2")} ${unit}`;
+    }
     const isBelowNext = !next || Number(digits.replaceAll(",", "")) < Math.round(next[1] / factor);
     if (isBelowNext) return `${sign}${digits} ${unit}`;
   }

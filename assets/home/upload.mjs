@@ -2,7 +2,7 @@
  * Uploads: drop or pick traces on any page, see and cancel them, go on after a lost connection or a restart.
  *
  * A page may hold #home-drop, #home-pick-files, #home-pick-folder and #home-uploads. Dash renders and
- * removes them as it likes; the uploads live on here. A page with a [data-takes-drops] takes dropped files itself.
+ * removes them as it likes; the uploads live on here. A page with a [data-takes-drops] takes drops itself.
  */
 
 import { byId, element, setAttribute, setVisible, targetOf } from "../base/dom.mjs";
@@ -17,7 +17,7 @@ import { BUSY } from "./words.mjs";
 const DRAW_MS = 100, MOVE_MS = 400;
 const OPENS = "Drop traces to open them";
 
-/** What takes dropped files on this page instead of the uploads: the words of the overlay, and a file input inside. */
+/** What takes dropped files on this page: it has the words of the overlay, and a file input inside. */
 const taker = () => document.querySelector("[data-takes-drops]");
 
 /**
@@ -38,7 +38,8 @@ class UploadPage {
     this.host = host;
     this.live = element("div", { class: "cs-up-live", role: "status", "aria-live": "polite" });
     this.words = element("div", { text: OPENS });
-    this.overlay = element("div", { class: "cs-up-overlay", hidden: true, "aria-hidden": "true" }, this.words);
+    const looks = { class: "cs-up-overlay", hidden: true, "aria-hidden": "true" };
+    this.overlay = element("div", looks, this.words);
     document.body.append(this.live, this.overlay);
     this.uploads = new Uploads({
       redraw: () => this.redraw(),
@@ -172,8 +173,8 @@ class UploadPage {
       setVisible(this.overlay, false);
       if (!event.dataTransfer || !carriesFiles(event)) return;
       event.preventDefault();
-      const input = /** @type {HTMLInputElement | null | undefined} */ (taker()?.querySelector("input[type=file]"));
-      if (input) {
+      const input = taker()?.querySelector("input[type=file]");
+      if (input instanceof HTMLInputElement) {
         input.files = event.dataTransfer.files;
         input.dispatchEvent(new Event("change", { bubbles: true }));
         return;

@@ -12,7 +12,8 @@ import { changeView, readView } from "../base/view.mjs";
 function choose(set, machine, system, curve) {
   const view = readView();
   const other = (set ?? "") !== (view.tables ?? "");
-  changeView({ tables: set, machine: other ? null : machine, system, curve: curve === "without" ? curve : null });
+  const plain = curve === "without" ? curve : null;
+  changeView({ tables: set, machine: other ? null : machine, system, curve: plain });
   return "";
 }
 
@@ -27,4 +28,10 @@ function showKept(kept) {
   return "";
 }
 
-export const callbacks = { choose, showKept };
+/** The file input inside the upload component takes no label of its own. */
+function label() {
+  document.querySelector("#validate-upload input")?.setAttribute("aria-label", "Measured tables to add");
+  return "";
+}
+
+export const callbacks = { choose, showKept, label };

@@ -136,8 +136,8 @@ def _definitions() -> list[str]:
         (
             "**gm|e|** is the geometric mean of |simulated / measured − 1| over the sizes of a table, **GMF** is "
             "exp(mean |ln(simulated / measured)|) − 1, and stricter. *Without curve* are the times of the model alone; with it, those "
-            "corrected by the residual curves of the tables that were fitted (a curve corrects only its own machine, collective and "
-            "group, so it matters for A alone)."
+            "corrected by the residual curves of the tables that were fitted (a curve corrects only its own machine and collective: its "
+            "own group in full, near groups that have none the less the further they are)."
         ),
         "",
     ]

@@ -28,6 +28,7 @@ _CERTAIN = 1.96
 _WEAK = 0.15
 """A direction of the parameters counts as unknown where the tables tell less about it than the defaults do."""
 _MOST_NAMED = 0.35
+_PASSES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +95,10 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
         )
     ports, notes = _raise_ports(used, costs, ports)
     start = replace(costs, curves=(), fitted=None)
-    plan = design(start, used, ports)
-    times = np.concatenate([table.time_us for table in used]) * 1000
-    expected = np.log([start.value(name) for name in NAMES])
-    firm = precision(start.library)
-    found = solve(plan, times, expected, firm)
+    plan, found = _solved(start, used, ports)
     told = _told(plan)
-    values = {name: float(np.exp(log)) for name, log in zip(NAMES, found.logs, strict=True)}
-    kept = {
-        name: values[name] for name in NAMES if told[name] or abs(values[name] / start.value(name) - 1) > 1e-3
-    }
-    fitted = replace(start, values={**start.values, **kept}, fitted=_range(used, ports))
+    fitted = replace(start, values=_values(start, found, told), fitted=_range(used, ports))
+    firm = precision(start.library)
     modelled = [predict(fitted, ports, table, corrected=False).time_us for table in used]
     outliers = outliers_of(used, modelled)
     curves = curves_of(used, modelled, [shape_of(table, ports) for table in used], outliers)
@@ -116,6 +110,25 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
         outliers=outliers,
         notes=notes,
     )
+
+
+def _solved(start: CostModel, tables: Sequence[MeasuredTable], ports: Ports) -> tuple[Design, Solution]:
+    """Return the fit; where the library chooses by what is reached, repeated with the choice that the fit leads to."""
+    times = np.concatenate([table.time_us for table in tables]) * 1000
+    expected = np.log([start.value(name) for name in NAMES])
+    chooser = start
+    for _ in range(_PASSES if LIBRARIES[start.library].searches or start.choice == "least" else 1):
+        plan = design(chooser, tables, ports)
+        found = solve(plan, times, expected, precision(start.library))
+        chooser = replace(start, values=_values(start, found, _told(plan)))
+    return plan, found
+
+
+def _values(start: CostModel, found: Solution, told: Mapping[str, bool]) -> dict[str, float]:
+    """Return the parameters that the tables tell of, or that moved with those, and what the start had set."""
+    values = {name: float(np.exp(log)) for name, log in zip(NAMES, found.logs, strict=True)}
+    moved = {name for name in NAMES if told[name] or abs(values[name] / start.value(name) - 1) > 1e-3}
+    return {**start.values, **{name: values[name] for name in NAMES if name in moved}}
 
 
 def _positive(table: MeasuredTable) -> MeasuredTable:

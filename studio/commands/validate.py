@@ -212,7 +212,7 @@ def _summary_lines(judged: Sequence[Judgement]) -> list[str]:
     "--split",
     type=click.Choice(SPLITS),
     help="Fit each machine on a part of its tables and judge the rest: every second of the sizes, each table by the "
-    "others; or fit nothing and judge each machine by data sheets.",
+    "others, the tables of each number of nodes by the others; or fit nothing and judge by data sheets.",
 )
 @click.option(
     "--report",

@@ -102,6 +102,4 @@ def _begin(levels: list[int]) -> int:
 
 def _step_label(step: Step) -> str:
     sign, arrow = ("+", "▲") if step.difference_ns > 0 else ("−", "▼")
-    percent = 0 if step.share is None else round(100 * step.share)
-    share = f" · {percent} %".replace("-", "−") if percent else ""
-    return f"{arrow} {sign}{format_ns(abs(step.difference_ns))}{share}"
+    return f"{arrow} {sign}{format_ns(abs(step.difference_ns))}"

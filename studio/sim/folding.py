@@ -88,6 +88,9 @@ MOST_NAMES = 1 << 20
 MOST_KINDS = 8
 MOST_WORK = 1 << 28
 """Neighbours looked at in all before the search for classes is given up."""
+MOST_STEPS = 1 << 24
+"""Steps of messages over links that are kept to be looked at, 16 bytes each."""
+TOO_MANY = "there are too many pairs of ranks to compare"
 
 
 class Unfoldable(Exception):  # noqa: N818 (no error: the job is simulated rank by rank)
@@ -437,12 +440,17 @@ class _Finder:
     def _relate(self, ranks: Int64, peers: Int64) -> None:
         """Note who is a neighbour of whom, and split by how far it is."""
         if self.links is not None:
-            self.links.add(ranks, peers)
+            self._note_way(self.links, ranks, peers)
         else:
             self.split(ranks, self._hops(ranks, peers))
         self.relations.append((ranks, peers))
         if sum(len(of) for of, _ in self.relations) + self.work > MOST_WORK:
-            raise Unfoldable("there are too many pairs of ranks to compare")
+            raise Unfoldable(TOO_MANY)
+
+    def _note_way(self, links: LinkClasses, ranks: Int64, peers: Int64) -> None:
+        links.add(ranks, peers)
+        if links.size > MOST_STEPS:
+            raise Unfoldable(TOO_MANY)
 
     # -------------------------------------------------------------------------------------------
     # Peers of messages
@@ -568,7 +576,7 @@ class _Finder:
             if self.links is not None:
                 settled &= not self.links.refine(self.ranks)
             if self.work > MOST_WORK:
-                raise Unfoldable("there are too many pairs of ranks to compare")
+                raise Unfoldable(TOO_MANY)
         if self.count == self.npus:
             raise Unfoldable(ALL_DIFFER)
         if self.links is not None and not self.links.is_one_to_one(self.ranks):
@@ -582,7 +590,7 @@ class _Finder:
             self._check_links(world)
         for phase, far in world:
             if self.links is not None:
-                self.links.add(ranks, self._across(Neighbourhood.of(phase), far, ranks))
+                self._note_way(self.links, ranks, self._across(Neighbourhood.of(phase), far, ranks))
             elif config.congestion == "aware" or not self._even(phase, fixed):
                 self.split(ranks, self._world_hops(phase, far, ranks))
 

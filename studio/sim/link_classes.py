@@ -112,12 +112,14 @@ class LinkClasses:
         links: The classes.
         over: Steps of ways over links.
         at: Steps at which messages enter a dimension.
+        size: Senders of all steps together.
     """
 
     topology: Topology
     links: Partition = field(init=False)
     over: list[Step] = field(default_factory=list)
     at: list[Step] = field(default_factory=list)
+    size: int = 0
 
     def __post_init__(self) -> None:
         """Tell links apart by their dimension, and whether they lead up or down."""
@@ -134,8 +136,10 @@ class LinkClasses:
         """Note the way from ranks to ranks that have one and the same relation to them."""
         for some, links in ways(self.topology, senders, targets):
             self.over.append(Step.of(senders[some], links))
+            self.size += len(links)
         for some, corners in entries(self.topology, senders, targets):
             self.at.append(Step.of(senders[some], corners))
+            self.size += len(corners)
 
     def refine(self, ranks: Partition) -> bool:
         """Split links by the ranks whose messages they get, and ranks by the links; returns whether any rank came apart."""

@@ -140,7 +140,7 @@ def test_figures_and_drawing_follow_what_is_typed(studio, page, small):
     typed(studio, page, "NPUs of dimension 0", "6")
     until(page, lambda: page.locator(".sim-npu").count() == 6)
     page.get_by_text("The job has 4 ranks, the system 6 NPUs.").wait_for()
-    page.locator("#sim-findings").get_by_text("are missing").wait_for()
+    page.locator(".sim-told-first", has_text="are missing").wait_for()
     page.get_by_role("button", name="Fit to the job").click()
     page.get_by_text("as many NPUs as the job has ranks: 4").wait_for()
     assert field(page, "NPUs of dimension 0").input_value() == "4"
@@ -393,7 +393,7 @@ def test_ranks_that_disagree_are_named_before_a_run_and_in_its_report(studio, pa
     both = [collective(1, "ALL_REDUCE", MIB), collective(2, "ALL_REDUCE", MIB, 1)]
     job = stored(studio, "stuck", trace_of([both, both[:1]]))
     opened(studio, page, job)
-    page.locator(".sim-told >> text=rank 1").first.wait_for()
+    page.locator(".sim-told-first", has_text="rank 1").wait_for()
     page.get_by_role("button", name="Run anyway").click()
     report = page.locator("#sim-active [role=alert]")
     report.wait_for()
@@ -412,7 +412,7 @@ def test_files_come_in_by_their_content_and_go_out_as_they_were(studio, page, sm
     )
     page.get_by_text("c.json: read as comm_group.json.").wait_for()
     until(page, lambda: field(page, "Latency of dimension 1").input_value() == "700.5")
-    page.get_by_text("an-unknown-key is no key of this file").wait_for()
+    page.locator(".sim-told-first", has_text="an-unknown-key is no key of this file").wait_for()
     with page.expect_download() as download:
         page.locator("#sim-export").click()
     with zipfile.ZipFile(io.BytesIO(download.value.path().read_bytes())) as archive:

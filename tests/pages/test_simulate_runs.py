@@ -8,12 +8,15 @@ from dataclasses import replace
 import pytest
 
 import studio
+from studio.analysis.job.completeness import completeness
 from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import lineup, simulation
 from studio.jobs.simulations import Simulation
 from studio.pages.compare.tables import show_summary
 from studio.pages.simulate.believing import show_mark, show_warnings
-from studio.pages.simulate.live import _IDEAL
+from studio.pages.simulate.edits import with_text
+from studio.pages.simulate.form import folds, form, problem_texts
+from studio.pages.simulate.live import _IDEAL, show_facts
 from studio.pages.simulate.naming import run_name
 from studio.pages.simulate.run_list import runs_table
 from studio.pages.simulate.runs import _dimensions, _figures, describe_spread
@@ -23,8 +26,11 @@ from studio.sim.doubts import Cured, cured, options_of
 from studio.sim.load import network_load
 from studio.sim.parts import Parts, interpret, parts_of
 from studio.sim.presets import preset
+from studio.sim.problems import examine_parts
 from studio.sim.result import ledger_of
 from studio.sim.setting_values import differences
+from studio.sim.settings import SETTINGS
+from studio.store.drafts import Draft
 from studio.store.runs import Run, RunInfo, RunSummary
 from studio.store.workspace import Workspace
 from studio.units import format_ns
@@ -105,7 +111,9 @@ def test_links_that_carried_the_same_share_a_row_and_nothing_is_a_share_of_the_d
     made = []
     for rate in (400, 800):
         parts = preset("hgx-h100-8").parts
-        parts = replace(parts, network={**parts.network, "bandwidth": [rate]}, congestion="aware")
+        # Without a cost model, messages go over links.
+        network = {key: value for key, value in parts.network.items() if key != "costs"}
+        parts = replace(parts, network={**network, "bandwidth": [rate]}, congestion="aware")
         result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=False)
         made.append(simulation(Run(f"{rate}", result, parts), info(f"{rate}", parts, result.makespan_ns)))
     shown = show_summary(lineup(made))
@@ -269,3 +277,23 @@ def test_lines_that_say_the_same_are_shown_once():
     ]
     assert len(progress_list([one(1, "cancelled"), one(2, "cancelled", "another")], 9)) == 2
     assert len(progress_list([one(1, "queued"), one(2, "queued")], 9)) == 2
+
+
+_TYPED = [setting for setting in SETTINGS if setting.type not in ("flag", "choice")]
+
+
+@pytest.mark.parametrize("setting", _TYPED, ids=lambda setting: setting.path)
+def test_a_number_far_beyond_every_limit_breaks_no_line(setting):
+    """Whatever field 1e99 is typed into, nothing that is shown of it is a hundred digits long."""
+    key = f"{setting.key}[0]" if setting.per_dimension or setting.type == "algorithms" else setting.key
+    tables = with_text(preset("hgx-h100-8").parts, key, "1e99")
+    examined = examine_parts(tables)
+    job = completeness(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 8))
+    shown = [run_name(tables), texts(form(Draft(tables, ""))), texts(folds(Draft(tables, "")))]
+    shown += differences(tables, preset("hgx-h100-8").parts)
+    shown += [
+        texts(message) for messages in problem_texts(examined.problems).values() for message in messages
+    ]
+    if examined.config:
+        shown.append(texts(show_facts(examined.config, job, recorded=False)))
+    assert not re.search(r"[0-9,]{25}", " ".join(shown))

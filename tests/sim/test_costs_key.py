@@ -38,6 +38,9 @@ def test_single_parameters_are_set_by_their_path() -> None:
     changed = interpret(with_settings(PARTS, ["costs.algorithm=ring"])).config
     assert changed.costs != CostModel()
     assert config_digest(changed) != config_digest(interpret(PARTS).config)
+    nested = interpret(with_settings(PARTS, ["costs.launch.all_reduce=9000"])).config
+    assert nested.costs is not None
+    assert nested.costs.value("launch all_reduce") == 9000
     assert interpret(with_settings(PARTS, ["costs="])).config.costs is None
 
 

@@ -140,7 +140,8 @@ class Figure:
         key: Stable short name.
         a, b: Its values, None where a run has none.
         unit: What they count.
-        share: Difference as a part of that of the finish; None for what is no time, and where the finishes are equal.
+        share: Difference as a part of that of the finish; None for what is no time of ranks, and where the finishes are
+            equal.
     """
 
     key: str
@@ -361,8 +362,8 @@ def compare(a: Side, b: Side) -> Comparison:
         a,
         b,
         _figures(a, b, parts, grew),
-        _compare_carried(a.dimensions, b.dimensions, grew),
-        _compare_carried(a.links, b.links, grew, most_changed_first=True),
+        _compare_carried(a.dimensions, b.dimensions),
+        _compare_carried(a.links, b.links, most_changed_first=True),
         tuple(_waterfall(a, b, parts, basis) for basis in ("busiest", "mean")),
         alignment,
         slower,
@@ -459,9 +460,7 @@ def _means(times: PartTimes) -> dict[str, float]:
     return {key: float(column.mean()) for key, column in columns.items()}
 
 
-def _compare_carried(
-    a: Carried, b: Carried, grew: int, *, most_changed_first: bool = False
-) -> tuple[Figure, ...]:
+def _compare_carried(a: Carried, b: Carried, *, most_changed_first: bool = False) -> tuple[Figure, ...]:
     """Compare busy time, bytes and load of every part that either network has."""
     places = [{name: place for place, name in enumerate(side.names)} for side in (a, b)]
     names = list(dict.fromkeys((*a.names, *b.names)))
@@ -475,9 +474,8 @@ def _compare_carried(
         busy.sort(key=lambda entry: -abs((entry[2] or 0) - (entry[1] or 0)))
     figures = []
     for name, before, after in busy:
-        both = before is not None and after is not None
-        share = _share((after or 0) - (before or 0), grew) if both else None
-        figures.append(Figure(name, before, after, share=share))
+        # Links send at the same time: their differences are no shares of that of the finish.
+        figures.append(Figure(name, before, after))
         figures.append(Figure(name, value(0, a.bytes, name), value(1, b.bytes, name), "bytes"))
         figures.append(Figure(name, value(0, a.load, name), value(1, b.load, name), "share"))
     return tuple(figures)

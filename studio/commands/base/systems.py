@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from studio.sim.config import SystemConfig
 from studio.sim.models import words_of
-from studio.sim.network import TOPOLOGY_NAMES, network_gb_per_s
+from studio.sim.network import TOPOLOGY_NAMES, UNIT, network_table
+from studio.sim.settings import NETWORK_UNIT
 
 
 def system_label(config: SystemConfig) -> str:
     """Return a system in a line: its dimensions, rates and the model."""
+    # As the files have the rates: data sheets give them in GB/s of 10^9 bytes, the reference in GiB/s.
+    written = network_table(config)
+    rates: Any = written["bandwidth"]
+    unit = written.get(UNIT, NETWORK_UNIT)
     dims = " × ".join(
-        f"{TOPOLOGY_NAMES[dim.kind]} {dim.size} ({network_gb_per_s(dim.bytes_per_ns):g} GiB/s, {dim.latency_ns:g} ns)"
-        for dim in config.topology.dims
+        f"{TOPOLOGY_NAMES[dim.kind]} {dim.size} ({rate:g} {unit}, {dim.latency_ns:g} ns)"
+        for dim, rate in zip(config.topology.dims, rates, strict=True)
     )
     links = ""
     if config.links is not None:

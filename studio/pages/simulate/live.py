@@ -144,14 +144,20 @@ def legend(topology: Topology) -> Any:
 
 
 def describe_findings(findings: Sequence[Finding]) -> Any:
-    """List what would go wrong in a run, or say that nothing would."""
-    worst = [finding for finding in findings if finding.level != "info"]
+    """Say in a line what would go wrong in a run, and list all of it below on demand; or say that nothing would."""
     if not findings:
-        return html.P("No problems: ready to run.", className="cs-dim")
-    errors = sum(finding.level == "error" for finding in findings)
-    title = (
-        f"{errors} {'problem' if errors == 1 else 'problems'} would keep the job from finishing"
-        if errors
-        else "Before you run"
+        return html.P("No problems: ready to run.", className="cs-dim sim-ready")
+    told = [finding for finding in findings if finding.level != "info"] or list(findings)
+    worst = next((finding for finding in told if finding.level == "error"), told[0])
+    counts = [
+        format_counted(number, noun)
+        for level, noun in (("error", "error"), ("warning", "warning"), ("info", "remark"))
+        if (number := sum(finding.level == level for finding in told))
+    ]
+    line = html.Summary(
+        [
+            html.Span(" and ".join(counts), className=f"cs-level-{worst.level} sim-told-count"),
+            html.Span(worst.message, className="sim-told-first", title=worst.message),
+        ]
     )
-    return html.Div([html.H2(title), findings_list(worst or findings, most=20)], className="sim-told")
+    return html.Details([line, findings_list(told, most=20)], className="sim-told")

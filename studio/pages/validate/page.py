@@ -45,6 +45,7 @@ def layout(**_query: str) -> Any:
             dcc.Store(id="validate-kept"),
             html.Div(id="validate-sync", hidden=True),
             html.Div(id="validate-sync-kept", hidden=True),
+            html.Div(id="validate-sync-label", hidden=True),
         ],
         className="cs-page",
     )
@@ -285,4 +286,9 @@ clientside_callback(
     Output("validate-sync-kept", "title"),
     Input("validate-kept", "data"),
     prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction("studio_validate", "label"),
+    Output("validate-sync-label", "title"),
+    Input("validate-body", "children"),
 )

@@ -72,7 +72,7 @@ def error_table(judged: Sequence[Judgement]) -> Any:
         "large",
         "without curve: gm|e|",
         "GMF",
-        "",
+        "remarks",
     ]
     return table(head, [_row(judgement) for judgement in judged], numeric=range(2, 9))
 

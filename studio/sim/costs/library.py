@@ -91,6 +91,8 @@ class Library:
         inside: Hops inside a node.
         between: Hops between nodes.
         base: Latency before the first hop: trees, rings.
+        searches: Whether it counts with the rate that it finds a path to have, and so with what is reached: paths over PCIe
+            differ from board to board. NVLinks count with what is known of them.
         long_ring: What the latency of a ring between nodes is multiplied by for large sizes (Simple).
     """
 
@@ -109,6 +111,7 @@ class Library:
         {"LL": 6800, "LL128": 14000, "Simple": 8400}, {"LL": 6600, "LL128": 14000, "Simple": 8400}
     )
     long_ring: float = 1.4
+    searches: bool = False
 
     @property
     def protocols(self) -> tuple[str, ...]:
@@ -141,7 +144,7 @@ LIBRARIES: Mapping[str, Library] = {
         nvls=0.74,
         nvls_tree=(96.0, 80.0),
     ),
-    "nccl-pcie": Library(2, 0.76, 141.0, inside=_PCIE),
+    "nccl-pcie": Library(2, 0.76, 141.0, inside=_PCIE, searches=True),
     "rccl": Library(28, 0.8, 141.0),
 }
 """Libraries by name, with the generation of GPUs where the constants differ by it."""

@@ -207,7 +207,10 @@ class CostModel:
         if self.choice == "least" and totals is not None:
             return np.asarray(totals.argmin(axis=0), np.int64)
         used = rate_between(ports, shape.per_node, self.nics) if shape.nodes > 1 else 0.0
-        believed = estimates(LIBRARIES[self.library], kind, buffer, shape, ports.inside, used)
+        library, inside = LIBRARIES[self.library], ports.inside
+        if library.searches:
+            inside *= min(1.0, self.value("efficiency Simple inside") / library.link_share)
+        believed = estimates(library, kind, buffer, shape, inside, used)
         unknown = np.full(len(buffer), np.inf)
         rows = np.array([believed.get(way.name, unknown) for way in found])
         return np.asarray(rows.argmin(axis=0), np.int64)

@@ -189,7 +189,7 @@ def test_dimensions_and_links_are_compared_by_name():
     found = compare(a, b)
     told = [(one.key, one.unit, one.a, one.b, one.share) for one in found.dimensions]
     assert told == [
-        ("0", "ns", 5, 35, 0.001), ("0", "bytes", 50, 350, None), ("0", "share", 0.05, 0.35, None),
+        ("0", "ns", 5, 35, None), ("0", "bytes", 50, 350, None), ("0", "share", 0.05, 0.35, None),
         ("1", "ns", None, 8, None), ("1", "bytes", None, 80, None), ("1", "share", None, 0.08, None),
     ]  # fmt: skip
     assert [one.key for one in found.links if one.unit == "ns"] == ["x", "y"]

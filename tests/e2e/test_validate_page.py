@@ -1,0 +1,40 @@
+"""Validate: tables dropped on the page are kept and drawn, and the address holds what is chosen."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from studio.calibration.reading.csv_tables import write_csv
+from tests.e2e.conftest import Studio
+from tests.pages.test_validate import table
+
+pytestmark = pytest.mark.e2e
+
+DROP = """([name, text]) => {
+    const carried = new DataTransfer();
+    carried.items.add(new File([text], name));
+    for (const kind of ["dragenter", "dragover", "drop"]) {
+        window.dispatchEvent(new DragEvent(kind, { dataTransfer: carried, bubbles: true, cancelable: true }));
+    }
+}"""
+
+
+def test_dropped_tables_are_drawn_and_choices_stand_in_the_address(studio: Studio, page):
+    page.goto(f"{studio.url}/validate")
+    page.get_by_text("No measured tables yet").wait_for()
+    page.evaluate(DROP, ["notes.txt", "remember the milk"])
+    page.get_by_text("notes.txt: no measured times.").wait_for()
+    tables = [table(), table("all_gather", 4, 2)]
+    page.evaluate(DROP, ["my cluster.csv", write_csv(tables)])
+    page.locator("#validate-figure .scatterlayer").first.wait_for()
+    page.wait_for_url("**/validate?*tables=my_cluster*")
+    assert page.locator(".cs-validate-table tbody tr").count() == 2
+    page.locator("#validate-curve").get_by_text("without", exact=True).click()
+    page.wait_for_url("**curve=without*")
+    # Opened anew, the address shows the same.
+    page.reload()
+    page.locator("#validate-figure .scatterlayer").first.wait_for()
+    assert page.locator("#validate-tables").input_value() == "my_cluster"
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert [item["id"] for item in found if item["impact"] in ("serious", "critical")] == []
