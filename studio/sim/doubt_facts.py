@@ -12,6 +12,7 @@ from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.sim.config import Dimension, SystemConfig
 from studio.sim.models import Model, with_model
 from studio.sim.parts import Parts, with_settings
+from studio.sim.presets import full_form
 from studio.sim.result import SimResult, ledger_of
 from studio.sim.topology import ports
 from studio.trace import Int64, NodeType, int_column
@@ -48,7 +49,9 @@ class Cure:
         Raises:
             ConfigError: The system cannot have it.
         """
-        return with_settings(with_model(parts, self.model) if self.model else parts, self.settings)
+        if self.model is not None:
+            parts = full_form(parts) if self.model == "full" else with_model(parts, self.model)
+        return with_settings(parts, self.settings)
 
 
 def _quoted(setting: str) -> str:

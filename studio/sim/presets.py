@@ -6,13 +6,15 @@ hgx-h100-64 does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from studio.notebook import line, one_line, table
 from studio.sim.config import SystemConfig
-from studio.sim.models import Model
-from studio.sim.parts import Parts, interpret
+from studio.sim.models import Model, with_model
+from studio.sim.network import UNIT
+from studio.sim.parts import Parts, Table, interpret, is_extended
 from studio.sim.systems import SYSTEMS, System, find_system, is_built_in, measured_error_words
 
 
@@ -130,6 +132,45 @@ def said_npus(name: str) -> int | None:
     """
     system, said = find_system(name)
     return system.npus if system.family is None else said
+
+
+def full_form(parts: Parts) -> Parts:
+    """Return a system under the full model; one that began as a preset with what that has there, its costs among it.
+
+    What was changed of the preset stays; rates then stay in the unit they are in.
+
+    Example:
+        >>> plain = preset("hgx-h100", 8).under("astra-sim")
+        >>> full_form(plain) == preset("hgx-h100", 8).parts
+        True
+    """
+    name = parts.names.get("network", "").removeprefix(_PLACE)
+    sizes = parts.network.get("npus_count")
+    if name not in SYSTEMS or is_extended(parts) or not isinstance(sizes, list | tuple):
+        return with_model(parts, "full")
+    npus = math.prod(size for size in sizes if isinstance(size, int))
+    if not SYSTEMS[name].fits(npus):
+        return with_model(parts, "full")
+    one = preset(name, npus)
+    plain, full = one.under("astra-sim"), one.under("full")
+    if full.network.get("npus_count") != sizes:
+        return with_model(parts, "full")
+    network = _taken_over(parts.network, plain.network, full.network)
+    if parts.network.get("bandwidth") != plain.network.get("bandwidth"):
+        network.pop(UNIT, None)
+    system = _taken_over(parts.system, plain.system, full.system)
+    return replace(parts, network=network, system=system, congestion="aware")
+
+
+_PLACE = "preset "
+"""What messages put before the name of a preset."""
+
+
+def _taken_over(given: Table, plain: Table, full: Table) -> dict[str, object]:
+    """Return the table of the full model, with the values that differ from those of the plain one."""
+    changed = {key: value for key, value in given.items() if plain.get(key) != value}
+    gone = plain.keys() - given.keys()
+    return {key: value for key, value in {**full, **changed}.items() if key not in gone}
 
 
 PRESETS = Presets()

@@ -346,7 +346,7 @@ def left_running(studio, page, name):
     opened(studio, page, job)
     # A cost model has them over in no time, too.
     page.get_by_text("ASTRA-sim", exact=True).click()
-    page.locator("#sim-congestion").get_by_text("congestion").wait_for()
+    page.locator(".sim-congestion").wait_for()
     unfold(page, "Chunks per collective")
     typed(studio, page, "Chunks per collective", "64")
     page.locator("#sim-run").click()

@@ -10,7 +10,9 @@ import studio
 from studio.analysis.compare.words import verdict
 from studio.errors import ConfigError
 from studio.sim import simulate
+from studio.sim.check import check
 from studio.sim.compute import compute_times
+from studio.sim.doubts import doubts_of
 from studio.sim.models import FULL, config_with_model, model_of, model_words, with_model
 from studio.sim.parts import EXTENDED, interpret, with_mode, with_value
 from studio.sim.presets import PRESETS, preset
@@ -94,6 +96,17 @@ def test_the_library_takes_a_model():
 def test_what_astra_sim_refuses_simulates_at_the_first_try(nodes, groups):
     result = simulate(trace_of([nodes] * 8, groups), preset(EIGHT).config, native=False)
     assert result.makespan_ns > 1000
+
+
+@pytest.mark.parametrize("job", ["ddp_mlp_4r", "dp2tp2_mlp_4r", "dlrm_4r", "fsdp_gpt_2r", "pp_2r"])
+def test_a_linked_pytorch_job_simulates_at_the_first_try(job, shared):
+    """Without an option or a repair, on a preset of its size."""
+    trace = studio.read(shared / "traces" / "torch" / job)
+    config = preset("hgx-h100", npus=len(trace.ranks)).config
+    assert [finding.message for finding in check(trace, config) if finding.level == "error"] == []
+    result = simulate(trace, config)
+    assert result.config.model == "full"
+    assert [doubt for doubt in doubts_of(result) if doubt.impossible] == []
 
 
 def test_an_uneven_all_to_all_simulates_at_the_first_try():

@@ -18,7 +18,7 @@ from studio.sim.config import SystemConfig
 from studio.sim.models import Model, model_of, with_model
 from studio.sim.network import plain
 from studio.sim.parts import Parts, is_extended, table_of, with_mode, with_value
-from studio.sim.presets import PRESETS, preset
+from studio.sim.presets import PRESETS, full_form, preset
 from studio.sim.problems import examine_parts
 from studio.sim.replays import as_replay
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
@@ -313,23 +313,17 @@ def suit_to_job(draft: Draft, trace: Trace) -> Draft:
 
 
 def under_model(draft: Draft, model: Model, trace: Trace) -> Draft:
-    """Return a draft under another model; a preset that was not changed takes its own form of it.
+    """Return a draft under another model; of a preset that was not changed it is the preset's own form.
 
     Raises:
         ConfigError: The system cannot be simulated under it.
     """
     after = replace(draft, edited="", notes=())
-    if draft.origin in PRESETS:
-        ranks = completeness(trace).world
-        if not is_changed(draft, trace) and "links" not in draft.tables.network:
-            tables = from_preset(draft.origin, ranks, model)
-            return suit_to_job(replace(after, tables=replace(tables, groups=draft.tables.groups)), trace)
-        tables = with_model(draft.tables, model)
-        costs = from_preset(draft.origin, ranks).network.get("costs")
-        if model == "full" and costs is not None and "links" not in tables.network:
-            tables = replace(tables, network={"costs": costs, **tables.network})
-        return replace(after, tables=tables)
-    return replace(after, tables=with_model(draft.tables, model))
+    if draft.origin in PRESETS and "links" not in draft.tables.network and not is_changed(draft, trace):
+        tables = from_preset(draft.origin, completeness(trace).world, model)
+        return suit_to_job(replace(after, tables=replace(tables, groups=draft.tables.groups)), trace)
+    tables = full_form(draft.tables) if model == "full" else with_model(draft.tables, model)
+    return replace(after, tables=tables)
 
 
 def extended_reason(trace: Trace) -> str:

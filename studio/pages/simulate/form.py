@@ -302,9 +302,10 @@ def control(field: Setting, key: str, text: str, name: str) -> Any:
 
 
 def congestion_control(tables: Parts) -> Any:
-    """Return the choice between the reference's two networks; None in the full model, in which messages wait."""
-    if model_of(tables) == "full":
-        return None
+    """Return the choice between the reference's two networks; hidden in the full model, in which messages wait.
+
+    It stays in the page, as Dash tells callbacks of all fields of a control that has gone.
+    """
     congestion = BY_KEY["congestion"]
     return html.Span(
         [
@@ -313,6 +314,7 @@ def congestion_control(tables: Parts) -> Any:
             _hint(congestion),
         ],
         className="cs-graph-field sim-congestion",
+        hidden=model_of(tables) == "full",
     )
 
 
