@@ -274,7 +274,7 @@ def _completed(known: Known, mesh: Mesh, spread: Spread) -> Trace:
         groups=groups.all(),
         findings=(*trace.findings, *_findings(trace, mesh, sources)),
     )
-    _refuse_unmatched(done)
+    refuse_unmatched(done)
     return spread_durations(done, spread, frozenset(recorded))
 
 
@@ -384,7 +384,7 @@ def _findings(trace: Trace, mesh: Mesh, sources: Mapping[int, Rank]) -> list[Fin
     ]
 
 
-def _refuse_unmatched(trace: Trace) -> None:
+def refuse_unmatched(trace: Trace) -> None:
     """Raise an error if the completed ranks do not agree about what they exchange.
 
     Raises:

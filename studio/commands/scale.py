@@ -1,0 +1,182 @@
+"""Scale a job: the same program on more data-parallel replicas.
+
+JOB is a whole job: files, a folder or an archive. Every rank of the larger job has the graph of the rank with its place in all
+other dimensions; sizes of collectives change by the rules that are printed. The batch grows with the replicas.
+
+OUT gets one trace per graph, a table of the other ranks and the comm groups, as `complete` writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio.commands.base.options import (
+    PathOption,
+    allow_damaged,
+    json_option,
+    paths_argument,
+    rank_option,
+    refuse_own_input,
+)
+from studio.commands.base.output import end_with_losses, progress_line, show, warn
+from studio.commands.base.terminal import printable, written_line
+from studio.completion.clues import known_facts
+from studio.completion.complete import chosen_mesh
+from studio.completion.mesh import NAMES, Mesh
+from studio.completion.scale import DATA, RULES, refuse_dimension, scale, scaled_mesh
+from studio.errors import TraceError
+from studio.et import Progress, discover, read_job
+from studio.et.ranks import ranks_by_file
+from studio.et.source import open_sources
+from studio.et.write import write_with_copies
+from studio.trace import Trace
+from studio.units import format_count
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `scale`.
+
+    Attributes:
+        paths: Files, folders or archives of one job.
+        target: Folder for the scaled job.
+        dp: Replicas of the larger job.
+        ranks: Its ranks, in place of `dp`.
+        layout: The mesh of the job as it is; None infers it.
+        numbers: Rank numbers by file name, for files that do not tell theirs.
+    """
+
+    paths: tuple[Path, ...]
+    target: Path
+    dp: int | None = None
+    ranks: int | None = None
+    layout: str | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """A scaled job.
+
+    Attributes:
+        name: What its files are called.
+        known: The job before.
+        trace: The job after.
+        before, after: The layouts.
+        files: The files written.
+    """
+
+    name: str
+    known: Trace
+    trace: Trace
+    before: Mesh
+    after: Mesh
+    files: tuple[Path, ...]
+
+
+def run(request: Request, *, progress: Progress | None = None) -> Scaled:
+    """Read a job, scale it and write it.
+
+    Raises:
+        ConfigError: The numbers do not fit the job's mesh, or sizes do not divide.
+        TraceError: The paths hold several jobs, or ranks are missing.
+    """
+    refuse_own_input(request.paths, request.target)
+    with open_sources(request.paths) as files:
+        jobs = discover(files)
+        if len(jobs) > 1:
+            names = ", ".join(job.name for job in jobs[:6])
+            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Scale them one by one.")
+        known = read_job(jobs[0], ranks=ranks_by_file(files, request.numbers), progress=progress)
+    before = chosen_mesh(known_facts(known), request.layout, None, first=True)
+    made = scale(known, dp=request.dp, ranks=request.ranks, layout=before.layout)
+    after = scaled_mesh(before, dp=request.dp, ranks=request.ranks)
+    written = write_with_copies(made, request.target, jobs[0].name, progress=progress)
+    return Scaled(jobs[0].name, known, made, before, after, tuple(written))
+
+
+def report(done: Scaled) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    return {
+        "files": [str(path) for path in done.files],
+        "world_size": done.after.world,
+        "before": done.before.layout,
+        "layout": done.after.layout,
+        "rules": [asdict(rule) for rule in RULES],
+        "graphs": len(done.trace.graphs),
+        "groups": len(done.trace.groups),
+    }
+
+
+def text(done: Scaled) -> str:
+    """Format the result for a terminal."""
+    ranks = f"{format_count(done.before.world)} → {format_count(done.after.world)} ranks"
+    lines = [f"{done.name}: {ranks}, {done.before.layout} → {done.after.layout}"]
+    lines += [f"  {rule.about}: {rule.change} ({rule.why})" for rule in RULES]
+    lines.append(written_line(done.files))
+    return "\n".join(printable(line) for line in lines)
+
+
+def _refuse(_ctx: click.Context, param: click.Parameter, given: int | None) -> None:
+    """Refuse to scale a dimension of which a trace does not tell how."""
+    if given is not None:
+        raise refuse_dimension(str(param.name))
+
+
+def _others(command: Any) -> Any:
+    """Add an option for each dimension that cannot be scaled, which says why."""
+    for name in NAMES:
+        if name != DATA:
+            command = click.option(f"--{name}", type=int, hidden=True, expose_value=False, callback=_refuse)(
+                command
+            )
+    return command
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio scale job/ -o larger/ --dp 64")
+@paths_argument
+@click.option(
+    "-o", "--out", "target", required=True, metavar="DIR", type=PathOption(file_okay=False),
+    help="Folder for the scaled job.",
+)  # fmt: skip
+@click.option("--dp", type=click.IntRange(min=1), metavar="N", help="Replicas of the larger job.")
+@click.option(
+    "--ranks",
+    "world",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Ranks of the larger job, in place of --dp.",
+)
+@click.option(
+    "--layout", metavar="DIM=SIZE,...", help="The mesh of the job as it is, where it cannot be inferred."
+)
+@_others
+@json_option
+@allow_damaged
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    paths: tuple[Path, ...],
+    target: Path,
+    ranks: dict[str, int],
+    as_json: bool,
+    allow_damaged: bool,
+    **given: Any,
+) -> None:
+    """Carry out `scale`."""
+    if (given["dp"] is None) == (given["world"] is None):
+        raise click.UsageError("Give one of --dp and --ranks.")
+    done = run(
+        Request(paths, target, given["dp"], given["world"], given["layout"], ranks), progress=progress_line()
+    )
+    for finding in done.trace.findings:
+        warn(finding)
+    show(done, as_json, report, text)
+    end_with_losses(ctx, done.known.findings, allow_damaged)

@@ -1,0 +1,76 @@
+"""Jobs on more replicas: the same as jobs that were made at that size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import studio
+from studio.completion.scale import scale
+from studio.errors import ConfigError, TraceError
+from studio.trace import Trace, int_column
+from tests.completion.test_complete import alone, exchanged, finish_ns
+from tests.handmade import collective, trace_of
+from tests.test_cli import refused, run
+
+
+def operations(trace: Trace) -> int:
+    return sum(int(int_column(trace.graph_of(rank), "num_ops")[1].sum()) for rank in trace.ranks)
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "dp"),
+    [
+        ("llama_4r_dp2tp2_fsdp", "llama_16r_dp8tp2_fsdp", 8),
+        ("llama_8r_dp2tp2pp2", "llama_16r_dp4tp2pp2", 4),
+        ("llama_8r_dp2tp2pp2", "llama_32r_dp8tp2pp2", 8),
+    ],
+)
+def test_the_smaller_job_scaled_is_the_larger_one(shared, tmp_path, small: str, large: str, dp: int):
+    folder = shared / "traces" / "stg_scale"
+    wanted = studio.read(folder / f"{large}.tar.xz")
+    done = run("scale", folder / f"{small}.tar.xz", "-o", tmp_path / "job", "--dp", dp, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["world_size"] == len(wanted.ranks)
+    made = studio.read(tmp_path / "job")
+    assert len(made.graphs) == len({rank.graph for rank in wanted.ranks})
+    assert made.node_count == wanted.node_count
+    assert operations(made) == operations(wanted)
+    assert exchanged(made) == exchanged(wanted)
+    assert finish_ns(made) == finish_ns(wanted)
+
+
+def test_many_replicas_share_the_graphs_of_few():
+    whole = studio.read(studio.sample_path("transformer_8r"))
+    made = scale(whole, ranks=256)
+    assert (len(made.ranks), len(made.graphs)) == (256, len(whole.graphs))
+    assert {len(group.ranks) for group in made.groups} == {2, 64, 256}
+
+
+def test_replicas_of_a_job_without_any_do_not_communicate_and_that_is_said():
+    made = scale(trace_of([[collective(1, "ALL_REDUCE", 64, group="tp")]] * 2, groups={"tp": [0, 1]}), dp=2)
+    assert [group.ranks for group in made.groups] == [(0, 1), (2, 3)]
+    [finding] = [finding for finding in made.findings if finding.code == "scaled"]
+    assert (finding.level, "gradients are missing" in finding.message) == ("warning", True)
+
+
+def test_what_cannot_be_scaled_is_refused_with_the_reason(tmp_path):
+    two = {"dp": [0, 1]}
+    sharded = trace_of([[collective(1, "ALL_GATHER", 64, group="dp")]] * 2, groups=two)
+    with pytest.raises(ConfigError, match="dp is 3; allowed: a multiple of 2"):
+        scale(sharded, dp=3)
+    with pytest.raises(
+        ConfigError,
+        match=r"comm_size of node 1 .* is 64, which 128 times as many replicas cannot share evenly",
+    ):
+        scale(sharded, dp=256)
+    with pytest.raises(TraceError, match="1 of 4 ranks are known"):
+        scale(alone({"dp": [0, 1, 2, 3]}), dp=8)
+    studio.write(replace(sharded), tmp_path / "in", "job")
+    assert "does not say along which side operators split" in refused(
+        "scale", tmp_path / "in", "-o", tmp_path / "out", "--tp", 4
+    )
+    assert "one of --dp and --ranks" in refused("scale", tmp_path / "in", "-o", tmp_path / "out", code=2)
+    assert not (tmp_path / "out").exists()
