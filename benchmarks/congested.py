@@ -5,7 +5,7 @@ symmetric, as many collectives at a time as there are comm groups.
 
 - tf96 on 256 NPUs, of the reference's speed cases in FOLDER (`tf96_256_aware.json.gz`), on three products of dimensions;
 - a transformer of 16,384 ranks, tensor-parallel over 8 NPUs and data-parallel over the others (`folding.py`);
-- 1,024 ranks of 1,000 nodes each, no two of them alike: 20 % of the nodes all-reduces of two sizes, half of them over 128
+- 1,024 ranks of 1,000 nodes each, no two of them alike, not in their names either: 20 % of the nodes all-reduces of two sizes, half of them over 128
   ranks, or 50 % of the nodes, each of a size of its own, a tenth of them over 128 ranks, the others over 8.
 
 Printed are seconds of CPU from trace and configuration to the result, the best of N, warm process, each case in a
@@ -73,7 +73,7 @@ def speed_case(folder: Path, name: str, topology: Topology) -> Case:
 
 
 def all_different(npus: int, count: int, own_sizes: bool) -> Trace:
-    """Return ranks of `count` nodes, every one of which computes for times of its own."""
+    """Return ranks of `count` nodes, every one of which computes for times of its own, under names of its own."""
     ranks, graphs, members = [], [], groups(npus, 1)
     for number in range(npus):
         chance = random.Random(number)  # noqa: S311 (it keeps no secret)
@@ -86,7 +86,7 @@ def all_different(npus: int, count: int, own_sizes: bool) -> Trace:
             else:
                 kind = {1: (1 << 20, names[0]), 5: (4 << 20, names[1])}.get(at % 10)
             if kind is None:
-                nodes.append({"id": at, "type": "COMP_NODE", "data_deps": last})
+                nodes.append({"id": at, "name": f"{at} of {number}", "type": "COMP_NODE", "data_deps": last})
                 nodes[-1]["duration_micros"] = chance.randint(5, 60)
                 last = [at]
                 continue

@@ -1,7 +1,7 @@
 /* A collective is one event on many lanes: the bars of its members, and the spread of their arrivals. */
 
 import { formatTime } from "../base/format.mjs";
-import { COLLECTIVE, RECEIVE } from "./chart.mjs";
+import { COLLECTIVE, RECEIVE, SEND } from "./chart.mjs";
 import { boxOf, drawOverLanes, drawTag, limit } from "./draw.mjs";
 import { AXIS, BAR, GUTTER } from "./lanes.mjs";
 import { textWidth } from "./text.mjs";
@@ -58,8 +58,9 @@ export function describeWait({ rank, waits = 0, category, type }, meeting) {
   if (waits <= 0) return "";
   const other = meeting?.isMessage ? meeting.peers.find((peer) => peer.rank !== rank)?.rank : meeting?.last;
   const who = other === undefined || other < 0 || other === rank ? "others" : "rank " + other;
-  const isBubble = category === RECEIVE || type === "COMM_RECV";
-  const what = isBubble ? " bubble, idle until " + who + " sends" : " waiting for " + who;
+  const does = category === SEND || type === "COMM_SEND" ? " receives" : " sends";
+  const isBubble = category === RECEIVE || category === SEND || /^COMM_(RECV|SEND)/.test(type || "");
+  const what = isBubble ? " bubble, idle until " + who + does : " waiting for " + who;
   return ", of which " + formatTime(waits) + what;
 }
 

@@ -50,7 +50,8 @@ function hatchBins(pixels, start, bins, data, strips, look, shade) {
   const { fraction, strip_category: kinds } = data;
   /** @param {number} kind */
   const stripOf = (kind) => strips.find((strip) => kinds[strip] === kind) ?? -1;
-  const [waits, bubble] = [COLLECTIVE + WAITING, RECEIVE + WAITING].map(stripOf);
+  const waits = stripOf(COLLECTIVE + WAITING);
+  const bubble = Math.max(stripOf(RECEIVE + WAITING), stripOf(SEND + WAITING));
   const [send, receive] = [SEND, RECEIVE].map(stripOf);
   if (Math.max(waits, bubble, send, receive) < 0) return;
   const plain = strips.filter((strip) => kinds[strip] < WAITING);
@@ -128,13 +129,14 @@ export function paintThin(batch, chart, look) {
       if (end - first > 6) end -= 2; /* the gap between neighbours */
       const begun = Math.min(end, Math.max(first, Math.round((data.start[bar] + data.waits[bar]) * scale)));
       const fill = wordOf(colour, 255), isReceive = category === RECEIVE;
+      const isMessage = isReceive || category === SEND;
       const row = { words, wide, top: line * LINES };
       if (begun > first && data.waits[bar]) {
-        if (isReceive) fillHatched(row, first, begun, 0, wordOf(colour, PALE), true, 2);
+        if (isMessage) fillHatched(row, first, begun, 0, wordOf(colour, PALE), true, 2);
         else fillHatched(row, first, begun, fill, wordOf(colour, 50), false, PERIOD / 2);
       }
       const from = data.waits[bar] ? begun : first;
-      if (isReceive || category === SEND) {
+      if (isMessage) {
         const stroke = wordOf(mixRgb(colour, look.inkOf[category][shade], STROKE), 255);
         fillHatched(row, from, end, fill, stroke, isReceive, 2);
       } else fillHatched(row, from, end, fill, fill, false, 0);

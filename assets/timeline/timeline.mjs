@@ -234,7 +234,7 @@ export class Timeline {
       pen.globalAlpha = isGhost ? GHOSTLY : 1;
       pen.fillStyle = look.fills[category][shade];
       for (const at of places) {
-        const isBubble = category === RECEIVE && bars[at + 6] - bars[at + 1] > LEAST_WAIT;
+        const isBubble = isMessage(category) && bars[at + 6] - bars[at + 1] > LEAST_WAIT;
         const from = Math.max(bars[at + (isBubble ? 6 : 1)], least), to = Math.min(bars[at + 2], most);
         let wide = to - from, y = bars[at + 3], height = bars[at + 4];
         if (category === HOST) y += height /= 2;
@@ -248,7 +248,7 @@ export class Timeline {
     pen.globalAlpha = 1;
     for (let wait = 0; wait < waits.length; wait += 2) {
       const at = waits[wait], from = Math.max(bars[at + 1], least), to = Math.min(bars[at + 6], most);
-      const isBubble = waits[wait + 1] === RECEIVE, box = { x: from, y: bars[at + 3], wide: to - from };
+      const isBubble = isMessage(waits[wait + 1]), box = { x: from, y: bars[at + 3], wide: to - from };
       if (to > from) drawWait(pen, look, isBubble, { ...box, high: bars[at + 4] });
     }
     pen.font = look.font;
@@ -264,11 +264,10 @@ export class Timeline {
     const { bars, axis: { gutter, width } } = this, y = bars[at + 3], height = bars[at + 4];
     const left = Math.max(bars[at + 1], gutter), right = Math.min(bars[at + 2], gutter + width);
     const name = this.owners[at / ITEMS].data.names[bars[at + 5]];
-    const isMessage = category === SEND || category === RECEIVE;
     const sign = category === SEND ? "→ " : category === RECEIVE ? "← " : "";
     const text = cutStart(pen, sign + name, right - left - 9);
     if (!text) return;
-    const isBubble = category === RECEIVE && bars[at + 6] - left > LEAST_WAIT;
+    const isBubble = isMessage(category) && bars[at + 6] - left > LEAST_WAIT;
     if (isBubble) {
       pen.fillStyle = look.bg;
       pen.fillRect(left + 2, y + 2, Math.min(textWidth(pen, text) + 4, right - left - 4), height - 4);
@@ -276,7 +275,7 @@ export class Timeline {
       pen.fillText(text, left + 4, y + height / 2 + 0.5);
       return;
     }
-    if (isMessage || bars[at + 6] - left > LEAST_WAIT) {
+    if (isMessage(category) || bars[at + 6] - left > LEAST_WAIT) {
       pen.fillStyle = formatRgb(look.colours[category][shade]);
       pen.fillRect(left + 2, y + 2, Math.min(textWidth(pen, text) + 4, right - left - 4), height - 4);
     }
@@ -335,11 +334,16 @@ export class Timeline {
 /** What a strip of bins is called. @param {number} category */
 function nameStrip(category) {
   if (category < WAITING) return CATEGORIES[category];
-  return category - WAITING === RECEIVE ? "bubble" : "of it waiting";
+  return isMessage(category - WAITING) ? "bubble" : "of it waiting";
+}
+
+/** @param {number} category */
+function isMessage(category) {
+  return category === SEND || category === RECEIVE;
 }
 
 /**
- * The part of a bar in which others had not begun: hatched; that of a receive is idle, so it has no fill.
+ * The part of a bar in which others had not begun: hatched; that of a message is idle, so it has no fill.
  * @param {Pen} pen @param {Look} look @param {boolean} isBubble
  * @param {{x: number, y: number, wide: number, high: number}} box
  */

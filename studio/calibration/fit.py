@@ -117,11 +117,16 @@ def _solved(start: CostModel, tables: Sequence[MeasuredTable], ports: Ports) -> 
     times = np.concatenate([table.time_us for table in tables]) * 1000
     expected = np.log([start.value(name) for name in NAMES])
     chooser = start
-    for _ in range(_PASSES if LIBRARIES[start.library].searches or start.choice == "least" else 1):
+    for _ in range(passes(start)):
         plan = design(chooser, tables, ports)
         found = solve(plan, times, expected, precision(start.library))
         chooser = replace(start, values=_values(start, found, _told(plan)))
     return plan, found
+
+
+def passes(start: CostModel) -> int:
+    """Return how often a fit is repeated: more than once where what is fitted decides which ways are taken."""
+    return _PASSES if LIBRARIES[start.library].searches or start.choice == "least" else 1
 
 
 def _values(start: CostModel, found: Solution, told: Mapping[str, bool]) -> dict[str, float]:

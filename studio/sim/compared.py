@@ -7,7 +7,7 @@ import numpy as np
 from studio.analysis.compare.runs import Carried, Comparison, Side, recorded_side
 from studio.analysis.compare.runs import compare as compare_sides
 from studio.sim.models import words_of
-from studio.sim.result import SimResult
+from studio.sim.result import SimResult, delays_of
 from studio.sim.traffic import offered_load_words
 from studio.timeline import node_times, recorded
 from studio.trace import Trace
@@ -42,13 +42,15 @@ def side_of(run: Trace | SimResult) -> Side:
     """
     if isinstance(run, Trace):
         return recorded_side(run, node_times(run, recorded(run)))
+    times = run.node_times()
     return Side(
         run.trace,
-        run.node_times(),
+        times,
         run.finish_ns,
         groups=run.config.groups,
         dimensions=_dimensions(run),
         links=_links(run),
+        delays=lambda: delays_of(run, times),
         model=words_of(run.config.model, run.config.congestion),
     )
 

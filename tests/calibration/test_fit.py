@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from studio.calibration.fit import fit, predict
+from studio.calibration.machines import ports_of
 from studio.calibration.tables import MeasuredTable, read_csv
 from studio.errors import ConfigError
 from studio.sim.costs import CostModel, Ports
+from studio.sim.systems import find_system
 
 ROOT = Path(__file__).parents[2]
 PORTS = Ports(300.0, 0.0, 25.0, 0.0, per_node=8)
@@ -131,8 +133,10 @@ def test_tables_that_were_left_out_are_predicted(shared: Path) -> None:
 def test_an_h100_node_takes_what_was_measured_by_default(shared: Path) -> None:
     """16.4 µs at 1 KiB and 4.25 ms at 1 GiB on a p5.48xlarge; with the ring forced 5.14 ms, and ASTRA-sim's own figures."""
     tables = {table.table_id: table for table in read_csv(shared / "measured" / "measured.csv")}
-    ports = Ports(450.0, 0.0, 50.0, 0.0, per_node=8)
-    usual, ring = CostModel("nccl-hopper"), CostModel("nccl-hopper", algorithm="ring")
+    system = find_system("hgx-h100")[0]
+    ports = ports_of(system)
+    usual = CostModel.from_table(system.costs or {}, "hgx-h100: costs")
+    ring = replace(usual, algorithm="ring")
     p5 = tables["p5_h100_n1_g8_all_reduce"]
     said = dict(zip(p5.size_bytes, predict(usual, ports, p5).time_us / p5.time_us, strict=True))
     assert abs(said[2.0**10] - 1) < 0.1

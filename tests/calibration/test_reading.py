@@ -67,9 +67,9 @@ def test_lines_of_libraries_between_rows_are_passed_over_and_cut_rows_are_counte
 
 def test_processes_that_print_at_the_same_time_are_told_apart(tmp_path):
     lines = (DEVICES + HEADER + ROW + SLOW).splitlines(keepends=True)
-    mixed = "".join(f"0: {line}1: {line.replace('120.50', '130.50')}" for line in lines)
+    mixed = "".join(f"0: {line}1: {line.replace('120.50', '121.00')}" for line in lines)
     first, second = read_tables([written(tmp_path, mixed)]).tables
-    assert (first.time_us[0], second.time_us[0]) == (120.5, 130.5)
+    assert (first.time_us[0], second.time_us[0]) == (120.5, 121.0)
     assert first.table_id != second.table_id
 
 
@@ -107,7 +107,16 @@ def test_a_wrong_value_is_named_with_file_line_and_what_is_allowed(tmp_path, val
         read_tables([path])
 
 
-def test_a_rows_of_size_0_are_counted(tmp_path):
+def test_rows_that_were_mixed_up_are_left_out_and_counted(tmp_path):
+    torn = ROW.replace("120.50", "12.50")
+    read = read_tables([written(tmp_path, DEVICES + HEADER + torn + SLOW)])
+    assert read.tables[0].size_bytes.tolist() == [1073741824]
+    assert "algbw is not size by time, such as line 10" in read.notes[0]
+    with pytest.raises(StudioError, match="line 8: a header without busbw"):
+        read_tables([written(tmp_path, DEVICES + HEADER.replace("busbw", "bXsbw") + ROW)])
+
+
+def test_rows_of_size_0_are_counted(tmp_path):
     empty = ROW.replace("1048576", "      0")
     assert "size 0" in read_tables([written(tmp_path, DEVICES + HEADER + empty + ROW)]).notes[0]
 

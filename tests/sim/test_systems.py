@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from studio.errors import ConfigError
 from studio.sim.astra import read_yaml
+from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.parts import interpret, with_settings
 from studio.sim.systems import FOLDER, SYSTEMS, find_system, read_system, write_system
 from studio.sim.systems.errors import measured_error_words
@@ -170,3 +173,14 @@ def test_a_mistake_in_a_system_file_names_file_key_value_and_what_is_allowed(tmp
     with pytest.raises(ConfigError, match=message) as caught:
         read_system(path)
     assert caught.value.message.startswith(path)
+
+
+def test_eight_h100_by_default_take_what_they_were_measured_to_take():
+    """16.4 µs for 1 KiB and 4.25 ms for 1 GiB (there by NVLS) on AWS p5; 5.14 ms by ASTRA-sim's authors with a ring."""
+    model, ports = CostModel.from_table(SYSTEMS["hgx-h100"].costs), Ports(450, 0, 50, 0, 8)
+    sizes, eight = np.array([2.0**10, 2.0**30]), GroupShape(8, 8, 1)
+    charge = model.charge("all_reduce", sizes, eight, ports)
+    assert charge.total_ns.tolist() == pytest.approx([16_430, 4_250_000], rel=0.1)
+    assert charge.choices[charge.choice[1]] == "NVLS"
+    ring = replace(model, algorithm="ring").charge("all_reduce", sizes, eight, ports)
+    assert ring.total_ns[1] == pytest.approx(5_140_000, rel=0.1)

@@ -8,7 +8,7 @@ by `analysis.job.ledger` on one rank each, or in the mean of all ranks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -82,7 +82,7 @@ class Side:
         dimensions, links: What its network carried; nothing in a recording.
         model: The model that was simulated; "" for a recording.
         is_recording: Whether the times were measured.
-        delays: What a simulation tells of its communication; None where it tells nothing.
+        delays: Works out what a simulation tells of its communication, None where it tells nothing.
     """
 
     trace: Trace
@@ -94,7 +94,7 @@ class Side:
     links: Carried = NOTHING_CARRIED
     model: str = ""
     is_recording: bool = False
-    delays: Delays | None = None
+    delays: Callable[[], Delays | None] | None = None
 
     __repr__ = one_line
 
@@ -112,7 +112,7 @@ class Side:
             self.groups,
             origin_ns=self.origin_ns,
             is_recording=self.is_recording,
-            delays=self.delays,
+            delays=self.delays and self.delays(),
         )
 
 

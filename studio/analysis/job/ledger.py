@@ -5,7 +5,7 @@ From the beginning of the run to a rank's finish each moment belongs to exactly 
 - `overlapped`: compute or a copy is under way, and communication too;
 - `compute`; `copy` (between memories: memcpy, memset, loads and stores of remote memory);
 - communication is under way and neither of these. The earliest issued of what is under way decides: `waiting` until the
-  last member of its collective has begun, `bubble` until the sender of its message has (another pipeline stage); then
+  last member of its collective has begun, `bubble` until the other half of its message has (another pipeline stage); then
   `queueing` and `latency`, where a simulation tells them apart, and `transfer`, which is all the rest. Of a recording
   the rest is `communication`, since nothing tells it apart;
 - `host`: nothing is on the device, and the processor is busy or the device waits to be given work;
@@ -266,7 +266,7 @@ def _courses(trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: 
     line_of = np.full(len(trace.ranks), NONE, np.int64)
     line_of[chosen] = np.arange(len(chosen))
     spans = times.spans(trace, chosen)
-    kind, receives = _kinds(trace, spans.rank, spans.row)
+    kind, messages = _kinds(trace, spans.rank, spans.row)
     line, start, end = line_of[spans.rank], spans.start_ns - origin, spans.end_ns - origin
     # What a finish leaves out is not the rank's time.
     start, end = (np.clip(column, 0, finish[line]) for column in (start, end))
@@ -278,7 +278,7 @@ def _courses(trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: 
     talks = np.flatnonzero((kind == COMMUNICATION) & (end > start))
     entry = times.first[spans.rank[talks]] + spans.row[talks]
     last = np.where(begun[entry] == NONE, start[talks], begun[entry] - origin)
-    talk = _Talk(line[talks], start[talks], end[talks], last, receives[talks])
+    talk = _Talk(line[talks], start[talks], end[talks], last, messages[talks])
     pieces = _pieces(talk, entry, delays, is_recording)
     work, copying, hosted = picked(COMPUTE), picked(COPY, MEMORY), picked(CPU)
     return join_stretches((work, copying, pieces, hosted), finish, _decide)
@@ -296,24 +296,25 @@ def _decide(inside: tuple[Int64, ...]) -> UInt8:
 
 
 def _kinds(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
-    """Return (S,) the kind of work of each span, and whether it is a receive."""
+    """Return (S,) the kind of work of each span, and whether it is half of a message."""
     graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank]
     size = np.array([len(graph) for graph in trace.graphs], np.int64)
     entry = (np.cumsum(size) - size)[graph_of] + row
     kinds = np.concatenate([np.zeros(0, np.int64), *work_kinds(trace)])
-    receives = np.concatenate([np.zeros(0), *(graph.type == NodeType.COMM_RECV for graph in trace.graphs)])
-    return kinds[entry], receives[entry].astype(np.int64)
+    halves = (NodeType.COMM_SEND, NodeType.COMM_RECV)
+    messages = np.concatenate([np.zeros(0), *(np.isin(graph.type, halves) for graph in trace.graphs)])
+    return kinds[entry], messages[entry].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Talk:
-    """Communication, by rank and row: its course, times, when all had begun, and whether it receives."""
+    """Communication, by rank and row: its course, times, when all had begun, and whether it is half of a message."""
 
     line: Int64
     start: Int64
     end: Int64
     begun: Int64
-    receives: Int64
+    is_message: Int64
 
 
 def _pieces(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool) -> Marked:
@@ -334,7 +335,7 @@ def _pieces(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool
     lead = np.minimum(waits + latency, end)
     cuts = [start, waits, lead, np.minimum(lead + queueing, end), end]
     rest = _CODE["communication" if is_recording else "transfer"]
-    waiting = np.where(talk.receives[order] != 0, _CODE["bubble"], _CODE["waiting"])
+    waiting = np.where(talk.is_message[order] != 0, _CODE["bubble"], _CODE["waiting"])
     marks = [waiting, *(np.full(len(line), code) for code in (_CODE["latency"], _CODE["queueing"], rest))]
     made: list[tuple[Int64, ...]] = []
     for low, high, mark in zip(cuts, cuts[1:], marks, strict=False):

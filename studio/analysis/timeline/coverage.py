@@ -26,7 +26,7 @@ TRACKS_AT_MOST = 12
 
 
 WAITING = 16
-"""Added to a category: the part of its spans before all that take part had begun. Of receives that is idle."""
+"""Added to a category: the part of its spans before all that take part had begun. Of messages that is idle."""
 
 
 class Category(IntEnum):
@@ -80,7 +80,7 @@ class Bins:
     C categories that occur in it, B bins.
 
     Attributes:
-        category: (C,) a `Category` each, or one with `WAITING` added. Collectives include their waiting, receives do not.
+        category: (C,) a `Category` each, or one with `WAITING` added. Collectives include their waiting, messages do not.
         fraction: (C, B) the part of each bin that spans of the category cover, 0 to 1.
         begun: (B,) spans that begin in the bin.
     """
@@ -196,7 +196,7 @@ class Coverage:
             known = []
             for kind in np.unique(kinds).tolist():
                 mine = kinds == kind
-                since = begun if kind == Category.RECEIVE else start
+                since = begun if kind in (Category.SEND, Category.RECEIVE) else start
                 known.append((kind, _strip(since[mine], end[mine])))
                 if (begun[mine] > start[mine]).any():
                     known.append((kind + WAITING, _strip(start[mine], begun[mine])))

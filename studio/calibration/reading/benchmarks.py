@@ -26,6 +26,7 @@ _DEVICE = re.compile(
 )
 _NAMES_TEST = re.compile(r"\b(\w+)_perf\b")
 _VERSION = re.compile(r"(?:nccl-tests version .*|rccl-tests: Version .*|(?:NCCL|RCCL) version.*)")
+_NEEDED = ("size", "count", "time", "algbw", "busbw")
 _ROW = re.compile(r"\d+\s+\d+\s+\w")
 _ELEMENT_BYTES = {
     "int8": 1, "uint8": 1, "char": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "f8e4m3": 1, "f8e5m2": 1,
@@ -136,7 +137,7 @@ def _take(name: str, line: Line, section: _Section, skipped: Counter[str]) -> No
             section.devices = {}
         section.devices[int(device["rank"])] = (device["group"] or "0", device["host"], device["gpu"])
     elif _HEADER.match(text):
-        section.header, section.columns = line, tuple(text.lstrip("# ").split())
+        section.header, section.columns = line, _columns(f"{name}: line {line.number}", text)
     elif section.header is not None and _ROW.match(text.lstrip()):
         _take_row(name, line, section, skipped)
     elif (named := _NAMES_TEST.search(text)) and not section.rows:
@@ -147,9 +148,20 @@ def _take(name: str, line: Line, section: _Section, skipped: Counter[str]) -> No
         section.devices = {}
 
 
+def _columns(place: str, text: str) -> tuple[str, ...]:
+    columns = tuple(text.lstrip("# ").split())
+    missing = [column for column in _NEEDED if column not in columns]
+    if missing:
+        raise TraceFormatError(
+            f"{place}: a header without {', '.join(missing)}; allowed: one with {', '.join(_NEEDED)}",
+            hint="Lines of several processes may have been mixed; take the output of one.",
+        )
+    return columns
+
+
 def _take_row(name: str, line: Line, section: _Section, skipped: Counter[str]) -> None:
     cells = line.text.split()
-    if len(cells) <= section.columns.index("busbw"):
+    if len(cells) <= max(map(section.columns.index, _NEEDED)):
         skipped[f"rows that break off, such as line {line.number}"] += 1
         return
     at = dict(reversed(list(zip(section.columns, cells, strict=False))))
@@ -162,20 +174,23 @@ def _take_row(name: str, line: Line, section: _Section, skipped: Counter[str]) -
         raise TraceFormatError(
             f"{place}: time {shown(at['time'])}; allowed: a number of microseconds above 0"
         )
-    section.rows.append(
-        _Row(
-            line.number,
-            int(size),
-            int(_number(place, "count", at["count"])),
-            at.get("type", ""),
-            at.get("redop", ""),
-            at.get("root", ""),
-            time_us,
-            _number(place, "algbw", at["algbw"]),
-            _number(place, "busbw", at["busbw"]),
-            _is_wrong(at.get("#wrong", at.get("error", "0"))),
-        )
+    row = _Row(
+        line.number,
+        int(size),
+        int(_number(place, "count", at["count"])),
+        at.get("type", ""),
+        at.get("redop", ""),
+        at.get("root", ""),
+        time_us,
+        _number(place, "algbw", at["algbw"]),
+        _number(place, "busbw", at["busbw"]),
+        _is_wrong(at.get("#wrong", at.get("error", "0"))),
     )
+    # Times are printed with four digits and rates with two decimals; what is further off is of another row or column.
+    if abs(row.algorithm_rate - size / time_us / 1e3) > 0.011 + 0.02 * row.algorithm_rate:
+        skipped[f"rows in which algbw is not size by time, such as line {line.number}"] += 1
+        return
+    section.rows.append(row)
 
 
 def _number(place: str, column: str, text: str) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from studio.sim.systems.files import System
+from studio.units import format_bytes
 
 NOT_MEASURED = "from the data sheet; not measured"
 NO_COSTS = "messages on links; not measured"
@@ -24,7 +25,25 @@ def measured_error_words(system: System) -> str:
         return NOT_MEASURED if system.costs is not None or system.gpu is not None else NO_COSTS
     errors = ", ".join(f"{name} {_error(one)}" for name, one in classes.items())
     count = len(tables_of(system))
-    return f"{errors} (GMF | gm|e|, median of {count} {'table' if count == 1 else 'tables'})"
+    return f"{errors} (GMF | gm|e|, median of {count} {'table' if count == 1 else 'tables'}{_range(classes)})"
+
+
+def _range(classes: Mapping[str, Any]) -> str:
+    """Return which sizes the tables cover, where the calibration says it: what is below or beyond was not measured."""
+    sizes = [
+        one["sizes"] for one in classes.values() if isinstance(one, Mapping) and _is_pair(one.get("sizes"))
+    ]
+    if not sizes:
+        return ""
+    return f", {format_bytes(min(least for least, _ in sizes))} to {format_bytes(max(most for _, most in sizes))}"
+
+
+def _is_pair(value: object) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == 2
+        and all(isinstance(one, int | float) for one in value)
+    )
 
 
 def classes_of(system: System) -> Mapping[str, Any]:

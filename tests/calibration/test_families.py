@@ -1,0 +1,63 @@
+"""Costs of families: fitted to all machines at once, and kept with their errors."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from studio.calibration.families import calibration_of, fit_family, tables_of_family
+from studio.calibration.tables import MeasuredTable, read_csv
+from studio.sim.costs import CostModel, GroupShape, Ports
+from studio.sim.systems import SYSTEMS
+
+SIZES = 2.0 ** np.arange(10, 31, 2)
+SLOW = CostModel(library="nccl-hopper", values={"launch all_reduce": 9000.0})
+
+
+def measured(machine: str, factor: float = 1.0) -> MeasuredTable:
+    """Return all-reduces on 8 H100, as they take with another launch."""
+    charge = SLOW.charge("all_reduce", SIZES, GroupShape(8, 8, 1), Ports(450, 0, 50, 0, 8))
+    return MeasuredTable(
+        f"{machine}_n1_g8_all_reduce", "a test", "NVIDIA H100 80GB HBM3", 8, 1, "NVLink4 NVSwitch", 450.0, "",
+        "all_reduce", "float", SIZES, charge.total_ns / 1e3 * factor, machine,
+    )  # fmt: skip
+
+
+def plain():
+    return replace(SYSTEMS["hgx-h100"], costs={"library": "nccl-hopper"}, calibration={})
+
+
+def test_a_family_takes_what_its_machines_have_in_common():
+    found = fit_family(plain(), [measured("one"), measured("two"), measured("three")])
+    assert found.costs.value("launch all_reduce") == pytest.approx(9000, rel=0.15)
+    assert max(one.errors.gmf for one in found.judged) < 0.05
+    assert {one.relation for one in found.unseen} == {"other machine"}
+    kept = calibration_of(found)
+    assert list(kept["errors"]) == ["in a node", "machine left out of the fit"]
+    assert kept["errors"]["in a node"]["tables"] == 3
+    assert [table["table_id"] for table in kept["tables"]] == [one.table_id for one in found.tables]
+
+
+def test_of_one_machine_a_table_alone_leaves_nothing_to_leave_out():
+    found = fit_family(plain(), [measured("one")])
+    assert found.unseen == ()
+    assert list(calibration_of(found)["errors"]) == ["in a node"]
+
+
+def test_tables_that_say_nothing_of_costs_are_left_out():
+    figure = replace(measured("astrasim"), source="READ FROM FIGURE")
+    unstated = replace(measured("far"), nodes=2, nominal_gbytes_per_s=float("nan"))
+    other = replace(measured("gh"), hardware="NVIDIA GH200 120GB")
+    kept = tables_of_family(SYSTEMS["hgx-h100"], [measured("one"), figure, unstated, other])
+    assert [table.machine for table in kept] == ["one"]
+
+
+@pytest.mark.parametrize("name", ["hgx-h100", "hgx-a100", "mi300x"])
+def test_the_errors_in_a_system_file_are_those_of_its_costs(name, shared):
+    """Fitted again from the measured tables, a family has the costs and the errors that its file says."""
+    tables = tables_of_family(SYSTEMS[name], read_csv(shared / "measured" / "measured.csv"))
+    system = replace(SYSTEMS[name], costs={"library": SYSTEMS[name].costs["library"]}, calibration={})
+    again = calibration_of(fit_family(system, tables))["errors"]
+    for place, errors in SYSTEMS[name].calibration["errors"].items():
+        assert again[place]["tables"] == errors["tables"]
+        assert again[place]["gmf"] == pytest.approx(errors["gmf"], abs=0.01)
