@@ -54,6 +54,8 @@ export class Comparison {
     this.later = (name, waitMs, act) => later(name, waitMs, () => this.isReady() && act());
     /** @type {string[]} */
     this.names = [];
+    /** @type {boolean[]} which sides are of another model than the first, so that neither is better */
+    this.unranked = [];
     /** @type {number[]} ns at which each side begins to be compared */
     this.offsets = runs.map(() => 0);
     /** @type {(Side | null)[]} */

@@ -138,12 +138,14 @@ function drawHead(comparison, pen, pane) {
   const isLettered = comparison.isOverlay && needed > wide - 200;
   let left = 8;
   for (const side of pane.sides) {
-    const { span } = sides[side].timeline.chart, verdict = judge(span, first);
+    const { span } = sides[side].timeline.chart, isApart = comparison.unranked[side];
+    const verdict = isApart ? "same" : judge(span, first);
     pen.font = bold;
     const title = LETTERS[side] + (isLettered ? "" : "  " + (names[side] || ""));
     left += write(pen, look.text, title, left, y) + 14;
     pen.font = look.font;
-    const more = side ? "  " + (verdict === "same" ? "= A" : formatSigned(span - first)) : "";
+    const than = isApart ? "not ranked" : verdict === "same" ? "= A" : formatSigned(span - first);
+    const more = side ? "  " + than : "";
     const colour = verdict === "same" ? look.dim : look[verdict];
     left += write(pen, colour, "finish " + formatTime(span) + more, left, y) + 26;
   }
@@ -154,7 +156,7 @@ function drawFinishes(comparison, pen, pane) {
   const { look, sides, surface: { wide } } = comparison, first = sides[0].timeline.chart.span;
   for (const side of pane.sides) {
     const { timeline } = sides[side], { span } = timeline.chart;
-    const end = timeline.x(span), verdict = judge(span, first);
+    const end = timeline.x(span), verdict = comparison.unranked[side] ? "same" : judge(span, first);
     if (end < GUTTER || end > wide) continue;
     fillBox(pen, verdict === "same" ? look.dim : look[verdict], end, pane.top + HEAD, 1, pane.high - HEAD);
     if (!comparison.isOverlay) continue;

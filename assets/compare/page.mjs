@@ -8,7 +8,10 @@ import { Comparison, nameSide } from "./comparison.mjs";
 import { AXIS, GUTTER } from "./layout.mjs";
 
 /** @import { View } from "../base/view.mjs" */
-/** @typedef {{sides: [string, string][], names?: string[]}} Source see studio/pages/compare/page.py */
+/**
+ * What to show, see studio/pages/compare/page.py.
+ * @typedef {{sides: [string, string][], names?: string[], unranked?: boolean[]}} Source
+ */
 /** @typedef {{sides: [string, string][], ns: number[]}} Anchors */
 
 const ZOOM = 1 / 0.7;
@@ -85,6 +88,7 @@ class ComparePage {
       this.comparison = new Comparison(host, source.sides, this.later);
     }
     this.comparison.names = source.names ?? [];
+    this.comparison.unranked = source.unranked ?? [];
     if (anchors && JSON.stringify(anchors.sides) === key) this.comparison.align(anchors.ns);
     /* The link shall open the same run when there are newer ones. */
     if (!view.run) changeView({ run: source.sides[0][1] }, { replace: true });

@@ -16,7 +16,7 @@ from studio.pages.base.missing import is_side
 from studio.pages.base.state import RECORDED, session, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import aria_label, error_box, link, loading
-from studio.pages.compare.strip import show_sides, show_strip, side_name, strip_skeleton
+from studio.pages.compare.strip import show_sides, show_strip, side_name, strip_skeleton, unranked_sides
 from studio.pages.compare.tables import heatmaps, nodes_tables, settings_section, show_summary
 from studio.pages.compare.times import ALIGN_START, align_options, anchors
 from studio.units import format_ns
@@ -184,6 +184,7 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
         source: Source = {
             "sides": sides,
             "names": [side_name(job, run, among=sides) for job, run in sides],
+            "unranked": unranked_sides(sides),
             "pair": _whole(view.get("pair"), len(sides) - 1),
             "basis": "mean" if view.get("basis") == "mean" else "busiest",
             "settings": "all" if view.get("settings") == "all" else "differing",

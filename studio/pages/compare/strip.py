@@ -72,6 +72,16 @@ def side_name(job: str, run: str, *, among: Sequence[Sequence[str]] = ()) -> str
     )
 
 
+def unranked_sides(sides: Sequence[Sequence[str]]) -> list[bool]:
+    """Return which sides are simulations of another model than the first, so that neither is better.
+
+    Raises:
+        StudioError: There is no such job or run.
+    """
+    models = ["" if run == RECORDED else workspace().run_info(job, run).model for job, run in sides]
+    return [bool(model and models[0] and model != models[0]) for model in models]
+
+
 def _change_view(sides: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Return the change of the view that compares these runs."""
     first, *rest = sides
