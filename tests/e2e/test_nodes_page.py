@@ -340,8 +340,9 @@ def test_times_follow_the_run_that_is_shown(studio: Studio, page):
     counted(page, "24 nodes")
     headings = page.locator(".ag-header-cell-text")
     headings.filter(has_text=re.compile("^Duration in run$")).wait_for()
+    label = keeper.run_info(job, run).label
     page.get_by_text(
-        f"Times of the run slow five, {format_ns(result.makespan_ns)} in all, beside those recorded"
+        f"Times of the run {label}, {format_ns(result.makespan_ns)} in all, beside those recorded"
     ).wait_for()
     page.click(".ag-header-cell[col-id=duration_ns] .ag-header-cell-label")
     page.click(".ag-header-cell[col-id=duration_ns] .ag-header-cell-label")

@@ -25,6 +25,7 @@ PAGES = {
     "simulate": "#sim-drawing svg",
     "compare": ".cs-compare-list",
     "findings": "#findings-list",
+    "validate": "h1",
 }
 """Every page, and what is there once it shows a job."""
 
