@@ -28,7 +28,7 @@ from studio.commands.base.terminal import printable, written_line
 from studio.completion.clues import known_facts
 from studio.completion.complete import chosen_mesh
 from studio.completion.mesh import NAMES, Mesh
-from studio.completion.scale import DATA, RULES, refuse_dimension, scale, scaled_mesh
+from studio.completion.scale import DATA, RULES, excuse, refuse_dimension, scale, scaled_mesh
 from studio.errors import TraceError
 from studio.et import Progress, discover, read_job
 from studio.et.ranks import ranks_by_file
@@ -130,11 +130,17 @@ def _refuse(_ctx: click.Context, param: click.Parameter, given: int | None) -> N
 
 def _others(command: Any) -> Any:
     """Add an option for each dimension that cannot be scaled, which says why."""
-    for name in NAMES:
+    for name, meaning in reversed(NAMES.items()):
         if name != DATA:
-            command = click.option(f"--{name}", type=int, hidden=True, expose_value=False, callback=_refuse)(
-                command
+            option = click.option(
+                f"--{name}",
+                type=int,
+                metavar="N",
+                expose_value=False,
+                callback=_refuse,
+                help=f"Refused, {meaning} parallel: {excuse(name)}.",
             )
+            command = option(command)
     return command
 
 

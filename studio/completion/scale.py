@@ -134,6 +134,11 @@ def scaled_mesh(mesh: Mesh, *, dp: int | None = None, ranks: int | None = None) 
     return Mesh.of(sizes if data else [*sizes, (DATA, dp)])
 
 
+def excuse(name: str) -> str:
+    """Return why a dimension cannot be scaled."""
+    return _EXCUSES[name]
+
+
 def refuse_dimension(name: str) -> ConfigError:
     """Return the error for a dimension that cannot be scaled."""
     return ConfigError(
