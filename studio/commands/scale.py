@@ -130,7 +130,7 @@ def _refuse(_ctx: click.Context, param: click.Parameter, given: int | None) -> N
 
 def _others(command: Any) -> Any:
     """Add an option for each dimension that cannot be scaled, which says why."""
-    for name, meaning in reversed(NAMES.items()):
+    for name, meaning in reversed(list(NAMES.items())):
         if name != DATA:
             option = click.option(
                 f"--{name}",
