@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from studio.analysis.job.completeness import assumed_words, completeness
+from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
     PathOption,
     allow_damaged,
@@ -28,13 +29,11 @@ from studio.commands.base.options import (
 )
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.terminal import printable, written_line
-from studio.completion import LayoutNeededError, Mesh, Spread, complete
+from studio.completion import LayoutNeededError, Mesh, Spread
 from studio.completion.clues import dimension_words, known_facts
-from studio.completion.complete import chosen_mesh
+from studio.completion.complete import chosen_mesh, complete_on
 from studio.errors import TraceError
-from studio.et import Progress, discover, read_job
-from studio.et.ranks import ranks_by_file
-from studio.et.source import open_sources
+from studio.et import Progress
 from studio.et.write import write_with_copies
 from studio.trace import Trace, assumed_from
 
@@ -93,21 +92,16 @@ def run(request: Request, *, progress: Progress | None = None) -> Completed:
             known.
     """
     refuse_own_input(request.paths, request.target)
-    with open_sources(request.paths) as files:
-        jobs = discover(files)
-        if len(jobs) > 1:
-            names = ", ".join(job.name for job in jobs[:6])
-            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Complete them one by one.")
-        known = read_job(jobs[0], ranks=ranks_by_file(files, request.numbers), progress=progress)
+    name, known = read_one_job(request.paths, request.numbers, progress, verb="Complete")
     lost = next((finding for finding in known.findings if finding.level == "error"), None)
     if lost and not request.damaged:
         raise TraceError(
             f"Copies would repeat what could not be read: {lost.message}",
             hint="Record the rank again, or give --allow-damaged.",
         )
-    mesh = chosen_mesh(known_facts(known), request.layout, request.ranks, first=request.first)
-    made = complete(known, layout=mesh.layout, spread=request.spread)
-    name = jobs[0].name
+    facts = known_facts(known)
+    mesh = chosen_mesh(facts, request.layout, request.ranks, first=request.first)
+    made = complete_on(facts, mesh, request.spread)
     written = write_with_copies(made, request.target, name, progress=progress)
     return Completed(name, known, made, mesh, tuple(written))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
     PathOption,
     allow_damaged,
@@ -28,11 +29,16 @@ from studio.commands.base.terminal import printable, written_line
 from studio.completion.clues import known_facts
 from studio.completion.complete import chosen_mesh
 from studio.completion.mesh import NAMES, Mesh
-from studio.completion.scale import DATA, RULES, excuse, refuse_dimension, scale, scaled_mesh
-from studio.errors import TraceError
-from studio.et import Progress, discover, read_job
-from studio.et.ranks import ranks_by_file
-from studio.et.source import open_sources
+from studio.completion.scale import (
+    DATA,
+    RULES,
+    excuse,
+    refuse_dimension,
+    refuse_missing,
+    scale_to,
+    scaled_mesh,
+)
+from studio.et import Progress
 from studio.et.write import write_with_copies
 from studio.trace import Trace
 from studio.units import format_count
@@ -87,17 +93,13 @@ def run(request: Request, *, progress: Progress | None = None) -> Scaled:
         TraceError: The paths hold several jobs, or ranks are missing.
     """
     refuse_own_input(request.paths, request.target)
-    with open_sources(request.paths) as files:
-        jobs = discover(files)
-        if len(jobs) > 1:
-            names = ", ".join(job.name for job in jobs[:6])
-            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Scale them one by one.")
-        known = read_job(jobs[0], ranks=ranks_by_file(files, request.numbers), progress=progress)
+    name, known = read_one_job(request.paths, request.numbers, progress, verb="Scale")
     before = chosen_mesh(known_facts(known), request.layout, None, first=True)
-    made = scale(known, dp=request.dp, ranks=request.ranks, layout=before.layout)
+    refuse_missing(known, before)
     after = scaled_mesh(before, dp=request.dp, ranks=request.ranks)
-    written = write_with_copies(made, request.target, jobs[0].name, progress=progress)
-    return Scaled(jobs[0].name, known, made, before, after, tuple(written))
+    made = scale_to(known, before, after)
+    written = write_with_copies(made, request.target, name, progress=progress)
+    return Scaled(name, known, made, before, after, tuple(written))
 
 
 def report(done: Scaled) -> dict[str, Any]:

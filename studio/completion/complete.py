@@ -121,7 +121,7 @@ def complete(
     """
     known = known_facts(trace)
     mesh = chosen_mesh(known, layout, ranks, first=first)
-    return _completed(known, mesh, spread)
+    return complete_on(known, mesh, spread)
 
 
 def chosen_mesh(known: Known, layout: str | None, ranks: int | None, *, first: bool) -> Mesh:
@@ -246,7 +246,12 @@ class _Groups:
         return (*self.listed.values(), *self.made.values())
 
 
-def _completed(known: Known, mesh: Mesh, spread: Spread) -> Trace:
+def complete_on(known: Known, mesh: Mesh, spread: Spread = NO_SPREAD) -> Trace:
+    """Return the job with every missing rank, on a mesh that was chosen (`chosen_mesh`).
+
+    Raises:
+        TraceError: No rank of some pipeline stage is known, or the completed ranks would wait for each other for ever.
+    """
     trace = known.trace
     names = [axis.name for axis in mesh.axes if axis.size > 1 and axis.name != PIPELINE]
     groups = _Groups(mesh, known.groups, axes_of_unlisted(known, names))

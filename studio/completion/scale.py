@@ -94,13 +94,21 @@ def scale(
     """
     known = known_facts(trace)
     mesh = chosen_mesh(known, layout, None, first=True)
+    refuse_missing(trace, mesh)
+    return scale_to(trace, mesh, scaled_mesh(mesh, dp=dp, ranks=ranks))
+
+
+def refuse_missing(trace: Trace, mesh: Mesh) -> None:
+    """Raise an error where ranks of a job are not known.
+
+    Raises:
+        TraceError: Ranks are missing.
+    """
     if len(trace.ranks) != mesh.world:
         raise TraceError(
             f"{len(trace.ranks):,} of {mesh.world:,} ranks are known.",
             hint="Complete the job first: `chakra-studio complete`.",
         )
-    after = scaled_mesh(mesh, dp=dp, ranks=ranks)
-    return _scaled(trace, mesh, after)
 
 
 def scaled_mesh(mesh: Mesh, *, dp: int | None = None, ranks: int | None = None) -> Mesh:
@@ -212,7 +220,12 @@ def _ranks_along(axes: Sequence[Axis], first: int) -> tuple[int, ...]:
     return tuple(ranks.tolist())
 
 
-def _scaled(trace: Trace, before: Mesh, after: Mesh) -> Trace:
+def scale_to(trace: Trace, before: Mesh, after: Mesh) -> Trace:
+    """Return a whole job, of one mesh, on another that has more replicas (`scaled_mesh`).
+
+    Raises:
+        ConfigError: A group holds some of the ranks along a dimension only, or sizes do not divide.
+    """
     by_number = {rank.number: rank for rank in trace.ranks}
     listed = {group.name: group for group in trace.groups}
     scaling = _Scaling(before, after, listed)

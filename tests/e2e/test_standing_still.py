@@ -34,7 +34,7 @@ new PerformanceObserver((list) => {
 def test_nothing_moves_while_a_page_fills(
     studio: Studio,
     page,
-    runs: list[str],  # noqa: F811
+    runs: list[str],  # noqa: F811 - the fixture above
     name: str,
     ready: str,
 ) -> None:
