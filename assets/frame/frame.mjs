@@ -5,7 +5,7 @@
 import { noUpdate, onNavigation, setProps } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
 import {
-  addressOf, announce, changeView, copyText, goTo, onViewChange, publishView, readView, timeUnit,
+  addressOf, announce, changeView, copyText, goTo, onViewChange, publishView, readView, timeUnit, visit,
 } from "../base/view.mjs";
 import { changedParts, PARTS } from "./parts.mjs";
 import { report } from "./report.mjs";
@@ -129,7 +129,19 @@ function showInspector(view, aside) {
   return { ...aside, collapsed: { desktop: isClosed, mobile: isClosed } };
 }
 
+/**
+ * Open the page that a mark of a figure leads to: the last of its custom data. The click is forgotten, so that the
+ * same mark can be clicked again.
+ *
+ * @param {{ points?: { customdata?: unknown[] }[] } | null} click
+ */
+function visitMark(click) {
+  const address = click?.points?.[0]?.customdata?.at(-1);
+  if (typeof address === "string" && address.startsWith("/")) visit(address);
+  return click ? null : noUpdate;
+}
+
 export const callbacks = {
   clear, viewFromAddress, navLinks, switchJob, switchRun, toggleTheme, share, report, switchTime,
-  showInspector,
+  showInspector, visitMark,
 };

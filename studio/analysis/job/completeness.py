@@ -63,13 +63,7 @@ class Completeness:
             >>> Completeness((0, 1, 3), 8, 8).known_words()
             'ranks 0–1, 3'
         """
-        runs: list[range] = []
-        for number in self.known:
-            if runs and runs[-1].stop == number:
-                runs[-1] = range(runs[-1].start, number + 1)
-            else:
-                runs.append(range(number, number + 1))
-        return range_words(runs)
+        return range_words(ranges_of(self.known))
 
     def sentence(self) -> str:
         """Say what is missing in one sentence; empty where every rank is known."""
@@ -86,6 +80,22 @@ class Completeness:
             f"The job has {format_count(self.world)} ranks, of which {len(self.known):,} "
             f"{'is' if len(self.known) == 1 else 'are'} known ({self.known_words()}): {self.missing_words()} {are} missing."
         )
+
+
+def ranges_of(numbers: Sequence[int]) -> list[range]:
+    """Return runs of consecutive numbers.
+
+    Example:
+        >>> ranges_of([0, 1, 2, 7])
+        [range(0, 3), range(7, 8)]
+    """
+    found: list[range] = []
+    for number in sorted(numbers):
+        if found and found[-1].stop == number:
+            found[-1] = range(found[-1].start, number + 1)
+        else:
+            found.append(range(number, number + 1))
+    return found
 
 
 def range_words(runs: Sequence[range]) -> str:

@@ -24,7 +24,14 @@ from studio.pages.base.still import still
 from studio.pages.base.widgets import exact, findings_list, link, loading, no_job, page, show_errors, term
 from studio.pages.collectives.groups import count_left_out, matrix_figure
 from studio.pages.overview.files import files_section
-from studio.pages.overview.times import times_panel, times_skeleton
+from studio.pages.overview.times import over_time_section, times_skeleton, untimed
+from studio.pages.overview.verdict import (
+    headline,
+    headline_skeleton,
+    layout_section,
+    rank_section,
+    verdict_skeleton,
+)
 from studio.pages.overview.words import (
     collectives_table,
     imported_from,
@@ -61,14 +68,26 @@ def show(view: dict[str, Any], theme: str) -> Any:
     figure = group_matrix(use, dark=theme == "dark")
     shown = page(
         info.name,
-        _facts(summary, simulated, completeness(trace)),
         _missing_ranks(completeness(trace), is_recording(trace), view),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
+        html.Div(None if run is None else headline_skeleton(), id="overview-headline"),
         html.Div(
-            None if run is None else times_skeleton(),
-            id="overview-times",
-            className="cs-overview-times",
+            [
+                html.Div(
+                    untimed(info.id) if run is None else verdict_skeleton(summary.ranks), id="overview-ranks"
+                ),
+                html.Div(id="overview-advice"),
+            ],
+            className="cs-columns cs-verdict",
         ),
+        html.Div(
+            [
+                html.Div(None if run is None else times_skeleton(), id="overview-times"),
+                html.Div(layout_section(info.id, None), id="overview-layout"),
+            ],
+            className="cs-columns cs-overview-times",
+        ),
+        _facts(summary, simulated, completeness(trace)),
         html.Div(
             [
                 html.Div(
@@ -149,12 +168,36 @@ def show_findings(shown: list[Any], _activity: str | None) -> Any:
     )
 
 
+@callback(Output("overview-headline", "children"), Input("overview-shown", "data"))
+@show_errors
+def show_headline(shown: list[Any]) -> Any:
+    """Show step time, spread and shares; a callback of its own, since it reads every node."""
+    job, run, _ = shown
+    return no_update if run is None else still(headline(job, run))
+
+
+@callback(Output("overview-ranks", "children"), Input("overview-shown", "data"))
+@show_errors
+def show_ranks(shown: list[Any]) -> Any:
+    """Show where the time of each rank goes."""
+    job, run, theme = shown
+    return no_update if run is None else still(rank_section(job, run, dark=theme == "dark"))
+
+
 @callback(Output("overview-times", "children"), Input("overview-shown", "data"))
 @show_errors
 def show_times(shown: list[Any]) -> Any:
-    """Show where the time goes; a callback of its own, since it reads every node."""
+    """Show what the ranks do over time."""
     job, run, theme = shown
-    return still(times_panel(job, run, dark=theme == "dark"))
+    return no_update if run is None else still(over_time_section(job, run, dark=theme == "dark"))
+
+
+@callback(Output("overview-layout", "children"), Input("overview-shown", "data"))
+@show_errors
+def show_layout(shown: list[Any]) -> Any:
+    """Show how uneven the dimensions of the layout are in the shown run."""
+    job, run, _ = shown
+    return no_update if run is None else still(layout_section(job, run))
 
 
 @callback(Output("overview-types", "children"), Input("overview-shown", "data"))

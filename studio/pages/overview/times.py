@@ -1,4 +1,4 @@
-"""Where the time went, on Overview: activity of the ranks over time, and the time of each rank."""
+"""What the ranks do over time, on Overview, and the shares of the mean rank in words."""
 
 from __future__ import annotations
 
@@ -11,62 +11,49 @@ from studio.analysis.job.ledger import MADE_OF, PARTS, Ledger
 from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.figures.occupancy import occupancy_areas
-from studio.figures.ranks import rank_times
 from studio.figures.theme import FIGURE_PX
 from studio.pages.base.export import Table, exports
 from studio.pages.base.figures import drawn_figure
-from studio.pages.base.rank_table import rank_table
 from studio.pages.base.state import session, workspace
 from studio.pages.base.widgets import hint, link, loading
 from studio.units import format_ns
 
 _STANDS_OUT = 0.005
-_OVER_TIME, _OF_RANKS = "What the ranks did over time", "Where the time of each rank went"
+_OVER_TIME = "What the ranks do over time"
 
 
 def times_skeleton() -> Any:
-    """Return what holds the place of both figures while they are worked out."""
-    parts = [
-        html.Div(
-            [
-                html.Div(html.H2(title), className="cs-figure-head"),
-                html.Div(loading("Adding up the times of the nodes…"), style={"height": f"{FIGURE_PX}px"}),
-                html.P(className="cs-dim cs-overview-caption"),
-            ],
-            className="cs-section",
-        )
-        for title in (_OVER_TIME, _OF_RANKS)
-    ]
-    return html.Div(parts, className="cs-columns")
-
-
-def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
-    """Return both figures of a run; "" is the recording, None a job without times."""
-    if run is None:
-        simulate = dcc.Link("Simulate it", href=link("/simulate", {"job": job}))
-        return html.P(
-            ["The files hold no times. ", simulate, " to see where the time would go."], className="cs-dim"
-        )
-    use, over_time = session().rank_use(job, run)
-    name = f"simulated: {workspace().run_info(job, run).name}" if run else "as recorded"
+    """Return what holds the place of the figure while it is worked out."""
     return html.Div(
         [
-            _section(
-                ("ranks-over-time", _OVER_TIME),
-                occupancy_areas(over_time, dark=dark),
-                _over_time(over_time),
-                [
-                    f"{name} · share of the ranks; a moment counts for one part only; idle (bubble, stall) stays empty"
-                ],
-            ),
-            _section(
-                ("time-of-ranks", _OF_RANKS),
-                rank_times(use, dark=dark),
-                rank_table(use),
-                _in_words(use),
-            ),
+            html.Div(html.H2(_OVER_TIME), className="cs-figure-head"),
+            html.Div(loading("Adding up the times of the nodes…"), style={"height": f"{FIGURE_PX}px"}),
+            html.P(className="cs-dim cs-overview-caption"),
         ],
-        className="cs-columns",
+        className="cs-section",
+    )
+
+
+def untimed(job: str) -> Any:
+    """Return what is said of a job without times."""
+    simulate = dcc.Link("Simulate it", href=link("/simulate", {"job": job}))
+    return html.P(
+        ["The files hold no times. ", simulate, " to see where the time would go."], className="cs-dim"
+    )
+
+
+def over_time_section(job: str, run: str, *, dark: bool) -> Any:
+    """Return what the ranks of a run do over time; "" is the recording."""
+    use, over_time = session().rank_use(job, run)
+    name = f"simulated: {workspace().run_info(job, run).name}" if run else "as recorded"
+    return _section(
+        ("ranks-over-time", _OVER_TIME),
+        occupancy_areas(over_time, dark=dark),
+        _over_time(over_time),
+        [
+            f"{name} · share of the ranks; a moment counts for one part only; idle (bubble, stall) stays empty. ",
+            *_in_words(use),
+        ],
     )
 
 

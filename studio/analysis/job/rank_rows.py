@@ -1,0 +1,90 @@
+"""The ranks of a ledger in few rows: those that others wait for first, equal ones together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.job.completeness import range_words, ranges_of
+from studio.analysis.job.ledger import Ledger
+from studio.trace import Float64, Int64
+from studio.units import format_count
+
+_RANGES_NAMED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """One rank, several equal ones, or the mean of those that no row of their own shows.
+
+    Attributes:
+        ranks: Their numbers.
+        ns: (parts,) their mean time in each of the ledger's `PARTS`.
+        finish_ns: When the last of them finished.
+        is_mean: Whether they differ, and the row holds their mean.
+    """
+
+    ranks: tuple[int, ...]
+    ns: Float64
+    finish_ns: int
+    is_mean: bool = False
+
+    @property
+    def label(self) -> str:
+        """What the row is called.
+
+        Example:
+            >>> RankRow((5,), np.zeros(1), 0).label, RankRow((0, 1, 2, 7), np.zeros(1), 0).label
+            ('rank 5', 'ranks 0–2, 7')
+            >>> RankRow((0, 2, 4, 6, 8), np.zeros(1), 0).label
+            '5 ranks like 0'
+        """
+        if self.is_mean:
+            return f"mean of {format_count(len(self.ranks))} others"
+        if len(self.ranks) == 1:
+            return f"rank {self.ranks[0]}"
+        ranges = ranges_of(self.ranks)
+        if len(ranges) <= _RANGES_NAMED:
+            return range_words(ranges)
+        return f"{format_count(len(self.ranks))} ranks like {self.ranks[0]}"
+
+
+def rank_rows(account: Ledger, most: int) -> list[RankRow]:
+    """Return the ranks in at most `most` rows, by how long they wait for others: who waits least is waited for.
+
+    Ranks with equal parts share a row. Where there are more rows, those at both ends of the order stay, and one row in
+    the middle holds the mean of all others.
+    """
+    parts = account.totals()
+    waits = parts.of("waiting", "bubble") + parts.after_finish_ns
+    keys = np.column_stack((waits, parts.ns))
+    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    numbers = np.array(account.numbers, np.int64)
+    rows = [
+        _row(account, numbers, parts.ns, np.flatnonzero(inverse == index))
+        for index in _kept(len(first), most)
+    ]
+    if len(first) > most:
+        ends = _kept(len(first), most)
+        others = np.flatnonzero(~np.isin(inverse, ends))
+        middle = (most - 1) // 2 + (most - 1) % 2
+        rows.insert(middle, _row(account, numbers, parts.ns, others, is_mean=True))
+    return rows
+
+
+def _kept(count: int, most: int) -> list[int]:
+    """Return which of `count` rows are shown by themselves."""
+    if count <= most:
+        return list(range(count))
+    last = (most - 1) // 2
+    return [*range(most - 1 - last), *range(count - last, count)]
+
+
+def _row(account: Ledger, numbers: Int64, ns: Int64, places: Int64, *, is_mean: bool = False) -> RankRow:
+    return RankRow(
+        tuple(numbers[places].tolist()),
+        ns[places].mean(axis=0),
+        int(account.finish_ns[places].max()),
+        is_mean=is_mean,
+    )

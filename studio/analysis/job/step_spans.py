@@ -1,0 +1,101 @@
+"""How long each training step took on each rank, in a recording or a simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.job.step_times import STEP
+from studio.analysis.job.steps import graph_steps
+from studio.notebook import one_line
+from studio.timeline import NodeTimes
+from studio.trace import NONE, Graph, Int64, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpans:
+    """Durations of training steps.
+
+    K ranks with times and steps, S steps.
+
+    Attributes:
+        steps: (S,) numbers of the steps, ascending.
+        ranks: (K,) numbers of the ranks.
+        ns: (K, S) from the first node of a step to that of the next one of the rank, of its last step to the rank's end; -1
+            where the rank has no node of the step.
+    """
+
+    steps: Int64
+    ranks: Int64
+    ns: Int64
+
+    __repr__ = one_line
+
+    @property
+    def typical_ns(self) -> int:
+        """The median over steps and ranks."""
+        return int(np.median(self.ns[self.ns >= 0]))
+
+    @property
+    def spread_of_steps(self) -> float:
+        """Longest less shortest step, each the median of its ranks, as a share of the typical one."""
+        return self._spread(self.ns.T)
+
+    @property
+    def spread_of_ranks(self) -> float:
+        """The same of ranks, each the median of its steps."""
+        return self._spread(self.ns)
+
+    def _spread(self, lines: Int64) -> float:
+        medians = [float(np.median(line[line >= 0])) for line in lines if (line >= 0).any()]
+        return (max(medians) - min(medians)) / max(self.typical_ns, 1)
+
+
+def step_spans(trace: Trace, times: NodeTimes) -> StepSpans | None:
+    """Return how long each step of each rank took, None where no node tells its step.
+
+    Steps are those that `graph_steps` finds: by names such as `step0.layer3.fc1`, or PyTorch's annotation `ProfilerStep#7`.
+
+    Args:
+        trace: The job.
+        times: When its nodes ran.
+    """
+    found: dict[int, dict[int, int]] = {}
+    steps_of: dict[int, Int64] = {}
+    lengths: dict[tuple[int, int], dict[int, int]] = {}
+    for rank, first in zip(trace.ranks, times.first.tolist(), strict=True):
+        if first == NONE:
+            continue
+        if rank.graph not in steps_of:
+            steps_of[rank.graph] = _steps(trace.graphs[rank.graph])
+        # Ranks that were simulated as one share their times.
+        key = rank.graph, first
+        if key not in lengths:
+            lengths[key] = _lengths(steps_of[rank.graph], times, first)
+        if lengths[key]:
+            found[rank.number] = lengths[key]
+    if not found:
+        return None
+    steps = sorted({step for line in found.values() for step in line})
+    ns = [[line.get(step, NONE) for step in steps] for line in found.values()]
+    return StepSpans(np.array(steps), np.array(list(found)), np.array(ns, np.int64))
+
+
+def _steps(graph: Graph) -> Int64:
+    """Return (N,) the step of each node, -1 where unknown; annotations mark steps and belong to none."""
+    marks = np.array([name.startswith(STEP) for name in graph.strings], np.bool_)
+    return np.where(marks[graph.name], NONE, graph_steps(graph))
+
+
+def _lengths(step: Int64, times: NodeTimes, first: int) -> dict[int, int]:
+    start, end = (column[first : first + len(step)] for column in (times.start_ns, times.end_ns))
+    rows = np.flatnonzero((step != NONE) & (start >= 0))
+    if not len(rows):
+        return {}
+    numbers, inverse = np.unique(step[rows], return_inverse=True)
+    begins = np.full(len(numbers) + 1, end.max())
+    np.minimum.at(begins, inverse, start[rows])
+    # A node of a step may run before the last of an earlier one; no step is shorter than nothing.
+    begins = np.minimum.accumulate(begins[::-1])[::-1]
+    return dict(zip(numbers.tolist(), np.diff(begins).tolist(), strict=True))

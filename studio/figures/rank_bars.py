@@ -1,0 +1,83 @@
+"""Where the time of ranks goes: one horizontal bar per rank, or per several alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from studio.analysis.job.ledger import PARTS
+from studio.analysis.job.part_words import NAMES
+from studio.analysis.job.rank_rows import RankRow
+from studio.figures.part_marks import STACKED, mark_of
+from studio.figures.theme import axis_unit, layout, palette
+from studio.units import format_ns
+
+_ROW_PX, _AROUND_PX = 21, 66
+
+
+def bars_height_px(rows: int) -> int:
+    """Return the height of the figure with so many bars."""
+    return rows * _ROW_PX + _AROUND_PX
+
+
+def rank_bars(
+    rows: Sequence[RankRow], *, dark: bool, notes: Sequence[str] = (), links: Sequence[str] = ()
+) -> Any:
+    """Return a bar per row, the first on top, with the parts of its time from the left.
+
+    Args:
+        rows: Ranks that share a bar.
+        dark: Which theme.
+        notes: What is said of each row when the pointer is over its waiting, such as whom it waits for.
+        links: An address for each row, handed to whoever listens to clicks.
+    """
+    import plotly.graph_objects as go
+
+    colours = palette(dark)
+    longest = max((row.finish_ns for row in rows), default=0)
+    unit, scale = axis_unit(longest)
+    labels = [row.label for row in rows]
+    figure = go.Figure(layout=layout(dark, height=bars_height_px(len(rows)), barmode="stack", bargap=0.22))
+    for part in STACKED:
+        values = [float(row.ns[PARTS.index(part)]) for row in rows]
+        if not any(values):
+            continue
+        figure.add_bar(
+            y=list(range(len(rows))),
+            x=[value / scale for value in values],
+            orientation="h",
+            name=NAMES[part],
+            marker=mark_of(part, colours),
+            customdata=[
+                [
+                    f"{label} · {NAMES[part]} {format_ns(value)}, {100 * value / max(longest, 1):.1f} % of the finish"
+                    + (f"<br>{note}" if note and part == "waiting" else ""),
+                    address,
+                ]
+                for label, value, note, address in zip(
+                    labels, values, _filled(notes, len(rows)), _filled(links, len(rows)), strict=True
+                )
+            ],
+            hovertemplate="%{customdata[0]}<extra></extra>",
+        )
+    figure.update_layout(
+        legend={
+            "orientation": "h",
+            "y": 1.0,
+            "yanchor": "bottom",
+            "x": 0,
+            "xanchor": "left",
+            "traceorder": "normal",
+            "font": {"size": 11},
+        },
+        margin={"l": 10, "r": 14, "t": 30, "b": 10},
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(rows))), ticktext=labels, autorange="reversed", showgrid=False, ticks=""
+    )
+    figure.update_xaxes(title=unit, title_standoff=4, nticks=7, rangemode="tozero")
+    return figure
+
+
+def _filled(values: Sequence[str], count: int) -> Sequence[str]:
+    return values or [""] * count

@@ -1,0 +1,256 @@
+"""The verdict at the top of Overview: how long a step takes, where the time of the ranks goes, how even the layout is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html
+
+from studio.analysis.collectives.groups import group_use
+from studio.analysis.job.layout_imbalance import Unevenness, unevenness
+from studio.analysis.job.ledger import MADE_OF, Ledger, PartTimes
+from studio.analysis.job.part_words import ABOUT, NAMES
+from studio.analysis.job.rank_rows import RankRow, rank_rows
+from studio.analysis.job.step_spans import StepSpans, step_spans
+from studio.completion import layouts
+from studio.completion.clues import dimension_words
+from studio.completion.mesh import Mesh
+from studio.errors import StudioError
+from studio.figures.rank_bars import bars_height_px, rank_bars
+from studio.pages.base.export import exports
+from studio.pages.base.figures import drawn_figure
+from studio.pages.base.rank_table import rank_table
+from studio.pages.base.state import session
+from studio.pages.base.widgets import exact, hint, link, loading, table, term
+from studio.trace import Float64, Trace
+from studio.units import format_count, format_counted, format_ns
+
+_ROWS = 12
+_EVEN = 0.005
+_BARS = "overview-bars"
+_TITLE = "Where the time of each rank goes"
+_STEP = (
+    "The median over steps and ranks, each from its first node to that of the next step. Steps are told by names such as "
+    "step0.layer3, or by PyTorch's annotation ProfilerStep."
+)
+_SPREAD = "Longest less shortest, as a share of the step time: of steps, each the median of its ranks; of ranks, each the median of its steps."
+_FINISH = "From the beginning of the run to the end of the last rank. No node tells a training step."
+_UNEVEN = (
+    "Ranks that differ in the other dimensions only share a place along this one, and count with their mean. The most loaded "
+    "place over the mean of all places: 1 is even."
+)
+
+
+def verdict_skeleton(ranks: int) -> Any:
+    """Return what holds the place of the verdict's figure while it is worked out."""
+    return html.Div(
+        [
+            html.Div(html.H2(_TITLE), className="cs-figure-head"),
+            html.Div(
+                loading("Adding up the times of the nodes…"),
+                style={"height": f"{bars_height_px(min(ranks, _ROWS))}px"},
+            ),
+            html.P(className="cs-dim cs-overview-caption"),
+        ],
+        className="cs-section",
+    )
+
+
+def headline_skeleton() -> Any:
+    """Return what holds the place of the headline."""
+    return html.Dl(html.Div([html.Dt("step time"), html.Dd("…")]), className="cs-facts cs-headline")
+
+
+def headline(job: str, run: str) -> Any:
+    """Return step time, spread, exposed communication and idle of a run; "" is the recording."""
+    account, _ = session().rank_use(job, run)
+    steps = steps_of(job, run)
+    times, finish = account.totals(), account.makespan_ns
+    facts: list[tuple[Any, Any]] = []
+    if steps is not None:
+        count = len(steps.steps)
+        facts.append(
+            (
+                _named("step time", _STEP),
+                [
+                    exact(format_ns(steps.typical_ns), f"{steps.typical_ns:,} ns"),
+                    _aside(format_counted(count, "step")),
+                ],
+            )
+        )
+    facts.append(
+        (
+            _named("finish", _FINISH if steps is None else ABOUT["finish"]),
+            exact(format_ns(finish), f"{finish:,} ns"),
+        )
+    )
+    spreads = _spreads(steps, account)
+    if spreads:
+        facts.append((_named("spread", _SPREAD), spreads))
+    for key in ("compute", "overlapped", "exposed", "idle"):
+        share = _share(times, key, finish)
+        if share or key in ("compute", "exposed"):
+            facts.append((_named(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %"))
+    return html.Dl(
+        [html.Div([html.Dt(label), html.Dd(value)]) for label, value in facts],
+        className="cs-facts cs-headline",
+    )
+
+
+def _named(name: str, about: str) -> Any:
+    return html.Span([name, hint(name, about)])
+
+
+def _aside(words: str) -> Any:
+    return html.Span(f" {words}", className="cs-dim cs-aside-words")
+
+
+def _share(times: PartTimes, key: str, finish: int) -> float:
+    """Return the mean rank's share of the finish in a part, or in what is made of parts."""
+    column = times.of(*MADE_OF[key]) if key in MADE_OF else times.of(key)  # type: ignore[arg-type]
+    return float(column.mean()) / max(finish, 1)
+
+
+def _spreads(steps: StepSpans | None, account: Ledger) -> str:
+    if steps is not None:
+        said = [f"{100 * steps.spread_of_steps:.1f} % of steps"] if len(steps.steps) > 1 else []
+        said += [f"{100 * steps.spread_of_ranks:.1f} % of ranks"] if len(steps.ranks) > 1 else []
+        return ", ".join(said)
+    ends = account.finish_ns
+    return (
+        f"{100 * float(ends.max() - ends.min()) / max(int(ends.max()), 1):.1f} % of ranks"
+        if len(ends) > 1
+        else ""
+    )
+
+
+def steps_of(job: str, run: str) -> StepSpans | None:
+    """Return the step times of a run; "" is the recording."""
+    return session().keep_of_job(
+        "steps", job, lambda: step_spans(session().trace(job), session().times(job, run)), run
+    )
+
+
+def rank_section(job: str, run: str, *, dark: bool) -> Any:
+    """Return the figure of where the time of each rank goes, with the rank others wait for in words."""
+    account, _ = session().rank_use(job, run)
+    rows = rank_rows(account, _ROWS)
+    view = {"job": job, **({"run": run} if run else {})}
+    links = [link("/timeline", view, rank=str(row.ranks[0])) if not row.is_mean else "" for row in rows]
+    return html.Div(
+        [
+            html.Div(
+                [html.H2(_TITLE), exports("time-of-ranks", figure=_BARS, table=rank_table(account))],
+                className="cs-figure-head",
+            ),
+            drawn_figure(_BARS, rank_bars(rows, dark=dark, links=links)),
+            html.P(_in_words(rows, account, view), className="cs-dim cs-overview-caption"),
+        ],
+        className="cs-section",
+    )
+
+
+def _in_words(rows: Sequence[RankRow], account: Ledger, view: dict[str, Any]) -> list[Any]:
+    """Say how the bars are ordered, and how far ranks differ in work."""
+    times, finish = account.totals(), account.makespan_ns
+    waits = times.of("waiting", "bubble") + times.after_finish_ns
+    said: list[Any] = []
+    if len(account) > 1:
+        said.append(
+            "On top the rank that the others wait for longest. " if waits.max() > _EVEN * finish else ""
+        )
+        least, most = int(waits.min()), int(waits.max())
+        if most - least > _EVEN * finish:
+            said += [
+                f"The others wait up to {format_ns(most - least)} longer ({100 * (most - least) / max(finish, 1):.1f} % of the finish). "
+            ]
+        work = times.of("compute", "overlapped")
+        mean = float(work.mean())
+        if mean and work.max() > mean * (1 + _EVEN):
+            place = int(work.argmax())
+            said.append(
+                f"Rank {account.numbers[place]} computes longest, {100 * (float(work.max()) / mean - 1):.0f} % above the mean. "
+            )
+    said.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))
+    return said
+
+
+# ---------------------------------------------------------------------------------------------------
+# The layout
+
+
+def layout_section(job: str, run: str | None) -> Any:
+    """Return the parallel layout inferred from comm groups and messages, with how uneven each dimension is."""
+    trace = session().trace(job)
+    mesh = session().keep_of_job("mesh", job, lambda: _mesh(trace))
+    head = html.Div([html.H2(["Parallel layout", term("comm group", "")])], className="cs-figure-head")
+    if mesh is None or not any(axis.size > 1 for axis in mesh.axes):
+        words = (
+            "One rank alone."
+            if len(trace.ranks) == 1
+            else "The comm groups of this job form no regular layout."
+        )
+        return html.Div([head, html.P(words, className="cs-dim")], className="cs-section")
+    measures = _measures(job, run, trace)
+    rows = []
+    for axis in mesh.axes:
+        cells = [
+            _unevenness_cell(unevenness(values, ranks, axis.size, axis.stride))
+            for _, values, ranks in measures
+        ]
+        rows.append((dimension_words(axis.name), format_count(axis.size), format_count(axis.stride), *cells))
+    titles = [html.Span([name, hint(name, _UNEVEN)]) for name, _, _ in measures]
+    numbered = range(1, 3 + len(titles))
+    return html.Div(
+        [
+            head,
+            table(
+                (
+                    "Dimension",
+                    "Ranks",
+                    html.Span(["Stride", hint("stride", "Distance of neighbours, in rank numbers.")]),
+                    *titles,
+                ),
+                rows,
+                numeric=tuple(numbered),
+            ),
+        ],
+        className="cs-section",
+    )
+
+
+def _mesh(trace: Trace) -> Mesh | None:
+    try:
+        return next(iter(layouts(trace)), None)
+    except StudioError:
+        return None
+
+
+def _measures(job: str, run: str | None, trace: Trace) -> list[tuple[str, Float64, list[int]]]:
+    """Return what the dimensions are compared by: a name, a figure of each rank, and the ranks."""
+    found: list[tuple[str, Float64, list[int]]] = []
+    if run is not None:
+        account, _ = session().rank_use(job, run)
+        work = account.totals().of("compute", "overlapped").astype(np.float64)
+        found.append(("compute, most / mean", work, account.numbers))
+    use = group_use(trace)
+    size = np.bincount(use.rank, use.bytes, minlength=len(use.ranks))
+    found.append(("bytes, most / mean", size, list(use.ranks)))
+    return found
+
+
+def _unevenness_cell(found: Unevenness | None) -> Any:
+    if found is None:
+        return "–"
+    where = f" at place {found.place}" if found.ratio >= 1 + _EVEN else ""
+    return exact(f"{found.ratio:.2f}{where}", f"{found.ratio:.6g}")
+
+
+clientside_callback(
+    ClientsideFunction("studio_frame", "visitMark"),
+    Output(_BARS, "clickData"),
+    Input(_BARS, "clickData"),
+    prevent_initial_call=True,
+)
