@@ -1,0 +1,1 @@
+"""Advice: what a change of a job or of its system would save, each found by simulating the changed one."""
