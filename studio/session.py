@@ -70,6 +70,8 @@ class Session:
         workspace: Where jobs and runs are.
         examinations_made: How many jobs were examined so far.
         unexamined: Why jobs could not be examined, or were not to the end.
+        answers_made: How often advice was found so far.
+        unadvised: Why there is no advice for runs, by job and run.
     """
 
     def __init__(self, workspace: Workspace, *, budget_bytes: int | None = None) -> None:
@@ -85,6 +87,8 @@ class Session:
         self._cache: Cache[tuple[Sides, Hashable]] = Cache(budget_bytes)
         self.examinations_made = 0
         self.unexamined: dict[str, Problem] = {}
+        self.answers_made = 0
+        self.unadvised: dict[tuple[str, str], Problem] = {}
 
     @property
     def use(self) -> CacheUse:
@@ -113,6 +117,10 @@ class Session:
     def keep_of_job(self, what: Hashable, job: str, make: Callable[[], T], run: str = "") -> T:
         """Return a value computed from a job or one of its runs; see `keep`."""
         return self.keep(((job, run),), what, make)
+
+    def kept_of_job(self, what: Hashable, job: str, run: str = "") -> Any | None:
+        """Return what `keep_of_job` has made, None where it has not, or has dropped it."""
+        return self._cache.peek((((job, run),), what))
 
     # -----------------------------------------------------------------------------------------------
     # Jobs and runs
@@ -191,7 +199,7 @@ class Session:
         return stored_levels(self.workspace.load_examination(job))
 
     def _examination_kept(self, job: str) -> Examination | None:
-        known: Examination | None = self._cache.peek((((job, ""),), "examination"))
+        known: Examination | None = self.kept_of_job("examination", job)
         return known
 
     def repair_preview(self, job: str, code: str) -> tuple[Change, ...]:

@@ -12,7 +12,7 @@ from studio.figures.part_marks import STACKED, mark_of
 from studio.figures.theme import axis_unit, layout, palette
 from studio.units import format_ns
 
-_ROW_PX, _AROUND_PX = 21, 66
+_ROW_PX, _AROUND_PX = 21, 58
 
 
 def bars_height_px(rows: int) -> int:
@@ -75,7 +75,7 @@ def rank_bars(
     figure.update_yaxes(
         tickvals=list(range(len(rows))), ticktext=labels, autorange="reversed", showgrid=False, ticks=""
     )
-    figure.update_xaxes(title=unit, title_standoff=4, nticks=7, rangemode="tozero")
+    figure.update_xaxes(ticksuffix=f" {unit}", nticks=7, rangemode="tozero")
     return figure
 
 

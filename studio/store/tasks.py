@@ -31,7 +31,7 @@ from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.store.arrays import write_json
 from studio.store.pace import Pace, remaining_s, with_progress
 
-KindName = Literal["import", "check", "repair", "simulation"]
+KindName = Literal["import", "check", "repair", "simulation", "advice"]
 Status = Literal["queued", "preparing", "running", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: Final[tuple[Status, ...]] = ("queued", "preparing", "running")
 
@@ -94,6 +94,12 @@ KINDS: Final[Mapping[KindName, Kind]] = MappingProxyType(
             "nodes",
             2,
             Problem("Not enough memory for this simulation.", "Simulate fewer ranks or chunks."),
+        ),
+        "advice": Kind(
+            "simulations",
+            1,
+            Problem("Not enough memory to simulate what changes would save.", "Close other programs."),
+            kept=False,
         ),
     }
 )

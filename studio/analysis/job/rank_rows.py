@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.job.completeness import range_words, ranges_of
-from studio.analysis.job.ledger import Ledger
+from studio.analysis.job.ledger import Ledger, PartTimes
 from studio.trace import Float64, Int64
 from studio.units import format_count
 
@@ -50,6 +50,14 @@ class RankRow:
         return f"{format_count(len(self.ranks))} ranks like {self.ranks[0]}"
 
 
+def waiting_ns(parts: PartTimes) -> Int64:
+    """Return (K,) how long each rank did nothing but wait for others: waiting, bubble, stall, and after its finish.
+
+    In recordings whose collectives begin when their last member comes, the others wait in stalls.
+    """
+    return parts.of("waiting", "bubble", "stall") + parts.after_finish_ns
+
+
 def rank_rows(account: Ledger, most: int) -> list[RankRow]:
     """Return the ranks in at most `most` rows, by how long they wait for others: who waits least is waited for.
 
@@ -57,7 +65,7 @@ def rank_rows(account: Ledger, most: int) -> list[RankRow]:
     the middle holds the mean of all others.
     """
     parts = account.totals()
-    waits = parts.of("waiting", "bubble") + parts.after_finish_ns
+    waits = waiting_ns(parts)
     keys = np.column_stack((waits, parts.ns))
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     numbers = np.array(account.numbers, np.int64)

@@ -14,6 +14,8 @@ from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, ht
 
 ACTIVITY = "activity-asked"
 """Cancel or dismiss background tasks."""
+ADVICE = "advice-asked"
+"""Look for advice; keep and open the run of a change."""
 HOME = "home-asked"
 """Open samples; rename, delete and restore jobs."""
 FINDINGS = "findings-asked"
@@ -69,7 +71,7 @@ def asks(name: str, verb: str, of: str | int = "") -> dict[str, Any]:
     return {"data-ask": name, "data-verb": verb, "data-of": str(of)}
 
 
-for _name in (ACTIVITY, HOME, FINDINGS, EDIT, ORDER, RUNS):
+for _name in (ACTIVITY, ADVICE, HOME, FINDINGS, EDIT, ORDER, RUNS):
     clientside_callback(
         ClientsideFunction("studio_asked", "answered"),
         Output(f"{_name}-heard", "title"),

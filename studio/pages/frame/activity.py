@@ -25,6 +25,7 @@ _PAGES: Mapping[KindName, str] = {
     "check": "/findings",
     "repair": "/findings",
     "simulation": "/simulate",
+    "advice": "/overview",
 }
 """The page that starts tasks of each kind."""
 
@@ -41,7 +42,13 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
     """
     shown = [task for task in list_tasks(tasks()) if task.status in ACTIVE or _failed_unseen(task)]
     active = sum(task.status in ACTIVE for task in shown)
-    mark = repr([session().examinations_made, *((task.id, task.status in ACTIVE) for task in shown)])
+    mark = repr(
+        [
+            session().examinations_made,
+            session().answers_made,
+            *((task.id, task.status in ACTIVE) for task in shown),
+        ]
+    )
     if mark == known and not active:
         return no_update, no_update, no_update, no_update, True
     names = {job.id: job.name for job in workspace().jobs()}

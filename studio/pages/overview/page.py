@@ -16,13 +16,26 @@ from studio.analysis.job.type_times import type_times
 from studio.doctor import CHECKS
 from studio.errors import StudioError
 from studio.figures.groups import group_matrix
+from studio.jobs.advising import start_advising
 from studio.jobs.checking import start_check
+from studio.pages.base.asked import ADVICE, Asked, answer, answer_output, stores
 from studio.pages.base.export import exports
 from studio.pages.base.figures import reserved
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
-from studio.pages.base.widgets import exact, findings_list, link, loading, no_job, page, show_errors, term
+from studio.pages.base.widgets import (
+    error_box,
+    exact,
+    findings_list,
+    link,
+    loading,
+    no_job,
+    page,
+    show_errors,
+    term,
+)
 from studio.pages.collectives.groups import count_left_out, matrix_figure
+from studio.pages.overview.advice import advice_section, keep_advised
 from studio.pages.overview.files import files_section
 from studio.pages.overview.times import over_time_section, times_skeleton, untimed
 from studio.pages.overview.verdict import (
@@ -51,7 +64,13 @@ _FINDINGS_SHOWN = 6
 
 def layout(**_query: str) -> Any:
     """Return the page; its content follows the view."""
-    return html.Div(loading("Reading the job…"), id="overview-body")
+    return html.Div(
+        [
+            html.Div(id="overview-error"),
+            html.Div(loading("Reading the job…"), id="overview-body"),
+            stores(ADVICE),
+        ]
+    )
 
 
 @callback(Output("overview-body", "children"), Input("view", "data"), Input("theme", "data"))
@@ -168,9 +187,43 @@ def show_findings(shown: list[Any], _activity: str | None) -> Any:
     )
 
 
-@callback(Output("overview-headline", "children"), Input("overview-shown", "data"))
+@callback(
+    Output("overview-advice", "children"), Input("overview-shown", "data"), Input("activity-known", "data")
+)
 @show_errors
-def show_headline(shown: list[Any]) -> Any:
+def show_advice(shown: list[Any], _activity: str | None) -> Any:
+    """Show what changes would save, once it is known."""
+    job, run, _ = shown
+    return None if run is None else still(advice_section(job, run))
+
+
+@callback(
+    Output("overview-error", "children"),
+    answer_output(ADVICE),
+    Input(ADVICE, "data"),
+    prevent_initial_call=True,
+)
+def change(asked: Asked | None) -> Any:
+    """Look for advice, or keep the run of a change and open it beside the run it changes."""
+    if not asked:
+        return no_update, no_update
+    job, run, *rest = asked["of"].split(" ")
+    try:
+        if asked["verb"] == "seek":
+            start_advising(tasks(), session(), job, run)
+            dash.set_props("activity-poke", {"data": time.time()})
+            return None, answer(ADVICE, asked)
+        go = keep_advised(session(), job, run, int(rest[0]))
+    except StudioError as error:
+        return error_box(error, title="That did not work"), answer(ADVICE, asked)
+    return None, answer(ADVICE, asked, go=go)
+
+
+@callback(
+    Output("overview-headline", "children"), Input("overview-shown", "data"), Input("activity-known", "data")
+)
+@show_errors
+def show_headline(shown: list[Any], _activity: str | None) -> Any:
     """Show step time, spread and shares; a callback of its own, since it reads every node."""
     job, run, _ = shown
     return no_update if run is None else still(headline(job, run))

@@ -52,7 +52,7 @@ def verdict_skeleton(ranks: int) -> Any:
                 loading("Adding up the times of the nodes…"),
                 style={"height": f"{bars_height_px(min(ranks, _ROWS))}px"},
             ),
-            html.P(className="cs-dim cs-overview-caption"),
+            html.P(className="cs-dim cs-verdict-caption"),
         ],
         className="cs-section",
     )
@@ -93,10 +93,20 @@ def headline(job: str, run: str) -> Any:
         share = _share(times, key, finish)
         if share or key in ("compute", "exposed"):
             facts.append((_named(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %"))
+    facts.append(("health", _health(job)))
     return html.Dl(
         [html.Div([html.Dt(label), html.Dd(value)]) for label, value in facts],
         className="cs-facts cs-headline",
     )
+
+
+def _health(job: str) -> Any:
+    """Return how many problems the Doctor found, as a link to them."""
+    levels = session().levels_found(job)
+    if levels is None:
+        return "not checked" if job in session().unexamined else "checking…"
+    said = [format_counted(levels[level], level) for level in ("error", "warning") if levels.get(level)]
+    return dcc.Link(", ".join(said) or "no problems", href=link("/findings", {"job": job}))
 
 
 def _named(name: str, about: str) -> Any:
@@ -146,7 +156,7 @@ def rank_section(job: str, run: str, *, dark: bool) -> Any:
                 className="cs-figure-head",
             ),
             drawn_figure(_BARS, rank_bars(rows, dark=dark, links=links)),
-            html.P(_in_words(rows, account, view), className="cs-dim cs-overview-caption"),
+            html.P(_in_words(rows, account, view), className="cs-dim cs-verdict-caption"),
         ],
         className="cs-section",
     )
@@ -163,9 +173,10 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, view: dict[str, Any]) ->
         )
         least, most = int(waits.min()), int(waits.max())
         if most - least > _EVEN * finish:
-            said += [
-                f"The others wait up to {format_ns(most - least)} longer ({100 * (most - least) / max(finish, 1):.1f} % of the finish). "
-            ]
+            said.append(
+                f"{_capital(rows[0].label)} waits least for others, on top; {rows[-1].label} {format_ns(most - least)} longer, "
+                f"{100 * (most - least) / max(finish, 1):.1f} % of the finish. "
+            )
         work = times.of("compute", "overlapped")
         mean = float(work.mean())
         if mean and work.max() > mean * (1 + _EVEN):
@@ -175,6 +186,10 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, view: dict[str, Any]) ->
             )
     said.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))
     return said
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -236,7 +251,7 @@ def _measures(job: str, run: str | None, trace: Trace) -> list[tuple[str, Float6
         work = account.totals().of("compute", "overlapped").astype(np.float64)
         found.append(("compute, most / mean", work, account.numbers))
     use = group_use(trace)
-    size = np.bincount(use.rank, use.bytes, minlength=len(use.ranks))
+    size = np.bincount(use.rank, use.bytes, minlength=len(use.ranks)).astype(np.float64)
     found.append(("bytes, most / mean", size, list(use.ranks)))
     return found
 

@@ -1,0 +1,81 @@
+"""Look for advice in the background: what changes of a job, or of the system of a run, would save."""
+
+from __future__ import annotations
+
+from studio.advice.advice import Advised, advise
+from studio.session import Session
+from studio.store.tasks import (
+    ACTIVE,
+    Problem,
+    Report,
+    Task,
+    TaskCancelled,
+    Tasks,
+    list_tasks,
+    problem_of,
+    submit,
+)
+
+_CANCELLED = Problem("The search for advice was cancelled.")
+
+
+def advice_made(session: Session, job: str, run: str) -> Advised | Problem | None:
+    """Return the advice for a run, "" for the recording; why there is none; None where nobody has looked for it."""
+    made: Advised | None = session.kept_of_job("advice", job, run)
+    return made if made is not None else session.unadvised.get((job, run))
+
+
+def is_sought(tasks: Tasks, job: str, run: str) -> bool:
+    """Return whether advice for a run is being looked for."""
+    return any(
+        task.status in ACTIVE and task.details.get("run") == run for task in list_tasks(tasks, "advice", job)
+    )
+
+
+def start_advising(tasks: Tasks, session: Session, job: str, run: str) -> bool:
+    """Look for advice for a run, "" for the recording; returns whether that was not under way already.
+
+    One search that failed, or was cancelled, is begun again.
+
+    Raises:
+        StudioError: There is no such job or run.
+    """
+    if is_sought(tasks, job, run):
+        return False
+    session.unadvised.pop((job, run), None)
+    name = session.workspace.info(job).name
+
+    def note(task: Task) -> None:
+        session.unadvised.setdefault((task.job, task.details.get("run", "")), _CANCELLED)
+
+    tasks.on_cancel["advice"] = note
+    try:
+        submit(
+            tasks,
+            "advice",
+            name,
+            lambda report: _seek(session, job, run, report),
+            job=job,
+            details={"run": run},
+        )
+    except OSError as error:
+        session.unadvised[job, run] = Problem(str(error))
+        return False
+    return True
+
+
+def _seek(session: Session, job: str, run: str, report: Report) -> str:
+    def make() -> Advised:
+        system = session.workspace.run_info(job, run).tables if run else None
+        return advise(session.trace(job), system, progress=report.running)
+
+    try:
+        session.keep_of_job("advice", job, make, run)
+        session.answers_made += 1
+    except TaskCancelled:
+        session.unadvised[job, run] = _CANCELLED
+        raise
+    except Exception as error:
+        session.unadvised[job, run] = problem_of("advice", error)
+        raise
+    return job

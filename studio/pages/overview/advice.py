@@ -1,0 +1,123 @@
+"""What to change: the largest savings, each simulated, beside where the time goes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import dash
+from dash import html
+
+from studio.advice.advice import MOST_DEVIATION, WORTH, Advice, Advised
+from studio.errors import StudioError
+from studio.jobs.advising import advice_made, is_sought, start_advising
+from studio.pages.base.asked import ADVICE, asks
+from studio.pages.base.state import session, tasks, workspace
+from studio.pages.base.widgets import exact, hint, loading
+from studio.session import Session
+from studio.store.tasks import Problem
+from studio.units import format_count, format_counted, format_ns
+
+_SHOWN = 6
+_BY_ITSELF = 300_000
+"""Nodes of the largest job for which advice is looked for unasked: some seconds of simulations."""
+_ABOUT = (
+    "Each change was made to the job, or to the system, and simulated again: the saving is the finish before less the finish "
+    "after. Savings do not add up; the best combination is simulated as one."
+)
+
+
+def advice_section(job: str, run: str) -> Any:
+    """Return the advice for a run, "" for the recording; begins to look for it where the job is not too large."""
+    return html.Div(
+        [
+            html.Div(html.H2(["What to change", hint("what to change", _ABOUT)]), className="cs-figure-head"),
+            html.Div(_content(job, run), className="cs-advice"),
+        ],
+        className="cs-section",
+    )
+
+
+def _content(job: str, run: str) -> Any:
+    made = advice_made(session(), job, run)
+    if isinstance(made, Advised):
+        return _list(made, job, run)
+    if isinstance(made, Problem):
+        return html.Div(
+            [html.P(made.message), html.P(made.hint, className="cs-dim"), _button("Look again", job, run)]
+        )
+    nodes = workspace().info(job).summary.nodes
+    if not is_sought(tasks(), job, run):
+        if nodes > _BY_ITSELF:
+            words = f"The job has {format_count(nodes)} nodes: some minutes of simulations."
+            return html.Div(
+                [html.P(words, className="cs-dim"), _button("Simulate what changes would save", job, run)]
+            )
+        start_advising(tasks(), session(), job, run)
+        dash.set_props("activity-poke", {"data": time.time()})
+    return loading("Simulating what changes would save…")
+
+
+def _button(words: str, job: str, run: str) -> Any:
+    return html.Button(words, className="cs-button", **asks(ADVICE, "seek", f"{job} {run}"))
+
+
+def _list(made: Advised, job: str, run: str) -> Any:
+    worth = made.worth_it
+    parts: list[Any] = []
+    if made.baseline.misses and made.baseline.deviation is not None:
+        parts.append(
+            html.P(
+                f"The replay takes {100 * made.baseline.deviation:+.1f} % of the recorded time, more than "
+                f"{100 * MOST_DEVIATION:.0f} % off: savings are ranges.",
+                className="cs-dim",
+            )
+        )
+    if worth:
+        parts.append(html.Ol([_item(item, number, job, run) for number, item in enumerate(worth[:_SHOWN])]))
+    else:
+        least = f"{100 * WORTH:.0f} %"
+        parts.append(html.P(f"Nothing that was tried saves more than {least} of the finish."))
+    if made.combined is not None and made.combined.is_worth_it:
+        parts.append(
+            html.Ul(_item(made.combined, len(made.advice), job, run), className="cs-advice-combined")
+        )
+    more = len(worth) - _SHOWN
+    said = [f"{format_counted(made.considered, 'simulation')}, {made.baseline.words}"]
+    if more > 0:
+        said.append(f"{format_count(more)} more above {100 * WORTH:.0f} %")
+    if made.refused:
+        said.append(f"{format_counted(len(made.refused), 'kind')} of change not simulated")
+    why = "\n".join(f"{kind}: {reason}" for kind, reason in made.refused)
+    parts.append(html.P(" · ".join(said), className="cs-dim", title=why))
+    return html.Div(parts)
+
+
+def _item(item: Advice, number: int, job: str, run: str) -> Any:
+    saves = f"−{format_ns(item.saving_ns)}"
+    of = f"{item.saving_percent:.1f} %"
+    between = ""
+    if item.saving_low_ns is not None and item.saving_high_ns is not None:
+        between = f" ({format_ns(item.saving_low_ns)} to {format_ns(item.saving_high_ns)})"
+    return html.Li(
+        [
+            html.Div(html.Bdi(item.action)),
+            html.Div(
+                [
+                    exact(saves, f"{item.saving_ns:,} ns", classes="cs-saving"),
+                    html.Span(f" {of}{between}", className="cs-dim"),
+                    html.Button(
+                        "Compare",
+                        className="cs-button-quiet",
+                        title="Keep the changed run and open it beside this one",
+                        **asks(ADVICE, "compare", f"{job} {run} {number}"),
+                    ),
+                ]
+            ),
+        ]
+    )
+
+
+def keep_advised(session: Session, job: str, run: str, number: int) -> str:
+    """Keep the run of a change and return the address that compares it with the run it changes."""
+    raise StudioError("not yet")
