@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.groups import GroupUse
-from studio.figures.shades import FAINT, scale_ticks, shades
 from studio.figures.theme import SEQUENTIAL, layout, palette
 from studio.units import format_bytes, format_counted
 
@@ -24,8 +23,8 @@ def widest_px(use: GroupUse) -> int:
 def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any:
     """Return the heatmap of bytes by comm group and rank, at full width; None where there is nothing to show.
 
-    Cells are blank where a rank is no member, and faintest where a member moves nothing. Colour is the logarithm of
-    the bytes.
+    Cells are blank where a rank is no member, and faintest where a member moves nothing. Colour is linear in the
+    bytes, so that members of a group that differ by a part of what they move look different.
 
     Args:
         use: Who communicates where.
@@ -48,7 +47,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
             else "sizes not recorded"
         )
         hover[group, rank] = f"{format_counted(count, 'node')}, {said}"
-    shade, low, high = shades(size)
+    most = int(use.bytes.max())
     # Nothing of a size that is not recorded is no size of 0.
     known = bool((use.sized[use.bytes == 0] > 0).any()) or bool((use.count[use.bytes == 0] == 0).any())
     zero = ("0 B" if known else "not recorded") if (use.bytes == 0).any() else ""
@@ -58,11 +57,13 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
     ]
     labels = [f"{name}  {note}" for name, note in zip(labels, notes, strict=True)] if notes else labels
     colours = palette(dark)
-    ticks = scale_ticks(low, high, format_bytes, zero=zero)
-    if not use.bytes.any():
-        ticks = {"tickvals": ticks["tickvals"][:1], "ticktext": ticks["ticktext"][:1]}
+    steps = [step * most // 4 for step in range(1, 5)] if most else []
+    ticks = {
+        "tickvals": [*([0] if zero else []), *steps],
+        "ticktext": [*([zero] if zero else []), *(format_bytes(step) for step in steps)],
+    }
     heat = go.Heatmap(
-        z=shade,
+        z=size,
         x=[str(rank) for rank in use.ranks],
         y=[f"{index}" for index in range(len(labels))],
         customdata=hover,
@@ -71,9 +72,8 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         texttemplate="",
         # The background stands for nothing, so the strongest colour is the one farthest from it.
         colorscale=list(SEQUENTIAL["dark" if dark else "light"]),
-        # The faintest member must still stand out from the ranks that are none.
-        zmin=low - FAINT * (high - low),
-        zmax=high,
+        zmin=0,
+        zmax=max(most, 1),
         xgap=1 if shape[1] <= 200 else 0,
         ygap=1 if shape[0] <= 60 else 0,
         hoverongaps=False,

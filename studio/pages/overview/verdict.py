@@ -12,7 +12,7 @@ from studio.analysis.collectives.groups import group_use
 from studio.analysis.job.layout_imbalance import Unevenness, unevenness
 from studio.analysis.job.ledger import MADE_OF, Ledger, PartTimes
 from studio.analysis.job.part_words import ABOUT, NAMES
-from studio.analysis.job.rank_rows import RankRow, rank_rows
+from studio.analysis.job.rank_rows import RankRow, rank_rows, waiting_ns
 from studio.analysis.job.step_spans import StepSpans, step_spans
 from studio.completion import layouts
 from studio.completion.clues import dimension_words
@@ -165,12 +165,9 @@ def rank_section(job: str, run: str, *, dark: bool) -> Any:
 def _in_words(rows: Sequence[RankRow], account: Ledger, view: dict[str, Any]) -> list[Any]:
     """Say how the bars are ordered, and how far ranks differ in work."""
     times, finish = account.totals(), account.makespan_ns
-    waits = times.of("waiting", "bubble") + times.after_finish_ns
+    waits = waiting_ns(times)
     said: list[Any] = []
     if len(account) > 1:
-        said.append(
-            "On top the rank that the others wait for longest. " if waits.max() > _EVEN * finish else ""
-        )
         least, most = int(waits.min()), int(waits.max())
         if most - least > _EVEN * finish:
             said.append(

@@ -1,0 +1,57 @@
+"""Step times, from hand-drawn ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.analysis.job.step_spans import step_spans
+from studio.timeline import recorded_times
+from tests.handmade import node, trace_of
+
+
+def at(number: int, begins: int, micros: int, name: str):
+    """A compute node with a start."""
+    made = node(number, "COMP", name=name, micros=micros)
+    made.start_time_micros = begins
+    return made
+
+
+def test_a_step_lasts_to_the_first_node_of_the_next_and_the_last_to_the_end() -> None:
+    """Rank 1 has no third step, and what belongs to no step counts with the one under way."""
+    first = [
+        at(1, 10, 5, "step0.a"),
+        at(2, 20, 4, "loose"),
+        at(3, 40, 9, "step1.a"),
+        at(4, 70, 10, "step2.a"),
+    ]
+    second = [at(1, 10, 5, "step0.a"), at(2, 50, 30, "step1.a")]
+    trace = trace_of([first, second])
+    found = step_spans(trace, recorded_times(trace))
+    assert found is not None
+    assert found.steps.tolist() == [0, 1, 2]
+    assert found.ranks.tolist() == [0, 1]
+    assert (found.ns // 1000).tolist() == [[30, 30, 10], [40, 30, -1]]
+    assert found.typical_ns == 30_000
+    # Medians of steps: 35, 30, 10; of ranks: 30, 35.
+    assert found.spread_of_steps == 25 / 30
+    assert found.spread_of_ranks == 5 / 30
+
+
+def test_an_annotation_of_the_profiler_encloses_its_step() -> None:
+    """PyTorch's ProfilerStep is no work of the step itself."""
+    marks = [at(1, 10, 90, "ProfilerStep#7"), at(3, 100, 80, "ProfilerStep#8")]
+    work = [at(2, 30, 10, "aten::mm"), at(4, 120, 40, "aten::mm")]
+    trace = trace_of([[*marks, *work]])
+    found = step_spans(trace, recorded_times(trace))
+    assert found is not None
+    assert found.steps.tolist() == [7, 8]
+    assert (found.ns // 1000).tolist() == [[90, 60]]
+
+
+def test_a_job_without_steps_has_none() -> None:
+    """Neither names nor annotations."""
+    trace = trace_of([[at(1, 0, 10, "mm")]])
+    assert step_spans(trace, recorded_times(trace)) is None
+    bare = trace_of([[node(1, "COMP", name="step0.a", micros=3)]])
+    assert step_spans(bare, recorded_times(bare)) is None
+    assert np.all(recorded_times(bare).start_ns == -1)
