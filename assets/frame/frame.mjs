@@ -130,8 +130,8 @@ function showInspector(view, aside) {
 }
 
 /**
- * Open the page that a mark of a figure leads to: the last of its custom data. The click is forgotten, so that the
- * same mark can be clicked again.
+ * Open the page that a mark of a figure leads to: the last of its custom data. The click is forgotten, so
+ * that the same mark can be clicked again.
  *
  * @param {{ points?: { customdata?: unknown[] }[] } | null} click
  */
