@@ -1,0 +1,150 @@
+"""What runs by name: kernels of a device, or operators, with count, time, share, and the rate of copies.
+
+On a device every kernel, copy and collective counts, by the name it was recorded with. A job without a device has what
+computes, communicates and moves memory. Steps, micro-batches, layers and the like count under one name: `step*.layer*.fc1`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, MEMORY, work_kinds
+from studio.notebook import one_line
+from studio.timeline import NodeTimes
+from studio.trace import NONE, Float64, Graph, Int64, Trace, dense_column
+
+KIND_WORDS = {COMPUTE: "compute", COMMUNICATION: "communication", COPY: "copy", MEMORY: "memory"}
+_COUNTED = re.compile(
+    r"(?i)(?<![a-z])((?:step|mb|micro_?batch|layers?|iter(?:ation)?|blocks?|stage|expert|chunk)[ ._#-]?)\d+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """All that runs under one name.
+
+    Attributes:
+        name: As recorded, with * for numbers of steps, layers and the like; untrusted text.
+        kind: "compute", "communication", "copy" or "memory".
+        count: How often it runs on all ranks.
+        total_ns: How long, all together; what overlaps counts in full.
+        share: Of the time of all that runs, of any name.
+        least_ns, median_ns, most_ns: Of single ones.
+        bytes: Bytes moved by those of known size; 0 where no size is known, and for what moves none.
+        sized_ns: How long those took.
+        longest: Rank and row of the longest one.
+    """
+
+    name: str
+    kind: str
+    count: int
+    total_ns: int
+    share: float
+    least_ns: int
+    median_ns: int
+    most_ns: int
+    bytes: int
+    sized_ns: int
+    longest: tuple[int, int]
+
+    __repr__ = one_line
+
+    @property
+    def mean_ns(self) -> float:
+        """The mean duration."""
+        return self.total_ns / self.count
+
+    @property
+    def bytes_per_ns(self) -> float | None:
+        """Achieved rate of copies and memory accesses; None where no size is known, or for other kinds."""
+        moves = self.kind in (KIND_WORDS[COPY], KIND_WORDS[MEMORY])
+        return self.bytes / self.sized_ns if moves and self.bytes and self.sized_ns else None
+
+
+def kernels(trace: Trace, times: NodeTimes) -> list[Kernel]:
+    """Return what ran by name, the longest in total first.
+
+    Args:
+        trace: The job.
+        times: When its nodes ran.
+    """
+    names: dict[tuple[str, int], int] = {}
+    parts: list[tuple[Int64, ...]] = []
+    known: dict[tuple[int, int], int] = {}
+    kinds = work_kinds(trace)
+    for place, first in enumerate(times.first.tolist()):
+        graph = trace.ranks[place].graph
+        if first == NONE:
+            continue
+        if (graph, first) in known:
+            parts[known[graph, first]][5][0] += 1
+            continue
+        known[graph, first] = len(parts)
+        parts.append(_part(trace.graphs[graph], kinds[graph], times, (place, first), names))
+    return _summed(parts, list(names), [rank.number for rank in trace.ranks])
+
+
+def family(name: str) -> str:
+    """Return a name with * for numbers that only count steps, layers and the like.
+
+    Example:
+        >>> family("step0.mb1.layer12.fc1"), family("nvjet_tst_64x64_bz")
+        ('step*.mb*.layer*.fc1', 'nvjet_tst_64x64_bz')
+    """
+    return _COUNTED.sub(r"\1*", name)
+
+
+def _part(
+    graph: Graph, kinds: Int64, times: NodeTimes, where: tuple[int, int], names: dict[tuple[str, int], int]
+) -> tuple[Int64, ...]:
+    """Return key, row, duration, bytes and place of what ran on a rank, and how many ranks share it."""
+    place, first = where
+    start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
+    rows = np.flatnonzero(np.isin(kinds, list(KIND_WORDS)) & (start >= 0) & (end >= start))
+    code, inverse = np.unique(graph.name[rows].astype(np.int64) * 8 + kinds[rows], return_inverse=True)
+    keys = [(family(graph.strings[each // 8]), each % 8) for each in code.tolist()]
+    numbers = np.array([names.setdefault(key, len(names)) for key in keys], np.int64)
+    size = np.maximum(dense_column(graph, "tensor_size", 0)[rows], 0)
+    many = np.ones(1, np.int64)
+    key = numbers[inverse] if len(rows) else np.zeros(0, np.int64)
+    return key, rows, (end - start)[rows], size, np.full(len(rows), place), many
+
+
+def _summed(parts: list[tuple[Int64, ...]], names: list[tuple[str, int]], numbers: list[int]) -> list[Kernel]:
+    if not names:
+        return []
+    weight = np.concatenate([np.full(len(part[0]), part[5][0]) for part in parts])
+    key, row, lasted, size, place = (np.concatenate([part[index] for part in parts]) for index in range(5))
+    order = np.lexsort((lasted, key))
+    key, row, lasted, size, place, weight = (
+        column[order] for column in (key, row, lasted, size, place, weight)
+    )
+    begin = np.searchsorted(key, np.arange(len(names) + 1))
+    count = np.add.reduceat(weight, begin[:-1])
+    total = np.add.reduceat(lasted * weight, begin[:-1])
+    moved = np.add.reduceat(size * weight, begin[:-1])
+    sized = np.add.reduceat(np.where(size > 0, lasted, 0) * weight, begin[:-1])
+    share: Float64 = total / max(int(total.sum()), 1)
+    found = []
+    for index in np.argsort(-total, kind="stable").tolist():
+        low, high = int(begin[index]), int(begin[index + 1])
+        name, kind = names[index]
+        found.append(
+            Kernel(
+                name,
+                KIND_WORDS[kind],
+                int(count[index]),
+                int(total[index]),
+                float(share[index]),
+                int(lasted[low]),
+                int(lasted[(low + high - 1) // 2]),
+                int(lasted[high - 1]),
+                int(moved[index]),
+                int(sized[index]),
+                (numbers[int(place[high - 1])], int(row[high - 1])),
+            )
+        )
+    return found
