@@ -30,6 +30,21 @@ class Candidate:
     nodes: tuple[tuple[int, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A kind of change that cannot be simulated for this job, or brings nothing, and why.
+
+    Attributes:
+        kind: What sort of change it is.
+        reason: Why not, in a sentence without a full stop.
+    """
+
+    kind: Kind
+    reason: str
+
+
+Found = Candidate | Refusal
+
 _PLURALS = {
     CollectiveType.ALL_REDUCE: "all-reduces",
     CollectiveType.REDUCE: "reduces",

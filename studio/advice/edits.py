@@ -137,38 +137,60 @@ class SetSizes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rewire:
-    """Lets nodes wait for others than before; each dependency keeps its place and its kind.
+class Wiring:
+    """The dependencies of a graph after a change.
 
-    A dependency that is dropped is pointed to something its node waits for anyway.
+    N nodes, D and E control and data dependencies, X further ones.
 
     Attributes:
-        ctrl, data: (D,) rows waited for, in place of those of the graph, by place of the rank.
-        gone: (N,) nodes that take no time and do nothing any more, by place of the rank.
+        ctrl, data: (D,), (E,) rows waited for, in place of those of the graph; a dependency that is dropped names one that its
+            node has anyway, so that lists of reasons stay as long as they are.
+        further: (2, X) waiting nodes, and nodes they wait for besides; control dependencies.
+        gone: (N,) nodes that take no time and do nothing any more.
     """
 
-    ctrl: Mapping[int, Int32]
-    data: Mapping[int, Int32]
-    gone: Mapping[int, Bool]
+    ctrl: Int32
+    data: Int32
+    further: Int64
+    gone: Bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewire:
+    """Lets nodes wait for others than before.
+
+    Attributes:
+        wirings: By place of the rank.
+    """
+
+    wirings: Mapping[int, Wiring]
 
     def __call__(self, trace: Trace) -> Trace:
         """Return the changed job."""
         marks = {
-            place: _mark(ctrl.astype(np.int64), self.data[place].astype(np.int64), self.gone[place].astype(np.int64))
-            for place, ctrl in self.ctrl.items()
+            place: _mark(*(column.astype(np.int64) for column in (made.ctrl, made.data, made.further, made.gone)))
+            for place, made in self.wirings.items()
         }
         return with_graphs(trace, marks, self._graph)
 
     def _graph(self, graph: Graph, place: int) -> Graph:
-        gone = self.gone[place]
+        made = self.wirings[place]
         return replace(
             graph,
-            type=np.where(gone, np.int32(NodeType.METADATA), graph.type),
-            duration_ns=np.where(gone, 0, graph.duration_ns),
-            ctrl=_with_rows(graph.ctrl, self.ctrl[place]),
-            data=_with_rows(graph.data, self.data[place]),
+            type=np.where(made.gone, np.int32(NodeType.METADATA), graph.type),
+            duration_ns=np.where(made.gone, 0, graph.duration_ns),
+            ctrl=_with_further(replace(graph.ctrl, rows=made.ctrl), made.further),
+            data=replace(graph.data, rows=made.data),
         )
 
 
-def _with_rows(deps: Dependencies, rows: Int32) -> Dependencies:
-    return replace(deps, rows=rows)
+def _with_further(deps: Dependencies, further: Int64) -> Dependencies:
+    """Return dependencies with further ones, which stand behind those of their node."""
+    if not further.shape[1]:
+        return deps
+    count = len(deps.offsets) - 1
+    of = np.concatenate([np.repeat(np.arange(count), np.diff(deps.offsets)), further[0]])
+    rows = np.concatenate([deps.rows, further[1].astype(np.int32)])
+    order = np.argsort(of, kind="stable")
+    offsets = np.append(0, np.cumsum(np.bincount(of, minlength=count)))
+    return replace(deps, offsets=offsets, rows=rows[order])

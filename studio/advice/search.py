@@ -6,19 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from studio.advice import compute
+from studio.advice import compute, schedule, sizes
 from studio.advice.advice import KINDS, NODES_NAMED, Advice, Advised, Baseline, Change, Kind, Progress, Sensitivity
 from studio.advice.baseline import Cancelled, Scene, family_scene, replay_scene, system_scene
-from studio.advice.candidates import Candidate
+from studio.advice.candidates import Candidate, Found, Refusal
 from studio.errors import StudioError
 from studio.sim.parts import Parts
 from studio.trace import Trace
 
-_OF_JOB: tuple[Callable[[Scene], Iterator[Candidate]], ...] = (
+_OF_JOB: tuple[Callable[[Scene], Iterator[Found]], ...] = (
+    sizes.balanced_sizes,
     compute.slow_ranks,
     compute.equal_arrivals,
     compute.faster_stages,
     compute.host_gaps,
+    schedule.earlier,
+    schedule.merged,
 )
 _COMBINED = 6
 """How many of the best changes are combined with each other."""
@@ -64,10 +67,15 @@ class _Search:
             self.tick()
         return scene.baseline.finish_ns - finish
 
-    def simulated(self, scene: Scene, candidates: Iterable[Candidate]) -> list[tuple[Candidate, Advice]]:
+    def simulated(self, scene: Scene, candidates: Iterable[Found]) -> list[tuple[Candidate, Advice]]:
         """Return the advice of the candidates that save something."""
         found = []
-        listed = list(candidates)
+        listed = []
+        for one in candidates:
+            if isinstance(one, Refusal):
+                self.refused.setdefault(one.kind, one.reason)
+            else:
+                listed.append(one)
         self.total += len(listed)
         for candidate in listed:
             saving = self.saving_ns(scene, candidate.kind, candidate.change)
