@@ -91,8 +91,8 @@ class Advice:
         saving_percent: The same in percent of the baseline.
         saving_low_ns, saving_high_ns: Where the replay misses the recording by more than 2 %, what the saving may be as well.
         change: How to make it.
-        system: Whether it was simulated on the system of the recorded GPU's family, whose own baseline counts then.
-        baseline_ns: Finish before the change.
+        baseline_ns: Finish before the change, on the same system.
+        on: The system before the change: that of the replay, the one given, or that of the recorded GPU's family.
         parts: KINDS of the single changes of a combination.
         run: Id of the kept run, as JOB/RUN; None where none was kept.
     """
@@ -109,7 +109,7 @@ class Advice:
     saving_high_ns: int | None
     change: Change
     baseline_ns: int
-    system: bool = False
+    on: Parts
     parts: tuple[Kind, ...] = ()
     run: str | None = None
 

@@ -283,6 +283,9 @@ def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     on_cpu = flag(graph, "is_cpu_op")
     comm = (kind >= NodeType.COMM_SEND) & (kind <= NodeType.COMM_COLL)
     memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
+    if replays_communication(config):
+        # A replay takes the recorded time of those that have one.
+        memory &= graph.duration_ns <= 0
     strange = (kind < NodeType.INVALID) | (kind > NodeType.COMM_COLL)
     compatible = config.extensions is None
     tables: list[tuple[Bool, Level, str, str, str]] = [

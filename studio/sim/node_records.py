@@ -234,6 +234,11 @@ class Draft:
         )
 
     def _memory(self, among: Any) -> None:
+        if self.planning.replays:
+            recorded = among & (self.graph.duration_ns[self.order] > 0)
+            # Its recorded time holds what it waited for memory; nothing more is to be waited for.
+            self.nodes[recorded, k.Node.SLOT] = 3
+            among = among & ~recorded
         if not among.any():
             return
         memory = self.config.remote_memory

@@ -276,3 +276,21 @@ def _algorithm(kind: str, topology: str, size: int) -> tuple[str, str]:
     if size & (size - 1) == 0:
         return "halvingDoubling", "It sends as few bytes as a ring, in a step per power of two."
     return "ring", "It sends the fewest bytes; halving and doubling wants a power of two."
+
+
+def system_of_recording(trace: Trace, systems: Sequence[System] | None = None) -> tuple[System, str] | None:
+    """Return the system of the devices that a job was recorded on, and the name the recording gives them; None where none fits.
+
+    Args:
+        trace: The job.
+        systems: To choose from; None is the built-in ones.
+    """
+    if systems is None:
+        from studio.sim.systems import SYSTEMS
+
+        systems = tuple(SYSTEMS.values())
+    uses = uses_of(trace)
+    fitting = [system for system in systems if system.fits(uses.ranks)]
+    best = min(fitting, key=lambda system: _order(system, uses), default=None)
+    device = "" if best is None else _matched(best, uses.devices)[1]
+    return (best, device) if best is not None and device else None

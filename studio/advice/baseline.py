@@ -1,0 +1,169 @@
+"""The run that changes are compared with: a replay of the recording, or a simulation on a system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.advice.advice import Baseline, Change
+from studio.analysis.collectives.members import Members, collective_members
+from studio.analysis.job.completeness import completeness
+from studio.errors import TraceError
+from studio.notebook import one_line
+from studio.sim import simulate
+from studio.sim.check import check
+from studio.sim.config import SystemConfig
+from studio.sim.engine import Cancelled
+from studio.sim.matched import replays_communication
+from studio.sim.models import with_model, words_of
+from studio.sim.parts import Parts, interpret
+from studio.sim.replays import as_replay, idle_system
+from studio.sim.result import SimResult
+from studio.sim.systems.proposals import system_of_recording
+from studio.timeline import NodeTimes, recorded_times
+from studio.trace import Int64, Trace
+
+Cancel = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A job on a system, simulated.
+
+    Attributes:
+        trace, parts, config: The job and the system; a replay has one that no message uses.
+        result: The simulation of them.
+        times: Its times, of all ranks.
+        members: Its collectives by member.
+        baseline: Its finish, and how it was made.
+    """
+
+    trace: Trace
+    parts: Parts
+    config: SystemConfig
+    result: SimResult
+    times: NodeTimes
+    members: Members
+    baseline: Baseline
+
+    __repr__ = one_line
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether communication takes its recorded time."""
+        return replays_communication(self.config)
+
+    def took_ns(self, place: int) -> Int64:
+        """Return (N,) how long each node of the rank at a place took; 0 where it did not run."""
+        first, count = int(self.times.first[place]), len(self.trace.graph_of(self.trace.ranks[place]))
+        start, end = self.times.start_ns[first : first + count], self.times.end_ns[first : first + count]
+        return np.where(start >= 0, end - start, 0)
+
+    def starts_ns(self, place: int) -> Int64:
+        """Return (N,) when each node of the rank at a place began; -1 where it did not run."""
+        first, count = int(self.times.first[place]), len(self.trace.graph_of(self.trace.ranks[place]))
+        return self.times.start_ns[first : first + count]
+
+    def node_ids(self, place: int, rows: Int64, most: int) -> tuple[tuple[int, int], ...]:
+        """Return rank and node id of the nodes of a rank that took longest, the longest first."""
+        took = self.took_ns(place)[rows]
+        chosen = rows[np.lexsort((rows, -took))][:most]
+        rank = self.trace.ranks[place]
+        return tuple((rank.number, int(self.trace.graph_of(rank).id[row])) for row in chosen.tolist())
+
+    def finish_ns(self, change: Change, cancel: Cancel | None = None) -> int:
+        """Return when the changed job, on the changed system, finishes."""
+        return self.rerun(change, cancel).makespan_ns
+
+    def rerun(self, change: Change, cancel: Cancel | None = None) -> SimResult:
+        """Simulate the changed job on the changed system.
+
+        Raises:
+            ConfigError: The system has no such setting, or not such a value.
+            TraceError: The changed job cannot be simulated.
+            Cancelled: `cancel` said so.
+        """
+        parts = change.of_parts(self.parts)
+        config = self.config if parts is self.parts else interpret(parts).config
+        return simulate(change.of_trace(self.trace), config, cancel=cancel)
+
+
+def replay_scene(trace: Trace, cancel: Cancel | None = None) -> Scene:
+    """Replay a recording.
+
+    Raises:
+        TraceError: The job holds no recorded times of compute and communication.
+    """
+    recorded_ns = recorded_finish(trace)
+    if recorded_ns is None:
+        raise TraceError(
+            "The job holds no recorded times, so there is nothing to replay.",
+            hint="Give a system to simulate it on (--preset).",
+        )
+    parts = as_replay(idle_system(max(completeness(trace).world, 1)))
+    return _scene(trace, parts, "replay of the recording", recorded_ns, cancel)
+
+
+def system_scene(trace: Trace, parts: Parts, cancel: Cancel | None = None) -> Scene:
+    """Simulate a job on a system.
+
+    Raises:
+        ConfigError: The system cannot be simulated.
+        TraceError: The job cannot be simulated on it.
+    """
+    config = interpret(parts).config
+    words = f"simulation on {config.topology.npus:,} NPUs, model {words_of(config.model, config.congestion)}"
+    return _scene(trace, parts, words, None, cancel)
+
+
+def family_scene(trace: Trace, cancel: Cancel | None = None) -> Scene | str:
+    """Simulate a recording on the system of the family of its GPUs; else return why that cannot be done."""
+    found = system_of_recording(trace)
+    if found is None:
+        return "no system was given, and the recording names no GPU of a known family"
+    system, device = found
+    parts = with_model(system.parts(completeness(trace).world), "full")
+    words = f"simulation on {system.name}, the family of the recorded {device[:60]}"
+    try:
+        return _scene(trace, parts, words, recorded_finish(trace), cancel)
+    except TraceError as error:
+        return f"the recording cannot be simulated on {system.name}: {error.message}"
+
+
+def recorded_finish(trace: Trace) -> int | None:
+    """Return the time from the first recorded start to the last recorded end of a job; None where it was not recorded."""
+    times = recorded_times(trace)
+    known = times.start_ns >= 0
+    if not known.any():
+        return None
+    length = int(times.end_ns[known].max() - times.start_ns[known].min())
+    return length or None
+
+
+def _scene(
+    trace: Trace, parts: Parts, words: str, recorded_ns: int | None, cancel: Cancel | None
+) -> Scene:
+    config = interpret(parts).config
+    errors = [finding for finding in check(trace, config) if finding.level == "error"]
+    if errors:
+        more = f" And {len(errors) - 1:,} more." if len(errors) > 1 else ""
+        raise TraceError(f"The job cannot be simulated: {errors[0].message}{more}", hint=errors[0].hint)
+    result = simulate(trace, config, cancel=cancel)
+    times = result.node_times()
+    members = collective_members(trace, times, config.groups)
+    return Scene(
+        trace, parts, config, result, times, members, Baseline(result.makespan_ns, words, recorded_ns)
+    )
+
+
+__all__ = [
+    "Cancel",
+    "Cancelled",
+    "Scene",
+    "family_scene",
+    "recorded_finish",
+    "replay_scene",
+    "system_scene",
+]

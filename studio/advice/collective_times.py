@@ -1,0 +1,130 @@
+"""How the recorded time of a collective would change with its size: a line through what was recorded.
+
+A replay gives a collective its recorded time, whatever its size. Where a change gives it another size, its time is scaled by
+fixed + bytes / rate at the new size over the same at the old one. Both come from the collectives of the same ranks: the
+median of the slopes between medians of equal sizes (Theil 1950, Sen 1968), which a few late ones do not bend. Where they have one size only,
+nothing tells the fixed part, and the time is taken to be in proportion to the bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.members import Members
+from studio.analysis.collectives.times import bus_factor, whole_bytes
+from studio.trace import Float64, Int64
+
+_MOST_SIZES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The time of collectives over the bytes that the busiest port carries.
+
+    Attributes:
+        fixed_ns: Time at no bytes.
+        ns_per_byte: Time of each byte more.
+    """
+
+    fixed_ns: float
+    ns_per_byte: float
+
+    def at(self, carried: Float64) -> Float64:
+        """Return the times of sizes."""
+        return self.fixed_ns + self.ns_per_byte * carried
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What each collective took.
+
+    C collectives.
+
+    Attributes:
+        time_ns: (C,) from the last arrival to the last end; -1 where not all of it is known.
+        carried: (C,) bytes that the busiest port carries.
+        lines: By group, as `Members.groups` counts them.
+    """
+
+    time_ns: Int64
+    carried: Float64
+    lines: dict[int, Line]
+
+    def scale(self, collectives: Int64, group: int, carried: Float64) -> Float64:
+        """Return by what the times of collectives of a group are multiplied when they carry other bytes."""
+        line = self.lines.get(group)
+        if line is None:
+            return np.ones(len(collectives))
+        before = line.at(self.carried[collectives])
+        scale: Float64 = np.divide(line.at(carried), before, out=np.ones(len(before)), where=before > 0)
+        return scale
+
+
+def collective_costs(members: Members) -> Took:
+    """Return what collectives took, and how that depends on their sizes."""
+    if not len(members):
+        return Took(np.zeros(0, np.int64), np.zeros(0), {})
+    starts = members.offsets[:-1]
+    last = np.maximum.reduceat(members.start_ns, starts)
+    end = np.maximum.reduceat(members.end_ns, starts)
+    time = np.where((np.minimum.reduceat(members.start_ns, starts) >= 0) & (end > last), end - last, -1)
+    carried = carried_bytes(members, np.maximum.reduceat(members.bytes, starts), np.arange(len(members)))
+    lines: dict[int, Line] = {}
+    by_ranks: dict[bytes, Line] = {}
+    marks = [_ranks_of(members, group) for group in range(len(members.groups))]
+    for mark in dict.fromkeys(mark for mark in marks if mark):
+        alike = [group for group, other in enumerate(marks) if other == mark]
+        mine = np.isin(members.group, alike) & (time > 0) & (carried > 0)
+        by_ranks[mark] = fit_line(carried[mine], time[mine].astype(np.float64))
+    for group, mark in enumerate(marks):
+        if mark:
+            lines[group] = by_ranks[mark]
+    return Took(time, carried, lines)
+
+
+def carried_bytes(members: Members, largest: Int64, collectives: Int64) -> Float64:
+    """Return the bytes that the busiest port of collectives carries.
+
+    Args:
+        members: All collectives.
+        largest: What the member with most puts in, for each of `collectives`.
+        collectives: Which.
+    """
+    kind, size = members.type[collectives].astype(np.int64), members.size[collectives].astype(np.int64)
+    factor = np.nan_to_num(bus_factor(kind, size), nan=1.0)
+    return np.asarray(whole_bytes(kind, largest, size) * factor, np.float64)
+
+
+def fit_line(carried: Float64, time_ns: Float64) -> Line:
+    """Return the line through times over sizes; neither its start nor its slope is below 0.
+
+    Example:
+        >>> fit_line(np.array([100.0, 200.0, 400.0]), np.array([60.0, 110.0, 210.0]))
+        Line(fixed_ns=10.0, ns_per_byte=0.5)
+    """
+    if not len(carried):
+        return Line(0.0, 0.0)
+    sizes, of = np.unique(carried, return_inverse=True)
+    medians = np.array([np.median(time_ns[of == index]) for index in range(len(sizes))])
+    if len(sizes) > _MOST_SIZES:
+        chosen = np.linspace(0, len(sizes) - 1, _MOST_SIZES).astype(np.int64)
+        sizes, medians = sizes[chosen], medians[chosen]
+    if len(sizes) == 1:
+        return Line(0.0, float(medians[0] / sizes[0]))
+    low, high = np.triu_indices(len(sizes), 1)
+    slope = max(float(np.median((medians[high] - medians[low]) / (sizes[high] - sizes[low]))), 0.0)
+    fixed = float(np.median(medians - slope * sizes))
+    if fixed < 0:
+        return Line(0.0, float(np.median(medians / sizes)))
+    return Line(fixed, slope)
+
+
+def _ranks_of(members: Members, group: int) -> bytes:
+    """Return what tells the ranks of a group apart; empty where it has no collective."""
+    found = np.flatnonzero(members.group == group)
+    if not len(found):
+        return b""
+    first = int(found[0])
+    return np.sort(members.rank[members.offsets[first] : members.offsets[first + 1]]).tobytes()

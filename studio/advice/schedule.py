@@ -1,0 +1,311 @@
+"""Changes of when communication runs: earlier where only an order held it back, and small collectives as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.advice.advice import NODES_NAMED, Change
+from studio.advice.baseline import Scene
+from studio.advice.candidates import Candidate, Found, Refusal, group_words, plural, schema_name
+from studio.advice.collective_times import Took, collective_costs
+from studio.advice.edits import Rewire, SetSizes, ShiftTimes, Wiring
+from studio.analysis.collectives.matching import issue_order
+from studio.et.link.options import DEP_KINDS, DepKind
+from studio.trace import NONE, Bool, CollectiveType, Dependencies, Graph, Int64, NodeType, dense_column, group_slots
+from studio.units import format_bytes
+
+BUCKET_BYTES = 25 << 20
+"""What merged collectives hold at most: the bucket of PyTorch's DistributedDataParallel (`bucket_cap_mb`, 25 MiB)."""
+_MOST_NODES = 300_000
+"""Larger graphs are not searched for collectives that can be merged, which takes a look at each dependency one by one."""
+_FAMILIES = 4
+_COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
+_ORDER = int(DepKind.ORDER | DepKind.STREAM | DepKind.SEQUENCE)
+
+
+def _waiting(deps: Dependencies) -> Int64:
+    return np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
+
+
+def only_order(graph: Graph) -> tuple[Bool, Bool]:
+    """Return which control (D,) and data (E,) dependencies say no more than what ran before what.
+
+    Control dependencies do where nothing was linked: there they are the order of a program or a stream; of linked recordings they
+    are calls. Data dependencies do where their reasons say so, see `DepKind`; without reasons they are data.
+    """
+    ctrl, data = np.zeros(len(graph.ctrl.rows), np.bool_), np.zeros(len(graph.data.rows), np.bool_)
+    rows, where = graph.rows_with(DEP_KINDS)
+    if not len(rows):
+        ctrl[:] = True
+        return ctrl, data
+    length = graph.attrs.length[where].astype(np.int64)
+    fits = length == np.diff(graph.data.offsets)[rows]
+    rows, where, length = rows[fits], where[fits], length[fits]
+    step = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+    kinds = graph.attrs.items[np.repeat(graph.attrs.value[where], length) + step]
+    data[np.repeat(graph.data.offsets[rows], length) + step] = (kinds & ~_ORDER) == 0
+    return ctrl, data
+
+
+# ---------------------------------------------------------------------------------------------------
+# Earlier
+
+
+def earlier(scene: Scene) -> Iterator[Found]:
+    """Yield, per type of collective, those of the job begun as soon as their data is there.
+
+    Collectives of one group keep their order. In a replay those that followed other communication still do: it does not say how
+    long two at once would take.
+    """
+    kinds = np.unique(scene.members.type).tolist()
+    for kind in kinds:
+        wirings = {}
+        made: dict[int, Wiring | None] = {}
+        dropped = 0
+        for place, rank in enumerate(scene.trace.ranks):
+            if rank.graph not in made:
+                made[rank.graph] = _unheld(scene.trace.graphs[rank.graph], kind, behind_others=scene.is_replay)
+            wiring = made[rank.graph]
+            if wiring is not None:
+                wirings[place] = wiring
+                graph = scene.trace.graphs[rank.graph]
+                changed = (wiring.ctrl != graph.ctrl.rows).sum() + (wiring.data != graph.data.rows).sum()
+                dropped += int(changed)
+        if not dropped:
+            continue
+        nodes = _longest(scene, np.flatnonzero(scene.members.type == kind))
+        behind = ", behind the communication that they follow" if scene.is_replay else ""
+        yield Candidate(
+            "overlap",
+            f"Begin the {plural(kind)} as soon as their data is there{behind}: {dropped:,} dependencies keep an order only.",
+            Change((Rewire(wirings),)),
+            frozenset({"dependencies"}),
+            schema_name(kind),
+            nodes=nodes,
+        )
+
+
+def _unheld(graph: Graph, kind: int, *, behind_others: bool) -> Wiring | None:
+    """Return dependencies without those that only keep collectives of a type in an order; None where there are none."""
+    chosen = (graph.type == NodeType.COMM_COLL) & (dense_column(graph, "comm_type", NONE) == kind)
+    if not chosen.any():
+        return None
+    slots, place = group_slots(graph), issue_order(graph)
+    ctrl_order, data_order = only_order(graph)
+    talks = np.isin(graph.type, _COMM)
+    columns, drops = [], []
+    for deps, order in ((graph.ctrl, ctrl_order), (graph.data, data_order)):
+        of = _waiting(deps)
+        there = deps.rows >= 0
+        parent = np.where(there, deps.rows, 0)
+        drop = chosen[of] & there & order
+        drop &= ~((slots[parent] == slots[of]) & (graph.type[parent] == NodeType.COMM_COLL))
+        if behind_others:
+            drop &= ~talks[parent]
+        columns.append(of)
+        drops.append(drop)
+    # A node without another dependency would begin at once; what its data is nothing says.
+    kept = np.zeros(len(graph), np.bool_)
+    instead = np.full(len(graph), NONE, np.int64)
+    for deps, of, drop in zip((graph.ctrl, graph.data), columns, drops, strict=True):
+        stays = ~drop & (deps.rows >= 0)
+        kept[of[stays]] = True
+        instead[of[stays]] = deps.rows[stays]
+    rows = []
+    for deps, of, drop in zip((graph.ctrl, graph.data), columns, drops, strict=True):
+        gone = drop & kept[of]
+        rows.append(np.where(gone, instead[of], deps.rows).astype(np.int32))
+    if np.array_equal(rows[0], graph.ctrl.rows) and np.array_equal(rows[1], graph.data.rows):
+        return None
+    return Wiring(rows[0], rows[1], _in_sequence(np.flatnonzero(chosen), slots, place), np.zeros(len(graph), np.bool_))
+
+
+def _in_sequence(rows: Int64, slots: Int64, place: Int64) -> Int64:
+    """Return (2, X) the collectives of each group, each with the one before it."""
+    rows = rows[np.lexsort((place[rows], slots[rows]))]
+    same = slots[rows[1:]] == slots[rows[:-1]]
+    return np.stack([rows[1:][same], rows[:-1][same]])
+
+
+def _longest(scene: Scene, collectives: Int64) -> tuple[tuple[int, int], ...]:
+    """Return rank and node id of the members that took longest from the last arrival on, one of each collective."""
+    members = scene.members
+    lasted = (members.end_ns - members.start_ns)[members.offsets[:-1]]
+    chosen = collectives[np.lexsort((collectives, -lasted[collectives]))][:NODES_NAMED]
+    found = []
+    for at in members.offsets[chosen].tolist():
+        rank = scene.trace.ranks[int(members.rank[at])]
+        found.append((rank.number, int(scene.trace.graph_of(rank).id[members.row[at]])))
+    return tuple(found)
+
+
+# ---------------------------------------------------------------------------------------------------
+# As one
+
+
+@dataclass(frozen=True, slots=True)
+class _Buckets:
+    """Collectives of a family that become one each.
+
+    Attributes:
+        group, type: Index into the groups, and CollectiveType.
+        buckets: Collectives of each bucket, two or more, in the order of the group.
+    """
+
+    group: int
+    type: int
+    buckets: tuple[Int64, ...]
+
+    @property
+    def count(self) -> int:
+        """Collectives that there are fewer of."""
+        return sum(len(bucket) - 1 for bucket in self.buckets)
+
+
+def merged(scene: Scene) -> Iterator[Found]:
+    """Yield the families of small collectives that can be carried out in fewer: those that take most time for no bytes."""
+    if scene.config.extensions is None:
+        yield Refusal("merge", "in ASTRA-sim's model nothing can take the place of a collective that is left out; use --model full")
+        return
+    if max(map(len, scene.trace.graphs), default=0) > _MOST_NODES:
+        yield Refusal("merge", f"graphs of more than {_MOST_NODES:,} nodes are not searched for collectives that can be merged")
+        return
+    took = collective_costs(scene.members)
+    found = [buckets for buckets in _families(scene, took) if buckets.buckets]
+    found.sort(key=lambda one: -one.count * took.lines[one.group].fixed_ns)
+    for buckets in found[:_FAMILIES]:
+        yield _merging(scene, took, buckets)
+
+
+def _families(scene: Scene, took: Took) -> Iterator[_Buckets]:
+    members = scene.members
+    size = np.maximum.reduceat(members.bytes, members.offsets[:-1]) if len(members) else np.zeros(0, np.int64)
+    for group in np.unique(members.group).tolist():
+        line = took.lines.get(group)
+        mine = np.flatnonzero(members.group == group)
+        mine = mine[np.argsort(members.position[mine], kind="stable")]
+        if line is None or int(np.diff(members.offsets)[mine[0]]) < 2:
+            continue
+        small = (took.carried[mine] * line.ns_per_byte < line.fixed_ns) & (members.type[mine] != CollectiveType.BARRIER)
+        for kind in np.unique(members.type[mine[small]]).tolist():
+            chosen = small & (members.type[mine] == kind)
+            if chosen.sum() > 1:
+                yield _Buckets(group, kind, tuple(_runs(scene, mine, chosen, size)))
+
+
+def _runs(scene: Scene, mine: Int64, chosen: Bool, size: Int64) -> Iterator[Int64]:
+    """Yield runs of small collectives, next to each other in their group, of which none needs another's result."""
+    needs = _needs(scene, mine)
+    run: list[int] = []
+    held = 0
+    for position, collective in enumerate(mine.tolist()):
+        begin = position - len(run)
+        fits = chosen[position] and held + size[collective] <= BUCKET_BYTES
+        if run and (not fits or needs[position] >= begin):
+            if len(run) > 1:
+                yield np.array(run, np.int64)
+            run, held = [], 0
+        if chosen[position]:
+            run.append(collective)
+            held += int(size[collective])
+    if len(run) > 1:
+        yield np.array(run, np.int64)
+
+
+def _needs(scene: Scene, mine: Int64) -> Int64:
+    """Return (C,) the last collective of a group before each that it needs the result of, on any rank; -1 where none."""
+    members = scene.members
+    needs = np.full(len(mine), NONE, np.int64)
+    seen: set[tuple[int, bytes]] = set()
+    count = int(np.diff(members.offsets)[mine].min())
+    for column in range(count):
+        at = members.offsets[mine] + column
+        rank = scene.trace.ranks[int(members.rank[at[0]])]
+        rows = members.row[at].astype(np.int64)
+        key = rank.graph, rows.tobytes()
+        if key not in seen:
+            seen.add(key)
+            np.maximum(needs, _reached(scene.trace.graphs[rank.graph], rows), out=needs)
+    return needs
+
+
+def _reached(graph: Graph, rows: Int64) -> Int64:
+    """Return, for collectives of a group in their order, the last one before each on whose result it depends; -1 where none.
+
+    What only follows a collective in an order does not need its result.
+    """
+    of_family = np.full(len(graph), NONE, np.int64)
+    of_family[rows] = np.arange(len(rows))
+    parents: list[list[int]] = [[] for _ in range(len(graph))]
+    for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
+        of = _waiting(deps)
+        there = deps.rows >= 0
+        there &= ~(order & (of_family[np.where(there, deps.rows, 0)] != NONE))
+        for child, parent in zip(of[there].tolist(), deps.rows[there].tolist(), strict=True):
+            parents[child].append(parent)
+    value = [NONE] * len(graph)
+    needs = np.full(len(rows), NONE, np.int64)
+    place = of_family.tolist()
+    for row in np.argsort(issue_order(graph), kind="stable").tolist():
+        reached = max((value[parent] for parent in parents[row]), default=NONE)
+        if place[row] != NONE:
+            needs[place[row]] = reached
+            reached = max(reached, place[row])
+        value[row] = reached
+    return needs
+
+
+def _merging(scene: Scene, took: Took, family: _Buckets) -> Candidate:
+    members, graphs = scene.members, scene.trace.graphs
+    graph_of = [graphs[rank.graph] for rank in scene.trace.ranks]
+    first = members.offsets[family.buckets[0][0]]
+    count = int(np.diff(members.offsets)[family.buckets[0][0]])
+    places = members.rank[first : first + count].tolist()
+    sizes = {place: np.full(len(graph_of[place]), NONE, np.int64) for place in places}
+    shifts = {place: np.zeros(len(graph_of[place]), np.int64) for place in places}
+    last_of: dict[int, list[tuple[Int64, int]]] = {place: [] for place in places}
+    line = took.lines[family.group]
+    for bucket in family.buckets:
+        for column, place in enumerate(places):
+            at = members.offsets[bucket] + column
+            rows = members.row[at].astype(np.int64)
+            sizes[place][rows[-1]] = int(members.bytes[at].sum())
+            last_of[place].append((rows[:-1], int(rows[-1])))
+        time, carried = took.time_ns[bucket], took.carried[bucket]
+        whole = line.at(np.array([carried.sum()]))[0] / line.at(carried).sum()
+        shift = round(float(time.sum() * whole)) - int(time[-1]) if (time > 0).all() else 0
+        for column, place in enumerate(places):
+            shifts[place][int(members.row[members.offsets[bucket[-1]] + column])] = shift
+    wirings = {place: _joined(graph_of[place], last_of[place]) for place in places}
+    edits = [Rewire(wirings), SetSizes(sizes), *([ShiftTimes(shifts)] if scene.is_replay else [])]
+    name = members.groups[family.group]
+    every = np.concatenate(family.buckets)
+    largest = int(np.maximum.reduceat(members.bytes, members.offsets[:-1])[every].max())
+    return Candidate(
+        "merge",
+        f"Merge {len(every):,} small {plural(family.type)} of {group_words(name)}, of up to {format_bytes(largest)}, into {len(family.buckets):,}.",
+        Change(tuple(edits)),
+        frozenset({"dependencies", f"sizes of {schema_name(family.type)} {name}"}),
+        schema_name(family.type),
+        name or None,
+        nodes=_longest(scene, every),
+    )
+
+
+def _joined(graph: Graph, buckets: Sequence[tuple[Int64, int]]) -> Wiring:
+    """Return dependencies in which the last collective of each bucket stands for all of it."""
+    last = np.arange(len(graph))
+    gone = np.zeros(len(graph), np.bool_)
+    further = []
+    for rows, row in buckets:
+        last[rows], gone[rows] = row, True
+        further.append(np.stack([np.full(len(rows), row), rows]))
+    columns = []
+    for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
+        there = deps.rows >= 0
+        needed = there & ~order & ~gone[_waiting(deps)]
+        columns.append(np.where(needed, last[np.where(there, deps.rows, 0)], deps.rows).astype(np.int32))
+    return Wiring(columns[0], columns[1], np.concatenate(further, axis=1), gone)

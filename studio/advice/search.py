@@ -1,0 +1,243 @@
+"""Make every change, simulate it, and keep what saves; then find the best set of at most three."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from studio.advice import compute, schedule, sizes, system
+from studio.advice.advice import (
+    KINDS,
+    NODES_NAMED,
+    OF_SYSTEM,
+    Advice,
+    Advised,
+    Baseline,
+    Change,
+    Kind,
+    Progress,
+    Sensitivity,
+)
+from studio.advice.baseline import Cancelled, Scene, family_scene, replay_scene, system_scene
+from studio.advice.candidates import Candidate, Found, Refusal
+from studio.errors import StudioError
+from studio.sim.parts import Parts
+from studio.trace import Trace
+
+_OF_JOB: tuple[Callable[[Scene], Iterator[Found]], ...] = (
+    sizes.balanced_sizes,
+    compute.slow_ranks,
+    compute.equal_arrivals,
+    compute.faster_stages,
+    compute.host_gaps,
+    schedule.earlier,
+    schedule.merged,
+)
+_OF_SYSTEM: tuple[Callable[[Scene, system.Finish], Iterator[Found | Sensitivity]], ...] = (
+    system.rates,
+    system.algorithms,
+    system.chunking,
+)
+_COMBINED = 6
+"""How many of the best changes are combined with each other."""
+_COMBINED_LARGE = 3
+_LARGE = 300_000
+"""From so many nodes on fewer changes are combined."""
+_SET = 3
+
+_Made = tuple[Candidate, Advice]
+
+
+@dataclass(slots=True)
+class _Search:
+    """Simulations of changes, counted.
+
+    Attributes:
+        progress, cancel: As `advise` got them.
+        done, total: Simulations made, and how many there will be as far as is known.
+        simulated: Kinds of which some change was simulated.
+        refused: Kinds that could not be simulated, with the first reason.
+        known: Finishes of changes of a system alone, by its baseline and its settings.
+    """
+
+    progress: Progress | None
+    cancel: Callable[[], bool] | None
+    done: int = 0
+    total: int = 1
+    simulated: set[Kind] = field(default_factory=set)
+    refused: dict[Kind, str] = field(default_factory=dict)
+    known: dict[tuple[int, tuple[str, ...]], int | None] = field(default_factory=dict)
+
+    def tick(self) -> None:
+        """Note that a simulation is done."""
+        self.done += 1
+        self.total = max(self.total, self.done)
+        if self.progress:
+            self.progress(self.done, self.total)
+        if self.cancel is not None and self.cancel():
+            raise Cancelled
+
+    def finish_ns(self, scene: Scene, kind: Kind, change: Change) -> int | None:
+        """Return when the changed job finishes; None, with the reason noted, where it cannot be simulated."""
+        key = id(scene), change.settings
+        if not change.edits and key in self.known:
+            return self.known[key]
+        finish = None
+        try:
+            finish = scene.finish_ns(change, self.cancel)
+            self.simulated.add(kind)
+        except StudioError as error:
+            self.refused.setdefault(kind, error.message)
+        self.tick()
+        if not change.edits:
+            self.known[key] = finish
+        return finish
+
+    def advice_of(self, scene: Scene, candidates: Iterable[Found | Sensitivity]) -> tuple[list[_Made], list[Sensitivity]]:
+        """Return the candidates that save something, and what else was found."""
+        listed: list[Candidate] = []
+        sensitivity = []
+        for one in candidates:
+            if isinstance(one, Refusal):
+                self.refused.setdefault(one.kind, one.reason)
+            elif isinstance(one, Sensitivity):
+                sensitivity.append(one)
+            else:
+                listed.append(one)
+        self.total += len(listed)
+        made = []
+        for candidate in listed:
+            finish = self.finish_ns(scene, candidate.kind, candidate.change)
+            if finish is not None and finish < scene.baseline.finish_ns:
+                made.append((candidate, _advice(scene, candidate, scene.baseline.finish_ns - finish)))
+        return made, sensitivity
+
+
+def find_advice(
+    trace: Trace, given: Parts | None, *, progress: Progress | None, cancel: Callable[[], bool] | None
+) -> Advised:
+    """Do the work of `advise`."""
+    search = _Search(progress, cancel)
+    scene = replay_scene(trace, cancel) if given is None else system_scene(trace, given, cancel)
+    search.tick()
+    job, _ = search.advice_of(scene, (found for make in _OF_JOB for found in make(scene)))
+    family = family_scene(trace, cancel) if given is None else scene
+    of_system: list[_Made] = []
+    sensitivity: list[Sensitivity] = []
+    if isinstance(family, str):
+        search.refused.update(dict.fromkeys(OF_SYSTEM, family))
+    else:
+        of_system, sensitivity = _of_system(search, family)
+    combined = [_combine(search, scene, job)]
+    if given is not None:
+        combined = [_combine(search, scene, job + of_system)]
+    elif not isinstance(family, str):
+        search.tick()
+        combined.append(_combine(search, family, of_system))
+    advice = sorted((item for _, item in job + of_system), key=_order)
+    return Advised(
+        scene.baseline,
+        tuple(advice),
+        max((one for one in combined if one is not None), key=lambda one: one.saving_ns, default=None),
+        tuple(sensitivity),
+        tuple((kind, search.refused[kind]) for kind in KINDS if kind in search.refused and kind not in search.simulated),
+        search.done,
+        None if given is not None or isinstance(family, str) else family.baseline,
+    )
+
+
+def _of_system(search: _Search, scene: Scene) -> tuple[list[_Made], list[Sensitivity]]:
+    made: list[_Made] = []
+    sensitivity: list[Sensitivity] = []
+    for make in _OF_SYSTEM:
+
+        def finish(change: Change) -> int | None:
+            return search.finish_ns(scene, _kind_of(change), change)
+
+        more, told = search.advice_of(scene, make(scene, finish))
+        made += more
+        sensitivity += told
+    return made, sensitivity
+
+
+def _kind_of(change: Change) -> Kind:
+    """Return the kind of a change of the system, by the setting that it begins with."""
+    first = change.settings[0]
+    begins: tuple[tuple[str, Kind], ...] = (
+        ("bandwidth", "bandwidth"),
+        ("latency", "latency"),
+        ("preferred-dataset-splits", "chunks"),
+        ("extended.dimension-order", "dimension-order"),
+    )
+    return next((kind for start, kind in begins if first.startswith(start)), "algorithm")
+
+
+def _order(item: Advice) -> tuple[float, int, str]:
+    return -item.saving_ns, KINDS.index(item.kind), item.action
+
+
+def _advice(scene: Scene, candidate: Candidate, saving: int, parts: tuple[Kind, ...] = ()) -> Advice:
+    low, high = _range(scene.baseline, saving)
+    return Advice(
+        candidate.kind,
+        candidate.action,
+        candidate.collective,
+        candidate.group,
+        candidate.ranks,
+        candidate.nodes[:NODES_NAMED],
+        saving,
+        100 * saving / max(scene.baseline.finish_ns, 1),
+        low,
+        high,
+        candidate.change,
+        scene.baseline.finish_ns,
+        scene.parts,
+        parts,
+    )
+
+
+def _range(baseline: Baseline, saving: int) -> tuple[int | None, int | None]:
+    """Return what a saving may be as well where the model misses the recording: by so much either way, at least nothing."""
+    if not baseline.misses or baseline.recorded_ns is None:
+        return None, None
+    off = abs(baseline.finish_ns - baseline.recorded_ns)
+    return max(saving - off, 0), min(saving + off, max(baseline.recorded_ns, saving))
+
+
+def _combine(search: _Search, scene: Scene, found: Sequence[_Made]) -> Advice | None:
+    """Return the set of two or three changes that saves most; None where none saves more than the best change alone."""
+    ranked = sorted(found, key=lambda pair: _order(pair[1]))
+    best = ranked[: _COMBINED_LARGE if scene.trace.node_count > _LARGE else _COMBINED]
+    sets = [
+        chosen
+        for count in range(2, _SET + 1)
+        for chosen in combinations(best, count)
+        if _apart([candidate for candidate, _ in chosen])
+    ]
+    search.total += len(sets)
+    most: tuple[int, tuple[_Made, ...]] | None = None
+    for chosen in sets:
+        change = sum((candidate.change for candidate, _ in chosen), Change())
+        finish = search.finish_ns(scene, "combined", change)
+        if finish is not None and (most is None or finish < most[0]):
+            most = finish, chosen
+    if most is None or scene.baseline.finish_ns - most[0] <= ranked[0][1].saving_ns:
+        return None
+    finish, chosen = most
+    candidates = [candidate for candidate, _ in chosen]
+    joined = Candidate(
+        "combined",
+        "Together: " + " ".join(f"({index}) {item.action}" for index, item in enumerate(candidates, start=1)),
+        sum((candidate.change for candidate in candidates), Change()),
+        frozenset().union(*(candidate.levers for candidate in candidates)),
+        ranks=tuple(sorted({rank for item in candidates for rank in item.ranks})),
+        nodes=tuple(node for item in candidates for node in item.nodes),
+    )
+    return _advice(scene, joined, scene.baseline.finish_ns - finish, tuple(item.kind for item in candidates))
+
+
+def _apart(candidates: Sequence[Candidate]) -> bool:
+    """Whether no two changes pull the same lever."""
+    count = sum(len(candidate.levers) for candidate in candidates)
+    return len(frozenset().union(*(candidate.levers for candidate in candidates))) == count

@@ -1,0 +1,281 @@
+"""Changes of the system: rates and latencies of its dimensions, algorithms, chunks, the order of dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.advice.advice import Change, Sensitivity
+from studio.advice.baseline import Scene
+from studio.advice.candidates import Candidate, Found, Refusal, plural
+from studio.sim.algorithms import ALGORITHMS
+from studio.sim.collectives import EXTENDED_KIND_OF
+from studio.sim.costs.model import ALGORITHMS as WAYS
+from studio.sim.costs.parameters import members as parameters
+from studio.sim.parts import table_of
+from studio.sim.settings import BY_KEY
+from studio.trace import CollectiveType
+from studio.units import format_ns, format_rate
+
+Finish = Callable[[Change], int | None]
+"""Returns the finish after a change; None where it cannot be simulated."""
+
+NOTHING = 0.002
+"""Share of the finish below which more bandwidth gains nothing, so that the knee is reached."""
+_DOUBLINGS = 10
+_HALVINGS = 6
+_REFINED = 5
+_LARGE = 300_000
+_MOST_ALGORITHMS = 32
+_NO_LINKS = "the network is given by single links, which have no dimensions"
+
+
+def rates(scene: Scene, finish: Finish) -> Iterator[Found | Sensitivity]:
+    """Yield, per dimension, twice its bandwidth and half its latency, the bandwidth at the knee, and what the opposite costs."""
+    dims = scene.config.topology.dims
+    if not any(members for members in [len(scene.members), _messages(scene)]):
+        for kind in ("bandwidth", "latency"):
+            yield Refusal(kind, "nothing is sent over the network")
+        return
+    if scene.config.links is not None:
+        yield Refusal("bandwidth", _NO_LINKS)
+        yield Refusal("latency", _NO_LINKS)
+        return
+    for index, dim in enumerate(dims):
+        if dim.size < 2:
+            continue
+        yield from _bandwidth(scene, finish, index)
+        yield from _latency(scene, finish, index)
+
+
+def _messages(scene: Scene) -> int:
+    return sum(int(np.isin(graph.type, (5, 6)).sum()) for graph in scene.trace.graphs)
+
+
+def _where(scene: Scene, index: int) -> str:
+    return f"dimension {index}" if len(scene.config.topology.dims) > 1 else "the network"
+
+
+def _bandwidth(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | Sensitivity]:
+    rate = scene.config.topology.dims[index].bytes_per_ns
+    written = _listed(scene, "bandwidth", index)
+
+    def change(factor: float) -> Change:
+        return Change(settings=(f"bandwidth[{index}]={written * factor!r}",))
+
+    at = _Scan(scene.baseline.finish_ns, lambda factor: finish(change(factor)))
+    more, less = at.finish(2.0), at.finish(0.5)
+    if more is None or less is None:
+        return
+    knee = at.knee(refined=2 if scene.trace.node_count > _LARGE else _REFINED)
+    where = _where(scene, index)
+    words = "" if knee is None else f"above {format_rate(rate * knee)} on {where} nothing is gained"
+    yield Sensitivity(f"bandwidth of {where}", more, less, words)
+    end = f"; {words}." if words else "."
+    lever = frozenset({f"bandwidth {index}"})
+    said = f"Double the bandwidth of {where}, from {format_rate(rate)} to {format_rate(2 * rate)}{end}"
+    yield Candidate("bandwidth", said, change(2.0), lever)
+    if knee is not None and knee > 1 and not 1.8 < knee < 2.2:
+        # Rounded as it is said, so that what is said is what was simulated.
+        yield Candidate(
+            "bandwidth",
+            f"Raise the bandwidth of {where} from {format_rate(rate)} to the knee, {format_rate(rate * knee)}: {words}.",
+            change(knee),
+            lever,
+        )
+
+
+def _latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | Sensitivity]:
+    dim = scene.config.topology.dims[index]
+    written = _listed(scene, "latency", index)
+    costs = scene.config.costs
+
+    def change(factor: float) -> Change:
+        settings = [f"latency[{index}]={written * factor!r}"]
+        if costs is not None:
+            # What the library takes for a hop is latency too: inside a node, or between nodes.
+            place = "inside" if index == 0 else "between"
+            names = [name for name in parameters("hop") if name.endswith(place)]
+            settings += [f"costs.hop.{name}={costs.value(f'hop {name}') * factor!r}" for name in names]
+        return Change(settings=tuple(settings))
+
+    if not dim.latency_ns and costs is None:
+        yield Sensitivity(f"latency of {_where(scene, index)}", scene.baseline.finish_ns, scene.baseline.finish_ns)
+        return
+    more, less = finish(change(0.5)), finish(change(2.0))
+    if more is None or less is None:
+        return
+    where = _where(scene, index)
+    yield Sensitivity(f"latency of {where}", more, less)
+    if costs is not None:
+        said = f"Halve the latency of {where}: {format_ns(dim.latency_ns)} of the network and the hops of the library."
+    else:
+        said = f"Halve the latency of {where}, from {format_ns(dim.latency_ns)} to {format_ns(dim.latency_ns / 2)}."
+    # Dimensions between nodes share the library's hops, so two of them are not changed together.
+    lever = f"latency {min(index, 1) if costs is not None else index}"
+    yield Candidate("latency", said, change(0.5), frozenset({lever}))
+
+
+def _listed(scene: Scene, key: str, index: int) -> float:
+    listed = table_of(scene.parts, "network").get(key)
+    assert isinstance(listed, list | tuple)
+    value = float(listed[index])
+    return value
+
+
+@dataclass(slots=True)
+class _Scan:
+    """The finish over multiples of a rate.
+
+    Attributes:
+        base_ns: Finish at its present value.
+        ask: Returns the finish at a multiple; None where it cannot be simulated.
+    """
+
+    base_ns: int
+    ask: Callable[[float], int | None]
+
+    def finish(self, factor: float) -> int | None:
+        """Return the finish at a multiple."""
+        return self.base_ns if factor == 1 else self.ask(factor)
+
+    def knee(self, refined: int) -> float | None:
+        """Return the least multiple, to two digits, above which nothing is gained; None where it was not found."""
+        slack = int(NOTHING * self.base_ns)
+        high, best = 1.0, self.base_ns
+        for _ in range(_DOUBLINGS):
+            further = self.finish(2 * high)
+            if further is None:
+                return None
+            if further > best - slack:
+                break
+            high, best = 2 * high, further
+        else:
+            return None
+        low = high / 2
+        for _ in range(_HALVINGS):
+            slower = self.finish(low)
+            if slower is None:
+                return None
+            if slower > best + slack:
+                break
+            high, low = low, low / 2
+        else:
+            return None
+        for _ in range(refined):
+            middle = (low * high) ** 0.5
+            between = self.finish(middle)
+            if between is None:
+                return None
+            low, high = (low, middle) if between <= best + slack else (middle, high)
+        return float(f"{high:.3g}")
+
+
+# ---------------------------------------------------------------------------------------------------
+# How collectives are carried out
+
+
+def algorithms(scene: Scene, finish: Finish) -> Iterator[Found]:
+    """Yield the algorithm of each kind of collective that saves most."""
+    if not len(scene.members):
+        yield Refusal("algorithm", "the job has no collectives")
+        return
+    if scene.config.flows:
+        yield from _ways(scene, finish)
+        return
+    dims = scene.config.topology.dims
+    for number in np.unique(scene.members.type).tolist():
+        kind = EXTENDED_KIND_OF.get(number)
+        setting = BY_KEY.get(f"{str(kind).replace('_', '-')}-implementation")
+        if kind is None or setting is None or (setting.extended and scene.config.extensions is None):
+            continue
+        now = [algorithm.name for algorithm in scene.config.algorithms.get(kind, ())]
+        found = []
+        for names in _choices(now, len(dims)):
+            change = Change(settings=(f"{setting.path}=[{','.join(names)}]",))
+            after = finish(change)
+            if after is not None and after < scene.baseline.finish_ns:
+                found.append((after, names, change))
+        if found:
+            _, names, change = min(found, key=lambda one: one[:2])
+            where = " and ".join(
+                f"{name} in {_where(scene, index)}" for index, name in enumerate(names) if index >= len(now) or now[index] != name
+            )
+            was = f" in place of {', '.join(now)}" if now else ""
+            yield Candidate(
+                "algorithm",
+                f"Carry out the {plural(number)} by {where}{was}.",
+                change,
+                frozenset({f"algorithm of {kind}"}),
+                CollectiveType(number).name,
+            )
+
+
+def _choices(now: Sequence[str], dims: int) -> list[list[str]]:
+    """Return lists of algorithms to try: one for all dimensions, and another one in a single dimension."""
+    names = [row.name for row in ALGORITHMS.values()]
+    tried = [[name] * dims for name in names]
+    if len(now) == dims > 1:
+        tried += [[*now[:index], name, *now[index + 1 :]] for index in range(dims) for name in names]
+    distinct = [list(one) for one in dict.fromkeys(map(tuple, tried)) if list(one) != list(now)]
+    return distinct[:_MOST_ALGORITHMS]
+
+
+def _ways(scene: Scene, finish: Finish) -> Iterator[Found]:
+    costs = scene.config.costs
+    assert costs is not None
+    found = []
+    for name in WAYS:
+        if name != costs.algorithm:
+            change = Change(settings=(f"costs.algorithm={name}",))
+            said = "Let the library choose the algorithm of each collective." if name == "auto" else (
+                f"Let the library carry out collectives by {name} wherever it can (NCCL_ALGO={name})."
+            )
+            found.append((finish(change), said, change))
+    if costs.choice != "least":
+        change = Change(settings=("costs.choice=least",))
+        said = "Take the quickest algorithm and protocol for every collective, in place of what the library estimates (NCCL_ALGO, NCCL_PROTO)."
+        found.append((finish(change), said, change))
+    saving = [(after, said, change) for after, said, change in found if after is not None]
+    if not saving:
+        return
+    _, said, change = min(saving, key=lambda one: one[:2])
+    yield Candidate("algorithm", said, change, frozenset({"algorithm"}))
+
+
+def chunking(scene: Scene, finish: Finish) -> Iterator[Found]:
+    """Yield the number of chunks, and the order of dimensions, that save most."""
+    if scene.config.flows:
+        why = "the cost model times whole collectives as the library carries them out, without chunks"
+        yield Refusal("chunks", why)
+        yield Refusal("dimension-order", "the library orders the dimensions itself: inside nodes first, then between them")
+        return
+    now = scene.config.splits
+    found = []
+    for count in sorted({1, max(now // 2, 1), 2 * now, 4 * now, 8 * now} - {now}):
+        change = Change(settings=(f"preferred-dataset-splits={count}",))
+        after = finish(change)
+        if after is not None:
+            found.append((after, count, change))
+    if found:
+        _, count, change = min(found, key=lambda one: one[:2])
+        said = f"Cut collectives into {count} chunk{'s' if count > 1 else ''} in place of {now}."
+        yield Candidate("chunks", said, change, frozenset({"chunks"}))
+    if len(scene.config.topology.dims) < 2:
+        yield Refusal("dimension-order", "the network has one dimension")
+        return
+    extensions = scene.config.extensions
+    if extensions is None:
+        yield Refusal("dimension-order", "ASTRA-sim's model knows one order; use --model full")
+        return
+    for order in ("ascending", "descending", "balanced"):
+        if order != extensions.dimension_order:
+            words = {"balanced": "the order that loads them most evenly (Themis)"}.get(order, f"{order} order")
+            yield Candidate(
+                "dimension-order",
+                f"Let chunks pass the dimensions in {words}, in place of {extensions.dimension_order}.",
+                Change(settings=(f"extended.dimension-order={order}",)),
+                frozenset({"dimension order"}),
+            )

@@ -1,0 +1,141 @@
+"""What ranks compute, matched between them: the same operation on different ranks, and what it took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.advice.baseline import Scene
+from studio.analysis.collectives.matching import match_messages
+from studio.trace import NONE, Bool, Float64, Graph, Int64, NodeType, Trace, copies, dense_column, idles
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Compute of the ranks of a stage, a column per rank.
+
+    R ranks, K operations that all of them have: a name, and which of that name it is.
+
+    Attributes:
+        places: (R,) places of the ranks in the trace.
+        rows: (K, R) the node of each rank.
+        took_ns: (K, R) how long it took in the baseline.
+        amount: (K, R) its operations, -1 where the trace tells none.
+        total_ns: (R,) all compute of the rank, matched or not.
+    """
+
+    places: Int64
+    rows: Int64
+    took_ns: Int64
+    amount: Int64
+    total_ns: Int64
+
+    @property
+    def equal(self) -> Bool:
+        """(K,) which operations are as much work on every rank, by what the trace says."""
+        first = self.amount[:, :1]
+        return np.asarray(((self.amount == first) & (first >= 0)).all(axis=1))
+
+
+def compute_rows(graph: Graph) -> Int64:
+    """Return the rows of nodes that compute: those of the device where it has any, else the operators of the host; no gaps."""
+    cpu = dense_column(graph, "is_cpu_op", 0) != 0
+    mine = (graph.type == NodeType.COMP) & ~copies(graph) & ~idles(graph)
+    device = mine & ~cpu
+    if (graph.duration_ns[device] > 0).any() or dense_column(graph, "num_ops", 0)[device].any():
+        return np.flatnonzero(device)
+    mine &= cpu
+    mine[graph.rows_with("gap")[0]] = False
+    return np.flatnonzero(mine & (graph.duration_ns > 0))
+
+
+def work_of(scene: Scene, places: Int64) -> Work:
+    """Return the compute of some ranks, matched by name and by which of that name it is."""
+    trace = scene.trace
+    codes: dict[str, int] = {}
+    rows_of = {}
+    keys_of = {}
+    for index in {trace.ranks[place].graph for place in places.tolist()}:
+        graph = trace.graphs[index]
+        rows = compute_rows(graph)
+        rows_of[index] = rows
+        keys_of[index] = _keys(graph, rows, codes)
+    common = None
+    for keys in keys_of.values():
+        common = np.sort(keys) if common is None else np.intersect1d(common, keys, assume_unique=True)
+    assert common is not None
+    shape = len(common), len(places)
+    table, took, amount = (np.full(shape, NONE, np.int64) for _ in range(3))
+    total = np.zeros(len(places), np.int64)
+    for column, place in enumerate(places.tolist()):
+        index = trace.ranks[place].graph
+        rows, keys = rows_of[index], keys_of[index]
+        order = np.argsort(keys, kind="stable")
+        picked = rows[order[np.searchsorted(keys[order], common)]]
+        lasted = scene.took_ns(place)
+        table[:, column], took[:, column] = picked, lasted[picked]
+        amount[:, column] = dense_column(trace.graphs[index], "num_ops", NONE)[picked]
+        total[column] = int(lasted[rows].sum())
+    return Work(places, table, took, amount, total)
+
+
+_TURNS = 1 << 32
+
+
+def _keys(graph: Graph, rows: Int64, codes: dict[str, int]) -> Int64:
+    """Return a number of each row that equals that of the same operation elsewhere: name, and how many came before."""
+    names, of = np.unique(graph.name[rows], return_inverse=True)
+    code = np.array(
+        [codes.setdefault(graph.strings[name] if name >= 0 else "", len(codes)) for name in names.tolist()], np.int64
+    )[of]
+    order = np.lexsort((graph.id[rows], code))
+    starts = np.append(True, np.diff(code[order]) != 0)[: len(order)]
+    begin = np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
+    turn = np.empty(len(order), np.int64)
+    turn[order] = np.arange(len(order)) - begin
+    return code * _TURNS + turn
+
+
+def stages(trace: Trace, groups: dict[str, tuple[int, ...]]) -> list[Int64]:
+    """Return the places of the ranks of each pipeline stage, by lowest rank.
+
+    Ranks are of one stage where a comm group joins them, directly or by way of others, in which nobody sends messages to
+    another member; without messages all ranks are one stage.
+
+    Args:
+        trace: The job.
+        groups: Ranks of the comm groups that collectives use.
+    """
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
+    messages = match_messages(trace)
+    pairs = set(zip(messages.source.tolist(), messages.target.tolist(), strict=True))
+    if not pairs:
+        return [np.arange(len(place))]
+    label = np.arange(len(place))
+    for ranks in groups.values():
+        inside = frozenset(ranks)
+        if any(source in inside and target in inside for source, target in pairs):
+            continue
+        there = [label[place[rank]] for rank in ranks if rank in place]
+        if there:
+            label[np.isin(label, there)] = min(there)
+    return [np.flatnonzero(label == first) for first in np.unique(label).tolist()]
+
+
+def group_ranks(scene: Scene) -> dict[str, tuple[int, ...]]:
+    """Return the ranks of every comm group that a collective uses."""
+    members = scene.members
+    found = {}
+    seen, first = np.unique(members.group, return_index=True)
+    for group, at in zip(seen.tolist(), first.tolist(), strict=True):
+        places = members.rank[members.offsets[at] : members.offsets[at + 1]].tolist()
+        found[members.groups[group]] = tuple(scene.trace.ranks[place].number for place in places)
+    return found
+
+
+def factor_columns(scene: Scene) -> dict[int, Float64]:
+    """Return (N,) ones for the nodes of every rank, by place: factors to fill in."""
+    return {
+        place: np.ones(len(scene.trace.graphs[rank.graph])) for place, rank in enumerate(scene.trace.ranks)
+    }
