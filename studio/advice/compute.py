@@ -64,7 +64,11 @@ def _to_median(scene: Scene, work: Work, chosen: Int64, ratio: Float64, *, same:
         nodes += scene.node_ids(place, rows, NODES_NAMED)
     ranks = tuple(sorted(scene.trace.ranks[int(work.places[column])].number for column in chosen.tolist()))
     worst = ratio[chosen]
-    how = f"{worst[0]:.2f} times" if worst.max() - worst.min() < 0.005 else f"{worst.min():.2f} to {worst.max():.2f} times"
+    how = (
+        f"{worst[0]:.2f} times"
+        if worst.max() - worst.min() < 0.005
+        else f"{worst.min():.2f} to {worst.max():.2f} times"
+    )
     whose = "for the same operations" if same else "in all"
     action = (
         f"Bring {rank_words(ranks)} to the compute time of the median rank: "
@@ -109,7 +113,9 @@ def equal_arrivals(scene: Scene) -> Iterator[Candidate]:
 
 def _evened(scene: Scene, group: int, of_group: Int64) -> Candidate | None:
     members = scene.members
-    places = np.unique(np.concatenate([members.rank[slice(*members.offsets[at : at + 2])] for at in of_group.tolist()]))
+    places = np.unique(
+        np.concatenate([members.rank[slice(*members.offsets[at : at + 2])] for at in of_group.tolist()])
+    )
     column = {place: index for index, place in enumerate(places.tolist())}
     begun = np.full((len(places), len(of_group)), NONE, np.int64)
     for position, at in enumerate(of_group.tolist()):
@@ -126,7 +132,9 @@ def _evened(scene: Scene, group: int, of_group: Int64) -> Candidate | None:
         segment = np.searchsorted(begun[index], start, side="right")
         inside = (segment < len(of_group)) & (start >= 0)
         rows, segment = rows[inside], segment[inside]
-        work[index] = np.bincount(segment, scene.took_ns(place)[rows], minlength=len(of_group))[: len(of_group)]
+        work[index] = np.bincount(segment, scene.took_ns(place)[rows], minlength=len(of_group))[
+            : len(of_group)
+        ]
         segment_of.append(segment)
         rows_of.append(rows)
     even = (work > 0).all(axis=0)
@@ -183,7 +191,9 @@ def faster_stages(scene: Scene) -> Iterator[Candidate]:
             Change((ScaleTimes(factors, work=_computes_work(scene)),)),
             frozenset({f"compute of stage {number}"}),
             ranks=ranks,
-            nodes=scene.node_ids(first, compute_rows(scene.trace.graph_of(scene.trace.ranks[first])), NODES_NAMED),
+            nodes=scene.node_ids(
+                first, compute_rows(scene.trace.graph_of(scene.trace.ranks[first])), NODES_NAMED
+            ),
         )
 
 
@@ -207,9 +217,7 @@ def host_gaps(scene: Scene) -> Iterator[Candidate]:
     if not factors:
         return
     longest = ranks[int(np.argmax(total))]
-    action = (
-        f"Remove the gaps between operators of the host: up to {format_ns(max(total))} on a rank, most on rank {longest}."
-    )
+    action = f"Remove the gaps between operators of the host: up to {format_ns(max(total))} on a rank, most on rank {longest}."
     yield Candidate(
         "host-gaps",
         action,

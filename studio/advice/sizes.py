@@ -86,7 +86,12 @@ def uneven_families(scene: Scene) -> list[Family]:
             mine = mine[count == count.max()]
             where = members.offsets[mine][:, None] + np.arange(int(count.max()))
             family = Family(
-                group, int(kind), mine, members.rank[where[0]].astype(np.int64), members.row[where].astype(np.int64), members.bytes[where]
+                group,
+                int(kind),
+                mine,
+                members.rank[where[0]].astype(np.int64),
+                members.row[where].astype(np.int64),
+                members.bytes[where],
             )
             above = np.maximum(family.bytes - family.bytes.mean(axis=1, keepdims=True), 0).sum()
             if family.bytes.shape[1] > 1 and family.largest > _UNEVEN:
@@ -277,7 +282,8 @@ def _slowness(bound: _Bound) -> Float64:
 
 def _other_work(scene: Scene, family: Family, target: Int64, bound: _Bound) -> ScaleTimes:
     factors = {
-        place: np.ones(len(scene.trace.graph_of(scene.trace.ranks[place]))) for place in family.places.tolist()
+        place: np.ones(len(scene.trace.graph_of(scene.trace.ranks[place])))
+        for place in family.places.tolist()
     }
     scale = np.divide(target, family.bytes, out=np.ones(target.shape), where=family.bytes > 0)
     for column, place in enumerate(family.places.tolist()):

@@ -87,7 +87,8 @@ def _keys(graph: Graph, rows: Int64, codes: dict[str, int]) -> Int64:
     """Return a number of each row that equals that of the same operation elsewhere: name, and how many came before."""
     names, of = np.unique(graph.name[rows], return_inverse=True)
     code = np.array(
-        [codes.setdefault(graph.strings[name] if name >= 0 else "", len(codes)) for name in names.tolist()], np.int64
+        [codes.setdefault(graph.strings[name] if name >= 0 else "", len(codes)) for name in names.tolist()],
+        np.int64,
     )[of]
     order = np.lexsort((graph.id[rows], code))
     starts = np.append(True, np.diff(code[order]) != 0)[: len(order)]

@@ -14,6 +14,7 @@ from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
 from studio.analysis.compare.words import node_words, signed_bytes, signed_ns, signed_share, verdict
 from studio.analysis.job.alike import count_alike, first_alike
+from studio.analysis.job.kernels import kernels
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.analysis.job.summary import summarise
@@ -182,6 +183,7 @@ def _run(document: Document, run: Compared, *, alone: bool) -> None:
     _parts(document, account)
     every = [rank.number for rank in side.trace.ranks]
     members = collective_members(side.trace, side.times, side.groups)
+    _kernels(document, side)
     _collectives(document, collective_times(side.trace, side.times, side.groups), members, every)
     _network(document, side)
     if alone:
@@ -190,6 +192,32 @@ def _run(document: Document, run: Compared, *, alone: bool) -> None:
             ["setting", "value"], [[key, (value.text, value.exact)] for key, value in run.settings.items()]
         )
     _findings(document, side)
+
+
+def _kernels(document: Document, side: Side) -> None:
+    """Write what runs longest by name."""
+    found = kernels(side.trace, side.times)
+    if not found:
+        return
+    document.heading(3, "What runs longest")
+    rest = sum(kernel.share for kernel in found[_LISTED:])
+    document.table(
+        ["name", "kind", "count", "total", "share", "median", "longest"],
+        [
+            [
+                kernel.name,
+                kernel.kind,
+                format_count(kernel.count),
+                _time(kernel.total_ns),
+                _percent(kernel.share),
+                _time(kernel.median_ns),
+                _time(kernel.most_ns),
+            ]
+            for kernel in found[:_LISTED]
+        ],
+        numeric=(2, 3, 4, 5, 6),
+        caption=f"Durations added up; * stands for numbers of steps and layers. All other names: {_percent(rest)}.",
+    )
 
 
 def _facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:

@@ -37,6 +37,7 @@ from studio.pages.base.widgets import (
 from studio.pages.collectives.groups import count_left_out, matrix_figure
 from studio.pages.overview.advice import advice_section, keep_advised
 from studio.pages.overview.files import files_section
+from studio.pages.overview.kernels import kernels_section
 from studio.pages.overview.times import over_time_section, times_skeleton, untimed
 from studio.pages.overview.verdict import (
     headline,
@@ -107,6 +108,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
             className="cs-columns cs-overview-times",
         ),
         _facts(summary, simulated, completeness(trace)),
+        html.Div(id="overview-kernels"),
         html.Div(
             [
                 html.Div(
@@ -243,6 +245,14 @@ def show_times(shown: list[Any]) -> Any:
     """Show what the ranks do over time."""
     job, run, theme = shown
     return no_update if run is None else still(over_time_section(job, run, dark=theme == "dark"))
+
+
+@callback(Output("overview-kernels", "children"), Input("overview-shown", "data"))
+@show_errors
+def show_kernels(shown: list[Any]) -> Any:
+    """Show what runs longest by name."""
+    job, run, _ = shown
+    return no_update if run is None else still(kernels_section(job, run))
 
 
 @callback(Output("overview-layout", "children"), Input("overview-shown", "data"))

@@ -1,0 +1,92 @@
+"""What runs longest by name, on Overview."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+
+from studio.analysis.job.kernels import Kernel, kernels
+from studio.pages.base.export import Table, exports
+from studio.pages.base.state import session
+from studio.pages.base.widgets import exact, hint, link, table
+from studio.units import format_bytes, format_count, format_ns, format_rate
+
+_SHOWN, _EXPORTED = 10, 5000
+_ABOUT = (
+    "Kernels, copies and collectives of a device by the name they were recorded with; without a device, what computes, "
+    "communicates and moves memory. Numbers of steps, layers and the like are shown as *. Durations are added up: what "
+    "overlaps counts in full."
+)
+_RATE = "Bytes over time of copies whose size was recorded."
+_COLOURS = {"compute": "compute", "communication": "collective", "copy": "copy", "memory": "memory"}
+
+
+def kernels_section(job: str, run: str) -> Any:
+    """Return the names that take most time in a run, "" for the recording; each leads to its longest node."""
+    found = session().keep_of_job(
+        "kernels", job, lambda: kernels(session().trace(job), session().times(job, run)), run
+    )
+    if not found:
+        return None
+    has_rates = any(kernel.bytes_per_ns for kernel in found[:_SHOWN])
+    view = {"job": job, **({"run": run} if run else {})}
+    head: list[Any] = ["Name", "Count", "Total", "Share", "Median", "Longest"]
+    rows = [_row(kernel, job, view, has_rates=has_rates) for kernel in found[:_SHOWN]]
+    if has_rates:
+        head.append(html.Span(["Rate", hint("rate of copies", _RATE)]))
+    more = len(found) - _SHOWN
+    said = f"{format_count(more)} more names take {100 * sum(kernel.share for kernel in found[_SHOWN:]):.1f} % together."
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H2(["What runs longest", hint("what runs longest", _ABOUT)]),
+                    exports("kernels", table=_numbers(found)),
+                ],
+                className="cs-figure-head",
+            ),
+            html.Div(table(head, rows, numeric=range(1, len(head))), className="cs-scroll"),
+            html.P(said, className="cs-dim") if more > 0 else None,
+        ],
+        className="cs-section",
+    )
+
+
+def _row(kernel: Kernel, job: str, view: dict[str, Any], *, has_rates: bool) -> list[Any]:
+    rank, row = kernel.longest
+    trace = session().trace(job)
+    found = trace.rank(rank)
+    node = None if found is None else str(trace.graph_of(found).id[row])
+    swatch = html.Span(
+        className="cs-swatch", style={"background": f"var(--cs-{_COLOURS[kernel.kind]})"}, title=kernel.kind
+    )
+    cells = [
+        html.Span([swatch, html.Bdi(kernel.name, title=kernel.name)], className="cs-kernel"),
+        format_count(kernel.count),
+        exact(format_ns(kernel.total_ns), f"{kernel.total_ns:,} ns"),
+        f"{100 * kernel.share:.1f} %",
+        exact(format_ns(kernel.median_ns), f"{kernel.median_ns:,} ns"),
+        dcc.Link(
+            exact(format_ns(kernel.most_ns), f"{kernel.most_ns:,} ns"),
+            href=link("/timeline", view, rank=str(rank), node=node),
+            title=f"on rank {rank}: show it in the timeline",
+        ),
+    ]
+    rate = kernel.bytes_per_ns
+    if has_rates:
+        said = f"{format_bytes(kernel.bytes)} in {format_ns(kernel.sized_ns)}"
+        cells.append(exact(format_rate(rate), said) if rate else "–")
+    return cells
+
+
+def _numbers(found: list[Kernel]) -> Table:
+    columns = ("name", "kind", "count", "total_ns", "share", "least_ns", "median_ns", "most_ns", "bytes")
+    rows = [
+        tuple(
+            round(value, 8) if isinstance(value, float) else value
+            for value in (getattr(kernel, column) for column in columns)
+        )
+        for kernel in found[:_EXPORTED]
+    ]
+    return Table(columns, rows)

@@ -1,0 +1,77 @@
+"""What runs by name, held against the raw files of a recording and hand-drawn ranks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+import studio
+from studio.analysis.job.kernels import kernels
+from studio.timeline import NodeTimes, recorded_times
+from studio.trace import Trace
+from tests.handmade import collective, node, trace_of
+
+
+def at(begins: int, made):
+    """The same node with a start."""
+    made.start_time_micros = begins
+    return made
+
+
+def test_names_that_only_count_add_up_and_copies_have_a_rate() -> None:
+    """Two layers under one name; the copy moves 4,000 bytes in 2 µs."""
+    rank = [
+        at(1, node(1, "COMP", name="step0.layer0.fc1", micros=10)),
+        at(20, node(2, "COMP", name="step0.layer1.fc1", micros=30)),
+        at(60, collective(3, "ALL_REDUCE", 8)),
+        at(80, node(4, "MEM_LOAD", name="load", micros=2, tensor_size=4000)),
+    ]
+    rank[2].duration_micros = 5
+    trace = trace_of([rank, rank])
+    found = kernels(trace, recorded_times(trace))
+    assert [(kernel.name, kernel.kind, kernel.count, kernel.total_ns) for kernel in found] == [
+        ("step*.layer*.fc1", "compute", 4, 80_000),
+        ("n3", "communication", 2, 10_000),
+        ("load", "memory", 2, 4_000),
+    ]
+    first = found[0]
+    assert (first.least_ns, first.median_ns, first.most_ns, first.longest) == (10_000, 10_000, 30_000, (0, 1))
+    assert first.share == 80 / 94
+    assert found[2].bytes_per_ns == 2.0
+    assert found[1].bytes_per_ns is None
+
+
+def test_ranks_simulated_as_one_count_each() -> None:
+    """Three ranks share the times of one."""
+    trace = trace_of([[node(1, "COMP", name="a", micros=1)]] * 3)
+    [found] = kernels(trace, NodeTimes(np.zeros(3, np.int64), np.array([0]), np.array([700])))
+    assert (found.count, found.total_ns, found.share) == (3, 2100, 1.0)
+
+
+def raw_device_operations(folder: Path) -> dict[str, tuple[int, Decimal]]:
+    """Count and total in ns, by name, of all that ran on a device, read from the Kineto files alone."""
+    found: dict[str, tuple[int, Decimal]] = {}
+    for path in sorted(folder.glob("kineto_*.json.gz")):
+        text = gzip.decompress(path.read_bytes())
+        for event in json.loads(text, parse_float=Decimal)["traceEvents"]:
+            if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+                count, total = found.get(event["name"], (0, Decimal(0)))
+                found[event["name"]] = count + 1, total + event["dur"] * 1000
+    return found
+
+
+def test_totals_equal_sums_over_the_raw_file(shared: Path) -> None:
+    """Every kernel and copy of four ranks with a device, each to the nearest ns."""
+    folder = shared / "traces" / "torch_synthetic_device" / "ddp_mlp_4r"
+    trace: Trace = studio.read(folder)
+    found = {kernel.name: kernel for kernel in kernels(trace, recorded_times(trace))}
+    raw = raw_device_operations(folder)
+    assert {name: kernel.count for name, kernel in found.items()} == {
+        name: count for name, (count, _) in raw.items()
+    }
+    for name, (count, total) in raw.items():
+        assert abs(found[name].total_ns - total) <= Decimal("0.5") * count, name
