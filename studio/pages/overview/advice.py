@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import dash
@@ -10,11 +11,11 @@ from dash import html
 
 from studio.advice.advice import MOST_DEVIATION, WORTH, Advice, Advised
 from studio.errors import StudioError
-from studio.jobs.advising import advice_made, is_sought, start_advising
+from studio.jobs.advice_search import advice_made, is_sought, start_advising
+from studio.jobs.advising import keep_baseline, keep_run
 from studio.pages.base.asked import ADVICE, asks
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.widgets import exact, hint, loading
-from studio.session import Session
 from studio.store.tasks import Problem
 from studio.units import format_count, format_counted, format_ns
 
@@ -80,7 +81,9 @@ def _list(made: Advised, job: str, run: str) -> Any:
         parts.append(html.P(f"Nothing that was tried saves more than {least} of the finish."))
     if made.combined is not None and made.combined.is_worth_it:
         parts.append(
-            html.Ul(_item(made.combined, len(made.advice), job, run), className="cs-advice-combined")
+            html.Ul(
+                _item(made.combined, len(made.advice), job, run, _together(made.combined, worth[:_SHOWN]))
+            )
         )
     more = len(worth) - _SHOWN
     said = [f"{format_counted(made.considered, 'simulation')}, {made.baseline.words}"]
@@ -93,7 +96,21 @@ def _list(made: Advised, job: str, run: str) -> Any:
     return html.Div(parts)
 
 
-def _item(item: Advice, number: int, job: str, run: str) -> Any:
+def _together(combined: Advice, listed: Sequence[Advice]) -> str:
+    """Name the changes of a combination by their numbers in the list; "" where one of them is not in it."""
+    edits, settings = set(map(id, combined.change.edits)), set(combined.change.settings)
+    numbers, found = [], 0
+    for number, item in enumerate(listed, start=1):
+        mine = set(map(id, item.change.edits))
+        if mine <= edits and set(item.change.settings) <= settings:
+            numbers.append(str(number))
+            found += len(mine) + len(item.change.settings)
+    if found != len(edits) + len(settings) or len(numbers) < 2:
+        return ""
+    return f"{', '.join(numbers[:-1])} and {numbers[-1]} together"
+
+
+def _item(item: Advice, number: int, job: str, run: str, words: str = "") -> Any:
     saves = f"−{format_ns(item.saving_ns)}"
     of = f"{item.saving_percent:.1f} %"
     between = ""
@@ -101,7 +118,7 @@ def _item(item: Advice, number: int, job: str, run: str) -> Any:
         between = f" ({format_ns(item.saving_low_ns)} to {format_ns(item.saving_high_ns)})"
     return html.Li(
         [
-            html.Div(html.Bdi(item.action)),
+            html.Div(html.Bdi(words or item.action), title=item.action if words else None),
             html.Div(
                 [
                     exact(saves, f"{item.saving_ns:,} ns", classes="cs-saving"),
@@ -118,6 +135,26 @@ def _item(item: Advice, number: int, job: str, run: str) -> Any:
     )
 
 
-def keep_advised(session: Session, job: str, run: str, number: int) -> str:
-    """Keep the run of a change and return the address that compares it with the run it changes."""
-    raise StudioError("not yet")
+def keep_advised(job: str, run: str, number: int) -> str:
+    """Keep the run of a change, and return the address that compares it with the run that it changes.
+
+    Of a recording that is its replay, which is kept too: so the difference is the change alone.
+
+    Args:
+        job: The job.
+        run: The run that the advice is for, "" for the recording.
+        number: Which advice, by its place in `Advised.advice`; one more than the last is the best set.
+
+    Raises:
+        StudioError: The advice is not known any more, or the workspace cannot be written.
+    """
+    made = advice_made(session(), job, run)
+    items = [*made.advice, made.combined] if isinstance(made, Advised) else []
+    item = items[number] if 0 <= number < len(items) else None
+    if item is None or not isinstance(made, Advised):
+        raise StudioError("This advice is not known any more.", hint="Open the page again to look for it anew.")
+    kept = keep_run(workspace(), job, session().trace(job), item)
+    before = run or session().keep_of_job(
+        "advice baseline", job, lambda: keep_baseline(workspace(), job, session().trace(job), made)
+    )
+    return link("/compare", {"job": job, "run": before, "with": kept})

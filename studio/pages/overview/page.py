@@ -16,7 +16,7 @@ from studio.analysis.job.type_times import type_times
 from studio.doctor import CHECKS
 from studio.errors import StudioError
 from studio.figures.groups import group_matrix
-from studio.jobs.advising import start_advising
+from studio.jobs.advice_search import start_advising
 from studio.jobs.checking import start_check
 from studio.pages.base.asked import ADVICE, Asked, answer, answer_output, stores
 from studio.pages.base.export import exports
@@ -94,18 +94,22 @@ def show(view: dict[str, Any], theme: str) -> Any:
         html.Div(
             [
                 html.Div(
-                    untimed(info.id) if run is None else verdict_skeleton(summary.ranks), id="overview-ranks"
+                    [
+                        html.Div(
+                            untimed(info.id) if run is None else verdict_skeleton(summary.ranks),
+                            id="overview-ranks",
+                        ),
+                        html.Div(None if run is None else times_skeleton(), id="overview-times"),
+                    ]
                 ),
-                html.Div(id="overview-advice"),
+                html.Div(
+                    [
+                        html.Div(id="overview-advice"),
+                        html.Div(layout_section(info.id, None), id="overview-layout"),
+                    ]
+                ),
             ],
             className="cs-columns cs-verdict",
-        ),
-        html.Div(
-            [
-                html.Div(None if run is None else times_skeleton(), id="overview-times"),
-                html.Div(layout_section(info.id, None), id="overview-layout"),
-            ],
-            className="cs-columns cs-overview-times",
         ),
         _facts(summary, simulated, completeness(trace)),
         html.Div(id="overview-kernels"),
@@ -215,7 +219,7 @@ def change(asked: Asked | None) -> Any:
             start_advising(tasks(), session(), job, run)
             dash.set_props("activity-poke", {"data": time.time()})
             return None, answer(ADVICE, asked)
-        go = keep_advised(session(), job, run, int(rest[0]))
+        go = keep_advised(job, run, int(rest[0]))
     except StudioError as error:
         return error_box(error, title="That did not work"), answer(ADVICE, asked)
     return None, answer(ADVICE, asked, go=go)
