@@ -143,6 +143,7 @@ def find_advice(
         tuple(sensitivity),
         tuple((kind, search.refused[kind]) for kind in KINDS if kind in search.refused and kind not in search.simulated),
         search.done,
+        scene.parts,
         None if given is not None or isinstance(family, str) else family.baseline,
     )
 
