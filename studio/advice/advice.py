@@ -217,7 +217,9 @@ class Advised:
 
     def _repr_html_(self) -> str:
         """Return the advice as a table."""
-        rows = [(item.action, format_ns(item.saving_ns), f"{item.saving_percent:.1f} %") for item in self.advice]
+        rows = [
+            (item.action, format_ns(item.saving_ns), f"{item.saving_percent:.1f} %") for item in self.advice
+        ]
         return table(repr(self), ("change", "saves", "of the finish"), rows)
 
 

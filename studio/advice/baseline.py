@@ -142,9 +142,7 @@ def recorded_finish(trace: Trace) -> int | None:
     return length or None
 
 
-def _scene(
-    trace: Trace, parts: Parts, words: str, recorded_ns: int | None, cancel: Cancel | None
-) -> Scene:
+def _scene(trace: Trace, parts: Parts, words: str, recorded_ns: int | None, cancel: Cancel | None) -> Scene:
     config = interpret(parts).config
     errors = [finding for finding in check(trace, config) if finding.level == "error"]
     if errors:

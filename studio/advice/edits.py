@@ -87,7 +87,9 @@ def _with_work(graph: Graph, factor: Float64, changed: Bool) -> Graph:
         rows, where = graph.rows_with(key)
         mine = changed[rows] & (graph.type[rows] == NodeType.COMP)
         rows, where = rows[mine], where[mine]
-        value[where] = np.maximum(np.rint(value[where] * factor[rows]).astype(np.int64), np.minimum(value[where], 1))
+        value[where] = np.maximum(
+            np.rint(value[where] * factor[rows]).astype(np.int64), np.minimum(value[where], 1)
+        )
     return replace(graph, attrs=replace(graph.attrs, value=value))
 
 
@@ -168,7 +170,9 @@ class Rewire:
     def __call__(self, trace: Trace) -> Trace:
         """Return the changed job."""
         marks = {
-            place: _mark(*(column.astype(np.int64) for column in (made.ctrl, made.data, made.further, made.gone)))
+            place: _mark(
+                *(column.astype(np.int64) for column in (made.ctrl, made.data, made.further, made.gone))
+            )
             for place, made in self.wirings.items()
         }
         return with_graphs(trace, marks, self._graph)

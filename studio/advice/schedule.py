@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,18 @@ from studio.advice.collective_times import Took, collective_costs
 from studio.advice.edits import Rewire, SetSizes, ShiftTimes, Wiring
 from studio.analysis.collectives.matching import issue_order
 from studio.et.link.options import DEP_KINDS, DepKind
-from studio.trace import NONE, Bool, CollectiveType, Dependencies, Graph, Int64, NodeType, dense_column, group_slots
+from studio.trace import (
+    NONE,
+    Bool,
+    CollectiveType,
+    Dependencies,
+    Graph,
+    Int64,
+    NodeType,
+    Trace,
+    dense_column,
+    group_slots,
+)
 from studio.units import format_bytes
 
 BUCKET_BYTES = 25 << 20
@@ -67,7 +78,9 @@ def earlier(scene: Scene) -> Iterator[Found]:
         dropped = 0
         for place, rank in enumerate(scene.trace.ranks):
             if rank.graph not in made:
-                made[rank.graph] = _unheld(scene.trace.graphs[rank.graph], kind, behind_others=scene.is_replay)
+                made[rank.graph] = _unheld(
+                    scene.trace.graphs[rank.graph], kind, behind_others=scene.is_replay
+                )
             wiring = made[rank.graph]
             if wiring is not None:
                 wirings[place] = wiring
@@ -120,7 +133,9 @@ def _unheld(graph: Graph, kind: int, *, behind_others: bool) -> Wiring | None:
         rows.append(np.where(gone, instead[of], deps.rows).astype(np.int32))
     if np.array_equal(rows[0], graph.ctrl.rows) and np.array_equal(rows[1], graph.data.rows):
         return None
-    return Wiring(rows[0], rows[1], _in_sequence(np.flatnonzero(chosen), slots, place), np.zeros(len(graph), np.bool_))
+    return Wiring(
+        rows[0], rows[1], _in_sequence(np.flatnonzero(chosen), slots, place), np.zeros(len(graph), np.bool_)
+    )
 
 
 def _in_sequence(rows: Int64, slots: Int64, place: Int64) -> Int64:
@@ -168,10 +183,16 @@ class _Buckets:
 def merged(scene: Scene) -> Iterator[Found]:
     """Yield the families of small collectives that can be carried out in fewer: those that take most time for no bytes."""
     if scene.config.extensions is None:
-        yield Refusal("merge", "in ASTRA-sim's model nothing can take the place of a collective that is left out; use --model full")
+        yield Refusal(
+            "merge",
+            "in ASTRA-sim's model nothing can take the place of a collective that is left out; use --model full",
+        )
         return
     if max(map(len, scene.trace.graphs), default=0) > _MOST_NODES:
-        yield Refusal("merge", f"graphs of more than {_MOST_NODES:,} nodes are not searched for collectives that can be merged")
+        yield Refusal(
+            "merge",
+            f"graphs of more than {_MOST_NODES:,} nodes are not searched for collectives that can be merged",
+        )
         return
     took = collective_costs(scene.members)
     found = [buckets for buckets in _families(scene, took) if buckets.buckets]
@@ -189,7 +210,9 @@ def _families(scene: Scene, took: Took) -> Iterator[_Buckets]:
         mine = mine[np.argsort(members.position[mine], kind="stable")]
         if line is None or int(np.diff(members.offsets)[mine[0]]) < 2:
             continue
-        small = (took.carried[mine] * line.ns_per_byte < line.fixed_ns) & (members.type[mine] != CollectiveType.BARRIER)
+        small = (took.carried[mine] * line.ns_per_byte < line.fixed_ns) & (
+            members.type[mine] != CollectiveType.BARRIER
+        )
         for kind in np.unique(members.type[mine[small]]).tolist():
             chosen = small & (members.type[mine] == kind)
             if chosen.sum() > 1:
@@ -280,7 +303,9 @@ def _merging(scene: Scene, took: Took, family: _Buckets) -> Candidate:
         for column, place in enumerate(places):
             shifts[place][int(members.row[members.offsets[bucket[-1]] + column])] = shift
     wirings = {place: _joined(graph_of[place], last_of[place]) for place in places}
-    edits = [Rewire(wirings), SetSizes(sizes), *([ShiftTimes(shifts)] if scene.is_replay else [])]
+    edits: list[Callable[[Trace], Trace]] = [Rewire(wirings), SetSizes(sizes)]
+    if scene.is_replay:
+        edits.append(ShiftTimes(shifts))
     name = members.groups[family.group]
     every = np.concatenate(family.buckets)
     largest = int(np.maximum.reduceat(members.bytes, members.offsets[:-1])[every].max())

@@ -94,7 +94,9 @@ class _Search:
             self.known[key] = finish
         return finish
 
-    def advice_of(self, scene: Scene, candidates: Iterable[Found | Sensitivity]) -> tuple[list[_Made], list[Sensitivity]]:
+    def advice_of(
+        self, scene: Scene, candidates: Iterable[Found | Sensitivity]
+    ) -> tuple[list[_Made], list[Sensitivity]]:
         """Return the candidates that save something, and what else was found."""
         listed: list[Candidate] = []
         sensitivity = []
@@ -141,7 +143,11 @@ def find_advice(
         tuple(advice),
         max((one for one in combined if one is not None), key=lambda one: one.saving_ns, default=None),
         tuple(sensitivity),
-        tuple((kind, search.refused[kind]) for kind in KINDS if kind in search.refused and kind not in search.simulated),
+        tuple(
+            (kind, search.refused[kind])
+            for kind in KINDS
+            if kind in search.refused and kind not in search.simulated
+        ),
         search.done,
         scene.parts,
         None if given is not None or isinstance(family, str) else family.baseline,

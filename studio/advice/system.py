@@ -104,7 +104,9 @@ def _latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | S
         return Change(settings=tuple(settings))
 
     if not dim.latency_ns and costs is None:
-        yield Sensitivity(f"latency of {_where(scene, index)}", scene.baseline.finish_ns, scene.baseline.finish_ns)
+        yield Sensitivity(
+            f"latency of {_where(scene, index)}", scene.baseline.finish_ns, scene.baseline.finish_ns
+        )
         return
     more, less = finish(change(0.5)), finish(change(2.0))
     if more is None or less is None:
@@ -204,7 +206,9 @@ def algorithms(scene: Scene, finish: Finish) -> Iterator[Found]:
         if found:
             _, names, change = min(found, key=lambda one: one[:2])
             where = " and ".join(
-                f"{name} in {_where(scene, index)}" for index, name in enumerate(names) if index >= len(now) or now[index] != name
+                f"{name} in {_where(scene, index)}"
+                for index, name in enumerate(names)
+                if index >= len(now) or now[index] != name
             )
             was = f" in place of {', '.join(now)}" if now else ""
             yield Candidate(
@@ -233,8 +237,10 @@ def _ways(scene: Scene, finish: Finish) -> Iterator[Found]:
     for name in WAYS:
         if name != costs.algorithm:
             change = Change(settings=(f"costs.algorithm={name}",))
-            said = "Let the library choose the algorithm of each collective." if name == "auto" else (
-                f"Let the library carry out collectives by {name} wherever it can (NCCL_ALGO={name})."
+            said = (
+                "Let the library choose the algorithm of each collective."
+                if name == "auto"
+                else (f"Let the library carry out collectives by {name} wherever it can (NCCL_ALGO={name}).")
             )
             found.append((finish(change), said, change))
     if costs.choice != "least":
@@ -253,7 +259,10 @@ def chunking(scene: Scene, finish: Finish) -> Iterator[Found]:
     if scene.config.flows:
         why = "the cost model times whole collectives as the library carries them out, without chunks"
         yield Refusal("chunks", why)
-        yield Refusal("dimension-order", "the library orders the dimensions itself: inside nodes first, then between them")
+        yield Refusal(
+            "dimension-order",
+            "the library orders the dimensions itself: inside nodes first, then between them",
+        )
         return
     now = scene.config.splits
     found = []
@@ -275,7 +284,9 @@ def chunking(scene: Scene, finish: Finish) -> Iterator[Found]:
         return
     for order in ("ascending", "descending", "balanced"):
         if order != extensions.dimension_order:
-            words = {"balanced": "the order that loads them most evenly (Themis)"}.get(order, f"{order} order")
+            words = {"balanced": "the order that loads them most evenly (Themis)"}.get(
+                order, f"{order} order"
+            )
             yield Candidate(
                 "dimension-order",
                 f"Let chunks pass the dimensions in {words}, in place of {extensions.dimension_order}.",

@@ -118,7 +118,10 @@ def _opened(request: Request, progress: Progress | None) -> tuple[Trace, str, Pa
         workspace = _workspace(request)
         jobs = open_paths(workspace, files, ranks=request.ranks, progress=progress)
         if len(jobs) > 1:
-            raise ConfigError(f"{len(jobs)} jobs are named: {', '.join(jobs)}; allowed: one", hint="Name the files of one of them.")
+            raise ConfigError(
+                f"{len(jobs)} jobs are named: {', '.join(jobs)}; allowed: one",
+                hint="Name the files of one of them.",
+            )
         return workspace.load(jobs[0]), jobs[0], None
     absent = next(name for name in names if not Path(name).exists())
     if len(names) > 1 or not _root(request).is_dir():
@@ -194,13 +197,25 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command(help=__doc__, epilog="Example: chakra-studio advise traces/ --json")
 @click.argument("names", metavar="JOB|RUN", nargs=-1, required=True)
-@click.option("--preset", metavar="NAME", help="Simulate on this system, or system file (.yml); `chakra-studio presets` lists them.")
+@click.option(
+    "--preset",
+    metavar="NAME",
+    help="Simulate on this system, or system file (.yml); `chakra-studio presets` lists them.",
+)
 @click.option("--system", type=_existing, metavar="S.json", help="ASTRA-sim's system file.")
 @click.option("--network", type=_existing, metavar="N.yml", help="ASTRA-sim's network file.")
 @click.option("--remote-memory", type=_existing, metavar="M.json", help="Remote memory.")
-@click.option("--model", type=click.Choice(MODELS), help="Everything that is modelled, or the answers of ASTRA-sim.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the system; may be repeated.")
-@click.option("--keep", is_flag=True, help="Keep the run of each saving above 1 % in the workspace, to open and compare it.")
+@click.option(
+    "--model", type=click.Choice(MODELS), help="Everything that is modelled, or the answers of ASTRA-sim."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a key of the system; may be repeated."
+)
+@click.option(
+    "--keep",
+    is_flag=True,
+    help="Keep the run of each saving above 1 % in the workspace, to open and compare it.",
+)
 @workspace_option
 @json_option
 @allow_damaged
