@@ -191,6 +191,8 @@ class Advised:
         refused: Kinds of change that could not be simulated, each with the reason.
         considered: Simulations that were made, the baseline included.
         system_baseline: What changes of the system are measured against where no system was given; None else.
+        on: The system of the baseline; of a replay, one that no message uses.
+        baseline_run: Id of the kept run of the baseline, as JOB/RUN; None where none was kept.
     """
 
     baseline: Baseline
@@ -199,7 +201,9 @@ class Advised:
     sensitivity: tuple[Sensitivity, ...]
     refused: tuple[tuple[Kind, str], ...]
     considered: int
+    on: Parts
     system_baseline: Baseline | None = None
+    baseline_run: str | None = None
 
     @property
     def worth_it(self) -> tuple[Advice, ...]:

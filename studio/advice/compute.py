@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from studio.advice.advice import NODES_NAMED, Change
 from studio.advice.baseline import Scene
-from studio.advice.candidates import Candidate, group_words, plural, rank_words, schema_name
+from studio.advice.candidates import Candidate, plural, rank_words, schema_name
 from studio.advice.edits import ScaleTimes
-from studio.advice.work import Work, compute_rows, group_ranks, stages, work_of
-from studio.trace import NONE, Float64, Int64, int_column
+from studio.advice.work import Work, compute_rows, group_ranks, groups_words, parallel_groups, stages, work_of
+from studio.trace import Float64, Int32, Int64, int_column
 from studio.units import format_ns
 
 SLOW = 1.05
@@ -21,6 +22,8 @@ FASTER = 0.9
 _MATCHED = 0.5
 """Share of a stage's compute that has to be matched for ranks to be compared by equal operations."""
 _GROUPS_ASKED = 4
+_TIED = 0.02
+"""Ranks for which others wait as long as for the worst, within this share, are blamed with it."""
 
 
 def slow_ranks(scene: Scene) -> Iterator[Candidate]:
@@ -53,7 +56,8 @@ def _compared(work: Work) -> tuple[bool, Float64]:
 
 
 def _to_median(scene: Scene, work: Work, chosen: Int64, ratio: Float64, *, same: bool) -> Candidate:
-    factors, nodes = {}, []
+    factors: dict[int, Float64] = {}
+    nodes: list[tuple[int, int]] = []
     for column in chosen.tolist():
         place = int(work.places[column])
         graph = scene.trace.graph_of(scene.trace.ranks[place])
@@ -87,89 +91,115 @@ def _to_median(scene: Scene, work: Work, chosen: Int64, ratio: Float64, *, same:
 def equal_arrivals(scene: Scene) -> Iterator[Candidate]:
     """Yield, for the groups whose members wait longest, equal compute of all members before each collective.
 
-    The work between two collectives of a group is shared out evenly: each member's is scaled to the mean of all.
+    The work between two collectives of a group is shared out evenly: each member's is scaled to the mean of all. Groups that do
+    the same side by side are changed together.
     """
     members = scene.members
     if not len(members):
         return
-    starts = members.offsets[:-1]
-    last = np.maximum.reduceat(members.start_ns, starts)
+    last = np.maximum.reduceat(members.start_ns, members.offsets[:-1])
     waited = np.where(members.start_ns >= 0, last[members.of] - members.start_ns, 0)
     by_group = np.bincount(members.group[members.of], waited, minlength=len(members.groups))
-    seen: set[bytes] = set()
-    for group in np.argsort(-by_group, kind="stable").tolist():
-        if not by_group[group] or len(seen) == _GROUPS_ASKED:
-            return
-        of_group = np.flatnonzero(members.group == group)
-        first = int(of_group[0])
-        ranks = members.rank[members.offsets[first] : members.offsets[first + 1]]
-        if len(ranks) < 2 or ranks.tobytes() in seen:
-            continue
-        seen.add(ranks.tobytes())
-        candidate = _evened(scene, group, of_group)
-        if candidate is not None:
-            yield candidate
+    families = [(float(by_group[groups].sum()), groups) for groups in parallel_groups(members)]
+    families.sort(key=lambda item: -item[0])
+    asked: list[frozenset[bytes]] = []
+    for waiting, groups in families:
+        found = [_arrivals(scene, group) for group in groups]
+        # Of several groups of the same ranks those whose members wait longest stand for all.
+        ranks = frozenset(one.places.tobytes() for one in found)
+        if waiting > 0 and ranks not in asked and len(asked) < _GROUPS_ASKED:
+            asked.append(ranks)
+            yield from _arriving_together(scene, found)
 
 
-def _evened(scene: Scene, group: int, of_group: Int64) -> Candidate | None:
+@dataclass(frozen=True, slots=True)
+class _Arrivals:
+    """When the ranks of a group begin its collectives, and what they compute before.
+
+    R ranks, C collectives by time.
+
+    Attributes:
+        group: Index into the groups.
+        types: Its types of collectives.
+        places: (R,) places of the ranks.
+        begun: (R, C) when each began.
+        factors: (N,) by what each node's time is to be multiplied, by place; empty where nothing can be shared out.
+    """
+
+    group: int
+    types: Int32
+    places: Int64
+    begun: Int64
+    factors: dict[int, Float64]
+
+
+def _arrivals(scene: Scene, group: int) -> _Arrivals:
     members = scene.members
-    places = np.unique(
-        np.concatenate([members.rank[slice(*members.offsets[at : at + 2])] for at in of_group.tolist()])
-    )
-    column = {place: index for index, place in enumerate(places.tolist())}
-    begun = np.full((len(places), len(of_group)), NONE, np.int64)
-    for position, at in enumerate(of_group.tolist()):
-        mine = slice(*members.offsets[at : at + 2])
-        begun[[column[place] for place in members.rank[mine].tolist()], position] = members.start_ns[mine]
-    if (begun < 0).any():
-        return None
-    begun = np.maximum.accumulate(np.sort(begun, axis=1), axis=1)
+    mine = np.flatnonzero(members.group == group)
+    count = np.diff(members.offsets)[mine]
+    mine = mine[count == count.max()]
+    where = members.offsets[mine][:, None] + np.arange(int(count.max()))
+    places = members.rank[where[0]].astype(np.int64)
+    begun = np.sort(members.start_ns[where].T, axis=1)
+    types = np.unique(members.type[mine])
+    if (begun < 0).any() or (members.rank[where] != places).any():
+        return _Arrivals(group, types, places, begun, {})
     work = np.zeros(begun.shape)
-    segment_of, rows_of = [], []
+    segments, rows_of = [], []
     for index, place in enumerate(places.tolist()):
         rows = compute_rows(scene.trace.graph_of(scene.trace.ranks[place]))
         start = scene.starts_ns(place)[rows]
         segment = np.searchsorted(begun[index], start, side="right")
-        inside = (segment < len(of_group)) & (start >= 0)
+        inside = (segment < len(mine)) & (start >= 0)
         rows, segment = rows[inside], segment[inside]
-        work[index] = np.bincount(segment, scene.took_ns(place)[rows], minlength=len(of_group))[
-            : len(of_group)
-        ]
-        segment_of.append(segment)
+        work[index] = np.bincount(segment, scene.took_ns(place)[rows], minlength=len(mine))
+        segments.append(segment)
         rows_of.append(rows)
     even = (work > 0).all(axis=0)
-    factor = np.where(even, np.divide(work.mean(axis=0), work, out=np.ones(work.shape), where=work > 0), 1.0)
-    if np.allclose(factor, 1.0):
-        return None
+    scale = np.where(even, np.divide(work.mean(axis=0), work, out=np.ones(work.shape), where=work > 0), 1.0)
     factors = {}
     for index, place in enumerate(places.tolist()):
-        every = np.ones(len(scene.trace.graph_of(scene.trace.ranks[place])))
-        every[rows_of[index]] = factor[index][segment_of[index]]
-        factors[place] = every
-    late = begun.argmax(axis=0)
-    uneven = begun.max(axis=0) > begun.min(axis=0)
-    counts = np.bincount(late[uneven], minlength=len(places))
-    worst = int(counts.argmax())
-    kinds = np.unique(members.type[of_group])
-    name = members.groups[group]
-    rank = scene.trace.ranks[int(places[worst])].number
-    waits = format_ns(float((begun.max(axis=0)[None, :] - begun).sum() / len(places)))
+        factors[place] = np.ones(len(scene.trace.graph_of(scene.trace.ranks[place])))
+        factors[place][rows_of[index]] = scale[index][segments[index]]
+    return _Arrivals(group, types, places, begun, {} if np.allclose(scale, 1.0) else factors)
+
+
+def _arriving_together(scene: Scene, groups: list[_Arrivals]) -> Iterator[Candidate]:
+    factors = {place: factor for one in groups for place, factor in one.factors.items()}
+    if not factors:
+        return
+    # A rank is to blame for what the others of its group wait for it, where it comes last; several that come together share that.
+    blame: dict[int, float] = {}
+    waits, count = 0.0, 0
+    for one in groups:
+        late = one.begun.max(axis=0)
+        wait = (late - one.begun).sum(axis=0)
+        last = one.begun == late
+        waits, count = waits + float(wait.sum()), count + len(one.places)
+        for place, caused in zip(
+            one.places.tolist(), (last / last.sum(axis=0) * wait).sum(axis=1), strict=True
+        ):
+            blame[place] = float(caused)
+    most = max(blame.values())
+    worst = [place for place, caused in blame.items() if caused >= (1 - _TIED) * most]
+    share = sum(blame[place] for place in worst) / waits
+    groups.sort(key=lambda one: -max(blame[place] for place in one.places.tolist()))
+    kinds = np.unique(np.concatenate([one.types for one in groups]))
+    names = [scene.members.groups[one.group] for one in groups]
     what = plural(int(kinds[0])) if len(kinds) == 1 else "collectives"
-    action = (
-        f"Share the compute before the {what} of {group_words(name)} evenly, so that members arrive together: rank {rank} is "
-        f"last at {counts[worst]:,} of {len(of_group):,}, and a member waits {waits} in all."
-    )
-    ranks = tuple(sorted(scene.trace.ranks[place].number for place in places.tolist()))
-    levers = {f"speed of {number}" for number in ranks} | {f"experts of {number}" for number in ranks}
-    return Candidate(
+    ranks = tuple(sorted(scene.trace.ranks[place].number for place in worst))
+    every = {scene.trace.ranks[place].number for place in factors}
+    first = min(worst, key=lambda place: scene.trace.ranks[place].number)
+    yield Candidate(
         "equal-arrivals",
-        action,
+        f"Share the compute before the {what} of {groups_words(names)} evenly, so that members arrive together: a member waits "
+        f"{format_ns(waits / count)} in all, {100 * share:.0f} % of it for {rank_words(ranks)}.",
         Change((ScaleTimes(factors, work=_computes_work(scene)),)),
-        frozenset(levers),
+        frozenset({f"speed of {rank}" for rank in every} | {f"experts of {rank}" for rank in every}),
         schema_name(int(kinds[0])) if len(kinds) == 1 else None,
-        name or None,
-        (rank,),
-        scene.node_ids(int(places[worst]), rows_of[worst], NODES_NAMED),
+        names[0] or None,
+        ranks,
+        scene.node_ids(first, np.flatnonzero(factors[first] != 1), NODES_NAMED),
     )
 
 
@@ -199,7 +229,8 @@ def faster_stages(scene: Scene) -> Iterator[Candidate]:
 
 def host_gaps(scene: Scene) -> Iterator[Candidate]:
     """Yield the job without the time between the operators of the host."""
-    factors, total, nodes, ranks = {}, [], [], []
+    factors, total, ranks = {}, [], []
+    nodes: list[tuple[int, int]] = []
     for place, rank in enumerate(scene.trace.ranks):
         graph = scene.trace.graphs[rank.graph]
         gaps = np.zeros(len(graph), np.bool_)

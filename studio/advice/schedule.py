@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from studio.trace import (
     Graph,
     Int64,
     NodeType,
+    Trace,
     dense_column,
     group_slots,
 )
@@ -302,7 +303,9 @@ def _merging(scene: Scene, took: Took, family: _Buckets) -> Candidate:
         for column, place in enumerate(places):
             shifts[place][int(members.row[members.offsets[bucket[-1]] + column])] = shift
     wirings = {place: _joined(graph_of[place], last_of[place]) for place in places}
-    edits = [Rewire(wirings), SetSizes(sizes), *([ShiftTimes(shifts)] if scene.is_replay else [])]
+    edits: list[Callable[[Trace], Trace]] = [Rewire(wirings), SetSizes(sizes)]
+    if scene.is_replay:
+        edits.append(ShiftTimes(shifts))
     name = members.groups[family.group]
     every = np.concatenate(family.buckets)
     largest = int(np.maximum.reduceat(members.bytes, members.offsets[:-1])[every].max())

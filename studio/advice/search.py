@@ -149,6 +149,7 @@ def find_advice(
             if kind in search.refused and kind not in search.simulated
         ),
         search.done,
+        scene.parts,
         None if given is not None or isinstance(family, str) else family.baseline,
     )
 

@@ -9,18 +9,18 @@ the uneven all-to-all that last began before them, each rank's share of the mean
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from studio.advice.advice import NODES_NAMED, Change, Kind
 from studio.advice.baseline import Scene
-from studio.advice.candidates import Candidate, group_words, plural, rank_words, schema_name
+from studio.advice.candidates import Candidate, Found, Refusal, plural, rank_words, schema_name
 from studio.advice.collective_times import Took, carried_bytes, collective_costs
 from studio.advice.edits import ScaleTimes, SetSizes, ShiftTimes
-from studio.advice.work import Work, work_of
-from studio.trace import NONE, Bool, CollectiveType, Float64, Int64
+from studio.advice.work import Work, groups_words, parallel_groups, work_of
+from studio.trace import NONE, Bool, CollectiveType, Float64, Int64, Trace
 
 ALIKE = 0.02
 """How far a rank's share of the work may be from its share of the bytes for the work to count as its experts'."""
@@ -59,6 +59,11 @@ class Family:
     bytes: Int64
 
     @property
+    def above(self) -> float:
+        """Bytes above the mean of their collective, over all collectives."""
+        return float(np.maximum(self.bytes - self.bytes.mean(axis=1, keepdims=True), 0).sum())
+
+    @property
     def total(self) -> Int64:
         """(R,) bytes of each rank over all collectives."""
         return np.asarray(self.bytes.sum(axis=0))
@@ -74,51 +79,72 @@ class Family:
         return float((self.bytes.max(axis=1) / np.maximum(self.bytes.mean(axis=1), 1)).mean())
 
 
-def uneven_families(scene: Scene) -> list[Family]:
-    """Return the families of collectives with uneven sizes, those with most bytes above the mean first; at most `_FAMILIES`."""
+def uneven_families(scene: Scene) -> list[list[Family]]:
+    """Return collectives with uneven sizes, of one type, in groups that do the same side by side; at most `_FAMILIES`.
+
+    Those with most bytes above the mean come first, of groups too.
+    """
     members = scene.members
-    found: list[tuple[float, Family]] = []
-    for kind in _MAY_DIFFER:
-        of_kind = np.flatnonzero(members.type == kind)
-        for group in np.unique(members.group[of_kind]).tolist():
-            mine = of_kind[members.group[of_kind] == group]
-            count = np.diff(members.offsets)[mine]
-            mine = mine[count == count.max()]
-            where = members.offsets[mine][:, None] + np.arange(int(count.max()))
-            family = Family(
-                group,
-                int(kind),
-                mine,
-                members.rank[where[0]].astype(np.int64),
-                members.row[where].astype(np.int64),
-                members.bytes[where],
-            )
-            above = np.maximum(family.bytes - family.bytes.mean(axis=1, keepdims=True), 0).sum()
-            if family.bytes.shape[1] > 1 and family.largest > _UNEVEN:
-                found.append((float(above), family))
-    found.sort(key=lambda item: -item[0])
-    return [family for _, family in found[:_FAMILIES]]
+    found = []
+    for groups in parallel_groups(members):
+        for kind in _MAY_DIFFER:
+            alike = [_family(scene, group, int(kind)) for group in groups]
+            uneven = [one for one in alike if one is not None and one.largest > _UNEVEN]
+            if uneven:
+                uneven.sort(key=lambda one: -one.above)
+                found.append(uneven)
+    found.sort(key=lambda alike: -sum(one.above for one in alike))
+    return found[:_FAMILIES]
 
 
-def balanced_sizes(scene: Scene) -> Iterator[Candidate]:
-    """Yield each uneven family with every member bringing the mean of its collective; with the experts' compute too."""
+def _family(scene: Scene, group: int, kind: int) -> Family | None:
+    members = scene.members
+    mine = np.flatnonzero((members.group == group) & (members.type == kind))
+    if not len(mine):
+        return None
+    count = np.diff(members.offsets)[mine]
+    mine = mine[count == count.max()]
+    where = members.offsets[mine][:, None] + np.arange(int(count.max()))
+    rank, row = members.rank[where].astype(np.int64), members.row[where].astype(np.int64)
+    return Family(group, kind, mine, rank[0], row, members.bytes[where])
+
+
+def balanced_sizes(scene: Scene) -> Iterator[Found]:
+    """Yield uneven collectives with every member bringing the mean; with the experts' compute too, and with experts placed anew."""
     took = collective_costs(scene.members) if scene.is_replay else None
-    for family in uneven_families(scene):
-        even = _shared_out(family.bytes)
-        yield _candidate(scene, family, even, took, "balance-sizes", _balance_words(scene, family))
-        bound = _bound_work(scene, family) if family.type == CollectiveType.ALL_TO_ALL else None
-        if bound is None:
+    families = uneven_families(scene)
+    if not families:
+        yield Refusal("balance-sizes", "all members of each collective bring equal sizes")
+    for alike in families:
+        even = [_shared_out(family.bytes) for family in alike]
+        what, worst = _family_words(scene, alike), _worst_words(scene, alike[0])
+        yield _candidate(
+            scene, _Moved(alike, even), took, "balance-sizes", f"Balance the sizes of {what}: {worst}."
+        )
+        if alike[0].type != CollectiveType.ALL_TO_ALL:
             continue
-        words = f"Spread the experts' load of {_family_words(scene, family)} evenly, with the compute that follows it: {_worst_words(scene, family)}."
-        yield _candidate(scene, family, even, took, "balance-experts", words, bound)
-        placed = _placed(family, _slowness(bound))
-        if not np.array_equal(placed, family.bytes):
-            moved = int((placed != family.bytes).any(axis=1).sum())
-            words = (
-                f"Place the experts of {_family_words(scene, family)} anew: in {moved:,} of {len(placed):,} collectives the largest load goes to "
-                f"the rank that computes experts fastest, the next to the next."
+        bound = [
+            one for one in ((family, _bound_work(scene, family)) for family in alike) if one[1] is not None
+        ]
+        if len(bound) < len(alike):
+            yield Refusal("balance-experts", "no compute is in proportion to the bytes of the all-to-alls")
+            continue
+        experts = [work for _, work in bound if work is not None]
+        words = f"Spread the experts' load of {what} evenly, with the compute that follows it: {worst}."
+        yield _candidate(scene, _Moved(alike, even, experts), took, "balance-experts", words)
+        placed = [_placed(family, _slowness(work)) for family, work in zip(alike, experts, strict=True)]
+        moved = sum(int((new != old.bytes).any(axis=1).sum()) for new, old in zip(placed, alike, strict=True))
+        if not moved:
+            yield Refusal(
+                "place-experts",
+                "no permutation of the loads over the ranks shortens the longest of a collective",
             )
-            yield _candidate(scene, family, placed, took, "place-experts", words, bound)
+            continue
+        words = (
+            f"Place the experts of {what} anew: in {moved:,} of {sum(map(len, placed)):,} collectives the largest load goes to the rank that "
+            f"computes experts fastest, the next to the next."
+        )
+        yield _candidate(scene, _Moved(alike, placed, experts), took, "place-experts", words)
 
 
 def _shared_out(size: Int64) -> Int64:
@@ -148,53 +174,69 @@ def _placed(family: Family, slowness: Float64) -> Int64:
     return placed
 
 
-def _candidate(
-    scene: Scene,
-    family: Family,
-    target: Int64,
-    took: Took | None,
-    kind: Kind,
-    action: str,
-    bound: _Bound | None = None,
-) -> Candidate:
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """Sizes that members are to bring.
+
+    Attributes:
+        alike: Collectives of groups that do the same side by side.
+        targets: For each of `alike`, (C, R) what members bring then.
+        experts: For each of `alike` the compute that follows its bytes; none where it stays as it is.
+    """
+
+    alike: Sequence[Family]
+    targets: Sequence[Int64]
+    experts: Sequence[_Bound] = ()
+
+
+def _candidate(scene: Scene, moved: _Moved, took: Took | None, kind: Kind, action: str) -> Candidate:
+    alike, targets, experts = moved.alike, moved.targets, moved.experts
     graphs = [scene.trace.graphs[rank.graph] for rank in scene.trace.ranks]
-    sizes = {place: np.full(len(graphs[place]), NONE, np.int64) for place in family.places.tolist()}
-    for column, place in enumerate(family.places.tolist()):
-        sizes[place][family.rows[:, column]] = target[:, column]
-    edits: list[Callable[..., object]] = [SetSizes(sizes)]
-    if took is not None:
-        edits.append(_other_times(scene, family, target, took))
-    if bound is not None:
-        edits.append(_other_work(scene, family, target, bound))
-    name = scene.members.groups[family.group]
-    worst = np.flatnonzero(family.total == family.total.max())
-    heavy = int(family.places[worst[0]])
-    levers = {f"sizes of {schema_name(family.type)} {name}"}
-    if bound is not None:
-        levers |= {f"experts of {scene.trace.ranks[place].number}" for place in family.places.tolist()}
+    sizes: dict[int, Int64] = {}
+    shifts: dict[int, Int64] = {}
+    factors: dict[int, Float64] = {}
+    for family, target in zip(alike, targets, strict=True):
+        shift = _other_times(scene, family, target, took) if took is not None else None
+        for column, place in enumerate(family.places.tolist()):
+            sizes[place] = np.full(len(graphs[place]), NONE, np.int64)
+            sizes[place][family.rows[:, column]] = target[:, column]
+            if shift is not None:
+                shifts[place] = np.zeros(len(graphs[place]), np.int64)
+                shifts[place][family.rows[:, column]] = shift
+    for family, target, work in zip(alike, targets, experts, strict=False):
+        scale = np.divide(target, family.bytes, out=np.ones(target.shape), where=family.bytes > 0)
+        for column, place in enumerate(family.places.tolist()):
+            factors[place] = np.ones(len(graphs[place]))
+            factors[place][work.work.rows[work.operations, column]] = scale[work.collective, column]
+    edits: list[Callable[[Trace], Trace]] = [SetSizes(sizes)]
+    if shifts:
+        edits.append(ShiftTimes(shifts))
+    if factors:
+        edits.append(ScaleTimes(factors, work=scene.config.roofline is not None))
+    names = [scene.members.groups[family.group] for family in alike]
+    worst = alike[0]
+    heavy = int(np.flatnonzero(worst.total == worst.total.max())[0])
+    levers = {f"sizes of {schema_name(worst.type)} {name}" for name in names}
+    if experts:
+        levers |= {f"experts of {scene.trace.ranks[place].number}" for place in sizes}
     return Candidate(
         kind,
         action,
-        Change(tuple(edits)),  # type: ignore[arg-type]  # each is an edit of a trace
+        Change(tuple(edits)),
         frozenset(levers),
-        schema_name(family.type),
-        name or None,
-        _heavy_ranks(scene, family),
-        scene.node_ids(heavy, family.rows[:, int(worst[0])], NODES_NAMED),
+        schema_name(worst.type),
+        names[0] or None,
+        _heavy_ranks(scene, worst),
+        scene.node_ids(int(worst.places[heavy]), worst.rows[:, heavy], NODES_NAMED),
     )
 
 
-def _other_times(scene: Scene, family: Family, target: Int64, took: Took) -> ShiftTimes:
-    """Return the edit that gives collectives the time of their new sizes, in a replay."""
+def _other_times(scene: Scene, family: Family, target: Int64, took: Took) -> Int64:
+    """Return (C,) how much longer collectives take with their new sizes, in a replay."""
     carried = carried_bytes(scene.members, target.max(axis=1), family.collectives)
     scale = took.scale(family.collectives, family.group, carried)
     time = took.time_ns[family.collectives]
-    shift = np.where(time > 0, np.rint(time * (scale - 1)), 0).astype(np.int64)
-    shifts = {}
-    for column, place in enumerate(family.places.tolist()):
-        shifts[place] = np.zeros(len(scene.trace.graph_of(scene.trace.ranks[place])), np.int64)
-        shifts[place][family.rows[:, column]] = shift
-    return ShiftTimes(shifts)
+    return np.where(time > 0, np.rint(time * (scale - 1)), 0).astype(np.int64)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -207,8 +249,9 @@ def _heavy_ranks(scene: Scene, family: Family) -> tuple[int, ...]:
     return tuple(sorted(scene.trace.ranks[place].number for place in worst.tolist()))
 
 
-def _family_words(scene: Scene, family: Family) -> str:
-    return f"the {plural(family.type)} of {group_words(scene.members.groups[family.group])}"
+def _family_words(scene: Scene, alike: list[Family]) -> str:
+    names = [scene.members.groups[family.group] for family in alike]
+    return f"the {plural(alike[0].type)} of {groups_words(names)}"
 
 
 def _worst_words(scene: Scene, family: Family) -> str:
@@ -217,10 +260,6 @@ def _worst_words(scene: Scene, family: Family) -> str:
         return f"the largest member of a collective brings {family.largest:.4g} × the mean"
     verb = "brings" if len(ranks) == 1 else "bring"
     return f"{rank_words(ranks)} {verb} {family.imbalance:.4g} × the mean"
-
-
-def _balance_words(scene: Scene, family: Family) -> str:
-    return f"Balance the sizes of {_family_words(scene, family)}: {_worst_words(scene, family)}."
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -255,7 +294,8 @@ def _bound_work(scene: Scene, family: Family) -> _Bound | None:
     before = _last_before(scene, family, work)
     some &= before >= 0
     near = np.abs(share - load[np.maximum(before, 0)]).max(axis=1)
-    uneven: Bool = load.max(axis=1)[np.maximum(before, 0)] > _UNEVEN
+    most: Float64 = load.max(axis=1)
+    uneven: Bool = most[np.maximum(before, 0)] > _UNEVEN
     mine = np.flatnonzero(some & uneven & (near <= np.where(counted, ALIKE, ALIKE_TIMED)))
     return _Bound(work, mine, before[mine]) if len(mine) else None
 
@@ -278,14 +318,3 @@ def _slowness(bound: _Bound) -> Float64:
         return np.ones(took.shape[1])
     per = np.median(took / amount / (took / amount).mean(axis=1, keepdims=True), axis=0)
     return np.asarray(per / per.mean())
-
-
-def _other_work(scene: Scene, family: Family, target: Int64, bound: _Bound) -> ScaleTimes:
-    factors = {
-        place: np.ones(len(scene.trace.graph_of(scene.trace.ranks[place])))
-        for place in family.places.tolist()
-    }
-    scale = np.divide(target, family.bytes, out=np.ones(target.shape), where=family.bytes > 0)
-    for column, place in enumerate(family.places.tolist()):
-        factors[place][bound.work.rows[bound.operations, column]] = scale[bound.collective, column]
-    return ScaleTimes(factors, work=scene.config.roofline is not None)

@@ -22,8 +22,10 @@ from studio.units import format_ns, format_rate
 Finish = Callable[[Change], int | None]
 """Returns the finish after a change; None where it cannot be simulated."""
 
-NOTHING = 0.002
+NOTHING = 0.005
 """Share of the finish below which more bandwidth gains nothing, so that the knee is reached."""
+_NEAR = 1.9
+"""Multiples below which the knee is advised besides twice the bandwidth: it costs less."""
 _DOUBLINGS = 10
 _HALVINGS = 6
 _REFINED = 5
@@ -77,8 +79,8 @@ def _bandwidth(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate |
     lever = frozenset({f"bandwidth {index}"})
     said = f"Double the bandwidth of {where}, from {format_rate(rate)} to {format_rate(2 * rate)}{end}"
     yield Candidate("bandwidth", said, change(2.0), lever)
-    if knee is not None and knee > 1 and not 1.8 < knee < 2.2:
-        # Rounded as it is said, so that what is said is what was simulated.
+    if knee is not None and 1 < knee < _NEAR:
+        # As it is said, so that what is said is what was simulated.
         yield Candidate(
             "bandwidth",
             f"Raise the bandwidth of {where} from {format_rate(rate)} to the knee, {format_rate(rate * knee)}: {words}.",
@@ -112,7 +114,8 @@ def _latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | S
     where = _where(scene, index)
     yield Sensitivity(f"latency of {where}", more, less)
     if costs is not None:
-        said = f"Halve the latency of {where}: {format_ns(dim.latency_ns)} of the network and the hops of the library."
+        both = f"{format_ns(dim.latency_ns)} of the network, and " if dim.latency_ns else ""
+        said = f"Halve the latency of {where}: {both}what each hop takes the library."
     else:
         said = f"Halve the latency of {where}, from {format_ns(dim.latency_ns)} to {format_ns(dim.latency_ns / 2)}."
     # Dimensions between nodes share the library's hops, so two of them are not changed together.

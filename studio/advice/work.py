@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from studio.advice.baseline import Scene
+from studio.advice.candidates import group_words
 from studio.analysis.collectives.matching import match_messages
-from studio.trace import NONE, Bool, Float64, Graph, Int64, NodeType, Trace, copies, dense_column, idles
+from studio.analysis.collectives.members import Members
+from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, copies, dense_column, idles
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +138,43 @@ def group_ranks(scene: Scene) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def factor_columns(scene: Scene) -> dict[int, Float64]:
-    """Return (N,) ones for the nodes of every rank, by place: factors to fill in."""
-    return {
-        place: np.ones(len(scene.trace.graphs[rank.graph])) for place, rank in enumerate(scene.trace.ranks)
-    }
+def parallel_groups(members: Members) -> list[list[int]]:
+    """Return groups that do the same side by side: as many ranks, the same collectives in the same order, no rank in common.
+
+    Groups are indices into `Members.groups`; those of one rank, or without collectives, are left out.
+    """
+    found: dict[tuple[int, bytes], list[tuple[list[int], set[int]]]] = {}
+    order = np.lexsort((members.position, members.group))
+    seen, first = np.unique(members.group[order], return_index=True)
+    for group, mine in zip(seen.tolist(), np.split(order, first[1:]), strict=True):
+        at = int(mine[0])
+        ranks = set(members.rank[members.offsets[at] : members.offsets[at + 1]].tolist())
+        if len(ranks) < 2:
+            continue
+        key = len(ranks), members.type[mine].tobytes()
+        families = found.setdefault(key, [])
+        free = next((family for family in families if not family[1] & ranks), None)
+        if free is None:
+            free = ([], set())
+            families.append(free)
+        free[0].append(group)
+        free[1].update(ranks)
+    every = [groups for families in found.values() for groups, _ in families]
+    return sorted(every, key=lambda groups: groups[0])
+
+
+def groups_words(names: Sequence[str]) -> str:
+    """Return how a sentence names parallel groups.
+
+    Example:
+        >>> groups_words(["tp0"]), groups_words(["tp0", "tp1", "tp2"])
+        ('tp0', 'tp0 and 2 groups like it')
+    """
+    more = (
+        f" and {len(names) - 1:,} groups like it"
+        if len(names) > 2
+        else f" and {names[1][:40]}"
+        if len(names) == 2
+        else ""
+    )
+    return f"{group_words(names[0])}{more}"

@@ -105,10 +105,10 @@ def _find_run(
             f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with runs",
             hint="Name a folder of traces.",
         )
-    return session.load_side(*_find_stored_run(session.workspace, name))
+    return session.load_side(*find_stored_run(session.workspace, name))
 
 
-def _find_stored_run(store: Workspace, name: str) -> tuple[str, str]:
+def find_stored_run(store: Workspace, name: str) -> tuple[str, str]:
     """Find a run of the workspace by name; returns the ids of job and run."""
     named: dict[str, list[tuple[str, str]]] = {}
     for job in store.jobs():
