@@ -15,7 +15,7 @@ from studio.jobs.advice_search import advice_made, is_sought, start_advising
 from studio.jobs.advising import keep_baseline, keep_run
 from studio.pages.base.asked import ADVICE, asks
 from studio.pages.base.state import session, tasks, workspace
-from studio.pages.base.widgets import exact, hint, loading
+from studio.pages.base.widgets import exact, hint, link, loading
 from studio.store.tasks import Problem
 from studio.units import format_count, format_counted, format_ns
 
@@ -152,7 +152,9 @@ def keep_advised(job: str, run: str, number: int) -> str:
     items = [*made.advice, made.combined] if isinstance(made, Advised) else []
     item = items[number] if 0 <= number < len(items) else None
     if item is None or not isinstance(made, Advised):
-        raise StudioError("This advice is not known any more.", hint="Open the page again to look for it anew.")
+        raise StudioError(
+            "This advice is not known any more.", hint="Open the page again to look for it anew."
+        )
     kept = keep_run(workspace(), job, session().trace(job), item)
     before = run or session().keep_of_job(
         "advice baseline", job, lambda: keep_baseline(workspace(), job, session().trace(job), made)

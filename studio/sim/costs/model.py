@@ -223,6 +223,10 @@ class CostModel:
             totals = np.array([self._parts(way, kind, buffer, shape, ports)[1] for way in found])
         return self.choose(kind, buffer, shape, ports, found, totals)
 
+    def times(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Float64:
+        """Return (S,) what a way takes, without residual curves, at sizes of the whole buffer."""
+        return self._parts(way, kind, buffer, shape, ports)[1]
+
     def _parts(
         self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports
     ) -> tuple[Float64, Float64]:

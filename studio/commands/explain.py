@@ -1,0 +1,182 @@
+"""Explain what one collective costs on a system: every way to carry it out, with the numbers of its formula.
+
+COLLECTIVE is such as all_reduce or ALL_TO_ALL, SIZE such as 64MiB: what Chakra calls comm_size, of an all-gather one rank's part.
+The time of a way is launch + (waits^p + moving^p)^(1/p): waits are latencies and hops, moving is the time of the bytes on the
+busiest port, and p tells how far both overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+
+from studio.commands.base.options import json_option
+from studio.commands.base.output import show
+from studio.commands.base.terminal import printable
+from studio.errors import ConfigError
+from studio.sim.explaining import Explanation, Term, WayTime, explain
+from studio.sim.parts import interpret, with_settings
+from studio.sim.presets import preset
+from studio.units import format_bytes, format_ns, format_rate, parse_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `explain`.
+
+    Attributes:
+        collective: Its kind, in either spelling.
+        size: Bytes as text.
+        system: A preset or system file.
+        npus: NPUs of the system.
+        ranks: Members of the group as text, such as 0-7; "" is all.
+        settings: KEY=VALUE each.
+    """
+
+    collective: str
+    size: str
+    system: str
+    npus: int | None = None
+    ranks: str = ""
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """An explanation, and the system it is of."""
+
+    system: str
+    explanation: Explanation
+
+
+def run(request: Request) -> Explained:
+    """Work out what the collective costs.
+
+    Raises:
+        ConfigError: The system, the collective, the size or the ranks are not allowed.
+    """
+    chosen = preset(request.system, npus=request.npus)
+    parts = with_settings(chosen.parts, request.settings) if request.settings else chosen.parts
+    config = interpret(parts).config
+    ranks = parse_ranks(request.ranks) if request.ranks else range(config.topology.npus)
+    kind = request.collective.lower().replace("-", "_")
+    return Explained(chosen.name, explain(config, kind, parse_bytes(request.size), ranks))
+
+
+def parse_ranks(text: str) -> list[int]:
+    """Parse ranks such as `0-7,16`.
+
+    Raises:
+        ConfigError: It is no list of ranks.
+
+    Example:
+        >>> parse_ranks("0-2,8")
+        [0, 1, 2, 8]
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        ends = (first, last if dash else first)
+        if not all(end.isascii() and end.isdecimal() and len(end) < 8 for end in ends):
+            raise ConfigError(f"ranks has {part[:40]!r}; allowed: numbers and ranges such as 0-7,16")
+        found += range(int(ends[0]), int(ends[1]) + 1)
+    return found
+
+
+def report(explained: Explained) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    made = explained.explanation
+    return {
+        "system": explained.system,
+        "collective": made.kind,
+        "comm_size": made.comm_size,
+        "buffer_bytes": made.buffer_bytes,
+        "group": asdict(made.shape),
+        "ports": asdict(made.ports),
+        "nics": made.nics,
+        "library": made.library,
+        "taken": made.ways[made.taken].name,
+        "total_ns": made.total_ns,
+        "algbw_bytes_per_ns": made.algorithm_bytes_per_ns,
+        "busbw_bytes_per_ns": made.bus_bytes_per_ns,
+        "residual_curve": made.correction or None,
+        "extrapolated": made.extrapolated,
+        "ways": [_way_report(way) for way in made.ways],
+        "crossovers": [asdict(crossover) for crossover in made.crossovers()],
+    }
+
+
+def _way_report(way: WayTime) -> dict[str, Any]:
+    return {
+        **asdict(way),
+        "launch_ns": way.launch_ns,
+        "waits_ns": way.waits_ns,
+        "moving_ns": way.moving_ns,
+    }
+
+
+def text(explained: Explained) -> str:
+    """Format the explanation for a terminal."""
+    return "\n".join(printable(line) for line in _lines(explained))
+
+
+def _lines(explained: Explained) -> Iterator[str]:
+    made = explained.explanation
+    shape, taken = made.shape, made.ways[made.taken]
+    yield (
+        f"{made.kind} of {format_bytes(made.comm_size)} by {shape.ranks} ranks on {shape.nodes} "
+        f"{'node' if shape.nodes == 1 else 'nodes'} of {explained.system}: {format_ns(made.total_ns)}, {taken.name}"
+    )
+    yield f"algbw {format_rate(made.algorithm_bytes_per_ns)}, busbw {format_rate(made.bus_bytes_per_ns)}"
+    if made.extrapolated:
+        yield "extrapolated: the machine's parameters were fitted to other collectives, sizes or groups"
+    if made.correction:
+        yield f"the time holds a residual curve of the calibration ({made.correction})"
+    yield ""
+    yield f"  {'way':<18}{'time':>12}{'launch':>12}{'waits':>12}{'moving':>12}{'p':>6}"
+    for way in made.ways:
+        mark = "→" if way is taken else " "
+        yield (
+            f"{mark} {way.name:<18}{format_ns(way.total_ns):>12}{format_ns(way.launch_ns):>12}{format_ns(way.waits_ns):>12}"
+            f"{format_ns(way.moving_ns):>12}{way.overlap:>6g}"
+        )
+    yield ""
+    yield f"  {taken.name}: launch + (waits^p + moving^p)^(1/p)"
+    for title, terms in (
+        ("launch", taken.launch),
+        ("waits", taken.waits),
+        ("inside", taken.inside),
+        ("between", taken.between),
+    ):
+        yield from _term_lines(title, terms)
+    crossovers = made.crossovers()
+    if crossovers:
+        yield ""
+        yield "  another way is taken"
+    for crossover in crossovers:
+        yield f"    from {format_bytes(crossover.size)} on: {crossover.after} in place of {crossover.before}"
+
+
+def _term_lines(title: str, terms: Sequence[Term]) -> Iterator[str]:
+    for term in terms:
+        yield f"    {title:<8}{term.name:<32}{term.value:>14.5g}  {format_ns(term.ns):>10}"
+
+
+@click.command(
+    help=__doc__, epilog="Example: chakra-studio explain all_reduce 64MiB --preset hgx-h100 --npus 16"
+)
+@click.argument("collective")
+@click.argument("size")
+@click.option("--preset", "system", required=True, metavar="NAME|FILE", help="A preset, or a system file.")
+@click.option("--npus", type=click.IntRange(min=1), metavar="N", help="NPUs of the system.")
+@click.option(
+    "--ranks", default="", metavar="LIST", help="Members of the group, such as 0-7; all without it."
+)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
+@json_option
+def command(as_json: bool, **given: Any) -> None:
+    """Carry out `explain`."""
+    show(run(Request(**given)), as_json, report, text)

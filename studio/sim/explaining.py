@@ -1,0 +1,258 @@
+"""Explain what one collective costs: each way to carry it out, with the numbers of its formula filled in.
+
+The time of a way is `launch + (waits^p + moving^p)^(1/p)` (`studio.sim.costs.ways`); every term of these sums is told by
+name, with what it is made of, so that it can be checked by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from studio.errors import ConfigError
+from studio.notebook import one_line
+from studio.sim.charges import crossed_dimensions, group_shape, network_ports
+from studio.sim.config import SystemConfig
+from studio.sim.costs.model import KINDS, CostModel
+from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, buffer_factor
+from studio.sim.costs.ways import OVERLAP, Way, terms
+
+_CURVE_STEPS = 121
+_LEAST_BYTES = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of a sum.
+
+    Attributes:
+        name: The machine's parameter, such as `hop LL inside`; "network latency" for what no parameter changes.
+        value: What the parameter is worth: ns, or for efficiencies and ramps a number.
+        ns: What the term adds.
+    """
+
+    name: str
+    value: float
+    ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class WayTime:
+    """What one way to carry out the collective takes.
+
+    Attributes:
+        name: Algorithm and protocol, such as `ring LL`.
+        launch: Terms of the launch.
+        waits: Terms of protocol and hops.
+        inside: Terms of bytes on the port inside the node.
+        between: Terms of bytes on the port between nodes.
+        overlap: How far waits and moving bytes overlap: p of the formula.
+        total_ns: All together.
+        inside_bytes, between_bytes: Bytes through the busiest member's ports.
+        steps_inside, steps_between: Hops, one after the other.
+    """
+
+    name: str
+    launch: tuple[Term, ...]
+    waits: tuple[Term, ...]
+    inside: tuple[Term, ...]
+    between: tuple[Term, ...]
+    overlap: float
+    total_ns: float
+    inside_bytes: float
+    between_bytes: float
+    steps_inside: float
+    steps_between: float
+
+    @property
+    def launch_ns(self) -> float:
+        """Time before anything moves."""
+        return _sum(self.launch)
+
+    @property
+    def waits_ns(self) -> float:
+        """Time of protocol and hops."""
+        return _sum(self.waits)
+
+    @property
+    def moving_ns(self) -> float:
+        """Time of the bytes, on the port that takes longest."""
+        return max(_sum(self.inside), _sum(self.between))
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """Where the choice changes.
+
+    Attributes:
+        size: `comm_size` from which on the second way is taken.
+        before, after: The ways.
+    """
+
+    size: float
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a collective costs, by each way.
+
+    W ways, S sizes.
+
+    Attributes:
+        kind: The collective, such as `all_reduce`.
+        comm_size: Its size as Chakra counts it, in bytes.
+        buffer_bytes: Bytes of the whole buffer, as nccl-tests counts.
+        shape: Where its members lie.
+        ports: What the ports of an NPU can do.
+        nics: NICs of a node; 0 stands for one an NPU.
+        library: Whose estimates choose.
+        ways: (W,) what each takes.
+        taken: Index of the one that is taken.
+        total_ns: What the simulator charges, residual curves included.
+        correction: Which residual curves changed it; "" for none.
+        extrapolated: Whether it lies outside of what the machine's parameters were fitted to.
+        sizes: (S,) sizes over which `curves` go.
+        curves: (W, S) time of each way.
+        choice: (S,) index of the way that is taken.
+    """
+
+    kind: str
+    comm_size: int
+    buffer_bytes: float
+    shape: GroupShape
+    ports: Ports
+    nics: int
+    library: str
+    ways: tuple[WayTime, ...]
+    taken: int
+    total_ns: float
+    correction: str
+    extrapolated: bool
+    sizes: Float64
+    curves: Float64
+    choice: npt.NDArray[np.int64]
+
+    __repr__ = one_line
+
+    @property
+    def algorithm_bytes_per_ns(self) -> float:
+        """Bytes of the whole buffer over the time that is charged: algbw."""
+        return self.buffer_bytes / self.total_ns
+
+    @property
+    def bus_bytes_per_ns(self) -> float:
+        """The same times what a ring sends over each port per byte: busbw, as nccl-tests defines it."""
+        kinds = {"all_to_all": (self.shape.ranks - 1) / self.shape.ranks}
+        return self.algorithm_bytes_per_ns * kinds.get(self.kind, buffer_factor(self.kind, self.shape.ranks))
+
+    def crossovers(self) -> list[Crossover]:
+        """Return where another way is taken, by size."""
+        at = np.flatnonzero(np.diff(self.choice)) + 1
+        return [
+            Crossover(
+                float(self.sizes[place]),
+                self.ways[int(self.choice[place - 1])].name,
+                self.ways[int(self.choice[place])].name,
+            )
+            for place in at.tolist()
+        ]
+
+
+def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int]) -> Explanation:
+    """Return what a collective costs on a system, by each way it could be carried out.
+
+    Args:
+        config: The system, of the model `full` with costs.
+        kind: The collective, or `send_recv`.
+        comm_size: Its size in bytes, as Chakra counts it: of an all-gather one rank's part.
+        ranks: Members of its group.
+
+    Raises:
+        ConfigError: The system has no costs of collectives, the collective is unknown, or ranks are not on the system.
+
+    Example:
+        >>> import studio
+        >>> found = explain(studio.preset("hgx-h100", npus=8).config, "all_reduce", 1 << 20, range(8))
+        >>> found.ways[found.taken].name, round(found.total_ns) == round(found.ways[found.taken].total_ns)
+        ('ring LL128', True)
+    """
+    model = config.costs
+    if model is None:
+        raise ConfigError(
+            "this system has no costs of collectives: its messages are simulated one by one",
+            hint="Take a preset, in the model full (--model full).",
+        )
+    if kind not in KINDS:
+        raise ConfigError(f"{kind[:40]!r} is no collective; allowed: {', '.join(KINDS)}")
+    members = list(ranks)
+    npus = config.topology.npus
+    if len(set(members)) != len(members) or len(members) < 2 or min(members) < 0 or max(members) >= npus:
+        raise ConfigError(
+            f"the group has the ranks {members[:8]}; allowed: two or more different ones of 0 to {npus - 1:,}"
+        )
+    shape = group_shape(members, config.topology.dims[0].size)
+    ports = network_ports(config.topology, crossed_dimensions(config.topology, members))
+    done = AS_KIND.get(kind, kind)
+    size = np.array([float(comm_size)])
+    buffer = buffer_bytes(kind, size, shape.ranks)
+    charge = model.charge(kind, size, shape, ports)
+    sizes = np.geomspace(_LEAST_BYTES, max(1 << 33, 4.0 * comm_size), _CURVE_STEPS)
+    over = model.charge(kind, sizes, shape, ports)
+    possible = model.possible(done, shape)
+    buffers = buffer_bytes(kind, sizes, shape.ranks)
+    return Explanation(
+        kind,
+        int(comm_size),
+        float(buffer[0]),
+        shape,
+        ports,
+        model.nics,
+        model.library,
+        tuple(_way_time(model, way, done, float(buffer[0]), shape, ports) for way in possible),
+        int(charge.choice[0]),
+        float(charge.total_ns[0]),
+        charge.correction,
+        bool(charge.extrapolated[0]),
+        sizes,
+        np.array([model.times(way, done, buffers, shape, ports) for way in possible]),
+        over.choice,
+    )
+
+
+def _way_time(
+    model: CostModel, way: Way, kind: str, buffer: float, shape: GroupShape, ports: Ports
+) -> WayTime:
+    one = np.array([buffer])
+    split = terms(way, kind, one, shape, ports, model.nics)
+
+    def told(parts: Sequence[tuple[str, Float64]]) -> tuple[Term, ...]:
+        found = []
+        for name, factor in parts:
+            value = model.value(name)
+            amount = float(factor[0]) / value if name.startswith("efficiency") else float(factor[0]) * value
+            found.append(Term(name, value, amount))
+        return tuple(found)
+
+    latency = (Term("network latency", split.latency_ns, split.latency_ns),) if split.latency_ns else ()
+    return WayTime(
+        way.name,
+        told(split.launch),
+        (*latency, *told(split.waits)),
+        told(split.inside),
+        told(split.between),
+        OVERLAP[way.rates],
+        float(model.times(way, kind, one, shape, ports)[0]),
+        way.inside * buffer,
+        way.between * buffer,
+        way.steps_inside,
+        way.steps_between,
+    )
+
+
+def _sum(found: Sequence[Term]) -> float:
+    return sum(term.ns for term in found)
