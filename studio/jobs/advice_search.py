@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from studio.advice.advice import Advised, advise
 from studio.session import Session
+from studio.sim.matched import replays_communication
 from studio.store.tasks import (
     ACTIVE,
     Problem,
@@ -66,8 +67,13 @@ def start_advising(tasks: Tasks, session: Session, job: str, run: str) -> bool:
 
 def _seek(session: Session, job: str, run: str, report: Report) -> str:
     def make() -> Advised:
-        system = session.workspace.run_info(job, run).tables if run else None
-        return advise(session.trace(job), system, progress=report.running)
+        if not run:
+            return advise(session.trace(job), progress=report.running)
+        opened = session.run(job, run)
+        config = opened.result.config
+        # A run that replays the recording is no system to change.
+        replayed = replays_communication(config) or config.replay_only
+        return advise(opened.result.trace, None if replayed else opened.parts, progress=report.running)
 
     try:
         session.keep_of_job("advice", job, make, run)

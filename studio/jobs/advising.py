@@ -41,7 +41,7 @@ def keep_advice(
     """
     worth = list(advised.worth_it)
     total = 1 + len(worth) + (advised.combined is not None)
-    base = workspace.save_run(job, _run("before advice", trace, advised.on))
+    base = keep_baseline(workspace, job, trace, advised)
     kept = []
     for done, item in enumerate(worth, start=1):
         if tell:
@@ -60,6 +60,15 @@ def keep_advice(
         combined=combined,
         baseline_run=f"{job}/{base}",
     )
+
+
+def keep_baseline(workspace: Workspace, job: str, trace: Trace, advised: Advised) -> str:
+    """Store the run that advice is measured against, and return its id.
+
+    Raises:
+        StudioError: There is no such job, the disk is full or the workspace cannot be written.
+    """
+    return workspace.save_run(job, _run("before advice", trace, advised.on))
 
 
 def keep_run(workspace: Workspace, job: str, trace: Trace, item: Advice) -> str:

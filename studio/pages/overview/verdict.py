@@ -38,7 +38,7 @@ _STEP = (
 _SPREAD = "Longest less shortest, as a share of the step time: of steps, each the median of its ranks; of ranks, each the median of its steps."
 _FINISH = "From the beginning of the run to the end of the last rank. No node tells a training step."
 _UNEVEN = (
-    "Ranks that differ in the other dimensions only share a place along this one, and count with their mean. The most loaded "
+    "How uneven the dimension is. Ranks that differ in the other dimensions only share a place along this one, and count with their mean. The most loaded "
     "place over the mean of all places: 1 is even."
 )
 
@@ -246,10 +246,10 @@ def _measures(job: str, run: str | None, trace: Trace) -> list[tuple[str, Float6
     if run is not None:
         account, _ = session().rank_use(job, run)
         work = account.totals().of("compute", "overlapped").astype(np.float64)
-        found.append(("compute, most / mean", work, account.numbers))
+        found.append(("compute", work, account.numbers))
     use = group_use(trace)
     size = np.bincount(use.rank, use.bytes, minlength=len(use.ranks)).astype(np.float64)
-    found.append(("bytes, most / mean", size, list(use.ranks)))
+    found.append(("bytes", size, list(use.ranks)))
     return found
 
 
