@@ -19,6 +19,7 @@ bringCallbacks({
   studio_frame: frame,
   studio_collectives: async () => (await import("./collectives/page.mjs")).startCollectivesPage(),
   studio_compare: async () => (await import("./compare/page.mjs")).startComparePage(),
+  studio_explain: async () => (await import("./explain/page.mjs")).callbacks,
   studio_graph: async () => (await import("./graph/page.mjs")).startGraphPage(),
   studio_nodes: async () => (await import("./nodes/page.mjs")).startNodesPage(),
   studio_simulate: async () => (await import("./simulate/page.mjs")).callbacks,

@@ -16,10 +16,10 @@ import click
 from studio.commands.base.options import json_option
 from studio.commands.base.output import show
 from studio.commands.base.terminal import printable
-from studio.errors import ConfigError
 from studio.sim.explaining import Explanation, Term, WayTime, explain
 from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset
+from studio.sim.rank_lists import parse_ranks
 from studio.units import format_bytes, format_ns, format_rate, parse_bytes
 
 
@@ -64,26 +64,6 @@ def run(request: Request) -> Explained:
     ranks = parse_ranks(request.ranks) if request.ranks else range(config.topology.npus)
     kind = request.collective.lower().replace("-", "_")
     return Explained(chosen.name, explain(config, kind, parse_bytes(request.size), ranks))
-
-
-def parse_ranks(text: str) -> list[int]:
-    """Parse ranks such as `0-7,16`.
-
-    Raises:
-        ConfigError: It is no list of ranks.
-
-    Example:
-        >>> parse_ranks("0-2,8")
-        [0, 1, 2, 8]
-    """
-    found: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        ends = (first, last if dash else first)
-        if not all(end.isascii() and end.isdecimal() and len(end) < 8 for end in ends):
-            raise ConfigError(f"ranks has {part[:40]!r}; allowed: numbers and ranges such as 0-7,16")
-        found += range(int(ends[0]), int(ends[1]) + 1)
-    return found
 
 
 def report(explained: Explained) -> dict[str, Any]:

@@ -26,6 +26,7 @@ PAGES = {
     "compare": ".cs-compare-list",
     "findings": "#findings-list",
     "validate": "h1",
+    "explain": ".cs-explain-formula",
 }
 """Every page, and what is there once it shows a job."""
 

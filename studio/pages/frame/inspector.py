@@ -10,11 +10,13 @@ from dash import Dash, Input, Output, dcc, html
 
 from studio.analysis.collectives.groups import group_of
 from studio.analysis.graph.neighbours import predecessors, successors
+from studio.analysis.job.completeness import completeness, ranges_of
 from studio.analysis.job.nodes import NodeIndex, find_node, node_ref
 from studio.errors import StudioError
 from studio.pages.base.state import session, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import error_box, link
+from studio.sim.kinds import COLLECTIVE_KINDS
 from studio.trace import (
     Attribute,
     CollectiveType,
@@ -83,7 +85,10 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
             _inputs_and_outputs(graph, row),
             _list_unknown_fields(graph, row),
             _elsewhere(
-                view, timed=int(graph.start_ns[row]) >= 0, meets=int(graph.type[row]) == NodeType.COMM_COLL
+                view,
+                timed=int(graph.start_ns[row]) >= 0,
+                explained=_explained(trace, rank, row, attributes, view),
+                meets=int(graph.type[row]) == NodeType.COMM_COLL,
             ),
         ],
         className="cs-inspector",
@@ -277,7 +282,38 @@ def _list_unknown_fields(graph: Graph, row: int) -> Any:
     return _section("Unknown fields", html.Div(_plain(b"".join(pieces)), className="cs-value"))
 
 
-def _elsewhere(view: dict[str, Any], *, timed: bool, meets: bool) -> Any:
+def _explained(
+    trace: Trace, rank: Rank, row: int, attributes: list[Attribute], view: dict[str, Any]
+) -> str | None:
+    """Return the address that explains what a collective costs; None for other nodes, and where its size is not known."""
+    values = {attribute.name: attribute.value for attribute in attributes}
+    kind, size = values.get("comm_type"), values.get("comm_size")
+    number = int(trace.graph_of(rank).type[row])
+    if number != NodeType.COMM_COLL or not isinstance(kind, int) or not isinstance(size, int):
+        return None
+    name = collective_name(kind).lower()
+    group = group_of(trace, rank, row)
+    listed = next((candidate.ranks for candidate in trace.groups if candidate.name == group), ())
+    run = shown_run(session(), view["job"], view)
+    world = completeness(trace).world
+    if name not in COLLECTIVE_KINDS or world < 2:
+        return None
+    keep = {name: view.get(name) for name in ("job", "rank", "node")}
+    ranges = ranges_of(listed)
+    return link(
+        "/explain",
+        {
+            **keep,
+            "run": run or None,
+            "collective": name,
+            "size": str(size),
+            "npus": None if run else str(world),
+            "ranks": ",".join(f"{part.start}-{part.stop - 1}" for part in ranges) or None,
+        },
+    )
+
+
+def _elsewhere(view: dict[str, Any], *, timed: bool, meets: bool, explained: str | None = None) -> Any:
     keep = {name: view.get(name) for name in ("job", "run", "rank", "node")}
     places = [("Graph", "/graph"), ("Nodes", "/nodes")]
     if timed or workspace().info(view["job"]).runs:
@@ -285,5 +321,7 @@ def _elsewhere(view: dict[str, Any], *, timed: bool, meets: bool) -> Any:
     if meets:
         places.append(("Collectives", "/collectives"))
     links = [html.A(name, href=link(path, keep)) for name, path in places]
+    if explained:
+        links.append(html.A("Explain", href=explained, title="What this collective costs, by every way"))
     between = [part for anchor in links for part in (" · ", anchor)]
     return html.Div([html.H3("Open in"), html.Div(between[1:])])

@@ -1,0 +1,106 @@
+"""What each way to carry out a collective takes, over its size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from studio.figures.theme import layout, palette
+from studio.sim.explaining import Explanation
+from studio.trace import Float64
+from studio.units import format_bytes, format_ns
+
+_HEIGHT_PX = 340
+_DASHES = {"LL": "dot", "LL128": "dash", "Simple": "solid", "NVLS": "solid"}
+
+
+def time_of_ways(
+    made: Explanation, *, dark: bool, measured: Sequence[tuple[str, Float64, Float64]] = ()
+) -> Any:
+    """Return time over size, both logarithmic: a line per way, thick where it is taken, and the size that is asked about.
+
+    Args:
+        made: The explanation.
+        dark: Which theme.
+        measured: Tables to show beside: name, sizes in bytes, times in ns.
+    """
+    import plotly.graph_objects as go
+
+    colours = palette(dark)
+    hues = {
+        "ring": colours.compute,
+        "tree": colours.memory,
+        "direct": colours.p2p,
+        "NVLS": colours.collective,
+        "NVLS-tree": colours.collective,
+    }
+    figure = go.Figure(layout=layout(dark, height=_HEIGHT_PX))
+    for index, way in enumerate(made.ways):
+        algorithm, _, protocol = way.name.partition(" ")
+        look = {"color": hues.get(algorithm, colours.copy), "dash": _DASHES.get(protocol or "NVLS", "solid")}
+        times = made.curves[index]
+        words = [
+            f"{way.name} · {format_bytes(size)} · {format_ns(time)}"
+            for size, time in zip(made.sizes, times, strict=True)
+        ]
+        shared: dict[str, Any] = {
+            "x": made.sizes,
+            "text": words,
+            "hovertemplate": "%{text}<extra></extra>",
+            "name": way.name,
+            "legendgroup": way.name,
+            "mode": "lines",
+        }
+        figure.add_scatter(y=times / 1e9, line={**look, "width": 1.2}, opacity=0.75, **shared)
+        taken = np.where(made.choice == index, times, np.nan)
+        if not np.isnan(taken).all():
+            figure.add_scatter(y=taken / 1e9, line={**look, "width": 4}, showlegend=False, **shared)
+    for number, (name, sizes, times) in enumerate(measured):
+        figure.add_scatter(
+            x=sizes,
+            y=times / 1e9,
+            mode="markers",
+            name=f"measured: {name}",
+            marker={
+                "color": colours.text,
+                "size": 6,
+                "symbol": ("circle-open", "square-open", "diamond-open")[number % 3],
+            },
+            hovertemplate="measured %{x:,.0f} bytes<extra></extra>",
+        )
+    figure.add_scatter(
+        x=[made.comm_size],
+        y=[made.total_ns / 1e9],
+        mode="markers",
+        name=f"{format_bytes(made.comm_size)}: {format_ns(made.total_ns)}",
+        marker={"color": colours.accent, "size": 11, "symbol": "x"},
+        hovertemplate=f"{format_bytes(made.comm_size)}: {format_ns(made.total_ns)}<extra></extra>",
+    )
+    _axes(figure, made)
+    return figure
+
+
+def _axes(figure: Any, made: Explanation) -> None:
+    powers = range(4, int(np.log2(made.sizes[-1])) + 1, 4)
+    figure.update_xaxes(
+        type="log",
+        tickvals=[2.0**power for power in powers],
+        ticktext=[format_bytes(2**power) for power in powers],
+        title="size (comm_size)",
+        title_standoff=6,
+    )
+    low = int(np.floor(np.log10(made.curves.min() / 1e9)))
+    high = int(np.ceil(np.log10(made.curves.max() / 1e9)))
+    times = [10.0**power for power in range(low, high + 1)]
+    figure.update_yaxes(
+        type="log",
+        tickvals=times,
+        ticktext=[format_ns(time * 1e9) for time in times],
+        title="time",
+        title_standoff=6,
+    )
+    figure.update_layout(
+        legend={"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1, "font": {"size": 11}}
+    )

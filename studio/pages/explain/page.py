@@ -1,0 +1,187 @@
+"""The Explain page: what one collective costs on a system, by every way to carry it out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Input, Output, callback, clientside_callback, html
+
+from studio.errors import ConfigError
+from studio.figures.ways import time_of_ways
+from studio.pages.base.export import exports
+from studio.pages.base.figures import drawn_figure
+from studio.pages.base.state import session
+from studio.pages.base.widgets import aria_label, hint, show_errors
+from studio.pages.explain.words import (
+    crossover_words,
+    curve_table,
+    formula_words,
+    headline_words,
+    term_table,
+    way_table,
+)
+from studio.sim.config import SystemConfig
+from studio.sim.costs.model import KINDS
+from studio.sim.explaining import explain
+from studio.sim.presets import preset
+from studio.sim.rank_lists import parse_ranks
+from studio.sim.systems import SYSTEMS
+from studio.units import parse_bytes
+
+dash.register_page(__name__, path="/explain", name="Explain", title="Explain · Chakra Studio", order=10)
+
+_RUN = "run"
+_DEFAULT_SYSTEM, _DEFAULT_NPUS, _DEFAULT_SIZE = "hgx-h100", "8", "64 MiB"
+_SIZE = "comm_size as Chakra counts it, such as 64 MiB: of an all-gather one rank's part, of an all-to-all what a rank sends in all."
+_RANKS = "Members of the group, such as 0-7,16. Empty: all NPUs of the system."
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; its content follows the view."""
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H1("Explain"),
+                    _select(
+                        "collective",
+                        "Collective",
+                        [{"value": kind, "label": kind.replace("_", "-")} for kind in KINDS],
+                        150,
+                    ),
+                    _text("size", "Size", 110, _SIZE),
+                    html.Span("on", className="cs-dim"),
+                    _select("system", "System", [], 210),
+                    _text("npus", "NPUs", 80, ""),
+                    _text("ranks", "Group", 120, _RANKS),
+                ],
+                className="cs-page-head",
+            ),
+            html.Div(id="explain-body"),
+            html.Div(id="explain-sync", hidden=True),
+        ],
+        className="cs-page",
+    )
+
+
+def _select(name: str, title: str, data: list[dict[str, str]], width: int) -> Any:
+    return dmc.Select(
+        id=f"explain-{name}",
+        data=data,
+        size="xs",
+        w=width,
+        searchable=True,
+        allowDeselect=False,
+        comboboxProps={"shadow": "sm"},
+        **aria_label(title),
+    )
+
+
+def _text(name: str, title: str, width: int, about: str) -> Any:
+    field = dmc.TextInput(
+        id=f"explain-{name}",
+        size="xs",
+        w=width,
+        debounce=True,
+        placeholder="all" if name == "ranks" else "",
+        **aria_label(title),
+    )
+    label = html.Span([title, hint(title, about) if about else None], className="cs-dim")
+    return html.Span([label, field], className="cs-field")
+
+
+@callback(
+    Output("explain-collective", "value"),
+    Output("explain-size", "value"),
+    Output("explain-system", "data"),
+    Output("explain-system", "value"),
+    Output("explain-npus", "value"),
+    Output("explain-ranks", "value"),
+    Output("explain-body", "children"),
+    Input("view", "data"),
+    Input("theme", "data"),
+)
+def show(view: dict[str, Any], theme: str | None) -> Any:
+    """Fill form and content for a view."""
+    kind = str(view.get("collective") or "all_reduce")
+    size = str(view.get("size") or _DEFAULT_SIZE)
+    system = str(
+        view.get("system") or (_RUN if view.get("run") not in (None, "", "recorded") else _DEFAULT_SYSTEM)
+    )
+    npus = str(view.get("npus") or ("" if system == _RUN else _DEFAULT_NPUS))
+    ranks = str(view.get("ranks") or "")
+    systems = [{"value": name, "label": name} for name in SYSTEMS]
+    if view.get("job") and view.get("run") not in (None, "", "recorded"):
+        systems.insert(0, {"value": _RUN, "label": "the system of the run"})
+    body = show_explanation(view, (kind, size, system, npus, ranks), theme == "dark")
+    return kind, size, systems, system, npus, ranks, body
+
+
+@show_errors
+def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str], dark: bool) -> Any:
+    """Return what a collective costs: time, formula, ways, and the figure of time over size.
+
+    Args:
+        view: The view, which names job and run.
+        asked: Collective, size, system, NPUs and ranks, as typed.
+        dark: Which theme.
+    """
+    kind, size, system, npus, ranks = asked
+    config = _config(view, system, npus)
+    members = parse_ranks(ranks) if ranks else range(config.topology.npus)
+    made = explain(config, kind, parse_bytes(size), members)
+    return html.Div(
+        [
+            html.P(headline_words(made), className="cs-explain-head"),
+            html.P(formula_words(made), className="cs-explain-formula"),
+            html.Div(
+                [
+                    html.Div(
+                        [
+                            html.H2("Every way, over size"),
+                            exports("ways", figure="explain-figure", table=curve_table(made)),
+                        ],
+                        className="cs-figure-head",
+                    ),
+                    drawn_figure("explain-figure", time_of_ways(made, dark=dark)),
+                    html.P(crossover_words(made), className="cs-dim"),
+                ],
+                className="cs-section",
+            ),
+            html.Div(
+                [
+                    html.Div([html.H2("At this size"), way_table(made)], className="cs-section cs-scroll"),
+                    html.Div(
+                        [
+                            html.H2(f"Terms of {made.ways[made.taken].name}"),
+                            term_table(made.ways[made.taken]),
+                        ],
+                        className="cs-section cs-scroll",
+                    ),
+                ],
+                className="cs-columns",
+            ),
+        ]
+    )
+
+
+def _config(view: dict[str, Any], system: str, npus: str) -> SystemConfig:
+    if system == _RUN:
+        return session().run(str(view.get("job")), str(view.get("run"))).result.config
+    if npus and not (npus.isascii() and npus.isdecimal() and 0 < int(npus) < 1 << 21):
+        raise ConfigError(f"NPUs is {npus[:20]!r}; allowed: a whole number from 1")
+    return preset(system, npus=int(npus) if npus else None).config
+
+
+clientside_callback(
+    ClientsideFunction("studio_explain", "choose"),
+    Output("explain-sync", "title"),
+    Input("explain-collective", "value"),
+    Input("explain-size", "value"),
+    Input("explain-system", "value"),
+    Input("explain-npus", "value"),
+    Input("explain-ranks", "value"),
+    prevent_initial_call=True,
+)

@@ -1,0 +1,118 @@
+"""The sentences and tables of the Explain page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import html
+
+from studio.pages.base.export import Table
+from studio.pages.base.widgets import exact, hint, table
+from studio.sim.explaining import Explanation, Term, WayTime
+from studio.units import format_bytes, format_counted, format_ns, format_rate
+
+_BUS = "busbw, as nccl-tests defines it: bytes of the buffer over time, times what a ring sends over each port per byte."
+_FORMULA = (
+    "Waits are latencies of the network, of the protocol and of hops. Moving is the time of the bytes on the busiest port. Both "
+    "overlap, as a pipeline does: with p = 1 they would follow each other, with a large p the longer hides the other."
+)
+_TAKEN = "The library takes a way by its own estimates, which is not always the quickest."
+_ABOUT_VALUE = (
+    "What the parameter of this machine is worth: a time, or for efficiencies, ramps and copies a number."
+)
+_NUMBERS = ("efficiency", "ramp", "copy")
+
+
+def headline_words(made: Explanation) -> Any:
+    """Say what the collective takes, and by which way."""
+    shape, taken = made.shape, made.ways[made.taken]
+    said: list[Any] = [
+        f"{made.kind.replace('_', '-')} of {format_bytes(made.comm_size)}, {shape.ranks} ranks on ",
+        f"{format_counted(shape.nodes, 'node')}: ",
+        html.Strong(exact(format_ns(made.total_ns), f"{made.total_ns:,.0f} ns")),
+        f" by {taken.name}",
+        hint("the way that is taken", _TAKEN),
+        f" · busbw {format_rate(made.bus_bytes_per_ns)}",
+        hint("busbw", _BUS),
+    ]
+    if made.extrapolated:
+        said.append(
+            " · extrapolated: the machine's parameters were fitted to other collectives, sizes or groups"
+        )
+    if made.correction:
+        said.append(f" · corrected by the calibration's residual curve ({made.correction})")
+    return said
+
+
+def formula_words(made: Explanation) -> Any:
+    """Write the formula with the numbers of the way that is taken."""
+    way = made.ways[made.taken]
+    return [
+        html.Code(
+            f"{format_ns(way.total_ns)} = {format_ns(way.launch_ns)} launch + (({format_ns(way.waits_ns)} waits)^{way.overlap:g} + "
+            f"({format_ns(way.moving_ns)} moving)^{way.overlap:g})^(1/{way.overlap:g})"
+        ),
+        hint("the formula", _FORMULA),
+    ]
+
+
+def crossover_words(made: Explanation) -> str:
+    """Say from which sizes on another way is taken."""
+    found = made.crossovers()
+    if not found:
+        return f"Thick: the way that is taken, {made.ways[made.taken].name} at every size."
+    parts = [f"from {format_bytes(crossover.size)} on {crossover.after}" for crossover in found]
+    return f"Thick: the way that is taken. {found[0].before} first, {', '.join(parts)}."
+
+
+def way_table(made: Explanation) -> Any:
+    """Return what each way takes at the size that is asked about."""
+    rows = []
+    for index, way in enumerate(made.ways):
+        name: Any = html.Strong(f"{way.name} (taken)") if index == made.taken else way.name
+        times = (way.total_ns, way.launch_ns, way.waits_ns, way.moving_ns)
+        rows.append(
+            [
+                name,
+                *(exact(format_ns(time), f"{time:,.1f} ns") for time in times),
+                format_bytes(way.inside_bytes) if way.inside_bytes else "–",
+                format_bytes(way.between_bytes) if way.between_bytes else "–",
+                f"{way.steps_inside:g} + {way.steps_between:.3g}",
+            ]
+        )
+    head = ["Way", "Time", "Launch", "Waits", "Moving", "In the node", "Between nodes"]
+    steps = html.Span(["Hops", hint("hops", "Inside nodes + between nodes, one after the other.")])
+    return table([*head, steps], rows, numeric=range(1, 8))
+
+
+def term_table(way: WayTime) -> Any:
+    """Return the terms of a way's sums."""
+    parts = (
+        ("launch", way.launch),
+        ("waits", way.waits),
+        ("in the node", way.inside),
+        ("between nodes", way.between),
+    )
+    rows = [
+        [title, term.name, _value(term), exact(format_ns(term.ns), f"{term.ns:,.1f} ns")]
+        for title, terms in parts
+        for term in terms
+    ]
+    return table(
+        ["Part", "Parameter", html.Span(["Value", hint("value", _ABOUT_VALUE)]), "Adds"], rows, numeric=(2, 3)
+    )
+
+
+def _value(term: Term) -> Any:
+    is_number = term.name.startswith(_NUMBERS)
+    return exact(f"{term.value:.4g}" if is_number else format_ns(term.value), f"{term.value:.10g}")
+
+
+def curve_table(made: Explanation) -> Table:
+    """Return the numbers behind the figure."""
+    names = [way.name for way in made.ways]
+    rows = [
+        (round(size), names[int(choice)], *(round(float(time), 1) for time in times))
+        for size, choice, times in zip(made.sizes.tolist(), made.choice, made.curves.T, strict=True)
+    ]
+    return Table(("comm_size", "taken", *(f"{name}_ns" for name in names)), rows)
