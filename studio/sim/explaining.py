@@ -179,7 +179,7 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
         >>> import studio
         >>> found = explain(studio.preset("hgx-h100", npus=8).config, "all_reduce", 1 << 20, range(8))
         >>> found.ways[found.taken].name, round(found.total_ns) == round(found.ways[found.taken].total_ns)
-        ('ring LL128', True)
+        ('ring LL', True)
     """
     model = config.costs
     if model is None:
