@@ -56,6 +56,12 @@ function report(error, title = "The heatmap cannot be shown") {
   byId("collectives-error")?.replaceChildren(...(error ? [card] : []));
 }
 
+/**
+ * Whether a tab holds no heatmap but a panel that the server draws.
+ * @param {string | null | undefined} tab
+ */
+const isTable = (tab) => tab === "groups" || tab === "sizes";
+
 class CollectivesPage {
   /** @type {Heatmap | null} */
   map = null;
@@ -106,7 +112,7 @@ class CollectivesPage {
   /** Ask for the picture of the page that is opened: Dash begins later. */
   askEarly() {
     const view = readView();
-    if (!window.location.pathname.endsWith("/collectives") || !view.job || view.tab === "groups") return;
+    if (!window.location.pathname.endsWith("/collectives") || !view.job || isTable(view.tab)) return;
     const address = heatAddress(view);
     this.#early = { address, answer: getHeat(address) };
     this.#early.answer.catch(() => {
@@ -164,7 +170,7 @@ class CollectivesPage {
    */
   async draw(view) {
     this.#mount();
-    if (!this.map || !byId("collectives-heat") || !view.job || view.tab === "groups") return;
+    if (!this.map || !byId("collectives-heat") || !view.job || isTable(view.tab)) return;
     const other = view.tab === "traffic" ? null : view.with || null;
     const wanted = JSON.stringify([shapeOf(view), other]);
     if (wanted === this.#asking || wanted === this.#drawn) {

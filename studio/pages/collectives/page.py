@@ -16,6 +16,7 @@ from studio.pages.base.missing import is_side
 from studio.pages.base.state import session, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import aria_label, error_box, link, no_job
+from studio.pages.collectives.classes import classes_panel
 from studio.pages.collectives.groups import groups_panel, traffic_side
 from studio.pages.collectives.words import (
     GROUPING_NAMES,
@@ -66,6 +67,7 @@ def _controls() -> Any:
                     {"value": "heat", "label": "Collectives × ranks"},
                     {"value": "traffic", "label": "Rank × rank"},
                     {"value": "groups", "label": "Groups × ranks"},
+                    {"value": "sizes", "label": "By size"},
                 ],
                 size="xs",
                 **aria_label("What is shown"),
@@ -270,7 +272,7 @@ def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dic
 
 def _key(asked: HeatmapRequest, view: dict[str, Any], tab: str, theme: str) -> str:
     parts = [asked.job, asked.run, repr(asked.look), asked.relative, asked.log, tab]
-    parts += [view.get(name) for name in ("rows", "cols", "of", "with")]
+    parts += [view.get(name) for name in ("rows", "cols", "of", "with", "run")]
     return json.dumps([*parts, theme if tab == "groups" else None])
 
 
@@ -371,7 +373,11 @@ def _groups_tab(asked: HeatmapRequest, view: dict[str, Any], theme: str) -> dict
     return {"panel": still(groups_panel(asked.job, view, dark=theme == "dark")), "worst": None, "other": None}
 
 
-_TABS = {"heat": _heat_tab, "traffic": _traffic_tab, "groups": _groups_tab}
+def _sizes_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
+    return {"panel": still(classes_panel(asked.job, view)), "worst": None, "other": None}
+
+
+_TABS = {"heat": _heat_tab, "traffic": _traffic_tab, "groups": _groups_tab, "sizes": _sizes_tab}
 
 
 def _csv_address(what: str, job: str, view: dict[str, Any]) -> str:

@@ -1,0 +1,123 @@
+"""Collectives by type, group size and size: how many, how long, how fast, and who comes last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.times import CollectiveTimes
+from studio.notebook import one_line
+from studio.trace import NONE, Float64, Int64, Trace, collective_name
+
+_EXACT_AT_MOST = 24
+"""With more different sizes of a type and group size, a class holds the sizes between two powers of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """Collectives of one type, among as many ranks, of one size or of sizes between two powers of two.
+
+    Times are from the arrival of the last member to the end, without waiting for it.
+
+    Attributes:
+        type: Schema name, such as ALL_REDUCE.
+        members: Ranks of the groups.
+        groups: Names of the groups; "" is the group of all ranks.
+        least_bytes, most_bytes: Sizes as the trace says (what a rank puts in).
+        count: Collectives.
+        total_bytes: What one member puts in, of all of them.
+        least_ns, median_ns, p99_ns, most_ns: Times.
+        total_ns: Sum of the times.
+        algorithm_bytes_per_ns, bus_bytes_per_ns: Medians of algbw and busbw, NaN where the time or size is not known.
+        skew_ns, most_skew_ns: Median and longest wait of the first member for the last.
+        last_rank: The rank that came last most often, of those collectives whose members came at different times; -1 where
+            all came together.
+        last_share: In which share of these it did.
+    """
+
+    type: str
+    members: int
+    groups: tuple[str, ...]
+    least_bytes: int
+    most_bytes: int
+    count: int
+    total_bytes: int
+    least_ns: int
+    median_ns: int
+    p99_ns: int
+    most_ns: int
+    total_ns: int
+    algorithm_bytes_per_ns: float
+    bus_bytes_per_ns: float
+    skew_ns: int
+    most_skew_ns: int
+    last_rank: int
+    last_share: float
+
+    __repr__ = one_line
+
+
+def size_classes(trace: Trace, times: CollectiveTimes) -> list[SizeClass]:
+    """Return the classes of collectives, those that take longest in total first.
+
+    Args:
+        trace: The job.
+        times: Its collectives, of a recording or a run.
+    """
+    if not len(times):
+        return []
+    key = np.column_stack((times.type, times.members, _sizes(times)))
+    _, inverse = np.unique(key, axis=0, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    bounds = np.flatnonzero(np.diff(inverse[order], prepend=-1, append=1 << 40))
+    numbers = np.array([rank.number for rank in trace.ranks], np.int64)
+    found = [
+        _class(times, order[low:high], numbers)
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+    ]
+    return sorted(found, key=lambda each: -each.total_ns)
+
+
+def _sizes(times: CollectiveTimes) -> Int64:
+    """Return (C,) the size that tells the class: itself, or the power of two below where there are many."""
+    size = times.bytes.copy()
+    power = np.where(size > 0, 1 << np.floor(np.log2(np.maximum(size, 1))).astype(np.int64), 0)
+    kinds = times.type * (1 << 32) + times.members
+    for kind in np.unique(kinds).tolist():
+        mine = kinds == kind
+        if len(np.unique(size[mine])) > _EXACT_AT_MOST:
+            size[mine] = power[mine]
+    return size
+
+
+def _class(times: CollectiveTimes, mine: Int64, numbers: Int64) -> SizeClass:
+    took = np.sort((times.end_ns - times.arrived_ns)[mine])
+    size, skew = times.bytes[mine], times.skew_ns[mine]
+    last, often = np.unique(times.last_rank[mine][skew > 0], return_counts=True)
+    most = int(often.argmax()) if len(often) else NONE
+    return SizeClass(
+        collective_name(int(times.type[mine[0]])),
+        int(times.members[mine[0]]),
+        tuple(times.groups[group] for group in np.unique(times.group[mine]).tolist()),
+        int(size.min()),
+        int(size.max()),
+        len(mine),
+        int(size.sum()),
+        int(took[0]),
+        int(took[(len(took) - 1) // 2]),
+        int(took[min(int(0.99 * len(took)), len(took) - 1)]),
+        int(took[-1]),
+        int(took.sum()),
+        _median(times.algorithm_bytes_per_ns[mine]),
+        _median(times.bus_bytes_per_ns[mine]),
+        int(np.median(skew)),
+        int(skew.max()),
+        NONE if most == NONE else int(numbers[int(last[most])]),
+        0.0 if most == NONE else float(often[most]) / int(often.sum()),
+    )
+
+
+def _median(rates: Float64) -> float:
+    known = rates[~np.isnan(rates)]
+    return float(np.median(known)) if len(known) else float("nan")

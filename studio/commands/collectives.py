@@ -1,0 +1,140 @@
+"""List collectives by type, group size and size: how many, how long, how fast, who comes last.
+
+JOB is a folder, files or the prefix of files of traces that hold times, or, in the workspace, a run (RUN or JOB/RUN) or a
+job: its recording (JOB/recorded), else its newest run. Times are from the arrival of the last member to the end. With
+--preset, or for a recording on devices that are known, they are held against what that system attains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio.analysis.collectives.size_classes import SizeClass, size_classes
+from studio.analysis.collectives.times import collective_times
+from studio.commands.base.names import find_runs
+from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
+from studio.commands.base.terminal import printable
+from studio.comparing import Compared
+from studio.et import Progress
+from studio.sim.attained import Attained, attained_by
+from studio.trace import NONE
+from studio.units import format_bytes, format_count, format_ns, format_rate
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `collectives`.
+
+    Attributes:
+        side: Name of the run, as `names.find_runs` takes it.
+        system: The preset to hold times against; None is that of the recorded devices.
+        workspace: Its folder; None is the user's.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+    """
+
+    side: str
+    system: str | None = None
+    workspace: Path | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The collectives of a run.
+
+    Attributes:
+        side: The run.
+        classes: What was found.
+        attained: What the system attains of each class; None where no system is known.
+    """
+
+    side: Compared
+    classes: list[SizeClass]
+    attained: Attained | None
+
+
+def run(request: Request, *, progress: Progress | None = None) -> Listed:
+    """Read the run and add up its collectives.
+
+    Raises:
+        ConfigError: Nothing is called so, or the preset does not fit the job.
+        StudioError: What is named cannot be read, or holds no times.
+    """
+    names = (request.side,)
+    [found] = find_runs(names, request.workspace, ranks=request.ranks, progress=progress, least=1)
+    side = found.side
+    classes = size_classes(side.trace, collective_times(side.trace, side.times, side.groups))
+    return Listed(found, classes, attained_by(side.trace, classes, request.system))
+
+
+def report(listed: Listed) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    rows = []
+    for index, each in enumerate(listed.classes):
+        row: dict[str, Any] = {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in asdict(each).items()
+        }
+        if listed.attained is not None:
+            row["attained_ns"] = listed.attained.ns[index]
+        rows.append(row)
+    return {
+        "name": listed.side.name,
+        "system": listed.attained.system if listed.attained else None,
+        "collectives": rows,
+    }
+
+
+def text(listed: Listed) -> str:
+    """Format the list for a terminal."""
+    attained = listed.attained
+    head = f"{'type':<16}{'ranks':>7}{'size':>12}{'count':>8}{'median':>11}{'p99':>11}{'busbw':>12}{'of attained':>13}{'skew':>11}  last"
+    lines = [f"{listed.side.name}: {len(listed.classes):,} classes of collectives", head]
+    if attained:
+        lines.insert(
+            1, f"attained: by {attained.system}, as the simulator's costs have it; 100 % is as fast as that"
+        )
+    for index, each in enumerate(listed.classes):
+        share = attained.share(index, each.median_ns) if attained else None
+        rate = each.bus_bytes_per_ns
+        lines.append(
+            f"{each.type:<16}{each.members:>7,}{format_bytes(each.most_bytes) if each.most_bytes else '-':>12}"
+            f"{format_count(each.count):>8}{format_ns(each.median_ns):>11}{format_ns(each.p99_ns):>11}"
+            f"{'-' if math.isnan(rate) else format_rate(rate):>12}{'-' if share is None else f'{100 * share:.0f} %':>13}"
+            f"{format_ns(each.skew_ns):>11}  {_last(each)}"
+        )
+    return "\n".join(printable(line) for line in lines)
+
+
+def _last(each: SizeClass) -> str:
+    return "-" if each.last_rank == NONE else f"rank {each.last_rank} {100 * each.last_share:.0f} %"
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio collectives traces/ --preset hgx-h100 --json")
+@click.argument("side", metavar="JOB")
+@click.option("--preset", "system", metavar="NAME|FILE", help="The system to hold times against.")
+@json_option
+@allow_damaged
+@workspace_option
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    side: str,
+    system: str | None,
+    workspace: Path | None,
+    ranks: dict[str, int],
+    **flags: bool,
+) -> None:
+    """Carry out `collectives`."""
+    listed = run(Request(side, system, workspace, ranks), progress=progress_line())
+    show(listed, flags["as_json"], report, text)
+    end_with_losses(ctx, findings_of([listed.side]), flags["allow_damaged"])

@@ -1,0 +1,125 @@
+"""The tab "By size" of Collectives: how many, how long, how fast, and who comes last."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dash import dcc, html
+
+from studio.analysis.collectives.size_classes import SizeClass, size_classes
+from studio.analysis.collectives.times import collective_times
+from studio.errors import ConfigError
+from studio.pages.base.export import Table, exports
+from studio.pages.base.state import session
+from studio.pages.base.widgets import exact, hint, link, table
+from studio.sim.attained import Attained, attained_by
+from studio.trace import NONE
+from studio.units import format_bytes, format_count, format_ns, format_rate
+from studio.views.address import shown_run
+
+_SHOWN = 200
+_TIME = "From the arrival of the last member to the end, without waiting for it: median, and the time that 99 % stay below."
+_SKEW = "How long the first member waits for the last one: median, and the longest."
+_LAST = "The rank that comes last most often, and in which share of the collectives whose members come at different times."
+_BUS = "Median. busbw as nccl-tests defines it: bytes of the whole array over time, times what a ring sends over each port per byte."
+_ATTAINED = (
+    "What the costs of this system give for such a collective alone, over the median: 100 % is as fast as the system attains. "
+    "More is possible for kernels that are not NCCL's."
+)
+
+
+def classes_panel(job: str, view: dict[str, Any]) -> Any:
+    """Return the table of collectives by type, group size and size."""
+    run = shown_run(session(), job, view)
+    if run is None:
+        return html.P(
+            "The files hold no times. Simulate the job to see how long its collectives take.",
+            className="cs-dim",
+        )
+    found, attained = session().keep_of_job("size classes", job, lambda: _classes(job, run), run)
+    if not found:
+        return html.P("No collective of this run has times.", className="cs-dim")
+    head: list[Any] = [
+        "Type", "Ranks", "Groups", "Size", "Count", _named("Median", _TIME), "p99", _named("busbw", _BUS),
+        _named("Skew", _SKEW), "Most skew", _named("Last", _LAST),
+    ]  # fmt: skip
+    if attained:
+        head.insert(8, _named(f"of {attained.system}", _ATTAINED))
+    rows = [_row(job, view, index, each, attained) for index, each in enumerate(found[:_SHOWN])]
+    more = len(found) - _SHOWN
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H2("Collectives by type and size"),
+                    exports("collectives-by-size", table=_numbers(found)),
+                ],
+                className="cs-figure-head",
+            ),
+            html.Div(table(head, rows, numeric=range(1, len(head))), className="cs-scroll"),
+            html.P(f"and {format_count(more)} more; CSV has all", className="cs-dim") if more > 0 else None,
+        ],
+        className="cs-page",
+    )
+
+
+def _classes(job: str, run: str) -> tuple[list[SizeClass], Attained | None]:
+    trace = session().trace(job)
+    groups = session().run(job, run).result.config.groups if run else None
+    found = size_classes(trace, collective_times(trace, session().times(job, run), groups))
+    try:
+        return found, attained_by(trace, found)
+    except ConfigError:  # the recorded GPU's system does not come in the size of this job
+        return found, None
+
+
+def _named(name: str, about: str) -> Any:
+    return html.Span([name, hint(name, about)])
+
+
+def _row(job: str, view: dict[str, Any], index: int, each: SizeClass, attained: Attained | None) -> list[Any]:
+    groups = (
+        html.Bdi(each.groups[0] or "(all ranks)") if len(each.groups) == 1 else format_count(len(each.groups))
+    )
+    size = "–"
+    if each.most_bytes:
+        size = format_bytes(each.most_bytes)
+        size = size if each.least_bytes == each.most_bytes else f"{format_bytes(each.least_bytes)} to {size}"
+    rate = each.bus_bytes_per_ns
+    last: Any = "–"
+    if each.last_rank != NONE:
+        there = link("/timeline", {"job": job, "run": view.get("run")}, rank=str(each.last_rank))
+        last = [dcc.Link(f"rank {each.last_rank}", href=there), f" {100 * each.last_share:.0f} %"]
+    cells = [
+        each.type,
+        format_count(each.members),
+        groups,
+        exact(size, f"{each.least_bytes:,} to {each.most_bytes:,} bytes"),
+        format_count(each.count),
+        exact(format_ns(each.median_ns), f"{each.median_ns:,} ns"),
+        exact(format_ns(each.p99_ns), f"{each.p99_ns:,} ns"),
+        "–" if math.isnan(rate) else format_rate(rate),
+        exact(format_ns(each.skew_ns), f"{each.skew_ns:,} ns"),
+        exact(format_ns(each.most_skew_ns), f"{each.most_skew_ns:,} ns"),
+        html.Span(last),
+    ]
+    if attained:
+        share = attained.share(index, each.median_ns)
+        cells.insert(8, "–" if share is None else f"{100 * share:.0f} %")
+    return cells
+
+
+def _numbers(found: list[SizeClass]) -> Table:
+    columns = (
+        "type", "members", "least_bytes", "most_bytes", "count", "total_bytes", "least_ns", "median_ns", "p99_ns", "most_ns",
+        "total_ns", "algorithm_bytes_per_ns", "bus_bytes_per_ns", "skew_ns", "most_skew_ns", "last_rank", "last_share",
+    )  # fmt: skip
+    rows = [
+        tuple(
+            None if isinstance(value, float) and math.isnan(value) else value
+            for value in (getattr(each, column) for column in columns)
+        )
+        for each in found
+    ]
+    return Table(columns, rows)

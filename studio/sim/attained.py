@@ -1,0 +1,68 @@
+"""What a system attains: recorded times of collectives held against the costs of a preset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from studio.analysis.collectives.size_classes import SizeClass
+from studio.analysis.job.completeness import completeness
+from studio.errors import ConfigError
+from studio.sim.config import SystemConfig
+from studio.sim.explaining import explain
+from studio.sim.kinds import COLLECTIVE_KINDS
+from studio.sim.presets import preset
+from studio.sim.systems.proposals import system_of_recording
+from studio.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Attained:
+    """What a system attains of classes of collectives.
+
+    Attributes:
+        system: Its name.
+        ns: Time of a collective of each class alone on the system; None where its costs do not tell.
+    """
+
+    system: str
+    ns: tuple[int | None, ...]
+
+    def share(self, index: int, took_ns: float) -> float | None:
+        """Return the attained time over a recorded one: 1 is as fast as the system attains; None where nothing tells."""
+        attained = self.ns[index]
+        return attained / took_ns if attained and took_ns > 0 else None
+
+
+def attained_by(trace: Trace, classes: Sequence[SizeClass], named: str | None = None) -> Attained | None:
+    """Return what a preset attains of each class, None where none is named and the recorded devices are not known.
+
+    Args:
+        trace: The job.
+        classes: Its collectives.
+        named: The preset; None is the family of the devices that the job was recorded on.
+
+    Raises:
+        ConfigError: There is no such preset, or not in the job's size.
+    """
+    if named is None:
+        recorded = system_of_recording(trace)
+        if recorded is None:
+            return None
+        named = recorded[0].name
+    chosen = preset(named, npus=max(completeness(trace).world, 1))
+    listed = {group.name: group.ranks for group in trace.groups}
+    return Attained(chosen.name, tuple(_attained_ns(chosen.config, each, listed, trace) for each in classes))
+
+
+def _attained_ns(
+    config: SystemConfig, each: SizeClass, listed: dict[str, tuple[int, ...]], trace: Trace
+) -> int | None:
+    kind, group = each.type.lower(), each.groups[0]
+    ranks = listed.get(group) or tuple(range(completeness(trace).world))
+    if kind not in COLLECTIVE_KINDS or not each.most_bytes or len(ranks) != each.members:
+        return None
+    try:
+        return round(explain(config, kind, (each.least_bytes + each.most_bytes) // 2, ranks).total_ns)
+    except ConfigError:  # ranks that the system does not have, or a group of one
+        return None

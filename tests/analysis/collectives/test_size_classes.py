@@ -1,0 +1,84 @@
+"""Collectives by size, from hand-drawn ranks and from a recording."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import studio
+from studio.analysis.collectives.size_classes import size_classes
+from studio.analysis.collectives.times import collective_times
+from studio.sim.attained import attained_by
+from studio.timeline import recorded_times
+from studio.trace import NONE
+from tests.handmade import collective, trace_of
+from tests.test_cli import run
+
+
+def at(number: int, begins: int, ends: int, size: int, kind: str = "ALL_REDUCE"):
+    """A collective with times in µs."""
+    made = collective(number, kind, size)
+    made.start_time_micros, made.duration_micros = begins, ends - begins
+    return made
+
+
+def test_times_count_from_the_last_arrival_and_name_who_comes_last() -> None:
+    """Three all-reduces of 1000 bytes on two ranks: rank 1 comes last twice, and once both come together."""
+    first = [at(1, 10, 30, 1000), at(2, 40, 60, 1000), at(3, 100, 140, 1000), at(4, 200, 203, 8, "BARRIER")]
+    other = [at(1, 20, 30, 1000), at(2, 40, 60, 1000), at(3, 110, 140, 1000), at(4, 200, 203, 8, "BARRIER")]
+    trace = trace_of([first, other])
+    reduces, barrier = size_classes(trace, collective_times(trace, recorded_times(trace)))
+    assert (reduces.type, reduces.members, reduces.count, reduces.total_bytes) == ("ALL_REDUCE", 2, 3, 3000)
+    assert (reduces.least_ns, reduces.median_ns, reduces.p99_ns, reduces.most_ns) == (
+        10_000,
+        20_000,
+        30_000,
+        30_000,
+    )
+    assert (reduces.skew_ns, reduces.most_skew_ns) == (10_000, 10_000)
+    assert (reduces.last_rank, reduces.last_share) == (1, 1.0)
+    # 1000 bytes in 20 µs; an all-reduce of two ranks sends half of it twice.
+    assert (reduces.algorithm_bytes_per_ns, reduces.bus_bytes_per_ns) == (0.05, 0.05)
+    assert barrier.last_rank == NONE
+    assert math.isnan(barrier.bus_bytes_per_ns)
+    assert attained_by(trace, [reduces, barrier]) is None
+
+
+def test_many_sizes_share_classes_between_powers_of_two() -> None:
+    """Thirty sizes from 1000 bytes on fall into the classes of 512 and 1024."""
+    rank = [at(number, 100 * number, 100 * number + 10, 1000 + number) for number in range(1, 31)]
+    trace = trace_of([rank, rank])
+    found = {
+        each.least_bytes: each.most_bytes
+        for each in size_classes(trace, collective_times(trace, recorded_times(trace)))
+    }
+    assert found == {1001: 1023, 1024: 1030}
+
+
+def test_what_a_system_attains_is_what_it_takes_alone() -> None:
+    """The time that the simulator charges, over the median."""
+    rank = [at(1, 100, 1100, 1 << 20)]
+    trace = trace_of([rank] * 8)
+    found = size_classes(trace, collective_times(trace, recorded_times(trace)))
+    attained = attained_by(trace, found, "hgx-h100")
+    assert attained is not None
+    bare = trace_of([[collective(1, "ALL_REDUCE", 1 << 20)]] * 8)
+    assert attained.ns == (studio.simulate(bare, studio.preset("hgx-h100", npus=8).config).makespan_ns,)
+    assert attained.share(0, 1_000_000) == pytest.approx(attained.ns[0] / 1e6)
+
+
+def test_sums_of_a_recording_are_those_of_its_collectives(shared: Path) -> None:
+    """Of the command's JSON: counts, bytes and times of all classes together."""
+    folder = shared / "traces" / "torch" / "dlrm_4r"
+    trace = studio.read(folder)
+    times = collective_times(trace, recorded_times(trace))
+    rows = json.loads(run("collectives", folder, "--json").stdout)["collectives"]
+    assert sum(row["count"] for row in rows) == len(times)
+    assert sum(row["total_bytes"] for row in rows) == int(times.bytes.sum())
+    assert sum(row["total_ns"] for row in rows) == int((times.end_ns - times.arrived_ns).sum())
+    assert len({(row["type"], row["members"], row["least_bytes"]) for row in rows}) == len(rows)
+    assert np.all([row["least_ns"] <= row["median_ns"] <= row["p99_ns"] <= row["most_ns"] for row in rows])
