@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from studio.advice.advice import Advised, advise
 from studio.session import Session, keep_result
-from studio.sim.matched import replays_communication
 
 
 @keep_result
@@ -22,6 +21,4 @@ def advice_of(session: Session, job: str, run: str = "") -> Advised:
     if not run:
         return advise(session.trace(job))
     opened = session.run(job, run)
-    # A run that replays the recording is no system to change.
-    replayed = replays_communication(opened.result.config) or opened.result.config.replay_only
-    return advise(opened.result.trace, None if replayed else opened.parts)
+    return advise(opened.result.trace, opened.parts)

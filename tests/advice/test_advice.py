@@ -171,7 +171,8 @@ def test_what_a_network_of_links_could_do_better():
         "latency": [500, 1000],
     }
     system = {
-        "scheduling-policy": "LIFO", "collective-optimization": "baseline",
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
         "preferred-dataset-splits": 1,
         "all-reduce-implementation": ["ring", "ring"],
     }
