@@ -234,7 +234,7 @@ def advise(
 
     Args:
         trace: The job.
-        system: What it runs on; None replays the recording.
+        system: What it runs on; None, or a replay, replays the recording.
         progress: Told how many simulations are done.
         cancel: Asked between simulations whether to stop.
 

@@ -22,6 +22,7 @@ from studio.advice.advice import (
 from studio.advice.baseline import Cancelled, Scene, family_scene, replay_scene, system_scene
 from studio.advice.candidates import Candidate, Found, Refusal
 from studio.errors import StudioError
+from studio.sim.models import model_of
 from studio.sim.parts import Parts
 from studio.trace import Trace
 
@@ -120,6 +121,8 @@ def find_advice(
     trace: Trace, given: Parts | None, *, progress: Progress | None, cancel: Callable[[], bool] | None
 ) -> Advised:
     """Do the work of `advise`."""
+    # A run that replays the recording has no system to change.
+    given = None if given is None or model_of(given) == "replay" else given
     search = _Search(progress, cancel)
     scene = replay_scene(trace, cancel) if given is None else system_scene(trace, given, cancel)
     search.tick()

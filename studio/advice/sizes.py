@@ -286,7 +286,7 @@ def _bound_work(scene: Scene, family: Family) -> _Bound | None:
     work = work_of(scene, family.places)
     if not len(work.rows):
         return None
-    counted = (work.amount > 0).all(axis=1)
+    counted: Bool = np.asarray((work.amount > 0).all(axis=1))
     amount = np.where(counted[:, None], work.amount, work.took_ns).astype(np.float64)
     some = amount.sum(axis=1) > 0
     share = amount / np.maximum(amount.mean(axis=1, keepdims=True), 1e-9)
@@ -294,7 +294,7 @@ def _bound_work(scene: Scene, family: Family) -> _Bound | None:
     before = _last_before(scene, family, work)
     some &= before >= 0
     near = np.abs(share - load[np.maximum(before, 0)]).max(axis=1)
-    most: Float64 = load.max(axis=1)
+    most: Float64 = np.asarray(load.max(axis=1))
     uneven: Bool = most[np.maximum(before, 0)] > _UNEVEN
     mine = np.flatnonzero(some & uneven & (near <= np.where(counted, ALIKE, ALIKE_TIMED)))
     return _Bound(work, mine, before[mine]) if len(mine) else None

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from studio.advice.advice import MOST_DEVIATION, WORTH, Advice, Advised, Baseline
+from studio.advice.advice import MOST_DEVIATION, WORTH, Advice, Advised, Baseline, Kind
+from studio.advice.candidates import plural, rank_words
+from studio.trace import CollectiveType
 from studio.units import format_ns
+
+LABELS: Mapping[Kind, str] = MappingProxyType(
+    {
+        "balance-sizes": "balance sizes",
+        "balance-experts": "spread experts' load",
+        "place-experts": "place experts anew",
+        "slow-rank": "slow to median",
+        "equal-arrivals": "arrive together",
+        "overlap": "begin earlier",
+        "merge": "merge small ones",
+        "host-gaps": "no host gaps",
+        "compute": "compute 10 % faster",
+        "bandwidth": "more bandwidth",
+        "latency": "less latency",
+        "algorithm": "other algorithm",
+        "chunks": "other chunks",
+        "dimension-order": "other order of dimensions",
+        "combined": "the best together",
+    }
+)
+"""What kinds of change are called where there is little room."""
 
 
 def as_data(advised: Advised) -> dict[str, Any]:
@@ -129,3 +154,99 @@ def _item_lines(number: str, item: Advice) -> Iterator[str]:
     yield f"  {number}  {saving_words(item)}  {item.action}"
     if item.run:
         yield f"       run {item.run}"
+
+
+# ---------------------------------------------------------------------------------------------------
+# The tornado
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A row of a tornado: what a change does to the finish, in percent of it.
+
+    Attributes:
+        label: What is changed, short; holds names of the trace.
+        words: What to do, and what it saves.
+        better_percent: What the change saves.
+        worse_percent: What its opposite costs; 0 where there is none.
+        low_percent, high_percent: What it may save as well; None where the model meets the recording.
+        better, worse: The same as times, in words; "" where there is none.
+        combined: Whether several changes were made at once.
+    """
+
+    label: str
+    words: str
+    better_percent: float
+    worse_percent: float = 0.0
+    low_percent: float | None = None
+    high_percent: float | None = None
+    better: str = ""
+    worse: str = ""
+    combined: bool = False
+
+
+def bars(advised: Advised, most: int = 12) -> list[Bar]:
+    """Return the rows of a tornado, the widest first: all savings, and what half of each rate, or twice a latency, costs.
+
+    Twice and half of a rate share a row. The best set stands above all.
+    """
+    rows = [
+        _bar(item)
+        for item in advised.advice
+        if item.kind not in ("bandwidth", "latency") or not advised.sensitivity
+    ]
+    base = (advised.system_baseline or advised.baseline).finish_ns
+    for one in advised.sensitivity:
+        better, worse = base - one.more_ns, one.less_ns - base
+        said = f"{one.name}: {format_ns(one.more_ns)} with twice as good a one, {format_ns(one.less_ns)} with half"
+        rows.append(
+            Bar(
+                one.name,
+                f"{said}; {one.knee}." if one.knee else f"{said}.",
+                100 * better / max(base, 1),
+                100 * worse / max(base, 1),
+                better=_signed(-better),
+                worse=_signed(worse),
+            )
+        )
+    rows = [row for row in rows if row.better_percent or row.worse_percent]
+    rows.sort(key=lambda row: (-max(row.better_percent, row.worse_percent), row.label))
+    return ([] if advised.combined is None else [_bar(advised.combined)]) + rows[:most]
+
+
+def label_of(item: Advice) -> str:
+    """Return what an advice is called where there is little room.
+
+    Its collectives or group, else its ranks, stand first.
+    """
+    about = ""
+    if item.collective is not None:
+        about = (
+            plural(CollectiveType[item.collective])
+            if item.collective in CollectiveType.__members__
+            else item.collective
+        )
+    if item.group:
+        about = f"{about} {item.group[:16]}".strip()
+    if item.ranks and item.kind in ("slow-rank", "compute"):
+        about = rank_words(item.ranks)
+    return f"{about}: {LABELS[item.kind]}" if about else LABELS[item.kind]
+
+
+def _bar(item: Advice) -> Bar:
+    share = 100 / max(item.baseline_ns, 1)
+    return Bar(
+        label_of(item),
+        f"{item.action} {saving_words(item)}",
+        item.saving_percent,
+        low_percent=None if item.saving_low_ns is None else item.saving_low_ns * share,
+        high_percent=None if item.saving_high_ns is None else item.saving_high_ns * share,
+        better=_signed(-item.saving_ns),
+        combined=item.kind == "combined",
+    )
+
+
+def _signed(change_ns: int) -> str:
+    if not change_ns:
+        return ""
+    return f"{'+' if change_ns > 0 else '−'}{format_ns(abs(change_ns))}"

@@ -27,7 +27,6 @@ from studio.comparing import RECORDED
 from studio.errors import ConfigError
 from studio.et import Progress, read
 from studio.sim import astra
-from studio.sim.matched import replays_communication
 from studio.sim.models import MODELS, Model, with_model
 from studio.sim.parts import Parts, with_settings
 from studio.sim.presets import preset, said_npus
@@ -136,9 +135,7 @@ def _opened(request: Request, progress: Progress | None) -> tuple[Trace, str, Pa
     if stored == RECORDED:
         return workspace.load(job), job, None
     opened = workspace.load_run(job, stored)
-    config = opened.result.config
-    replayed = replays_communication(config) or config.replay_only
-    return opened.result.trace, job, None if replayed else opened.parts
+    return opened.result.trace, job, opened.parts
 
 
 def _system(request: Request, trace: Trace) -> Parts | None:

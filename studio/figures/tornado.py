@@ -1,0 +1,115 @@
+"""Tornado: what each change takes off the finish, and what its opposite adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from studio.advice.words import Bar
+from studio.figures.theme import layout, palette
+
+ROW_PX = 26
+HEAD_PX = 70
+_LABEL = 44
+_ROOM = 0.28
+"""Share of the axis that is kept free beside the longest bar, for its text."""
+
+
+def tornado(rows: Sequence[Bar], *, dark: bool) -> Any:
+    """Return bars from the present finish: to the left what is saved, to the right what the opposite costs.
+
+    Args:
+        rows: From top to bottom.
+        dark: Which theme.
+    """
+    import plotly.graph_objects as go
+
+    colours = palette(dark)
+    places = list(range(len(rows)))
+    saved = [-row.better_percent for row in rows]
+    ranged = [row.low_percent is not None for row in rows]
+    # A range is drawn from the least to the most that may be saved; bars point to the left, so least is the right end.
+    above = [
+        row.better_percent - (row.low_percent or 0.0) if known else 0.0
+        for row, known in zip(rows, ranged, strict=True)
+    ]
+    below = [
+        (row.high_percent or 0.0) - row.better_percent if known else 0.0
+        for row, known in zip(rows, ranged, strict=True)
+    ]
+    figure = go.Figure(
+        [
+            go.Bar(
+                y=places,
+                x=saved,
+                orientation="h",
+                width=0.62,
+                marker={
+                    "color": colours.compute,
+                    "line": {"width": [2 if row.combined else 0 for row in rows], "color": colours.text},
+                },
+                error_x={
+                    "type": "data",
+                    "array": above,
+                    "arrayminus": below,
+                    "visible": any(ranged),
+                    "color": colours.dim,
+                    "thickness": 1,
+                },
+                text=[row.better for row in rows],
+                textposition="outside",
+                textfont={"color": colours.text, "size": 12},
+                cliponaxis=False,
+                hovertext=[_escaped(row.words) for row in rows],
+                hovertemplate="%{hovertext}<extra></extra>",
+            ),
+            go.Bar(
+                y=places,
+                x=[row.worse_percent for row in rows],
+                orientation="h",
+                width=0.62,
+                marker={"color": colours.p2p, "line": {"width": 0}},
+                text=[row.worse for row in rows],
+                textposition="outside",
+                textfont={"color": colours.text, "size": 12},
+                cliponaxis=False,
+                hovertext=[_escaped(row.words) for row in rows],
+                hovertemplate="%{hovertext}<extra></extra>",
+            ),
+        ],
+        layout(
+            dark, height=HEAD_PX + ROW_PX * max(len(rows), 1), showlegend=False, barmode="overlay", bargap=0.3
+        ),
+    )
+    left = max((max(row.better_percent, row.high_percent or 0.0) for row in rows), default=1.0)
+    right = max((row.worse_percent for row in rows), default=0.0)
+    room = _ROOM * (left + right)
+    figure.update_xaxes(
+        range=[-(left + room), right + (room if right else 0.04 * left)],
+        ticksuffix=" %",
+        nticks=8,
+        title={"text": "change of the finish", "font": {"color": colours.dim, "size": 11}},
+        title_standoff=2,
+        tickfont={"color": colours.dim, "size": 11},
+        gridcolor=colours.border,
+        zeroline=True,
+        zerolinecolor=colours.text,
+        zerolinewidth=1,
+    )
+    figure.update_yaxes(
+        tickvals=places,
+        ticktext=[_escaped(_short(row.label)) for row in rows],
+        autorange="reversed",
+        showgrid=False,
+        linecolor="rgba(0,0,0,0)",
+    )
+    return figure
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}…"
+
+
+def _escaped(text: str) -> str:
+    """Return a text that plotly shows as it is, without reading tags in it."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

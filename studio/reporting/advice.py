@@ -1,0 +1,71 @@
+"""What to change, as a section of a report."""
+
+from __future__ import annotations
+
+from studio.advice.advice import advise
+from studio.advice.words import LABELS, bars, baseline_words, verdict
+from studio.comparing import Compared
+from studio.errors import StudioError
+from studio.figures.tornado import tornado
+from studio.reporting.document import Document
+from studio.units import format_count, format_counted, format_ns
+
+_LISTED = 12
+_ADVISED_NODES = 200_000
+"""Larger jobs are reported without advice, whose simulations would take longer than all else."""
+
+
+def write_advice(document: Document, run: Compared) -> None:
+    """Write what changes would save, each found by simulating the changed job or system."""
+    document.heading(2, "What to change")
+    nodes = run.side.trace.node_count
+    if nodes > _ADVISED_NODES:
+        document.paragraph(
+            f"Not worked out for {format_counted(nodes, 'node')}: `chakra-studio advise` does, which takes a while.",
+            "dim",
+        )
+        return
+    try:
+        advised = advise(run.side.trace, run.system)
+    except StudioError as error:
+        document.paragraph(f"Nothing could be simulated: {error.message}", "dim")
+        return
+    document.paragraph(verdict(advised), "verdict")
+    document.paragraph(
+        f"Measured against {format_ns(advised.baseline.finish_ns)}, {baseline_words(advised.baseline)}. Savings do not add.",
+        "dim",
+    )
+    if advised.system_baseline is not None:
+        other = advised.system_baseline
+        document.paragraph(
+            f"Changes of the system against {format_ns(other.finish_ns)}, {baseline_words(other)}.", "dim"
+        )
+    rows = bars(advised)
+    if rows:
+        document.figure(
+            "What each change would do to the finish",
+            tornado(rows, dark=False),
+            "To the left what it saves; to the right, for rates and latencies, what half as good a one costs.",
+        )
+    listed = [*([] if advised.combined is None else [advised.combined]), *advised.advice[:_LISTED]]
+    if listed:
+        document.table(
+            ["change", "saves", "of the finish", "it may be"],
+            [
+                [
+                    item.action,
+                    (format_ns(item.saving_ns), f"{item.saving_ns:,} ns"),
+                    f"{item.saving_percent:.1f} %",
+                    ""
+                    if item.saving_low_ns is None or item.saving_high_ns is None
+                    else f"{format_ns(item.saving_low_ns)} to {format_ns(item.saving_high_ns)}",
+                ]
+                for item in listed
+            ],
+            numeric=(1, 2, 3),
+            caption=f"{format_count(advised.considered)} simulations; the first line is the best set of at most three together."
+            if advised.combined
+            else f"{format_count(advised.considered)} simulations.",
+        )
+    if advised.refused:
+        document.bullets([f"not simulated: {LABELS[kind]}: {reason}" for kind, reason in advised.refused])

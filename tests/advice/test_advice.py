@@ -1,0 +1,342 @@
+"""Advice: small jobs whose saving is seen in the test, every saving simulated again, and jobs known to be out of balance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import studio
+from studio.advice.advice import OF_SYSTEM, Advice, Advised, Kind, advise
+from studio.advice.words import verdict
+from studio.errors import TraceError
+from studio.sim import simulate
+from studio.sim.engine import Cancelled
+from studio.sim.models import with_model
+from studio.sim.parts import Parts, interpret
+from studio.sim.presets import preset
+from studio.store.workspace import Workspace
+from studio.trace import CommGroup, Trace
+from tests.examples import examples
+from tests.handmade import collective, node, trace_of
+from tests.test_cli import refused, run
+
+US = 1000
+
+
+def at(start_us: int, micros: int, made: Any) -> Any:
+    """A recorded node: it began then, and took so long."""
+    made.start_time_micros, made.duration_micros = start_us, micros
+    return made
+
+
+def after(made: Any, *ids: int) -> Any:
+    """A node that comes after others in an order only."""
+    made.ctrl_deps.extend(ids)
+    return made
+
+
+def of_kind(found: Advised, kind: Kind) -> list[Advice]:
+    return [item for item in found.advice if item.kind == kind]
+
+
+def only(found: Advised, kind: Kind) -> Advice:
+    [item] = of_kind(found, kind)
+    return item
+
+
+def every(found: Advised) -> Iterator[Advice]:
+    yield from found.advice
+    if found.combined is not None:
+        yield found.combined
+
+
+def assert_simulated(trace: Trace, found: Advised) -> None:
+    """Every saving is that of a simulation of the changed job on the changed system, to the nanosecond."""
+    for item in every(found):
+        before = simulate(trace, interpret(item.on).config, fold=False).makespan_ns
+        changed, system = item.change.of_trace(trace), item.change.of_parts(item.on)
+        finish = simulate(changed, interpret(system).config, fold=False).makespan_ns
+        assert before == item.baseline_ns
+        assert before - finish == item.saving_ns > 0, item.action
+        assert item.saving_percent == pytest.approx(100 * (before - finish) / before)
+
+
+def arriving(*compute_us: int) -> Trace:
+    """Ranks that compute so long, then meet in an all-reduce of 10 µs."""
+    last = max(compute_us)
+    return trace_of(
+        [
+            [
+                at(10, micros, node(1, "COMP", name="forward")),
+                at(10 + micros, last + 10 - micros, collective(2, "ALL_REDUCE", 4096, 1)),
+            ]
+            for micros in compute_us
+        ]
+    )
+
+
+def test_a_slow_rank_at_the_median_saves_what_it_was_late():
+    found = advise(arriving(100, 100, 200))
+    assert found.baseline.finish_ns == found.baseline.recorded_ns == 210 * US
+    slow = only(found, "slow-rank")
+    assert (slow.saving_ns, slow.ranks, slow.nodes) == (100 * US, (2,), ((2, 1),))
+    assert "2.00 times as long" in slow.action
+
+
+def test_equal_arrivals_share_the_work_out_evenly():
+    found = advise(arriving(60, 100, 140))
+    even = only(found, "equal-arrivals")
+    assert (even.saving_ns, even.ranks, even.collective) == (40 * US, (2,), "ALL_REDUCE")
+
+
+def test_balanced_sizes_take_the_time_of_the_mean_by_the_line_through_the_recording():
+    def rank(size: int) -> list[Any]:
+        # 10 µs and 0.1 µs a byte on the busiest port, which carries half of the largest member's bytes.
+        return [
+            at(10, 160, collective(1, "ALL_TO_ALL", size)),
+            at(170, 60, collective(2, "ALL_TO_ALL", 1000, 1)),
+        ]
+
+    found = advise(trace_of([rank(1000), rank(3000)]))
+    balanced = only(found, "balance-sizes")
+    assert (balanced.saving_ns, balanced.ranks, balanced.collective) == (50 * US, (1,), "ALL_TO_ALL")
+    assert "rank 1 brings 1.333 × the mean" in balanced.action
+
+
+def test_the_compute_of_experts_goes_with_their_tokens():
+    def rank(tokens: int) -> list[Any]:
+        return [
+            at(10, 110, collective(1, "ALL_TO_ALL", 1000 * tokens)),
+            at(120, 100 * tokens, node(2, "COMP", 1, name="expert", num_ops=tokens * 10**6)),
+            at(120 + 100 * tokens, 310 - 100 * tokens, collective(3, "ALL_REDUCE", 4, 2)),
+        ]
+
+    found = advise(trace_of([rank(1), rank(3)]))
+    spread = only(found, "balance-experts")
+    # 100 µs of compute less on rank 1, and what the smaller all-to-all saves.
+    assert spread.saving_ns == 100 * US + only(found, "balance-sizes").saving_ns
+    assert spread.ranks == (1,)
+
+
+def test_small_collectives_of_a_group_become_one():
+    def rank() -> list[Any]:
+        # 10 µs and 0.01 µs a byte: four of 100 bytes take 11 µs each, one of 400 takes 14 µs.
+        small = [
+            after(at(10 + 11 * n, 11, collective(1 + n, "ALL_REDUCE", 100)), *([n] if n else []))
+            for n in range(4)
+        ]
+        return [*small, after(at(54, 210, collective(5, "ALL_REDUCE", 20_000)), 4)]
+
+    found = advise(trace_of([rank(), rank()]))
+    assert only(found, "merge").saving_ns == 30 * US
+    assert "Merge 4 small all-reduces of all ranks, of up to 100 B, into 1" in only(found, "merge").action
+
+
+def test_a_collective_begins_with_its_data_and_not_after_what_only_came_before():
+    parts = preset("hgx-h100", 2).parts
+    size = 1 << 20
+
+    def rank() -> list[Any]:
+        before = [node(1, "COMP", micros=100), node(2, "COMP", 1, micros=100)]
+        return [*before, after(collective(3, "ALL_REDUCE", size, 1), 2), node(4, "COMP", 3, micros=50)]
+
+    alone = simulate(trace_of([[collective(1, "ALL_REDUCE", size)]] * 2), interpret(parts).config).makespan_ns
+    assert alone < 100 * US
+    found = advise(trace_of([rank(), rank()]), parts)
+    # The second operation hides the collective, which hid nothing; then both wait for the longer of the two.
+    assert only(found, "overlap").saving_ns == alone
+
+
+def test_gaps_of_the_host_are_taken_out():
+    rank = [
+        at(10, 40, node(1, "COMP", is_cpu_op=True, gap="program")),
+        at(50, 60, node(2, "COMP", 1, is_cpu_op=True)),
+        at(110, 10, collective(3, "ALL_REDUCE", 64, 2)),
+    ]
+    # What has no time takes 1 ns.
+    assert only(advise(trace_of([rank, rank])), "host-gaps").saving_ns == 40 * US - 1
+
+
+def test_what_a_network_of_links_could_do_better():
+    network = {
+        "topology": ["Ring", "Ring"],
+        "npus_count": [4, 2],
+        "bandwidth": [50, 10],
+        "latency": [500, 1000],
+    }
+    system = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 1,
+        "all-reduce-implementation": ["ring", "ring"],
+    }
+    parts = with_model(Parts(network, system), "full")
+    trace = trace_of([[collective(1, "ALL_REDUCE", 64 << 20)]] * 8)
+    found = advise(trace, parts)
+    assert_simulated(trace, found)
+    assert {item.kind for item in found.advice} >= {"bandwidth", "latency", "chunks"}
+    [first, second] = [one for one in found.sensitivity if one.name.startswith("bandwidth")]
+    assert first.name == "bandwidth of dimension 0"
+    assert second.more_ns < found.baseline.finish_ns < second.less_ns
+    assert "nothing is gained" in second.knee
+    assert found.combined is not None
+    assert found.combined.saving_ns > found.advice[0].saving_ns
+    assert len(found.combined.parts) <= 3
+
+
+def test_a_replay_that_misses_its_recording_gives_ranges():
+    # 50 µs between the two lie in no node: the recording ends at 120 µs, the replay at 70 µs.
+    rank = [at(10, 60, node(1, "COMP")), at(120, 10, collective(2, "ALL_REDUCE", 64, 1))]
+    found = advise(trace_of([rank, rank]))
+    assert (found.baseline.finish_ns, found.baseline.recorded_ns) == (70 * US, 120 * US)
+    faster = only(found, "compute")
+    assert (faster.saving_low_ns, faster.saving_ns, faster.saving_high_ns) == (0, 6 * US, 56 * US)
+
+
+def test_nothing_above_one_percent():
+    rank = [at(10, 1000, collective(1, "ALL_REDUCE", 64)), at(1010, 1, node(2, "COMP", 1))]
+    found = advise(trace_of([rank, rank]))
+    assert not found.worth_it
+    assert verdict(found).startswith("Nothing above 1 %")
+
+
+def test_without_times_a_system_is_asked_for():
+    trace = trace_of([[node(1, "COMP"), collective(2, "ALL_REDUCE", 64, 1)]] * 2)
+    with pytest.raises(TraceError, match="no recorded times"):
+        advise(trace)
+    assert advise(trace, preset("hgx-h100", 2).parts).baseline.finish_ns > 0
+
+
+def test_it_stops_when_it_is_told_to():
+    with pytest.raises(Cancelled):
+        advise(arriving(10, 20, 90), cancel=lambda: True)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Whole jobs
+
+
+def test_the_sample_names_the_hot_expert_and_the_slow_rank_with_their_savings():
+    trace = studio.read(studio.sample_path("imbalance_8r"))
+    found = advise(trace)
+    assert not found.baseline.misses
+    assert (only(found, "balance-experts").ranks, only(found, "slow-rank").ranks) == ((5,), (2,))
+    assert "rank 5 brings 1.6 × the mean" in only(found, "balance-sizes").action
+    assert all(item.saving_percent > 5 for item in found.advice[:4])
+    assert found.combined is not None
+    assert found.combined.saving_ns > found.advice[0].saving_ns
+    assert dict(found.refused).keys() >= set(OF_SYSTEM)
+    assert_simulated(trace, found)
+
+
+def test_a_straggler_of_a_real_job_is_named(shared):
+    found = advise(studio.read(shared / "traces/torch/ddp_straggler_4r"))
+    assert found.advice[0].ranks == (3,)
+    assert "for rank 3" in found.advice[0].action
+    assert any(item.ranks == (3,) and item.saving_percent > 1 for item in of_kind(found, "slow-rank"))
+
+
+def test_the_imbalance_of_a_real_job_is_named(shared):
+    trace = studio.read(shared / "traces/torch/dlrm_4r")
+    found = advise(trace)
+    balanced = only(found, "balance-sizes")
+    assert "1.375 × the mean" in balanced.action
+    assert (balanced.collective, balanced.ranks) == ("ALL_TO_ALL", (3,))
+    assert_simulated(trace, found)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Renumbering
+
+
+def renumbered(trace: Trace, numbers: Sequence[int]) -> Trace:
+    """The job in which rank r is called numbers[r]."""
+    ranks = sorted(
+        (replace(rank, number=numbers[rank.number]) for rank in trace.ranks), key=lambda rank: rank.number
+    )
+    groups = tuple(
+        CommGroup(group.name, tuple(numbers[rank] for rank in group.ranks)) for group in trace.groups
+    )
+    return replace(trace, ranks=tuple(ranks), groups=groups)
+
+
+@settings(max_examples=examples(2), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_on_one_switch_of_equal_npus_the_numbers_of_ranks_do_not_matter(data):
+    count = data.draw(st.integers(3, 4))
+    micros = data.draw(
+        st.lists(st.lists(st.integers(1, 400), min_size=2, max_size=2), min_size=count, max_size=count)
+    )
+    sizes = data.draw(st.lists(st.integers(1, 1 << 22), min_size=count, max_size=count))
+    trace = trace_of(
+        [
+            [
+                node(1, "COMP", micros=first),
+                collective(2, "ALL_TO_ALL", size, 1, group="g"),
+                node(3, "COMP", 2, micros=second),
+                after(collective(4, "ALL_REDUCE", 1 << 16, 1, group="g"), 3),
+            ]
+            for (first, second), size in zip(micros, sizes, strict=True)
+        ],
+        {"g": range(count)},
+    )
+    numbers = data.draw(st.permutations(range(count)))
+    parts = preset("hgx-h100", count).parts
+    found, again = advise(trace, parts), advise(renumbered(trace, numbers), parts)
+    assert_simulated(trace, found)
+
+    def figures(advised: Advised, names: Sequence[int]) -> list[tuple[object, ...]]:
+        return sorted(
+            (item.kind, item.saving_ns, sorted(names[rank] for rank in item.ranks)) for item in advised.advice
+        )
+
+    assert figures(found, numbers) == figures(again, range(count))
+    assert found.sensitivity == again.sensitivity
+
+
+# ---------------------------------------------------------------------------------------------------
+# The command
+
+
+def test_the_command_keeps_runs_that_open_and_compare(tmp_path):
+    studio.write(arriving(100, 100, 200), tmp_path / "in", "job")
+    given_to = ("advise", tmp_path / "in", "--workspace", tmp_path / "ws", "--json")
+    assert json.loads(run(*given_to).stdout)["advice"][0]["run"] is None
+    told = json.loads(run(*given_to, "--keep").stdout)
+    best = told["advice"][0]
+    assert best["kind"] == "slow-rank"
+    assert {
+        "kind",
+        "action",
+        "collective",
+        "group",
+        "ranks",
+        "nodes",
+        "saving_ns",
+        "saving_percent",
+        "run",
+    } < set(best)
+    assert {"saving_low_ns", "saving_high_ns"} < set(best)
+    workspace = Workspace(tmp_path / "ws")
+    for item in (*told["advice"], told["combined"]):
+        if item is not None and item["saving_percent"] > 1:
+            kept = workspace.load_run(*item["run"].split("/"))
+            assert kept.result.makespan_ns == item["baseline_ns"] - item["saving_ns"]
+    compared = run("compare", told["baseline_run"], best["run"], "--workspace", tmp_path / "ws", "--json")
+    [pair] = json.loads(compared.stdout)["comparisons"]
+    assert (pair["difference_ns"], pair["matching"]["share"]) == (-best["saving_ns"], 1)
+    again = run("advise", best["run"], "--workspace", tmp_path / "ws")
+    assert "saves" not in again.stdout
+    assert "finish 110 µs" in again.stdout
+
+
+def test_the_command_refuses_half_a_system(tmp_path):
+    studio.write(arriving(10, 20, 30), tmp_path / "in", "job")
+    assert "--set is given without a system" in refused("advise", tmp_path / "in", "--set", "bandwidth=3")
+    assert "no file or folder" in refused("advise", tmp_path / "none", "--workspace", tmp_path / "ws")
