@@ -18,6 +18,7 @@ from studio.timeline import NodeTimes
 from studio.trace import NONE, CommGroup, Int64, NodeType, Trace
 
 _NEVER = np.iinfo(np.int64).max
+_NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Arrivals:
     messages: Messages | None
     _of_rank: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     _received: dict[int, tuple[Int64, Int64, Int64]] = field(default_factory=dict)
+    _sent: dict[int, tuple[Int64, Int64, Int64]] = field(default_factory=dict)
 
     __repr__ = one_line
 
@@ -92,6 +94,27 @@ class Arrivals:
             rank[receives], row[receives] = source, sends
         return rank, row
 
+    def together(self, place: int, row: int) -> list[tuple[int, int]]:
+        """Return who began a collective or a message at the same moment as the last of its participants, as rank and node.
+
+        Where a recording has all members begin together it does not tell who came last.
+
+        Args:
+            place: Place of a participant's rank in the trace's ranks.
+            row: Its node.
+        """
+        self._index()
+        for number, member in self._of_rank.get(place, ()):
+            group = self.groups[number]
+            for at in np.flatnonzero(group.rows[group.line[member]] == row).tolist():
+                latest = group.start_ns[:, at] == group.start_ns[group.last[at], at]
+                return list(zip(group.member[latest].tolist(), group.rows[latest, at].tolist(), strict=True))
+        for halves in (self._received, self._sent):
+            mine, others, rows = halves.get(place, (_NOTHING, _NOTHING, _NOTHING))
+            for at in np.flatnonzero(mine == row).tolist():
+                return [(place, row), (int(others[at]), int(rows[at]))]
+        return []
+
     def _index(self) -> None:
         if self._of_rank or self._received:
             return
@@ -100,15 +123,13 @@ class Arrivals:
                 self._of_rank.setdefault(int(group.places[member]), []).append((number, member))
         if self.messages is None or not len(self.messages):
             return
-        order = np.argsort(self.messages.receive_rank, kind="stable")
-        target = self.messages.receive_rank[order]
-        distinct, first = np.unique(target, return_index=True)
-        for place, mine in zip(distinct.tolist(), np.split(order, first[1:]), strict=True):
-            self._received[place] = (
-                self.messages.receive_row[mine],
-                self.messages.send_rank[mine],
-                self.messages.send_row[mine],
-            )
+        send = (self.messages.send_rank, self.messages.send_row)
+        receive = (self.messages.receive_rank, self.messages.receive_row)
+        for found, mine, other in ((self._received, receive, send), (self._sent, send, receive)):
+            order = np.argsort(mine[0], kind="stable")
+            distinct, first = np.unique(mine[0][order], return_index=True)
+            for place, part in zip(distinct.tolist(), np.split(order, first[1:]), strict=True):
+                found[place] = (mine[1][part], other[0][part], other[1][part])
 
 
 def arrivals(
