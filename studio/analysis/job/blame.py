@@ -7,6 +7,7 @@ aligned clocks: it computed, waited for somebody itself, or was idle.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from studio.analysis.job.ledger import EXPOSED, PARTS, Ledger
 from studio.analysis.job.windows import whole
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Int64, Trace
+from studio.trace import NONE, Bool, Int64, Trace
 
 _STALL = PARTS.index("stall")
 _WAITS = (PARTS.index("waiting"), PARTS.index("bubble"))
@@ -29,6 +30,7 @@ _KINDS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(EXPOSED, (COMMUNICATION,)),
 }
 """Kinds of nodes that a part of a rank's time consists of."""
+Wanted = Callable[[int, Int64], Bool]
 _MOST_LOOKED_AT = 20_000_000
 """Times of nodes that are looked through, at most, for what a rank was doing; the longest waits come first."""
 _LEAST_NAMED = 8
@@ -73,7 +75,13 @@ class Blame:
         return total
 
 
-def blame(trace: Trace, times: NodeTimes, account: Ledger, windows: Int64 | None = None) -> Blame:
+def blame(
+    trace: Trace,
+    times: NodeTimes,
+    account: Ledger,
+    windows: Int64 | None = None,
+    wanted: Wanted | None = None,
+) -> Blame:
     """Return whom each rank waited for, and what those did meanwhile; a recording and a simulation alike.
 
     Args:
@@ -81,8 +89,9 @@ def blame(trace: Trace, times: NodeTimes, account: Ledger, windows: Int64 | None
         times: When its nodes ran.
         account: Where the time of its ranks went.
         windows: (K, 2) what is looked at of each rank, in ns after the beginning of the run; None is all of it.
+        wanted: Whether waits at a node of a rank count, given the place of the rank and (W,) nodes; None counts all.
     """
-    waits = _waits(trace, account, whole(account) if windows is None else windows)
+    waits = _waits(trace, account, whole(account) if windows is None else windows, wanted)
     rank, other, row, late_row, start, end = waits
     doing = _doing(account, rank, other, start, end)
     pair = rank * (len(account) + 1) + other + 1
@@ -111,7 +120,7 @@ def blame(trace: Trace, times: NodeTimes, account: Ledger, windows: Int64 | None
     )
 
 
-def _waits(trace: Trace, account: Ledger, windows: Int64) -> Int64:
+def _waits(trace: Trace, account: Ledger, windows: Int64, wanted: Wanted | None) -> Int64:
     """Return the waits of all ranks: (6, W) rank, rank waited for, rows of both, start and end; ranks as in the ledger."""
     stretches, line_of = account.stretches, np.full(len(trace.ranks) + 1, NONE, np.int64)
     line_of[account.places] = np.arange(len(account))
@@ -122,6 +131,8 @@ def _waits(trace: Trace, account: Ledger, windows: Int64) -> Int64:
     ):
         low, high = stretches.bounds[course : course + 2].tolist()
         mine = low + np.flatnonzero(is_wait[low:high])
+        if wanted is not None:
+            mine = mine[wanted(place, account.owner[mine] - account.first[place])]
         start = np.maximum(stretches.start[mine], windows[rank, 0])
         end = np.minimum(stretches.end[mine], windows[rank, 1])
         mine, start, end = (column[end > start] for column in (mine, start, end))

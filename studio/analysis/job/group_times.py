@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.blame import Wanted
 from studio.analysis.job.ledger import EXPOSED, PARTS, Ledger, Part
 from studio.analysis.job.windows import whole
 from studio.notebook import one_line
 from studio.trace import (
     NONE,
     WORLD,
+    Bool,
     CommGroup,
     Graph,
     Int64,
@@ -53,9 +56,15 @@ class GroupTimes:
     def __len__(self) -> int:
         return len(self.rank)
 
+    def only(self, group: str) -> GroupTimes:
+        """Return the entries of one comm group."""
+        at = [index for index, name in enumerate(self.group) if name == group]
+        types = tuple(self.type[index] for index in at)
+        return GroupTimes(self.rank[at], (group,) * len(at), types, self.ns[at])
+
 
 def group_times(
-    trace: Trace, account: Ledger, windows: Int64 | None = None, groups: tuple[CommGroup, ...] | None = None
+    trace: Trace, account: Ledger, windows: Int64 | None = None, groups: Sequence[CommGroup] | None = None
 ) -> GroupTimes:
     """Return whose communication each rank's exposed time and bubbles are; they add up to those of the ledger.
 
@@ -94,6 +103,20 @@ def group_times(
         tuple(row[2] for row in rows),
         np.array([row[3] for row in rows], np.int64).reshape(-1, len(COLUMNS)),
     )
+
+
+def in_group(trace: Trace, name: str, groups: Sequence[CommGroup] | None = None) -> Wanted:
+    """Return what tells whether nodes of a rank name a comm group; "" is the group of all ranks."""
+    world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
+    slots = {index: group_slots(trace.graphs[index]) for index in {rank.graph for rank in trace.ranks}}
+
+    def wanted(place: int, rows: Int64) -> Bool:
+        rank = trace.ranks[place]
+        names = [WORLD, *map(str, rank.slots)]
+        fits = np.array([(WORLD if one in world else one) == name for one in names], np.bool_)
+        return np.asarray(fits[slots[rank.graph][rows] + 1])
+
+    return wanted
 
 
 def _codes(graph: Graph) -> Int64:

@@ -142,6 +142,14 @@ class Ledger:
         assert (found.sum(axis=1) == within).all(), "every nanosecond belongs to one part"
         return found
 
+    def within(self, windows: Int64) -> Int64:
+        """Return (K, parts) the time in each of `PARTS` within a window of each rank's own, (K, 2) from where to where."""
+        until = [self.stretches.until(self.course, windows[:, side], len(PARTS)) for side in (0, 1)]
+        ends = np.clip(self.finish_ns[:, None], 0, windows)
+        assert (until[1] - until[0]).sum(axis=1).tolist() == (ends[:, 1] - ends[:, 0]).tolist(), "as `ns`"
+        found: Int64 = until[1] - until[0]
+        return found
+
     def totals(self, start_ns: int = 0, end_ns: int | None = None) -> PartTimes:
         """Return the same under the names of the parts, with what is made of them."""
         until = self.makespan_ns if end_ns is None else end_ns
