@@ -28,20 +28,25 @@ Examples:
 
 
 def verbs() -> list[str]:
-    """Return the names of all commands, in order: the modules of `studio.commands`."""
-    return sorted(module.name for module in pkgutil.iter_modules(commands.__path__) if not module.ispkg)
+    """Return the names of all commands, in order: the modules of `studio.commands`, with hyphens between words."""
+    names = (module.name for module in pkgutil.iter_modules(commands.__path__) if not module.ispkg)
+    return sorted(name.replace("_", "-") for name in names)
+
+
+def _module(verb: str) -> str:
+    return verb.replace("-", "_")
 
 
 def load_command(verb: str) -> click.Command:
     """Import a command's module, and return its declaration under the verb's name."""
-    command: click.Command = import_module(f"{commands.__name__}.{verb}").command
+    command: click.Command = import_module(f"{commands.__name__}.{_module(verb)}").command
     command.name = verb
     return command
 
 
 def _first_line(verb: str) -> str:
     """Return the first line of a command's help; the module is not imported, since most need much that a list does not."""
-    with Path(commands.__path__[0], f"{verb}.py").open(encoding="utf-8") as source:
+    with Path(commands.__path__[0], f"{_module(verb)}.py").open(encoding="utf-8") as source:
         return source.readline().strip().strip('"')
 
 

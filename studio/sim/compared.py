@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from studio.analysis.compare.runs import Carried, Comparison, Side, recorded_side
 from studio.analysis.compare.runs import compare as compare_sides
+from studio.sim.matched import replays_communication
 from studio.sim.models import words_of
 from studio.sim.result import SimResult, delays_of
 from studio.sim.traffic import offered_load_words
@@ -52,7 +55,20 @@ def side_of(run: Trace | SimResult) -> Side:
         links=_links(run),
         delays=lambda: delays_of(run, times),
         model=words_of(run.config.model, run.config.congestion),
+        dimensions_between=_between(run),
     )
+
+
+def _between(result: SimResult) -> Callable[[Sequence[int]], tuple[int, ...]] | None:
+    config = result.config
+    if config.links is not None or replays_communication(config) or config.topology.npus == 1:
+        return None
+
+    def dimensions(ranks: Sequence[int]) -> tuple[int, ...]:
+        addresses = [config.topology.address(rank) for rank in ranks]
+        return tuple(index for index, one in enumerate(zip(*addresses, strict=True)) if len(set(one)) > 1)
+
+    return dimensions
 
 
 def _dimensions(result: SimResult) -> Carried:

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.stretches import Stretches
 from studio.analysis.job.summary import summarise
@@ -74,7 +75,8 @@ def test_shares_of_the_mean_rank_fill_the_finish() -> None:
     )
     nothing = np.zeros(0, np.int64)
     both = np.arange(2)
-    use = Ledger([0, 1], both, np.array([100, 40]), both, stretches, True, both, nothing)
+    joined = Arrivals(nothing, nothing, (), None)
+    use = Ledger([0, 1], both, np.array([100, 40]), both, stretches, True, nothing, both, nothing, joined)
     said = texts(_in_words(use))
     assert "finish (100 ns)" in said
     plain = re.sub(r"\([^)]*%[^)]*\)", "", said.split("mean rank:")[1].split("·")[0])

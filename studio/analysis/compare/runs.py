@@ -83,6 +83,8 @@ class Side:
         model: The model that was simulated; "" for a recording.
         is_recording: Whether the times were measured.
         delays: Works out what a simulation tells of its communication, None where it tells nothing.
+        dimensions_between: Returns which dimensions of its network lie between some ranks, given by number; None where there
+            is no network, or none of dimensions.
     """
 
     trace: Trace
@@ -95,6 +97,7 @@ class Side:
     model: str = ""
     is_recording: bool = False
     delays: Callable[[], Delays | None] | None = None
+    dimensions_between: Callable[[Sequence[int]], tuple[int, ...]] | None = None
 
     __repr__ = one_line
 

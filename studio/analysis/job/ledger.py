@@ -19,17 +19,17 @@ ends before the last one has `after_finish` beside its parts. So parts add up to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 
-from studio.analysis.collectives.arrivals import arrivals
+from studio.analysis.collectives.arrivals import Arrivals, arrivals
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
 from studio.analysis.job.stretches import Marked, Stretches, join_stretches
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes, Timeline, node_times
-from studio.trace import NONE, CommGroup, Float64, Int64, NodeType, Trace, UInt8
+from studio.trace import NONE, CommGroup, Float64, Int64, NodeType, Trace
 from studio.units import format_ns
 
 Part = Literal[
@@ -85,8 +85,12 @@ class Ledger:
         course: (K,) index into the lines of `stretches`.
         stretches: What each course did when, in ns after the beginning; kinds are indices into `PARTS`.
         is_recording: Whether communication is told apart into waiting and the rest only.
+        owner: As the stretches: the communication whose time a stretch is, an index into the `NodeTimes` of the run; -1
+            for stretches of other parts. A stretch is cut where its owner changes.
         first, begun_ns: As `NodeTimes` has times: when all participants of a node had begun it, on the clock of its
             rank; -1 where that is unknown or nobody else takes part.
+        arrivals: Who began each collective and message last.
+        origin_ns: When the run began, on the clock of its nodes.
     """
 
     numbers: list[int]
@@ -95,8 +99,11 @@ class Ledger:
     course: Int64
     stretches: Stretches
     is_recording: bool
+    owner: Int64
     first: Int64
     begun_ns: Int64
+    arrivals: Arrivals
+    origin_ns: int = 0
 
     __repr__ = one_line
 
@@ -133,6 +140,14 @@ class Ledger:
         found: Int64 = self.stretches.sums(start_ns, until, len(PARTS))[self.course]
         within = np.clip(self.finish_ns, start_ns, max(until, start_ns)) - start_ns
         assert (found.sum(axis=1) == within).all(), "every nanosecond belongs to one part"
+        return found
+
+    def within(self, windows: Int64) -> Int64:
+        """Return (K, parts) the time in each of `PARTS` within a window of each rank's own, (K, 2) from where to where."""
+        until = [self.stretches.until(self.course, windows[:, side], len(PARTS)) for side in (0, 1)]
+        ends = np.clip(self.finish_ns[:, None], 0, windows)
+        assert (until[1] - until[0]).sum(axis=1).tolist() == (ends[:, 1] - ends[:, 0]).tolist(), "as `ns`"
+        found: Int64 = until[1] - until[0]
         return found
 
     def totals(self, start_ns: int = 0, end_ns: int | None = None) -> PartTimes:
@@ -239,13 +254,27 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     # Ranks that share their times were simulated as one.
     _, index, course = np.unique(times.first[known], return_index=True, return_inverse=True)
     chosen = known[index]
-    if delays is None:
-        begun_ns = arrivals(trace, times, groups, is_recording=is_recording)
-    else:
+    joined = arrivals(trace, times, groups, is_recording=is_recording)
+    begun_ns = joined.begun_ns
+    if delays is not None:
         begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
-    stretches = _courses(trace, times, chosen, finish_ns[chosen], (begun_ns, delays, origin_ns, is_recording))
+    stretches, owner = _courses(
+        trace, times, chosen, finish_ns[chosen], (begun_ns, delays, origin_ns, is_recording)
+    )
     numbers = [trace.ranks[place].number for place in known.tolist()]
-    return Ledger(numbers, known, finish_ns[known], course, stretches, is_recording, times.first, begun_ns)
+    return Ledger(
+        numbers,
+        known,
+        finish_ns[known],
+        course,
+        stretches,
+        is_recording,
+        owner,
+        times.first,
+        begun_ns,
+        joined,
+        origin_ns,
+    )
 
 
 def recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> Ledger:
@@ -260,8 +289,10 @@ def recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> Ledger:
 _How = tuple[Int64, Delays | None, int, bool]
 
 
-def _courses(trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: _How) -> Stretches:
-    """Return what each of the chosen ranks did when."""
+def _courses(
+    trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: _How
+) -> tuple[Stretches, Int64]:
+    """Return what each of the chosen ranks did when, and the communication whose time each stretch is."""
     begun, delays, origin, is_recording = how
     line_of = np.full(len(trace.ranks), NONE, np.int64)
     line_of[chosen] = np.arange(len(chosen))
@@ -273,7 +304,7 @@ def _courses(trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: 
 
     def picked(*kinds: int) -> Marked:
         mine = np.isin(kind, kinds) & (end > start)
-        return Marked(line[mine], start[mine], end[mine], np.zeros(int(mine.sum()), np.uint8))
+        return Marked(line[mine], start[mine], end[mine], np.zeros(int(mine.sum()), np.int64))
 
     talks = np.flatnonzero((kind == COMMUNICATION) & (end > start))
     entry = times.first[spans.rank[talks]] + spans.row[talks]
@@ -281,18 +312,24 @@ def _courses(trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: 
     talk = _Talk(line[talks], start[talks], end[talks], last, messages[talks])
     pieces = _pieces(talk, entry, delays, is_recording)
     work, copying, hosted = picked(COMPUTE), picked(COPY, MEMORY), picked(CPU)
-    return join_stretches((work, copying, pieces, hosted), finish, _decide)
+    cut = join_stretches((work, copying, pieces, hosted), finish, _decide)
+    # Marks of communication say whose time it is: its part, and times the number of parts one more than the entry.
+    owner, part = np.divmod(cut.kind, len(PARTS))
+    return replace(cut, kind=part.astype(np.uint8)), owner - 1
 
 
-def _decide(inside: tuple[Int64, ...]) -> UInt8:
-    """Return the part of each moment: `inside` holds the mark of compute, copies, communication and host, -1 for none."""
+def _decide(inside: tuple[Int64, ...]) -> Int64:
+    """Return the part of each moment: `inside` holds the mark of compute, copies, communication and host, -1 for none.
+
+    Where communication is what counts, its mark is returned, which names its node too.
+    """
     work, copying, talking, hosted = inside
     busy = (work >= 0) | (copying >= 0)
     part = np.where(hosted >= 0, _CODE["host"], _CODE["stall"])
     part = np.where(talking >= 0, talking, part)
     part = np.where(copying >= 0, _CODE["copy"], part)
     part = np.where(work >= 0, _CODE["compute"], part)
-    return np.where(busy & (talking >= 0), _CODE["overlapped"], part).astype(np.uint8)
+    return np.asarray(np.where(busy & (talking >= 0), _CODE["overlapped"], part), np.int64)
 
 
 def _kinds(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
@@ -341,9 +378,10 @@ def _pieces(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool
     for low, high, mark in zip(cuts, cuts[1:], marks, strict=False):
         begin = np.maximum(low, own)
         there = high > begin
-        made.append((line[there], begin[there], high[there], mark[there]))
+        named = mark + (entry[order] + 1) * len(PARTS)
+        made.append((line[there], begin[there], high[there], named[there]))
     columns = [np.concatenate([part[column] for part in made]) for column in range(4)]
-    return Marked(columns[0], columns[1], columns[2], columns[3].astype(np.uint8))
+    return Marked(*columns)
 
 
 def _reach_before(line: Int64, end: Int64) -> Int64:

@@ -28,7 +28,7 @@ class Marked:
     line: Int64
     start: Int64
     end: Int64
-    mark: UInt8
+    mark: Int64
 
     __repr__ = one_line
 
@@ -48,14 +48,14 @@ class Stretches:
     bounds: Int64
     start: Int64
     end: Int64
-    kind: UInt8
+    kind: Int64 | UInt8
 
     __repr__ = one_line
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
-    def of(self, line: int) -> tuple[Int64, Int64, UInt8]:
+    def of(self, line: int) -> tuple[Int64, Int64, Int64 | UInt8]:
         """Return start, end and kind of the stretches of a line."""
         part = slice(int(self.bounds[line]), int(self.bounds[line + 1]))
         return self.start[part], self.end[part], self.kind[part]
@@ -67,6 +67,41 @@ class Stretches:
         total = np.zeros(len(self) * kinds, np.int64)
         np.add.at(total, code, time)
         return total.reshape(len(self), kinds)
+
+    def until(self, line: Int64, moment: Int64, kinds: int) -> Int64:
+        """Return (Q, kinds) the time of each kind before a moment of a line.
+
+        Args:
+            line: (Q,) which line.
+            moment: (Q,) any moment; a line has no time before 0 or after its end.
+            kinds: How many kinds there are.
+        """
+        found = np.zeros((len(line), kinds), np.int64)
+        place = self.place(line, moment)
+        inside = np.flatnonzero(place >= self.bounds[line])
+        place, base = place[inside], self.bounds[line[inside]]
+        part = np.minimum(moment[inside], self.end[place]) - self.start[place]
+        length = self.end - self.start
+        for kind in range(kinds):
+            mine = self.kind == kind
+            total = np.append(0, np.cumsum(np.where(mine, length, 0)))
+            found[inside, kind] = total[place] - total[base] + np.where(mine[place], part, 0)
+        return found
+
+    def place(self, line: Int64, moment: Int64) -> Int64:
+        """Return (Q,) the last stretch of a line that begins at a moment or before; before the line's first where none does."""
+        apart = int(self.end.max(initial=0)) + 1
+        moment = np.clip(moment, -1, apart - 1)
+        if apart * len(self) <= _MOST_NS:
+            begin = np.repeat(np.arange(len(self)) * apart, np.diff(self.bounds)) + self.start
+            found: Int64 = np.searchsorted(begin, line * apart + moment, side="right") - 1
+            return np.maximum(found, self.bounds[line] - 1)
+        found = np.zeros(len(line), np.int64)
+        for one in np.unique(line).tolist():
+            low, high = self.bounds[one : one + 2].tolist()
+            asked = line == one
+            found[asked] = low - 1 + np.searchsorted(self.start[low:high], moment[asked], side="right")
+        return found
 
     def shares(self, edges: Float64, kinds: int, weight: Float64) -> Float64:
         """Return (kinds, B) how much of the bins between B + 1 rising edges each kind takes, in the mean of lines.
@@ -98,7 +133,7 @@ def _ramps(times: Int64, weight: Float64, edges: Float64) -> Float64:
 
 
 def join_stretches(
-    layers: tuple[Marked, ...], finish: Int64, decide: Callable[[tuple[Int64, ...]], UInt8]
+    layers: tuple[Marked, ...], finish: Int64, decide: Callable[[tuple[Int64, ...]], Int64]
 ) -> Stretches:
     """Return what goes on in each line from 0 to its finish.
 
@@ -130,7 +165,7 @@ def join_stretches(
 
 
 def _one_by_one(
-    layers: tuple[Marked, ...], finish: Int64, decide: Callable[[tuple[Int64, ...]], UInt8]
+    layers: tuple[Marked, ...], finish: Int64, decide: Callable[[tuple[Int64, ...]], Int64]
 ) -> Iterator[Stretches]:
     """Yield each line for itself: together their times would leave the range of integers."""
     for line in range(len(finish)):
@@ -160,7 +195,7 @@ _Union = tuple[Int64, Int64, Int64]
 def _union(layer: Marked, shift: Int64) -> _Union:
     """Return start, end and mark of the disjoint intervals that a layer covers, by start, moved by line."""
     moved = shift[layer.line]
-    start, end, mark = layer.start + moved, layer.end + moved, layer.mark.astype(np.int64)
+    start, end, mark = layer.start + moved, layer.end + moved, layer.mark
     order = np.argsort(start, kind="stable")
     start, end, mark = start[order], np.maximum.accumulate(end[order]), mark[order]
     if not len(start):

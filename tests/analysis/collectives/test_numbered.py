@@ -42,7 +42,7 @@ def test_times_members_arrivals_and_peers_agree():
     assert members.bytes.reshape(2, 2).tolist() == [[100, 100], [200, 200]]
     assert (members.start_ns.reshape(2, 2) // 1000).tolist() == [[10, 25], [20, 12]]
 
-    begun = arrivals(trace, times)[times.first[:, None] + np.arange(2)] // 1000
+    begun = arrivals(trace, times).begun_ns[times.first[:, None] + np.arange(2)] // 1000
     assert begun.tolist() == [[25, 20], [20, 25]]
 
     gantt = Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))

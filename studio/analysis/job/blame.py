@@ -1,0 +1,192 @@
+"""Whom ranks waited for, and what those did meanwhile.
+
+A member of a collective waits, with no work to hide it, until the last member has begun: that one is waited for. A receive
+waits for the rank that sends. What the other rank did meanwhile is told by its own ledger, over the same stretch of time on
+aligned clocks: it computed, waited for somebody itself, or was idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
+from studio.analysis.job.ledger import EXPOSED, PARTS, Ledger
+from studio.analysis.job.windows import whole
+from studio.notebook import one_line
+from studio.timeline import NodeTimes
+from studio.trace import NONE, Bool, Int64, Trace
+
+_STALL = PARTS.index("stall")
+_WAITS = (PARTS.index("waiting"), PARTS.index("bubble"))
+_KINDS: dict[str, tuple[int, ...]] = {
+    "overlapped": (COMPUTE, COPY, MEMORY),
+    "compute": (COMPUTE,),
+    "copy": (COPY, MEMORY),
+    "host": (CPU,),
+    "bubble": (COMMUNICATION,),
+    **dict.fromkeys(EXPOSED, (COMMUNICATION,)),
+}
+"""Kinds of nodes that a part of a rank's time consists of."""
+Wanted = Callable[[int, Int64], Bool]
+_MOST_LOOKED_AT = 20_000_000
+"""Times of nodes that are looked through, at most, for what a rank was doing; the longest waits come first."""
+_LEAST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Waiting by the rank waited for: one entry for each pair of ranks, the longest first.
+
+    B entries, K ranks with times.
+
+    Attributes:
+        waiter: (B,) which rank waited, an index into those of the ledger.
+        culprit: (B,) which rank it waited for, likewise; -1 where nothing tells.
+        ns: (B,) how long, no work hiding it.
+        doing: (B, parts) what the culprit did meanwhile; each row adds up to `ns`.
+        row: (B,) the node of the waiter that waited longest.
+        late_row: (B,) the node of the culprit that it waited for; -1 where nothing tells.
+        busy_row: (B,) what the culprit was at for most of that wait; -1 where that is nothing, or was not looked for.
+        longest_ns: (B,) how long that wait was.
+    """
+
+    waiter: Int64
+    culprit: Int64
+    ns: Int64
+    doing: Int64
+    row: Int64
+    late_row: Int64
+    busy_row: Int64
+    longest_ns: Int64
+
+    __repr__ = one_line
+
+    def __len__(self) -> int:
+        return len(self.waiter)
+
+    def of_culprits(self, ranks: int) -> Int64:
+        """Return (K,) how long all ranks together waited for each one."""
+        known = self.culprit != NONE
+        total = np.zeros(ranks, np.int64)
+        np.add.at(total, self.culprit[known], self.ns[known])
+        return total
+
+
+def blame(
+    trace: Trace,
+    times: NodeTimes,
+    account: Ledger,
+    windows: Int64 | None = None,
+    wanted: Wanted | None = None,
+) -> Blame:
+    """Return whom each rank waited for, and what those did meanwhile; a recording and a simulation alike.
+
+    Args:
+        trace: The job.
+        times: When its nodes ran.
+        account: Where the time of its ranks went.
+        windows: (K, 2) what is looked at of each rank, in ns after the beginning of the run; None is all of it.
+        wanted: Whether waits at a node of a rank count, given the place of the rank and (W,) nodes; None counts all.
+    """
+    waits = _waits(trace, account, whole(account) if windows is None else windows, wanted)
+    rank, other, row, late_row, start, end = waits
+    doing = _doing(account, rank, other, start, end)
+    pair = rank * (len(account) + 1) + other + 1
+    distinct, of = np.unique(pair, return_inverse=True)
+    ns = np.zeros(len(distinct), np.int64)
+    np.add.at(ns, of, end - start)
+    parts = np.zeros((len(distinct), len(PARTS)), np.int64)
+    np.add.at(parts, of, doing)
+    # Of a pair's waits the longest, of several the earliest, comes last.
+    by_length = np.lexsort((-start, end - start, of))
+    longest = by_length[np.append(of[by_length][1:] != of[by_length][:-1], True)[: len(of)]]
+    order = np.lexsort((distinct, -ns))
+    assert (parts.sum(axis=1) == ns).all(), "what the other did fills the wait"
+    chosen = longest[order]
+    busy = _busy_rows(trace, times, account, waits[:, chosen], doing[chosen])
+    waiter, culprit = np.divmod(distinct[order], len(account) + 1)
+    return Blame(
+        waiter,
+        culprit - 1,
+        ns[order],
+        parts[order],
+        row[chosen],
+        late_row[chosen],
+        busy,
+        (end - start)[chosen],
+    )
+
+
+def _waits(trace: Trace, account: Ledger, windows: Int64, wanted: Wanted | None) -> Int64:
+    """Return the waits of all ranks: (6, W) rank, rank waited for, rows of both, start and end; ranks as in the ledger."""
+    stretches, line_of = account.stretches, np.full(len(trace.ranks) + 1, NONE, np.int64)
+    line_of[account.places] = np.arange(len(account))
+    is_wait = np.isin(stretches.kind, _WAITS)
+    found = [np.zeros((6, 0), np.int64)]
+    for rank, (place, course) in enumerate(
+        zip(account.places.tolist(), account.course.tolist(), strict=True)
+    ):
+        low, high = stretches.bounds[course : course + 2].tolist()
+        mine = low + np.flatnonzero(is_wait[low:high])
+        if wanted is not None:
+            mine = mine[wanted(place, account.owner[mine] - account.first[place])]
+        start = np.maximum(stretches.start[mine], windows[rank, 0])
+        end = np.minimum(stretches.end[mine], windows[rank, 1])
+        mine, start, end = (column[end > start] for column in (mine, start, end))
+        if not len(mine):
+            continue
+        graph = trace.graph_of(trace.ranks[place])
+        others, rows = account.arrivals.partners(place, len(graph))
+        row = account.owner[mine] - account.first[place]
+        there = np.full(len(mine), rank)
+        # Places of ranks count from 0, so -1, which stands for nobody, takes the last entry.
+        found.append(np.stack([there, line_of[others[row]], row, rows[row], start, end]))
+    return np.concatenate(found, axis=1)
+
+
+def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64) -> Int64:
+    """Return (W, parts) what the other ranks did while these waited; what nothing tells of counts as stall."""
+    doing = np.zeros((len(rank), len(PARTS)), np.int64)
+    known = np.flatnonzero(other != NONE)
+    course = account.course[other[known]]
+    moved = _moved(account, rank[known], other[known])
+    doing[known] = account.stretches.until(course, end[known] + moved, len(PARTS))
+    doing[known] -= account.stretches.until(course, start[known] + moved, len(PARTS))
+    doing[:, _STALL] += end - start - doing.sum(axis=1)
+    return doing
+
+
+def _moved(account: Ledger, rank: Int64, other: Int64) -> Int64:
+    """Return (W,) how far the clock of the other rank is ahead of this one's."""
+    ahead = account.arrivals.ahead_ns[account.places]
+    return np.asarray(ahead[other] - ahead[rank])
+
+
+def _busy_rows(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64, doing: Int64) -> Int64:
+    """Return for each wait the node that the other rank was at for most of it, -1 for none."""
+    rank, other, _, late_row, start, end = waits
+    busy = np.full(len(rank), NONE, np.int64)
+    if not len(rank):
+        return busy
+    kinds = work_kinds(trace)
+    sizes = max(len(graph) for graph in trace.graphs)
+    named = max(_MOST_LOOKED_AT // max(sizes, 1), _LEAST_NAMED)
+    known = np.flatnonzero(other != NONE)[:named]
+    moved = _moved(account, rank[known], other[known]) + account.origin_ns
+    most = doing[known].argmax(axis=1).tolist()
+    for at, shift, part in zip(known.tolist(), moved.tolist(), most, strict=True):
+        place = int(account.places[other[at]])
+        graph = trace.ranks[place].graph
+        wanted = np.isin(kinds[graph], _KINDS.get(PARTS[part], ()))
+        first = int(times.first[place])
+        begin = times.start_ns[first : first + len(wanted)]
+        until = times.end_ns[first : first + len(wanted)]
+        inside = np.minimum(until, end[at] + shift) - np.maximum(begin, start[at] + shift)
+        inside[~wanted | (begin < 0)] = 0
+        inside[late_row[at]] = 0
+        if inside.max(initial=0) > 0:
+            busy[at] = int(inside.argmax())
+    return busy

@@ -1,0 +1,8 @@
+"""The critical path through all ranks of a recording or a run, and how much later each node could have ended.
+
+Modules:
+    gates: What each node of a rank waited for last: dependencies, and what ran before it in its lane.
+    critical: The path: from the latest finish back through gates, the last arrivals at collectives, and sends.
+    slack: How much later each node could have ended without the run finishing later.
+    words: The path summed up by cause, in words.
+"""

@@ -1,0 +1,362 @@
+"""The critical path through all ranks: what the latest finish waited for, back to the beginning of the run.
+
+From the last node of the rank that finished last the path goes back to what each node waited for last (`path.gates`). A
+collective is joined at its last arrival: its time counts from there, and the path goes on with what that member waited for.
+A receive that waited leads to its send. Where nothing of it was under way, between what a node waited for and its start, the
+path has a gap with a cause of its own. So its segments fill the time from the beginning of the run to its finish, one where
+the other ends. Times of recordings are on aligned clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
+from studio.analysis.job.ledger import PARTS, Ledger
+from studio.analysis.path.gates import Gates, Order, gates, order_of
+from studio.notebook import one_line, table
+from studio.timeline import NodeTimes
+from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8
+from studio.units import format_ns
+
+Cause = Literal["compute", "copy", "collective", "message", "host", "launch", "stall", "waiting", "queueing"]
+CAUSES: tuple[Cause, ...] = get_args(Cause)
+_CODE = {cause: code for code, cause in enumerate(CAUSES)}
+_OF_KIND: Mapping[int, Cause] = {COMPUTE: "compute", COPY: "copy", MEMORY: "copy", CPU: "host"}
+_OF_PART: Mapping[str, Cause] = {"host": "host", "stall": "stall", "waiting": "waiting", "bubble": "waiting"}
+"""What a gap is called by what its rank did meanwhile; of other parts it was queueing behind other work."""
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    """What the finish of a run consists of.
+
+    S segments by time, one where the other ends, from 0 to the finish; R ranks.
+
+    Attributes:
+        rank: (S,) place of the rank in the trace's ranks.
+        row: (S,) the node that ran, or, of a gap, that was about to; -1 for gaps after a rank's last node.
+        start_ns, end_ns: (S,) after the beginning of the run, on aligned clocks; none is empty.
+        cause: (S,) index into `CAUSES`.
+        shift_ns: (R,) what the clock of each rank says at 0, after the beginning of the run as its ledger has it.
+    """
+
+    rank: Int64
+    row: Int64
+    start_ns: Int64
+    end_ns: Int64
+    cause: UInt8
+    shift_ns: Int64
+
+    __repr__ = one_line
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def _repr_html_(self) -> str:
+        """Return its time by cause."""
+        rows = [(cause, format_ns(ns)) for cause, ns in self.by_cause().items()]
+        return table(f"Critical path of {format_ns(self.length_ns)}", ["cause", "time"], rows)
+
+    @property
+    def length_ns(self) -> int:
+        """From the beginning of the run to the latest finish."""
+        return int(self.end_ns[-1]) if len(self) else 0
+
+    @property
+    def ns(self) -> Int64:
+        """(S,) how long each segment is."""
+        length: Int64 = self.end_ns - self.start_ns
+        return length
+
+    def by_cause(self) -> dict[Cause, int]:
+        """Return how much of it each cause has, the largest first."""
+        total = np.zeros(len(CAUSES), np.int64)
+        np.add.at(total, self.cause, self.ns)
+        order = np.argsort(-total, kind="stable").tolist()
+        return {CAUSES[code]: int(total[code]) for code in order if total[code]}
+
+    def rows_of(self, place: int) -> Int64:
+        """Return the nodes of a rank that are on it, by time."""
+        mine = self.row[(self.rank == place) & (self.row != NONE)]
+        return np.array(list(dict.fromkeys(mine.tolist())), np.int64)
+
+
+def shifts(times: NodeTimes, account: Ledger, sizes: Mapping[int, int]) -> Int64:
+    """Return (R,) what the clock of each rank says at 0 of the aligned time, counted as its ledger counts.
+
+    Args:
+        times: When nodes ran.
+        account: Where the time of their ranks went.
+        sizes: How many nodes the rank at each place with times has.
+    """
+    ahead = account.arrivals.ahead_ns
+    if not account.is_recording or not ahead.any():
+        return ahead
+    begins = []
+    for place in account.places.tolist():
+        first = int(times.first[place])
+        start = times.start_ns[first : first + sizes[place]]
+        begins.append(int(start[start >= 0].min()) - int(ahead[place]))
+    shift: Int64 = ahead + (min(begins) - account.origin_ns)
+    return shift
+
+
+class Courses:
+    """The times and gates of ranks, worked out for those that are asked for; ranks with equal times share them."""
+
+    def __init__(self, trace: Trace, times: NodeTimes, account: Ledger) -> None:
+        """Take what a run is."""
+        self.trace, self.times, self.account = trace, times, account
+        sizes = {place: len(trace.graph_of(trace.ranks[place])) for place in account.places.tolist()}
+        self.shift_ns = shifts(times, account, sizes)
+        self._orders: dict[int, Order] = {}
+        self._gates: dict[int, Gates] = {}
+
+    def distinct(self) -> list[tuple[int, int]]:
+        """Return where the times of each course begin, and the place of a rank that has them."""
+        places = self.account.places.tolist()
+        return sorted({int(self.times.first[place]): place for place in reversed(places)}.items())
+
+    def order(self, place: int) -> Order:
+        """Return the order of the nodes of a rank."""
+        index = self.trace.ranks[place].graph
+        if index not in self._orders:
+            self._orders[index] = order_of(self.trace.graphs[index])
+        return self._orders[index]
+
+    def spans(self, place: int) -> tuple[Int64, Int64]:
+        """Return (N,) start and end of the nodes of a rank as its clock says; -1 where they have none."""
+        first, count = int(self.times.first[place]), len(self.trace.graph_of(self.trace.ranks[place]))
+        return self.times.start_ns[first : first + count], self.times.end_ns[first : first + count]
+
+    def zero(self, place: int) -> int:
+        """Return what the clock of a rank says at 0."""
+        return self.account.origin_ns + int(self.shift_ns[place])
+
+    def gates(self, place: int) -> Gates:
+        """Return what the nodes of a rank waited for, as its clock says."""
+        key = int(self.times.first[place])
+        if key not in self._gates:
+            graph = self.trace.graph_of(self.trace.ranks[place])
+            recorded = self.account.is_recording
+            self._gates[key] = gates(graph, self.order(place), *self.spans(place), is_recording=recorded)
+        return self._gates[key]
+
+    def partners(self, place: int) -> tuple[Int64, Int64]:
+        """Return what the nodes of a rank join at, as `Arrivals.partners`."""
+        return self.account.arrivals.partners(place, len(self.trace.graph_of(self.trace.ranks[place])))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What the walk looks up of a rank, as lists: reading one number of an array takes five times as long."""
+
+    start: list[int]
+    end: list[int]
+    gate: list[int]
+    begun: list[int]
+    partner: list[int]
+    partner_row: list[int]
+    receives: set[int]
+
+
+def critical_path(trace: Trace, times: NodeTimes, account: Ledger) -> CriticalPath:
+    """Return the critical path through all ranks, of a recording or a simulation.
+
+    Args:
+        trace: The job.
+        times: When its nodes ran.
+        account: Where the time of its ranks went.
+    """
+    courses = Courses(trace, times, account)
+    nothing = np.zeros(0, np.int64)
+    if not len(account):
+        return CriticalPath(nothing, nothing, nothing, nothing, nothing.astype(np.uint8), courses.shift_ns)
+    finish = account.finish_ns - courses.shift_ns[account.places]
+    latest = int(finish.argmax())
+    raw = _Walk(courses, int(account.places[latest]), int(finish[latest])).pieces()
+    return _told(courses, raw)
+
+
+class _Walk:
+    """The way back from the latest finish.
+
+    Attributes:
+        found: Rank, row, start, end and whether it is a gap, of each piece of the path, by falling time.
+    """
+
+    def __init__(self, courses: Courses, place: int, finish: int) -> None:
+        self.courses = courses
+        self.found: list[tuple[int, int, int, int, int]] = []
+        self._lines: dict[int, _Line] = {}
+        self._eager = not courses.account.is_recording
+        self._crossed: set[tuple[int, int]] = set()
+        self.place, self.now = place, finish
+        line = self._line(place)
+        self.row = max(range(len(line.end)), key=lambda at: (line.end[at], line.start[at]))
+        self._until(line.end[self.row], NONE, is_gap=True)
+
+    def pieces(self) -> Int64:
+        """Go all the way back; return (5, S) what is found."""
+        while self.now > 0:
+            if self.row == NONE:
+                self._until(0, NONE, is_gap=True)
+                break
+            if not self._joins():
+                self._until(self._line(self.place).start[self.row], self.row)
+            self._wait()
+        return np.array(self.found, np.int64).reshape(-1, 5).T
+
+    def _until(self, start: int, row: int, *, is_gap: bool = False) -> None:
+        if start < self.now:
+            self.found.append((self.place, row, start, self.now, int(is_gap)))
+            self.now = start
+
+    def _joins(self) -> bool:
+        """Go to the last arrival at a collective or message that the node waited at; whether there is one."""
+        line, row = self._line(self.place), self.row
+        partner, begun = line.partner[row], line.begun[row]
+        # A message is on its way from the moment it is sent; a collective, and a recorded message, from the last arrival.
+        waited = begun > line.start[row] or (
+            self._eager and row in line.receives and line.start[row] < self.now
+        )
+        if partner == NONE or not waited or not 0 <= begun <= self.now:
+            return False
+        if begun == self.now:
+            # It ended with the last arrival. Clocks a little off may say so of two that wait for each other.
+            if (self.place, row) in self._crossed:
+                return False
+            self._crossed.add((self.place, row))
+        self._until(begun, row)
+        self.place, self.row = partner, line.partner_row[row]
+        return True
+
+    def _wait(self) -> None:
+        """Go to what the node waited for, over the gap between."""
+        line, row = self._line(self.place), self.row
+        ended = _ready(line, row, self.now)
+        if ended < self.now and line.begun[row] == line.start[row] == self.now:
+            # It began with others: the one that was ready last is the one they waited for.
+            for other, its in self.courses.account.arrivals.together(self.place, row):
+                there = self._line(other)
+                if there.start[its] == self.now and _ready(there, its, self.now) > ended:
+                    ended = _ready(there, its, self.now)
+                    self.place, self.row = other, its
+            line, row = self._line(self.place), self.row
+        self._until(ended, row, is_gap=True)
+        self.row = line.gate[row]
+
+    def _line(self, place: int) -> _Line:
+        if place not in self._lines:
+            self._lines[place] = _line(self.courses, place)
+        return self._lines[place]
+
+
+def _ready(line: _Line, row: int, now: int) -> int:
+    """Return when what a node waited for had ended, a moment at the latest; 0 where it waited for nothing."""
+    gate = line.gate[row]
+    return min(line.end[gate], now) if gate != NONE else 0
+
+
+def _line(courses: Courses, place: int) -> _Line:
+    start, end = courses.spans(place)
+    there, zero = start >= 0, courses.zero(place)
+    partner, partner_row = courses.partners(place)
+    first = int(courses.times.first[place])
+    begun = courses.account.arrivals.begun_ns[first : first + len(start)]
+    graph = courses.trace.graph_of(courses.trace.ranks[place])
+    return _Line(
+        np.where(there, start - zero, NONE).tolist(),
+        np.where(there, end - zero, NONE).tolist(),
+        courses.gates(place).gate.tolist(),
+        np.where(begun >= 0, begun - zero, NONE).tolist(),
+        partner.tolist(),
+        partner_row.tolist(),
+        set(np.flatnonzero(graph.type == NodeType.COMM_RECV).tolist()),
+    )
+
+
+def _told(courses: Courses, raw: Int64) -> CriticalPath:
+    """Return the path with causes; gaps are cut where their rank did something else."""
+    rank, row, start, end, gap = raw[:, ::-1]
+    cause = np.full(len(rank), _CODE["stall"], np.int64)
+    kinds = work_kinds(courses.trace)
+    on_host = np.zeros(len(rank), bool)  # whether a gap is one between giving work and its beginning
+    for place in np.unique(rank).tolist():
+        mine = np.flatnonzero((rank == place) & (row != NONE))
+        index = courses.trace.ranks[place].graph
+        graph, kind = courses.trace.graphs[index], kinds[index]
+        of = kind[row[mine]]
+        for code, name in _OF_KIND.items():
+            cause[mine[of == code]] = _CODE[name]
+        talks = of == COMMUNICATION
+        is_collective = graph.type[row[mine]] == NodeType.COMM_COLL
+        cause[mine[talks]] = np.where(is_collective[talks], _CODE["collective"], _CODE["message"])
+        first = int(courses.times.first[place])
+        begun = courses.account.arrivals.begun_ns[first + row[mine]] - courses.zero(place)
+        cause[mine[talks & (begun >= end[mine]) & (gap[mine] == 0)]] = _CODE["waiting"]
+        gate = courses.gates(place).gate[row[mine]]
+        given = (gate != NONE) & (kind[gate] == CPU) & np.isin(of, (COMPUTE, COPY, COMMUNICATION))
+        on_host[mine] = given
+    is_gap = gap == 1
+    pieces = _cut(courses, raw[:4, ::-1][:, is_gap], on_host[is_gap])
+    solid = np.stack([column[~is_gap] for column in (rank, row, start, end, cause)])
+    every = np.concatenate([solid, pieces], axis=1)
+    every = every[:, np.argsort(every[2], kind="stable")]
+    joined = _merge(every)
+    _check(joined)
+    rank, row, start, end, cause = joined
+    return CriticalPath(rank, row, start, end, cause.astype(np.uint8), courses.shift_ns)
+
+
+def _cut(courses: Courses, gaps: Int64, given: Bool) -> Int64:
+    """Return (5, P) gaps cut where what their rank did changes: rank, row, start, end, cause.
+
+    Args:
+        courses: The ranks.
+        gaps: (4, G) rank, row, start and end.
+        given: (G,) whether the gap lies between giving a device its work and the beginning of that.
+    """
+    account, (rank, row, start, end) = courses.account, gaps
+    line_of = np.full(len(courses.trace.ranks), NONE, np.int64)
+    line_of[account.places] = np.arange(len(account))
+    course, shift = account.course[line_of[rank]], courses.shift_ns[rank]
+    low = np.maximum(account.stretches.place(course, start + shift), account.stretches.bounds[course])
+    high = np.maximum(account.stretches.place(course, end + shift - 1), low)
+    count = high - low + 1
+    of = np.repeat(np.arange(len(rank)), count)
+    at = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + low[of]
+    inside = at < account.stretches.bounds[course[of] + 1]
+    part = np.where(inside, account.stretches.kind[np.minimum(at, len(account.stretches.kind) - 1)], 0)
+    # The first and last piece reach to the ends of the gap, which may begin before the rank's own time does.
+    first = np.append(True, of[1:] != of[:-1])[: len(of)]
+    last = np.append(first[1:], True)[: len(of)]
+    begin = np.where(first, start[of], account.stretches.start[at] - shift[of])
+    until = np.where(last, end[of], account.stretches.end[at] - shift[of])
+    names = np.array([_CODE[_OF_PART.get(part, "queueing")] for part in PARTS])
+    cause = names[part]
+    launched = given[of] & np.isin(cause, (_CODE["host"], _CODE["stall"]))
+    cause = np.where(launched, _CODE["launch"], cause)
+    return np.stack([rank[of], row[of], begin, until, cause])
+
+
+def _merge(pieces: Int64) -> Int64:
+    """Return segments with neighbours of one node and cause made one."""
+    if not pieces.shape[1]:
+        return pieces
+    same = (pieces[[0, 1, 4], 1:] == pieces[[0, 1, 4], :-1]).all(axis=0)
+    first = np.flatnonzero(np.append(True, ~same))
+    joined = pieces[:, first].copy()
+    joined[3] = pieces[3, np.append(first[1:], pieces.shape[1]) - 1]
+    return joined
+
+
+def _check(segments: Int64) -> None:
+    assert not segments.shape[1] or segments[2, 0] == 0, "the path begins with the run"
+    assert (segments[2, 1:] == segments[3, :-1]).all(), "one segment ends where the next begins"
+    assert (segments[3] > segments[2]).all(), "no segment is empty"

@@ -1,0 +1,185 @@
+"""The critical path summed up: how much of it each kind of work has, on which ranks, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.arrivals import Arrivals
+from studio.analysis.job.ledger import Ledger
+from studio.analysis.path.critical import CAUSES, Cause, CriticalPath
+from studio.notebook import one_line
+from studio.timeline import NodeTimes
+from studio.trace import (
+    NONE,
+    WORLD,
+    CommGroup,
+    Int64,
+    Trace,
+    collective_name,
+    dense_column,
+    group_slots,
+    world_names,
+)
+
+_FEW = 4
+"""Ranks that are named one by one; of more those are that have much of the path."""
+_MUCH = 0.05
+_TOLD = 3
+_WORDS: dict[Cause, str] = {
+    "compute": "compute",
+    "copy": "copies",
+    "host": "host",
+    "launch": "launch gaps",
+    "stall": "stalls",
+    "queueing": "queueing behind other work",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of the critical path.
+
+    Attributes:
+        cause: What its segments are.
+        what: In words, with the comm group, stage or ranks; group names are untrusted text.
+        ns: How long it is.
+        share: Of the whole path.
+        ranks: Numbers of the ranks it runs through, rising.
+    """
+
+    cause: Cause
+    what: str
+    ns: int
+    share: float
+    ranks: tuple[int, ...]
+
+    __repr__ = one_line
+
+
+def path_shares(
+    trace: Trace,
+    times: NodeTimes,
+    account: Ledger,
+    path: CriticalPath,
+    groups: Sequence[CommGroup] | None = None,
+) -> list[Share]:
+    """Return what the critical path consists of, the largest first; the shares add up to it.
+
+    Collectives are told by type and comm group, waiting by the rank waited for, messages as one, all else by pipeline stage
+    where messages tell stages, else by rank.
+
+    Args:
+        trace: The job.
+        times: When its nodes ran.
+        account: Where the time of its ranks went.
+        path: Its critical path.
+        groups: Comm groups in place of the trace's.
+    """
+    stage = pipeline_stages(times, account.arrivals, len(trace.ranks))
+    world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
+    names = {place: _what(trace, account, path, place, world) for place in np.unique(path.rank).tolist()}
+    found: dict[tuple[Cause, str], list[int]] = {}
+    alone: dict[Cause, dict[int, list[int]]] = {}
+    for at, (place, row, code) in enumerate(
+        zip(path.rank.tolist(), path.row.tolist(), path.cause.tolist(), strict=True)
+    ):
+        cause = CAUSES[code]
+        if cause in ("collective", "message", "waiting"):
+            found.setdefault((cause, names[place].get(row, "waiting")), []).append(at)
+        elif stage[place] != NONE:
+            found.setdefault((cause, f"{_WORDS[cause]} of stage {stage[place]}"), []).append(at)
+        else:
+            alone.setdefault(cause, {}).setdefault(place, []).append(at)
+    for cause, by_rank in alone.items():
+        found |= _by_rank(trace, path, cause, by_rank)
+    made = []
+    for (cause, words), segments in found.items():
+        ns = int(path.ns[segments].sum())
+        numbers = {trace.ranks[place].number for place in np.unique(path.rank[segments]).tolist()}
+        made.append(Share(cause, words, ns, ns / max(path.length_ns, 1), tuple(sorted(numbers))))
+    return sorted(made, key=lambda share: (-share.ns, share.what))
+
+
+def _by_rank(
+    trace: Trace, path: CriticalPath, cause: Cause, by_rank: Mapping[int, list[int]]
+) -> dict[tuple[Cause, str], list[int]]:
+    """Return segments of a cause by rank; of many ranks those that have much of the path, and the others together."""
+    parts = {
+        place: segments
+        for place, segments in by_rank.items()
+        if len(by_rank) <= _FEW or path.ns[segments].sum() >= _MUCH * path.length_ns
+    }
+    found: dict[tuple[Cause, str], list[int]] = {
+        (cause, f"{_WORDS[cause]} of rank {trace.ranks[place].number}"): segments
+        for place, segments in parts.items()
+    }
+    rest = [segments for place, segments in by_rank.items() if place not in parts]
+    if rest:
+        words = f"of {len(rest):,} {'other ' if parts else ''}rank{'s' if len(rest) > 1 else ''}"
+        found[cause, f"{_WORDS[cause]} {words}"] = [at for segments in rest for at in segments]
+    return found
+
+
+def path_sentence(shares: list[Share]) -> str:
+    """Return the largest shares in a sentence: `61 % compute of stage 2, 22 % ALL_REDUCE tp0, 9 % waiting for rank 5`."""
+    told = ", ".join(f"{_percent(share.share)} {share.what}" for share in shares[:_TOLD])
+    rest = sum(share.share for share in shares[_TOLD:])
+    return f"{told}, {_percent(rest)} the rest" if rest >= 0.005 else told
+
+
+def pipeline_stages(times: NodeTimes, arrivals: Arrivals, ranks: int) -> Int64:
+    """Return (R,) the pipeline stage of each rank, from 0; -1 where messages tell none.
+
+    The first message between two ranks goes from a stage to the next.
+    """
+    stage = np.full(ranks, NONE, np.int64)
+    messages = arrivals.messages
+    if messages is None or not len(messages):
+        return stage
+    start = times.start_ns[times.first[messages.send_rank] + messages.send_row]
+    pair = np.minimum(messages.send_rank, messages.receive_rank) * ranks
+    pair += np.maximum(messages.send_rank, messages.receive_rank)
+    order = np.lexsort((start, pair))
+    first = order[np.append(True, pair[order][1:] != pair[order][:-1])]
+    source, target = messages.send_rank[first], messages.receive_rank[first]
+    stage[np.unique(np.concatenate([source, target]))] = 0
+    for _ in range(ranks):
+        deeper = stage.copy()
+        np.maximum.at(deeper, target, stage[source] + 1)
+        if (deeper == stage).all():
+            return stage if stage.max() > 0 else np.full(ranks, NONE, np.int64)
+        stage = deeper
+    # Messages go round in a circle, so that nothing is a stage.
+    return np.full(ranks, NONE, np.int64)
+
+
+def _what(
+    trace: Trace, account: Ledger, path: CriticalPath, place: int, world: frozenset[str]
+) -> dict[int, str]:
+    """Return words for the communication of a rank on the path, by node."""
+    rank = trace.ranks[place]
+    graph = trace.graph_of(rank)
+    mine = path.rank == place
+    rows = np.unique(path.row[mine & (path.row != NONE)])
+    partner, _ = account.arrivals.partners(place, len(graph))
+    kinds, slots = dense_column(graph, "comm_type", NONE)[rows], group_slots(graph)[rows]
+    late = set(path.row[mine & (path.cause == CAUSES.index("waiting"))].tolist())
+    words = {}
+    for row, kind, slot, other in zip(
+        rows.tolist(), kinds.tolist(), slots.tolist(), partner[rows].tolist(), strict=True
+    ):
+        name = WORLD if slot == NONE else str(rank.slots[slot])
+        if row in late:
+            words[row] = f"waiting for rank {trace.ranks[other].number}" if other != NONE else "waiting"
+        elif kind == NONE:
+            words[row] = "messages"
+        else:
+            words[row] = f"{collective_name(kind)} {'of all ranks' if name in world else name}".rstrip()
+    return words
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,366 @@
+"""Split the finish of each rank: into parts, by comm group, and by whom it waited for.
+
+JOB or RUN is named as for compare: a folder or files of traces that hold times, or a job or run of the workspace. Parts
+add up to each rank's finish to the nanosecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from studio.analysis.job.blame import Blame, blame
+from studio.analysis.job.group_times import COLUMNS, GroupTimes, group_times, in_group
+from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
+from studio.analysis.job.part_words import NAMES
+from studio.analysis.job.windows import between, of_step, whole
+from studio.commands.base.names import find_runs
+from studio.commands.base.node_names import NodeNames
+from studio.commands.base.options import (
+    allow_damaged,
+    json_option,
+    rank_option,
+    suggest,
+    workspace_option,
+)
+from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
+from studio.commands.base.terminal import align_columns, printable, shorten
+from studio.comparing import Compared
+from studio.errors import ConfigError
+from studio.et import Progress
+from studio.trace import NONE, WORLD, Int64
+from studio.units import format_count, format_ns, parse_ns
+
+_RANKS, _GROUPS, _WAITS = 16, 8, 8
+_WORLD_WORD = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `breakdown`.
+
+    Attributes:
+        name: The job or run, as `names.find_runs` takes it.
+        workspace: Its folder; None is the user's.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        step: Number of the training step to look at; None for the whole run.
+        from_ns, to_ns: The stretch of time to look at; None for the beginning and the finish.
+        group: Name of the comm group to look at, "all" for that of all ranks; None for all groups.
+    """
+
+    name: str
+    workspace: Path | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    step: int | None = None
+    from_ns: int | None = None
+    to_ns: int | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Where the time of the ranks of a run went.
+
+    K ranks.
+
+    Attributes:
+        of: The run.
+        account: Its ledger.
+        windows: (K, 2) what is looked at of each rank, in ns after the beginning of the run.
+        ns: (K, parts) time in each part there.
+        groups: Exposed communication by comm group.
+        waits: Whom each rank waited for.
+    """
+
+    of: Compared
+    account: Ledger
+    windows: Int64
+    ns: Int64
+    groups: GroupTimes
+    waits: Blame
+
+    @property
+    def ends_ns(self) -> Int64:
+        """(K,) the finish of each rank within its window, from the window's beginning."""
+        ends: Int64 = np.clip(self.account.finish_ns, self.windows[:, 0], self.windows[:, 1])
+        return ends - self.windows[:, 0]
+
+    @property
+    def after_finish_ns(self) -> Int64:
+        """(K,) how long each rank was done before its window ended."""
+        after: Int64 = self.windows[:, 1] - self.windows[:, 0] - self.ends_ns
+        return after
+
+
+def run(request: Request, *, progress: Progress | None = None) -> Breakdown:
+    """Read the run and split the finish of its ranks.
+
+    Raises:
+        ConfigError: Nothing is called so, or it has no such step or group.
+        StudioError: What is named cannot be read, or holds no times.
+    """
+    [found] = find_runs([request.name], request.workspace, ranks=request.ranks, progress=progress, least=1)
+    side = found.side
+    trace, account = side.trace, side.ledger()
+    windows = _windows(request, found, account)
+    groups = group_times(trace, account, windows, side.groups)
+    wanted = None
+    if request.group is not None:
+        name = _group_named(request.group, account, groups)
+        wanted = in_group(trace, name, side.groups)
+        groups = groups.only(name)
+    waits = blame(trace, side.times, account, windows, wanted)
+    return Breakdown(found, account, windows, account.within(windows), groups, waits)
+
+
+def _windows(request: Request, found: Compared, account: Ledger) -> Int64:
+    given = request.from_ns is not None or request.to_ns is not None
+    if request.step is not None:
+        if given:
+            raise ConfigError("--step and --from or --to exclude each other", hint="Give one of them.")
+        return of_step(found.side.trace, found.side.times, account, request.step)
+    if not given:
+        return whole(account)
+    start = request.from_ns or 0
+    end = account.makespan_ns if request.to_ns is None else request.to_ns
+    if not 0 <= start < end <= account.makespan_ns:
+        finish = format_ns(account.makespan_ns)
+        raise ConfigError(
+            f"--from {format_ns(start)} --to {format_ns(end)}; allowed: a stretch of time between 0 and the finish, {finish}",
+            hint="Times count from the beginning of the run.",
+        )
+    return between(account, start, end)
+
+
+def _group_named(word: str, account: Ledger, groups: GroupTimes) -> str:
+    known = dict.fromkeys([*(group.name for group in account.arrivals.groups), *groups.group])
+    name = WORLD if word == _WORLD_WORD and word not in known else word
+    if name not in known:
+        shown = [one or _WORLD_WORD for one in known]
+        listed = ", ".join(shown[:8]) + (", …" if len(shown) > 8 else "")
+        raise ConfigError(
+            f"no rank communicates in a comm group {word!r}; allowed: {listed or 'none, the job has no communication'}",
+            hint=suggest(word, shown) or "The groups are those of the trace.",
+        )
+    return name
+
+
+def report(shown: Breakdown) -> dict[str, Any]:
+    """Return a breakdown as plain data; times are whole nanoseconds."""
+    account, names = shown.account, NodeNames(shown.of.side.trace)
+    groups, waits = _by_rank(shown.groups.rank), _by_rank(shown.waits.waiter)
+    dimensions = _dimensions(shown)
+    whole_run = bool((shown.windows == whole(account)).all())
+    return {
+        "name": shown.of.name,
+        "job": shown.of.job or None,
+        "run": shown.of.run,
+        "finish_ns": account.makespan_ns,
+        "is_recording": account.is_recording,
+        "ranks": [
+            {
+                "rank": number,
+                "finish_ns": int(account.finish_ns[index]),
+                "window_ns": None if whole_run else shown.windows[index].tolist(),
+                "parts": {part: int(shown.ns[index, code]) for code, part in enumerate(PARTS)},
+                "after_finish_ns": int(shown.after_finish_ns[index]),
+                "groups": [_group_report(shown.groups, at, dimensions) for at in groups.get(index, ())],
+                "blame": [_blame_report(shown, names, at) for at in waits.get(index, ())],
+            }
+            for index, number in enumerate(account.numbers)
+        ],
+        "waited_for": [{"rank": account.numbers[index], "ns": ns} for index, ns in _waited_for(shown) if ns],
+    }
+
+
+def _by_rank(rank: Int64) -> dict[int, list[int]]:
+    places: dict[int, list[int]] = {}
+    for place, index in enumerate(rank.tolist()):
+        places.setdefault(index, []).append(place)
+    return places
+
+
+def _dimensions(shown: Breakdown) -> Mapping[str, tuple[int, ...]]:
+    """Return the dimensions of the network that lie between the members of each comm group, where they are known."""
+    side = shown.of.side
+    if side.dimensions_between is None:
+        return {}
+    numbers = [rank.number for rank in side.trace.ranks]
+    return {
+        group.name: side.dimensions_between(
+            [numbers[place] for place in group.places.tolist() if place != NONE]
+        )
+        for group in shown.account.arrivals.groups
+    }
+
+
+def _group_report(groups: GroupTimes, at: int, dimensions: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    is_message = groups.type[at] in ("SEND", "RECV")
+    between = None if is_message else dimensions.get(groups.group[at])
+    parts = {part: int(groups.ns[at, column]) for column, part in enumerate(COLUMNS) if groups.ns[at, column]}
+    return {
+        "group": groups.group[at],
+        "collective": groups.type[at],
+        "dimensions": None if between is None else list(between),
+        "ns": int(groups.ns[at].sum()),
+        "parts": parts,
+    }
+
+
+def _blame_report(shown: Breakdown, names: NodeNames, at: int) -> dict[str, Any]:
+    waits, account = shown.waits, shown.account
+    culprit, waiter = int(waits.culprit[at]), int(account.places[waits.waiter[at]])
+    other = int(account.places[culprit]) if culprit != NONE else NONE
+    late, busy = int(waits.late_row[at]), int(waits.busy_row[at])
+    return {
+        "rank": account.numbers[culprit] if culprit != NONE else None,
+        "ns": int(waits.ns[at]),
+        "doing": {
+            part: int(waits.doing[at, code]) for code, part in enumerate(PARTS) if waits.doing[at, code]
+        },
+        "longest": {
+            "ns": int(waits.longest_ns[at]),
+            "node": names.id(waiter, int(waits.row[at])),
+            "waited_for": names.id(other, late) if other != NONE else None,
+            "busy_node": names.id(other, busy) if busy != NONE else None,
+            "busy_name": names.name(other, busy) if busy != NONE else None,
+        },
+    }
+
+
+def _waited_for(shown: Breakdown) -> list[tuple[int, int]]:
+    """Return the ranks, as indices, and how long others waited for each, the longest first."""
+    total = shown.waits.of_culprits(len(shown.account))
+    return [(index, int(total[index])) for index in np.argsort(-total, kind="stable").tolist()]
+
+
+def text(shown: Breakdown) -> str:
+    """Format a breakdown for a terminal."""
+    lines = [_head(shown), "", *_rank_lines(shown), "", *_group_lines(shown), *_wait_lines(shown)]
+    return "\n".join(printable(line) for line in lines).rstrip()
+
+
+def _head(shown: Breakdown) -> str:
+    account = shown.account
+    count = f"{format_count(len(account))} {'rank' if len(account) == 1 else 'ranks'}"
+    told = "recorded" if account.is_recording else shown.of.side.model
+    note = (
+        "; of a recording communication is told apart into waiting and the rest"
+        if account.is_recording
+        else ""
+    )
+    return f"{shown.of.name}  ({told}), {count}, finish {format_ns(account.makespan_ns)}{note}"
+
+
+def _rank_lines(shown: Breakdown) -> Iterator[str]:
+    """Yield a line per rank: those that others waited for longest first, then those that are the busiest."""
+    account, waited = shown.account, shown.waits.of_culprits(len(shown.account))
+    used = [code for code in range(len(PARTS)) if shown.ns[:, code].any()]
+    late = bool(shown.after_finish_ns.any())
+    heads = ["rank", "finish", *(NAMES[PARTS[code]] for code in used)]
+    heads += [NAMES[AFTER_FINISH]] * late + ["others waited"] * bool(waited.any())
+    lost = shown.ns[:, [PARTS.index("waiting"), PARTS.index("bubble"), PARTS.index("stall")]].sum(axis=1)
+    order = np.lexsort((lost + shown.after_finish_ns, -waited))
+    rows = [tuple(heads)]
+    for index in order[:_RANKS].tolist():
+        figures = [int(shown.ends_ns[index]), *shown.ns[index, used].tolist()]
+        figures += [int(shown.after_finish_ns[index])] * late + [int(waited[index])] * bool(waited.any())
+        rows.append((str(account.numbers[index]), *(format_ns(ns) if ns else "–" for ns in figures)))
+    yield from align_columns(rows, (6, *(10,) * (len(heads) - 1)))
+    if len(order) > _RANKS:
+        yield f"and {format_count(len(order) - _RANKS)} more ranks; --json lists all"
+
+
+def _group_lines(shown: Breakdown) -> Iterator[str]:
+    groups = shown.groups
+    total: dict[tuple[str, str], list[int]] = {}
+    for at, key in enumerate(zip(groups.type, groups.group, strict=True)):
+        total.setdefault(key, []).append(at)
+    if not total:
+        return
+    rows = [("not hidden by work, all ranks", "ranks", "time", *(NAMES[part] for part in COLUMNS))]
+    used = [0, 1, 2]
+    listed = sorted(total.items(), key=lambda item: -int(groups.ns[item[1]].sum()))
+    for (kind, name), entries in listed[:_GROUPS]:
+        ns = groups.ns[entries].sum(axis=0).tolist()
+        words = f"{kind} {name or ('' if kind in ('SEND', 'RECV') else 'all ranks')}".rstrip()
+        cells = (format_ns(value) if value else "–" for value in ns)
+        rows.append((shorten(words, 34), format_count(len(entries)), format_ns(sum(ns)), *cells))
+    used += [3 + column for column in range(len(COLUMNS)) if groups.ns[:, column].any()]
+    yield from align_columns(
+        [tuple(row[cell] for cell in used) for row in rows], (34, *(10,) * (len(used) - 1))
+    )
+    if len(listed) > _GROUPS:
+        yield f"and {format_count(len(listed) - _GROUPS)} more; --json lists all"
+    yield ""
+
+
+def _wait_lines(shown: Breakdown) -> Iterator[str]:
+    waits, account, names = shown.waits, shown.account, NodeNames(shown.of.side.trace)
+    if not len(waits):
+        yield "no rank waited for another"
+        return
+    yield "longest waits"
+    for at in range(min(len(waits), _WAITS)):
+        culprit, busy = int(waits.culprit[at]), int(waits.busy_row[at])
+        whom = f"rank {account.numbers[culprit]}" if culprit != NONE else "a rank that is not known"
+        doing = waits.doing[at]
+        share = 100 * int(doing.max()) / int(waits.ns[at])
+        words = f"{share:.0f} % of it {NAMES[PARTS[int(doing.argmax())]]}" if culprit != NONE else ""
+        if busy != NONE:
+            words += f", in the longest wait {shorten(names.name(int(account.places[culprit]), busy), 40)}"
+        yield (
+            f"  rank {account.numbers[int(waits.waiter[at])]} waited {format_ns(int(waits.ns[at]))} for {whom}"
+            f"{', which was at: ' + words if words else ''}"
+        )
+    if len(waits) > _WAITS:
+        yield f"  and {format_count(len(waits) - _WAITS)} more; --json lists all"
+
+
+def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    """Parse the time of an option."""
+    try:
+        return None if text is None else parse_ns(text)
+    except ConfigError as error:
+        raise click.BadParameter(f"{error.message}. {error.hint}") from error
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio breakdown traces/ --step 2")
+@click.argument("name", metavar="JOB|RUN")
+@json_option
+@click.option(
+    "--step", type=click.IntRange(min=0), metavar="N", help="Look at a training step of each rank alone."
+)
+@click.option(
+    "--from", "from_ns", callback=_time, metavar="TIME", help="Look at the run from here on, as 2ms."
+)
+@click.option("--to", "to_ns", callback=_time, metavar="TIME", help="Look at the run up to here, as 5ms.")
+@click.option(
+    "--group", metavar="NAME", help="Look at the waits in a comm group alone; all is that of all ranks."
+)
+@workspace_option
+@allow_damaged
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    name: str,
+    as_json: bool,
+    step: int | None,
+    from_ns: int | None,
+    to_ns: int | None,
+    group: str | None,
+    workspace: Path | None,
+    allow_damaged: bool,
+    ranks: dict[str, int],
+) -> None:
+    """Carry out `breakdown`."""
+    request = Request(name, workspace, ranks, step, from_ns, to_ns, group)
+    shown = run(request, progress=progress_line())
+    show(shown, as_json, report, text)
+    end_with_losses(ctx, findings_of([shown.of]), allow_damaged, warned=False)

@@ -1,0 +1,228 @@
+"""Follow the critical path through all ranks: what the finish consists of, from the beginning of the run.
+
+JOB or RUN is named as for compare: a folder or files of traces that hold times, or a job or run of the workspace. The
+segments fill the time until the latest finish, one where the other ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from studio.analysis.job.ledger import Ledger
+from studio.analysis.path.critical import CAUSES, CriticalPath, critical_path
+from studio.analysis.path.slack import NEAR, slack
+from studio.analysis.path.words import Share, path_sentence, path_shares
+from studio.commands.base.names import find_runs
+from studio.commands.base.node_names import NodeNames
+from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
+from studio.commands.base.terminal import align_columns, printable, shorten
+from studio.comparing import Compared
+from studio.et import Progress
+from studio.trace import NONE, Int64
+from studio.units import format_count, format_counted, format_ns
+
+_LISTED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `critical-path`.
+
+    Attributes:
+        name: The job or run, as `names.find_runs` takes it.
+        workspace: Its folder; None is the user's.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        slack: Whether to work out the slack of every node.
+    """
+
+    name: str
+    workspace: Path | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    slack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The critical path of a run.
+
+    Attributes:
+        of: The run.
+        account: Its ledger.
+        path: The path.
+        shares: What it consists of, in words.
+        slack_ns: The slack of each node, by the entries of the run's times; None where it was not asked for.
+    """
+
+    of: Compared
+    account: Ledger
+    path: CriticalPath
+    shares: list[Share]
+    slack_ns: Int64 | None
+
+
+def run(request: Request, *, progress: Progress | None = None) -> Found:
+    """Read the run and follow its critical path.
+
+    Raises:
+        ConfigError: Nothing is called so.
+        StudioError: What is named cannot be read, or holds no times.
+    """
+    [found] = find_runs([request.name], request.workspace, ranks=request.ranks, progress=progress, least=1)
+    side = found.side
+    account = side.ledger()
+    path = critical_path(side.trace, side.times, account)
+    shares = path_shares(side.trace, side.times, account, path, side.groups)
+    spare = slack(side.trace, side.times, account) if request.slack else None
+    return Found(found, account, path, shares, spare)
+
+
+def report(found: Found) -> dict[str, Any]:
+    """Return the path as plain data; times are whole nanoseconds after the beginning of the run."""
+    path, trace = found.path, found.of.side.trace
+    names, numbers = NodeNames(trace), [rank.number for rank in trace.ranks]
+    columns = (path.rank, path.row, path.start_ns, path.end_ns, path.cause)
+    segments = [
+        {
+            "rank": numbers[place],
+            "node": names.id(place, row) if row != NONE else None,
+            "name": names.name(place, row) if row != NONE else None,
+            "start_ns": start,
+            "end_ns": end,
+            "cause": CAUSES[cause],
+        }
+        for place, row, start, end, cause in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    made: dict[str, Any] = {
+        "name": found.of.name,
+        "job": found.of.job or None,
+        "run": found.of.run,
+        "length_ns": path.length_ns,
+        "summary": path_sentence(found.shares),
+        "shares": [
+            {
+                "cause": share.cause,
+                "what": share.what,
+                "ns": share.ns,
+                "share": share.share,
+                "ranks": list(share.ranks),
+            }
+            for share in found.shares
+        ],
+        "segments": segments,
+    }
+    if found.slack_ns is not None:
+        made |= _slack_report(found, names, segments)
+    return made
+
+
+def _slack_report(found: Found, names: NodeNames, segments: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the slack of every node, by rank; put that of the path's into its segments."""
+    assert found.slack_ns is not None
+    trace, first = found.of.side.trace, found.of.side.times.first
+    limit = NEAR * found.path.length_ns
+    for segment, place, row in zip(segments, found.path.rank.tolist(), found.path.row.tolist(), strict=True):
+        segment["slack_ns"] = int(found.slack_ns[first[place] + row]) if row != NONE else None
+    ranks, near = [], 0
+    for place in found.account.places.tolist():
+        begin = int(first[place])
+        spare = found.slack_ns[begin : begin + len(trace.graph_of(trace.ranks[place]))]
+        rows = np.flatnonzero(spare >= 0)
+        near += int((spare[rows] <= limit).sum())
+        nodes = [names.id(place, row) for row in rows.tolist()]
+        ranks.append({"rank": trace.ranks[place].number, "nodes": nodes, "slack_ns": spare[rows].tolist()})
+    return {"near_critical": {"slack_ns": int(limit), "nodes": near}, "slack": ranks}
+
+
+def text(found: Found) -> str:
+    """Format the path for a terminal: in a sentence, by share, and its longest segments."""
+    path = found.path
+    told = "recorded" if found.account.is_recording else found.of.side.model
+    segments = format_counted(len(path), "segment")
+    ranks = format_counted(len(np.unique(path.rank)), "rank")
+    lines = [
+        path_sentence(found.shares),
+        "",
+        f"{found.of.name}  ({told}), critical path of {format_ns(path.length_ns)}: {segments} on {ranks}",
+        "",
+        *_share_lines(found.shares),
+        "",
+        *_segment_lines(found),
+        *_near_lines(found),
+    ]
+    return "\n".join(printable(line) for line in lines).rstrip()
+
+
+def _share_lines(shares: list[Share]) -> Iterator[str]:
+    rows = [("on the path", "time", "share", "ranks")]
+    rows += [
+        (
+            shorten(share.what, 44),
+            format_ns(share.ns),
+            f"{100 * share.share:.1f} %",
+            format_count(len(share.ranks)),
+        )
+        for share in shares[:_LISTED]
+    ]
+    yield from align_columns(rows, (44, 12, 10, 8))
+    if len(shares) > _LISTED:
+        yield f"and {format_count(len(shares) - _LISTED)} more; --json lists all"
+
+
+def _segment_lines(found: Found) -> Iterator[str]:
+    """Yield the longest segments, by time."""
+    path, trace = found.path, found.of.side.trace
+    names = NodeNames(trace)
+    chosen = np.sort(np.argsort(-path.ns, kind="stable")[:_LISTED]).tolist()
+    rows = [("longest segments", "rank", "from", "time", "cause")]
+    for at in chosen:
+        place, row = int(path.rank[at]), int(path.row[at])
+        name = names.name(place, row) if row != NONE else "until the first node"
+        cells = (
+            str(trace.ranks[place].number),
+            format_ns(int(path.start_ns[at])),
+            format_ns(int(path.ns[at])),
+        )
+        rows.append((shorten(name, 44), *cells, CAUSES[int(path.cause[at])]))
+    yield from align_columns(rows, (44, 8, 12, 12, 12))
+
+
+def _near_lines(found: Found) -> Iterator[str]:
+    if found.slack_ns is None:
+        return
+    spare = found.slack_ns[found.slack_ns >= 0]
+    near = int((spare <= NEAR * found.path.length_ns).sum())
+    yield ""
+    yield (
+        f"{format_count(near)} of {format_counted(len(spare), 'node')} have a slack of at most 1 % of the finish "
+        f"({format_ns(NEAR * found.path.length_ns)}): they are near-critical"
+    )
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio critical-path traces/ --slack")
+@click.argument("name", metavar="JOB|RUN")
+@json_option
+@click.option("--slack", is_flag=True, help="Work out how much later each node could have ended, too.")
+@workspace_option
+@allow_damaged
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    name: str,
+    as_json: bool,
+    slack: bool,
+    workspace: Path | None,
+    allow_damaged: bool,
+    ranks: dict[str, int],
+) -> None:
+    """Carry out `critical-path`."""
+    found = run(Request(name, workspace, ranks, slack), progress=progress_line())
+    show(found, as_json, report, text)
+    end_with_losses(ctx, findings_of([found.of]), allow_damaged, warned=False)
