@@ -132,7 +132,9 @@ class _Pen:
         shapes = [Shape("rect", (0, 0, self.wide, _HIGH), cell.look, title=title)]
         if cell.is_hatched:
             shapes.append(Shape("path", (), "rk-hatch", d=_hatch(self.wide, _HIGH)))
-        shapes.append(Shape("text", (middle, 15 if cell.below else 21), f"rk-number {cell.look}-number", text=str(rank)))
+        shapes.append(
+            Shape("text", (middle, 15 if cell.below else 21), f"rk-number {cell.look}-number", text=str(rank))
+        )
         if cell.below:
             shapes.append(Shape("text", (middle, 28), "rk-below", text=cell.below))
         return _Block(self.wide, _HIGH, tuple(shapes))

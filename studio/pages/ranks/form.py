@@ -43,16 +43,14 @@ def control_id(name: str) -> dict[str, str]:
     return {"ranks": name}
 
 
-def text_field(name: str, label: str, value: str, width: int | str, *, focus: bool = False) -> Any:
+def text_field(name: str, label: str, value: str, width: int | str) -> Any:
     """Return a field for a text or a number."""
-    more: dict[str, Any] = {"data-autofocus": True, "autoFocus": True} if focus else {}
     return dmc.TextInput(
         id=control_id(name),
         value=value,
         size="xs",
         w=width,
         debounce=_DEBOUNCE_MS,
-        **more,
         **aria_label(label),
     )
 

@@ -178,7 +178,7 @@ def _scale_form(layouts: Layouts) -> list[Any]:
             labelled(
                 "Ranks",
                 "",
-                text_field("ranks", "Ranks of the larger job", str(2 * mesh.world), 84, focus=True),
+                text_field("ranks", "Ranks of the larger job", str(2 * mesh.world), 84),
             ),
             html.Span("or", className="cs-dim"),
             labelled("data-parallel replicas", _REPLICAS, text_field("dp", "Replicas", str(2 * size), 84)),
