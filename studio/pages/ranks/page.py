@@ -28,6 +28,7 @@ from studio.errors import ConfigError, StudioError
 from studio.figures.mesh import Cell, assumed_cell, directions, mesh_drawing
 from studio.jobs.completing import Scaling, start_completing, start_scaling, unreadable
 from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
+from studio.pages.base.rank_words import here_words, origin_line, whole_words
 from studio.pages.base.state import session, tasks, trace, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import error_box, link, loading, no_job, page, show_errors
@@ -48,7 +49,7 @@ from studio.pages.ranks.form import (
     text_field,
     whole_number,
 )
-from studio.pages.ranks.words import here_words, origin_line, planned_words, whole_words
+from studio.pages.ranks.words import planned_words
 from studio.store.tasks import ACTIVE, Task, cancel, dismiss, get, wait
 from studio.store.workspace import JobInfo
 from studio.units import format_counted
@@ -148,7 +149,11 @@ def _onward(info: JobInfo, here: Completeness) -> list[Any]:
 def _make_line(verb: str, *fields: Any) -> list[Any]:
     """Return the fields beside the button, the button, and what is said below."""
     button = html.Button(
-        "Make the job", id="ranks-make", className="cs-button rk-make", disabled=True, **asks(RANKS, verb)
+        "Make the job",
+        id="ranks-make",
+        className="cs-button cs-ask-button rk-make",
+        disabled=True,
+        **asks(RANKS, verb),
     )
     return [
         html.Div([*fields, button], className="rk-line"),
