@@ -17,6 +17,8 @@ from studio.units import format_count
 from studio.views.ranks import equal_to, sources_of
 
 _LISTED = 12
+_OPEN = 2
+"""Rows of the table up to which it stands open."""
 _LARGEST_TABLE = 4096
 _ABOUT = (
     "A rank that was not recorded has the graph of a recorded one of its role, with its own comm groups and peers. What differs between "
@@ -56,14 +58,16 @@ def assumed_section(trace: Trace, info: JobInfo) -> Any:
         if len(listed) <= _LARGEST_TABLE
         else None
     )
-    head = html.Div([html.H2([words, hint("assumed", _ABOUT)]), save], className="cs-figure-head")
     seen = dcc.Link("See them in the mesh of ranks", href=link("/ranks", {"job": info.id}))
     grid = table(("Rank", "Equal to it", "Which"), rows, numeric=(1,))
-    return html.Div([origin_line(info), head, grid, *told, html.P(seen)], className="cs-section")
+    summary = html.Summary([html.Strong(words), hint("an assumed rank", _ABOUT)])
+    each_rank = html.Div([html.Div([seen, save], className="cs-figure-head"), grid, *told])
+    fold = html.Details([summary, each_rank], open=len(rows) <= _OPEN, className="cs-section")
+    return html.Div([origin_line(info), fold])
 
 
 def _rank(number: int, *, is_recorded: bool) -> str:
-    return f"rank {number}" if is_recorded else f"rank {number} of the job before"
+    return f"rank {number}" if is_recorded else f"rank {number}, as it was recorded"
 
 
 def _named(numbers: Sequence[int]) -> str:

@@ -17,6 +17,7 @@ from studio.doctor import CHECKS
 from studio.errors import StudioError
 from studio.figures.groups import group_matrix
 from studio.jobs.checking import start_check
+from studio.jobs.completing import made_from
 from studio.pages.base.export import exports
 from studio.pages.base.figures import reserved
 from studio.pages.base.rank_words import here_words
@@ -185,7 +186,7 @@ def _run_info(job: str, run: str | None) -> RunInfo | None:
 def _next(info: JobInfo, view: dict[str, Any], *, is_whole: bool) -> list[Any]:
     keep = {"job": view["job"]}
     return [
-        imported_from(info.source),
+        None if made_from(info) else imported_from(info.source),
         dcc.Link("Scale it", href=link("/ranks", keep), className="cs-button") if is_whole else None,
         dcc.Link("See the graph", href=link("/graph", keep), className="cs-button"),
         dcc.Link("List the nodes", href=link("/nodes", keep), className="cs-button"),
