@@ -22,6 +22,7 @@ bringCallbacks({
   studio_explain: async () => (await import("./explain/page.mjs")).callbacks,
   studio_graph: async () => (await import("./graph/page.mjs")).startGraphPage(),
   studio_nodes: async () => (await import("./nodes/page.mjs")).startNodesPage(),
+  studio_ranks: async () => (await import("./ranks/page.mjs")).callbacks,
   studio_simulate: async () => (await import("./simulate/page.mjs")).callbacks,
   studio_timeline: async () => (await import("./timeline/page.mjs")).startTimelinePage(),
   studio_validate: async () => (await import("./validate/page.mjs")).callbacks,

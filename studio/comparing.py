@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from studio.analysis.compare.runs import Comparison, Side, compare, recorded_side
+from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
@@ -108,26 +109,27 @@ def recording(
         TraceError: The job holds no times.
     """
     side = recorded_side(trace, node_times(trace, recorded(trace)) if times is None else times)
-    return Compared(
-        name, side, {"times": SettingValue("recorded"), **_facts(summary or summarise(trace))}, job
-    )
+    return Compared(name, side, {"times": SettingValue("recorded"), **_facts(trace, summary)}, job)
 
 
 def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name: str = "") -> Compared:
     """Return a simulation as a side of a comparison."""
     result = run.result
     side = side_of(result)
-    facts = _facts(summary or summarise(result.trace))
+    facts = _facts(result.trace, summary)
     known = {"times": SettingValue("simulated"), **facts, **settings_of(info.tables)}
     return Compared(
         f"{job_name} · {info.label}" if job_name else info.label, side, known, info.job, info.id, run.parts
     )
 
 
-def _facts(summary: Summary) -> dict[str, SettingValue]:
+def _facts(trace: Trace, known: Summary | None) -> dict[str, SettingValue]:
     """Return figures of a job that differ between jobs."""
+    summary = known or summarise(trace)
+    assumed = assumed_words(trace)
     facts = {
         "ranks": SettingValue(summary.ranks, "things"),
+        **({"ranks assumed": SettingValue(assumed)} if assumed else {}),
         "nodes": SettingValue(summary.nodes, "things"),
         "operations": SettingValue(summary.operations, "things"),
         "schema": SettingValue(", ".join(summary.schema)),

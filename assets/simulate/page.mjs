@@ -128,7 +128,7 @@ function finished(run) {
   return noUpdate;
 }
 
-/** @param {import("./drawing.mjs").Drawing | null} drawing */
+/** @param {import("../base/shapes.mjs").Drawing | null} drawing */
 function draw(drawing) {
   // The file input inside the upload component takes no label of its own.
   document.querySelector("#sim-upload input")?.setAttribute("aria-label", "ASTRA-sim's files to import");

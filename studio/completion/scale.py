@@ -30,6 +30,7 @@ from studio.trace import (
     Rank,
     Trace,
     ValueKind,
+    assumed_from,
     copied_metadata,
     int_column,
 )
@@ -300,7 +301,11 @@ def _metadata(source: Rank, number: int, world: int, made_of: str) -> tuple[Attr
         Attribute("world_size", ValueKind.INT64, world),
         Attribute(SCALED, ValueKind.STRING, made_of),
     )
-    return copied_metadata(replace(source, metadata=told), number, source.number)
+    # A rank that was assumed already is as the recorded one that it repeats.
+    recorded = assumed_from(source)
+    return copied_metadata(
+        replace(source, metadata=told), number, source.number if recorded is None else recorded
+    )
 
 
 def _scaled_graph(graph: Graph, source: Rank, scaling: _Scaling, factor: int) -> Graph:

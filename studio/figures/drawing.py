@@ -83,7 +83,7 @@ def topology_drawing(topology: Topology) -> Drawing:
             block = _nest(block, dim, level, (widths[level], stride), _room(len(dims), level))
             stride *= dim.size
     margin = 4.0
-    shapes = tuple(_move(shape, margin, margin) for shape in block.shapes)
+    shapes = tuple(moved(shape, margin, margin) for shape in block.shapes)
     return Drawing(block.width + 2 * margin, block.height + 2 * margin, shapes, sentence(topology))
 
 
@@ -120,17 +120,18 @@ def _npu() -> _Block:
     return _Block(_NPU, _NPU, (Shape("rect", (0, 0, _NPU, _NPU), "sim-npu", title="NPU"),))
 
 
-def _move(shape: Shape, x: float, y: float) -> Shape:
+def moved(shape: Shape, x: float, y: float) -> Shape:
+    """Return a shape elsewhere, further by `x` and `y`."""
     if shape.kind == "path":
         words = shape.d.split(" ")
-        moved, horizontal = [], True
+        path, horizontal = [], True
         for word in words:
             if word.isalpha():
-                moved.append(word)
+                path.append(word)
                 continue
-            moved.append(f"{float(word) + (x if horizontal else y):.1f}")
+            path.append(f"{float(word) + (x if horizontal else y):.1f}")
             horizontal = not horizontal
-        return replace(shape, d=" ".join(moved))
+        return replace(shape, d=" ".join(path))
     if shape.kind == "line":
         x1, y1, x2, y2 = shape.at
         return replace(shape, at=(x1 + x, y1 + y, x2 + x, y2 + y))
@@ -219,7 +220,7 @@ def _nest(
     shapes: list[Shape] = []
     for start, index in zip(starts, indices, strict=True):
         x, y = (start, 0.0) if across else (0.0, start)
-        shapes += [_move(_name_copy(shape, index, stride), x, y) for shape in child.shapes]
+        shapes += [moved(_name_copy(shape, index, stride), x, y) for shape in child.shapes]
     thick = child.height if across else child.width
     joints, before_side, after_side = _joints(dim, level, width, starts, extent, thick)
     if folded:
@@ -231,10 +232,10 @@ def _nest(
         for shape in joints
     ]
     dx, dy = (0.0, before_side) if across else (0.0, 0.0)
-    moved = tuple(_move(shape, dx, dy) for shape in (*turned, *shapes))
+    placed = tuple(moved(shape, dx, dy) for shape in (*turned, *shapes))
     if across:
-        return _Block(length, thick + before_side + after_side, moved)
-    return _Block(thick + before_side + after_side, length, moved)
+        return _Block(length, thick + before_side + after_side, placed)
+    return _Block(thick + before_side + after_side, length, placed)
 
 
 def _name_copy(shape: Shape, index: int, stride: int) -> Shape:
@@ -246,7 +247,7 @@ def _name_copy(shape: Shape, index: int, stride: int) -> Shape:
 
 
 def _draw_box(block: _Block) -> _Block:
-    shapes = tuple(_move(shape, _PAD, _PAD) for shape in block.shapes)
+    shapes = tuple(moved(shape, _PAD, _PAD) for shape in block.shapes)
     width, height = block.width + 2 * _PAD, block.height + 2 * _PAD
     return _Block(width, height, (Shape("rect", (0, 0, width, height), "sim-box"), *shapes))
 

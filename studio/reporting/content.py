@@ -14,6 +14,7 @@ from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
 from studio.analysis.compare.words import node_words, signed_bytes, signed_ns, signed_share, verdict
 from studio.analysis.job.alike import count_alike, first_alike
+from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.kernels import kernels
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.part_words import ABOUT, NAMES
@@ -232,6 +233,8 @@ def _facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:
     made.append(("first to last rank", _time(int(finish.max() - finish.min()))))
     made.append(("ranks", format_count(len(side.trace.ranks))))
     made.append(("nodes", format_count(side.trace.node_count)))
+    if assumed := assumed_words(side.trace):
+        made.append(("recorded", assumed))
     return made
 
 

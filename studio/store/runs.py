@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio import __version__
+from studio.analysis.job.completeness import assumed_words
 from studio.decoding import converted, decoder
 from studio.errors import ConfigError
 from studio.notebook import one_line
@@ -98,6 +99,7 @@ class RunInfo:
         custom: Names of the algorithms given as traces.
         doubts: Why the answer is not to be believed as it stands, with cures.
         cures: The doubtful run that this one was started as the cure of; None where it is none.
+        assumed: Which ranks of the job were not recorded, in words; "" where all were.
         layout: Version of the folder's layout.
     """
 
@@ -121,6 +123,7 @@ class RunInfo:
     custom: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     cures: Cured | None = None
+    assumed: str = ""
     layout: int = LAYOUT
 
     __repr__ = one_line
@@ -227,6 +230,7 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         custom=tuple(custom),
         doubts=doubts_of(result) if run.doubts is None else run.doubts,
         cures=run.cures,
+        assumed=assumed_words(result.trace),
     )
     write_sealed(folder / "run.json", info)
     return info

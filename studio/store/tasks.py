@@ -31,7 +31,7 @@ from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.store.arrays import write_json
 from studio.store.pace import Pace, remaining_s, with_progress
 
-KindName = Literal["import", "check", "repair", "simulation", "advice"]
+KindName = Literal["import", "check", "repair", "complete", "scale", "simulation", "advice"]
 Status = Literal["queued", "preparing", "running", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: Final[tuple[Status, ...]] = ("queued", "preparing", "running")
 
@@ -90,6 +90,10 @@ KINDS: Final[Mapping[KindName, Kind]] = MappingProxyType(
             kept=False,
         ),
         "repair": Kind("steps", 1, Problem("Not enough memory to repair this job.", "Close other programs.")),
+        "complete": Kind(
+            "steps", 1, Problem("Not enough memory to complete this job.", "Choose a layout of fewer ranks.")
+        ),
+        "scale": Kind("steps", 1, Problem("Not enough memory to scale this job.", "Choose fewer ranks.")),
         "simulation": Kind(
             "nodes",
             2,

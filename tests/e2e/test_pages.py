@@ -18,6 +18,7 @@ pytestmark = pytest.mark.e2e
 PAGES = {
     "": "h1",
     "overview": ".cs-facts",
+    "ranks": "#ranks-after svg",
     "nodes": ".ag-row",
     "graph": "#graph-canvas canvas",
     "timeline": "#timeline-scroll[data-ready]",

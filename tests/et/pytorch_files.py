@@ -187,3 +187,32 @@ def small_rank(number: int = 0, *, shift_us: float = 0, pid: int = 7) -> tuple[b
         host_name=f"node{number}",
     )  # fmt: skip
     return host, device
+
+
+def one_of_eight() -> bytes:
+    """The Kineto trace of rank 0 of 8 that train: a forward and a backward product, and an all-reduce of gradients."""
+    members = list(range(8))
+    return device_file(
+        [
+            event("ProfilerStep#1", 0, 1000, "user_annotation"),
+            event("aten::mm", 10, 30),
+            launch(20, 501),
+            kernel("gemm_forward", 30, 200, 501),
+            event("autograd::engine::evaluate_function: MmBackward0", 50, 60),
+            launch(60, 502),
+            kernel("gemm_backward", 235, 250, 502),
+            event("record_param_comms", 120, 36),
+            launch(125, 503, "cudaLaunchKernelExC"),
+            kernel(
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 490, 300, 503, stream=20, collective="allreduce",
+                in_elements=1 << 22, out_elements=1 << 22, dtype="Float", group="0", group_ranks=str(members),
+            ),
+            launch(160, 504, "cudaDeviceSynchronize", 700),
+        ],
+        distributedInfo={
+            "backend": "nccl", "rank": 0, "world_size": 8,
+            "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": members}],
+        },
+        deviceProperties=[{"id": 0, "name": "NVIDIA H100 80GB HBM3", "numSms": 132}],
+        baseTimeNanoseconds=1_700_000_000_000_000_000,
+    )  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 
 from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
 from studio.analysis.job.alike import count_alike, first_alike
+from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS
 from studio.analysis.job.part_words import NAMES
 from studio.commands.base import replay as replaying
@@ -86,6 +87,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "model": result.config.model,
         "mode": "compatible" if result.config.extensions is None else "extended",
         "finish_ns": result.makespan_ns,
+        "assumed": assumed_words(result.trace),
         "npus": result.config.topology.npus,
         "events": int(np.bincount(result.event_rank, minlength=len(numbers))[result.representative].sum()),
         "classes": result.classes,
@@ -184,6 +186,7 @@ def text(outcome: Outcome) -> str:
         f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",
         f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_classes(outcome)}",
         *_compute_lines(result),
+        *([f"  {assumed}"] if (assumed := assumed_words(result.trace)) else []),
         "",
         f"  {'per rank':24}{'least':>12}{'mean':>12}{'most':>12}   of finish",
     ]

@@ -20,6 +20,8 @@ HOME = "home-asked"
 """Open samples; rename, delete and restore jobs."""
 FINDINGS = "findings-asked"
 """Repair a job, or undo that."""
+RANKS = "ranks-asked"
+"""Complete or scale a job, choose one of several layouts."""
 EDIT = "sim-edit"
 """Edit the system in the form."""
 ORDER = "sim-order"
@@ -71,7 +73,7 @@ def asks(name: str, verb: str, of: str | int = "") -> dict[str, Any]:
     return {"data-ask": name, "data-verb": verb, "data-of": str(of)}
 
 
-for _name in (ACTIVITY, ADVICE, HOME, FINDINGS, EDIT, ORDER, RUNS):
+for _name in (ACTIVITY, ADVICE, HOME, FINDINGS, RANKS, EDIT, ORDER, RUNS):
     clientside_callback(
         ClientsideFunction("studio_asked", "answered"),
         Output(f"{_name}-heard", "title"),

@@ -9,6 +9,7 @@ from typing import Any
 from dash import html
 
 from studio.analysis.compare.words import verdict
+from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.part_words import NAMES
 from studio.comparing import LETTERS, Lineup
 from studio.figures.waterfall import FIGURE_PX, waterfall
@@ -156,10 +157,20 @@ def _show_verdicts(shown: Lineup, pair: int) -> Any:
     times = format_distinct([side.side.makespan_ns for side in shown.sides])
     finishes = " · ".join(f"{LETTERS[index]} {time}" for index, time in enumerate(times))
     return html.Div(
-        [*lines, html.P(f"Finish: {finishes}", className="cs-dim")],
+        [*lines, html.P(f"Finish: {finishes}", className="cs-dim"), *_assumed(shown)],
         id="compare-verdict",
         className="cs-compare-verdicts",
     )
+
+
+def _assumed(shown: Lineup) -> list[Any]:
+    """Say which sides have ranks that were not recorded; sides of which the same holds together."""
+    by_words: dict[str, list[str]] = {}
+    for letter, side in zip(LETTERS, shown.sides, strict=False):
+        if words := assumed_words(side.side.trace):
+            by_words.setdefault(words, []).append(letter)
+    said = "; ".join(f"{' and '.join(letters)}: {words}" for words, letters in by_words.items())
+    return [html.P(f"{said}.", className="cs-dim")] if said else []
 
 
 def _make_toggle(text: str, changes: dict[str, Any], *, on: bool) -> Any:

@@ -24,6 +24,8 @@ _PAGES: Mapping[KindName, str] = {
     "import": "/",
     "check": "/findings",
     "repair": "/findings",
+    "complete": "/ranks",
+    "scale": "/ranks",
     "simulation": "/simulate",
     "advice": "/overview",
 }
@@ -60,7 +62,7 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
 
 def _failed_unseen(task: Task) -> bool:
     """Return whether a task failed and no page shows it."""
-    return task.kind == "repair" and task.status in ("failed", "interrupted")
+    return task.kind in ("repair", "complete", "scale") and task.status in ("failed", "interrupted")
 
 
 def _show_task(task: Task, names: Mapping[str, str]) -> Any:

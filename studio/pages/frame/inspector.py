@@ -25,6 +25,7 @@ from studio.trace import (
     Rank,
     Trace,
     ValueKind,
+    assumed_from,
     collective_name,
     node_attributes,
     shown_type,
@@ -113,6 +114,7 @@ def _facts(
     values = {attribute.name: attribute.value for attribute in attributes}
     facts: list[tuple[str, Any]] = [
         ("rank", _link_fact(str(rank.number), "/timeline", keep, "See its lanes in the timeline")),
+        *_assumed_fact(rank, keep),
         ("id", str(int(graph.id[row]))),
         ("type", type_name(shown_type(graph, row))),
     ]
@@ -138,6 +140,15 @@ def _facts(
     if isinstance(values.get("num_ops"), int):
         facts.append(("operations", _exact(format_si(int(values["num_ops"]), "FLOP"), values["num_ops"])))  # type: ignore[arg-type]
     return facts
+
+
+def _assumed_fact(rank: Rank, keep: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Say of a rank that was not recorded which it is equal to."""
+    source = assumed_from(rank)
+    if source is None:
+        return []
+    words = f"assumed equal to rank {source}"
+    return [("recorded", _link_fact(words, "/ranks", {"job": keep["job"]}, "See which ranks were recorded"))]
 
 
 def _link_fact(text: str, path: str, view: dict[str, Any], title: str) -> Any:

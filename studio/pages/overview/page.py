@@ -18,9 +18,11 @@ from studio.errors import StudioError
 from studio.figures.groups import group_matrix
 from studio.jobs.advice_search import start_advising
 from studio.jobs.checking import start_check
+from studio.jobs.completing import made_from
 from studio.pages.base.asked import ADVICE, Asked, answer, answer_output, stores
 from studio.pages.base.export import exports
 from studio.pages.base.figures import reserved
+from studio.pages.base.rank_words import here_words
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import (
@@ -36,6 +38,7 @@ from studio.pages.base.widgets import (
 )
 from studio.pages.collectives.groups import count_left_out, matrix_figure
 from studio.pages.overview.advice import advice_section, keep_advised
+from studio.pages.overview.assumed import assumed_section
 from studio.pages.overview.files import files_section
 from studio.pages.overview.kernels import kernels_section
 from studio.pages.overview.times import over_time_section, times_skeleton, untimed
@@ -83,12 +86,13 @@ def show(view: dict[str, Any], theme: str) -> Any:
     info = workspace().info(view["job"])
     trace = session().trace(view["job"])
     summary = info.summary
+    here = completeness(trace)
     (use, alone), run = shared_use(group_use(trace)), shown_run(session(), view["job"], view)
     simulated = _run_info(info.id, run)
     figure = group_matrix(use, dark=theme == "dark")
     shown = page(
         info.name,
-        _missing_ranks(completeness(trace), is_recording(trace), view),
+        _missing_ranks(here, is_recording(trace), view),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
         html.Div(None if run is None else headline_skeleton(), id="overview-headline"),
         html.Div(
@@ -111,7 +115,8 @@ def show(view: dict[str, Any], theme: str) -> Any:
             ],
             className="cs-columns cs-verdict",
         ),
-        _facts(summary, simulated, completeness(trace)),
+        _facts(summary, simulated, here),
+        assumed_section(trace, info),
         html.Div(id="overview-kernels"),
         html.Div(
             [
@@ -158,7 +163,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
             className="cs-section",
         ),
         files_section(files_of(trace)),
-        controls=_next(info, view),
+        controls=_next(info, view, is_whole=here.is_whole),
     )
     return still(shown)
 
@@ -288,26 +293,37 @@ def _run_info(job: str, run: str | None) -> RunInfo | None:
         return None
 
 
-def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
+def _next(info: JobInfo, view: dict[str, Any], *, is_whole: bool) -> list[Any]:
     keep = {"job": view["job"]}
     return [
-        imported_from(info.source),
+        None if made_from(info) else imported_from(info.source),
+        dcc.Link("Scale it", href=link("/ranks", keep), className="cs-button") if is_whole else None,
         dcc.Link("See the graph", href=link("/graph", keep), className="cs-button"),
         dcc.Link("List the nodes", href=link("/nodes", keep), className="cs-button"),
     ]
 
 
 def _missing_ranks(job: Completeness, recorded: bool, view: dict[str, Any]) -> Any:
-    """Say which ranks are missing, and what can be done with the others."""
+    """Ask whether to complete a job of which ranks are missing, and say what can be done with the others."""
     if job.is_whole:
         return None
-    return html.P(
+    keep = {"job": view["job"]}
+    replay = dcc.Link("Replay the known ranks", href=link("/simulate", keep), className="cs-button")
+    return html.Div(
         [
-            html.Span("incomplete", className="cs-level cs-level-warning"),
-            f" {job.sentence()} Every figure here is of the known ranks. ",
-            dcc.Link("Replay them", href=link("/simulate", {"job": view["job"]})) if recorded else None,
+            html.P([here_words(job), " Complete the job?"], className="cs-ask-words"),
+            html.P(f"{job.sentence()} Every figure here is of the known ranks.", className="cs-dim"),
+            html.Div(
+                [
+                    dcc.Link(
+                        "Complete the job", href=link("/ranks", keep), className="cs-button cs-ask-button"
+                    ),
+                    replay if recorded else None,
+                ],
+                className="cs-ask-line",
+            ),
         ],
-        className="cs-dim",
+        className="cs-ask",
     )
 
 

@@ -51,6 +51,7 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
             ),
             html.Div(compare_with_form(info, in_form), id={"sim-made": info.id}),
             _figures(outcome, account.totals(), numbers, show_mark(info)),
+            html.P(f"{info.assumed}.", className="sim-assumed") if info.assumed else None,
             html.P(compute_words(compute_times(outcome.trace, outcome.config)), className="cs-dim"),
             html.Div(
                 [

@@ -1,0 +1,34 @@
+/** The Ranks page: draws the mesh of ranks as it is, and as it would be. */
+
+import { noUpdate } from "../base/dash.mjs";
+import { byId, setText } from "../base/dom.mjs";
+import { drawShapes } from "../base/shapes.mjs";
+
+/** @typedef {import("../base/shapes.mjs").Drawing & { caption: string }} Ranks */
+
+/** @param {{ before: Ranks | null, after: Ranks | null } | null} drawings */
+function draw(drawings) {
+  show("ranks-before", drawings?.before ?? null);
+  show("ranks-after", drawings?.after ?? null);
+  return noUpdate;
+}
+
+/**
+ * @param {string} name
+ * @param {Ranks | null} drawing
+ */
+function show(name, drawing) {
+  const box = byId(name);
+  if (!box) return;
+  setText(`${name}-caption`, drawing?.caption ?? "");
+  if (!drawing) {
+    box.replaceChildren();
+    return;
+  }
+  const svg = drawShapes(drawing);
+  svg.setAttribute("width", String(drawing.width));
+  svg.setAttribute("height", String(drawing.height));
+  box.replaceChildren(svg);
+}
+
+export const callbacks = { draw };

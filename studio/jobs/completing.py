@@ -1,0 +1,194 @@
+"""Completed and scaled jobs: new jobs, made of a recorded one, that record their origin."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from studio.completion.clues import known_facts
+from studio.completion.complete import chosen_mesh, complete_on
+from studio.completion.scale import refuse_missing, scale_to, scaled_mesh
+from studio.completion.spread import NO_SPREAD, Spread
+from studio.errors import TraceError
+from studio.jobs.checking import start_check
+from studio.session import Session
+from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
+from studio.store.workspace import JobInfo
+from studio.trace import Finding, Trace
+
+Verb = Literal["complete", "scale"]
+_DONE: Mapping[Verb, str] = {"complete": "completed", "scale": "scaled"}
+_NAME_LENGTH = 180
+
+
+@dataclass(frozen=True, slots=True)
+class Completing:
+    """What a job is to be completed to.
+
+    Attributes:
+        layout: The mesh of its ranks, such as `tp=4,dp=8`.
+        spread: How durations of copies differ from those recorded.
+        damaged: Whether a job of which something could not be read is completed.
+    """
+
+    layout: str
+    spread: Spread = NO_SPREAD
+    damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """What a job is to be scaled to.
+
+    Attributes:
+        layout: The mesh of its ranks as it is.
+        ranks: Ranks of the larger job.
+    """
+
+    layout: str
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The job that a completed or scaled one was made from; it may be gone by now.
+
+    Attributes:
+        job: Its id.
+        verb: What was done.
+    """
+
+    job: str
+    verb: Verb
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A job to be made of another.
+
+    Attributes:
+        info: The other job.
+        verb: How.
+        wanted: Tells it from others made of that job.
+        name: What to call it.
+        make: Makes it.
+    """
+
+    info: JobInfo
+    verb: Verb
+    wanted: Completing | Scaling
+    name: str
+    make: Callable[[Trace], Trace]
+
+
+def start_completing(tasks: Tasks, session: Session, job: str, wanted: Completing) -> Task:
+    """Queue the completion of a job; the task's result is the new job's id.
+
+    Raises:
+        StudioError: There is no such job.
+    """
+    info = session.workspace.info(job)
+    name = _called(info.name, "completed")
+    return _start(
+        tasks, session, _Order(info, "complete", wanted, name, lambda trace: completed(trace, wanted))
+    )
+
+
+def start_scaling(tasks: Tasks, session: Session, job: str, wanted: Scaling) -> Task:
+    """Queue the scaling of a job; the task's result is the new job's id.
+
+    Raises:
+        StudioError: There is no such job.
+    """
+    info = session.workspace.info(job)
+    times, rest = divmod(wanted.ranks, max(info.summary.ranks, 1))
+    name = _called(info.name, f"scaled ×{times:,}" if not rest else f"scaled to {wanted.ranks:,} ranks")
+    return _start(tasks, session, _Order(info, "scale", wanted, name, lambda trace: scaled(trace, wanted)))
+
+
+def completed(trace: Trace, wanted: Completing) -> Trace:
+    """Return a job with every missing rank.
+
+    Raises:
+        ConfigError: The layout does not fit what is known.
+        TraceError: Something of the job could not be read, no rank of some pipeline stage is known, or ranks would wait for ever.
+    """
+    lost = unreadable(trace)
+    if lost is not None and not wanted.damaged:
+        raise TraceError(
+            f"Copies would repeat what could not be read: {lost.message}",
+            hint="Record the rank again, or allow damaged ranks under Advanced.",
+        )
+    known = known_facts(trace)
+    mesh = chosen_mesh(known, wanted.layout, None, first=True)
+    return complete_on(known, mesh, wanted.spread)
+
+
+def scaled(trace: Trace, wanted: Scaling) -> Trace:
+    """Return a job on more replicas.
+
+    Raises:
+        ConfigError: The numbers do not fit the job's mesh, or sizes do not divide.
+        TraceError: Ranks are missing.
+    """
+    mesh = chosen_mesh(known_facts(trace), wanted.layout, None, first=True)
+    refuse_missing(trace, mesh)
+    return scale_to(trace, mesh, scaled_mesh(mesh, ranks=wanted.ranks))
+
+
+def unreadable(trace: Trace) -> Finding | None:
+    """Return the first finding on what could not be read of a job; None where all was read."""
+    return next((finding for finding in trace.findings if finding.level == "error"), None)
+
+
+def made_from(info: JobInfo) -> Source | None:
+    """Return what a completed or scaled job was made from; None for other jobs."""
+    kind, _, rest = info.fingerprint.partition(":")
+    verb = next((verb for verb in _DONE if verb == kind), None)
+    return Source(rest.partition(":")[0], verb) if verb else None
+
+
+def _start(tasks: Tasks, session: Session, order: _Order) -> Task:
+    def work(report: Report) -> str:
+        made = _make(session, order, report)
+        start_check(tasks, session, made)
+        return made
+
+    return submit(tasks, order.verb, order.info.name, work, job=order.info.id)
+
+
+def _make(session: Session, order: _Order, report: Report) -> str:
+    """Store the new job and return its id; an identical earlier one is reused."""
+    details = hashlib.blake2b(repr(order.wanted).encode(), digest_size=8).hexdigest()
+    mark = f"{order.verb}:{order.info.id}:{details}"
+    known = session.workspace.find(mark)
+    if known:
+        return known.id
+    report.running(0, 3, phase="reading")
+    trace = session.trace(order.info.id)
+    report.running(1, 3, phase="copying ranks")
+    whole = order.make(trace)
+    report.running(2, 3, phase="storing")
+
+    def tick(done: int, total: int) -> None:
+        report.running(done, total, phase="storing", unit="graphs")
+
+    source = f"{order.info.name}, {_DONE[order.verb]}"
+    made = session.workspace.save(whole, order.name, source=source, fingerprint=mark, tick=tick)
+    if not report.finish(made):
+        session.workspace.delete(made)
+        raise TaskCancelled
+    return made
+
+
+def _called(name: str, done: str) -> str:
+    """Return what to call a job made of another.
+
+    Example:
+        >>> _called(_called("llama", "completed"), "scaled ×8")
+        'llama (completed, scaled ×8)'
+    """
+    short = name[:_NAME_LENGTH]
+    return f"{short[:-1]}, {done})" if short.endswith(" (completed)") else f"{short} ({done})"

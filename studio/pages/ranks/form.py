@@ -1,0 +1,246 @@
+"""The form of the Ranks page: the layout as a text and by dimension, the numbers, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import dcc, html
+
+from studio.completion.clues import dimension_words
+from studio.completion.mesh import NAMES, Mesh
+from studio.completion.scale import DATA, RULES, excuse
+from studio.completion.spread import Spread
+from studio.errors import ConfigError
+from studio.jobs.completing import Completing
+from studio.pages.base.asked import RANKS, asks
+from studio.pages.base.export import exports, with_copy_button
+from studio.pages.base.widgets import aria_label, exact, hint, table
+from studio.units import format_count
+
+_DEBOUNCE_MS = 250
+_LAYOUT = (
+    "The dimensions of the mesh of ranks with their sizes, the one whose ranks have adjacent numbers first: tp=4,dp=8 is tensor "
+    "parallel over ranks 0–3, and data parallel over ranks 0, 4, 8 and so on."
+)
+_DISTANCE = "How far apart in rank numbers two neighbours along the dimension are."
+_WHY = "Comm groups and messages of the recorded ranks that show the dimension."
+_ALSO = (
+    "Members of a comm group show where a dimension begins and ends. What it is called follows from what the group exchanges, which "
+    "is less sure: rename it above. The name does not change what a copied rank does; it decides what can be scaled."
+)
+_NODE = "Standard deviation of the logarithm of each compute node's duration on copied ranks, 0 to 1. Factors are log-normal with mean 1."
+_RANK = "The same of a factor that all compute nodes of a copied rank share, 0 to 1."
+_SEED = "Equal seeds draw the same durations."
+
+Fields = Mapping[str, str]
+"""Texts of the controls by name."""
+
+
+def control_id(name: str) -> dict[str, str]:
+    """Return the id of a control."""
+    return {"ranks": name}
+
+
+def text_field(name: str, label: str, value: str, width: int | str) -> Any:
+    """Return a field for a text or a number."""
+    return dmc.TextInput(
+        id=control_id(name),
+        value=value,
+        size="xs",
+        w=width,
+        debounce=_DEBOUNCE_MS,
+        **aria_label(label),
+    )
+
+
+def labelled(label: str, about: str, *controls: Any) -> Any:
+    """Return controls with the word before them."""
+    said = [label, hint(label, about)] if about else [label]
+    return html.Span([html.Span(said, className="cs-dim"), *controls], className="rk-field")
+
+
+def layout_fields(layout: str) -> list[Any]:
+    """Return the field of the layout, and the place of those of its dimensions."""
+    return [
+        labelled("Layout", _LAYOUT, text_field("layout", "Layout of the ranks", layout, 220)),
+        html.Span("or", className="cs-dim"),
+        html.Span(id="ranks-dims", className="rk-dims"),
+    ]
+
+
+def dimension_fields(sizes: Sequence[tuple[str, int]]) -> list[Any]:
+    """Return a name and a number for each dimension."""
+    parts: list[Any] = []
+    for index, (name, size) in enumerate(sizes):
+        if index:
+            parts.append(html.Span("×", className="cs-dim"))
+        choose = dmc.Select(
+            id=control_id(f"name-{index}"),
+            data=[{"value": short, "label": dimension_words(short)} for short in NAMES],
+            value=name,
+            size="xs",
+            w=128,
+            allowDeselect=False,
+            comboboxProps={"shadow": "sm"},
+            **aria_label(f"Kind of dimension {index}"),
+        )
+        number = text_field(f"size-{index}", f"Ranks along dimension {index}", str(size), 64)
+        parts.append(html.Span([choose, number], className="rk-dim"))
+    return parts
+
+
+def dimensions_text(fields: Fields) -> str:
+    """Return the layout that the fields of dimensions say."""
+    count = sum(name.startswith("size-") for name in fields)
+    return ",".join(f"{fields[f'name-{index}']}={fields[f'size-{index}'].strip()}" for index in range(count))
+
+
+def advanced(*, is_damaged: bool) -> Any:
+    """Return the fold of how copies differ, and whether damaged ranks are copied."""
+    damaged = dcc.Checklist(
+        [{"label": " Copy ranks of which something could not be read", "value": "yes"}],
+        [],
+        id=control_id("damaged"),
+        className="rk-check",
+    )
+    return html.Details(
+        [
+            html.Summary("Advanced: let durations of copies differ"),
+            html.Div(
+                [
+                    labelled("each node", _NODE, text_field("jitter", "Spread of each node", "0", 64)),
+                    labelled("each rank", _RANK, text_field("imbalance", "Spread of each rank", "0", 64)),
+                    labelled("seed", _SEED, text_field("seed", "Seed", "0", 64)),
+                ],
+                className="rk-line",
+            ),
+            html.Div(damaged, hidden=not is_damaged),
+        ],
+        className="rk-fold",
+        open=is_damaged,
+    )
+
+
+def completing(fields: Fields) -> Completing:
+    """Return what the form asks for.
+
+    Raises:
+        ConfigError: A number is none, or not allowed.
+    """
+    seed = whole_number(fields, "seed", 0) or 0
+    spread = Spread(_share(fields, "jitter"), _share(fields, "imbalance"), seed)
+    return Completing(fields["layout"], spread, damaged=bool(fields.get("damaged")))
+
+
+def _share(fields: Fields, name: str) -> float:
+    text = fields.get(name, "").strip() or "0"
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{name} is {text!r}; allowed: 0 to 1") from None
+
+
+def whole_number(fields: Fields, name: str, least: int = 1) -> int | None:
+    """Return a number of the form, None where the field is empty.
+
+    Raises:
+        ConfigError: It is no whole number, or less than `least`.
+    """
+    text = fields.get(name, "").strip().replace(",", "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9 or int(text) < least:
+        raise ConfigError(f"{name} is {text!r}; allowed: a whole number from {least}")
+    return int(text)
+
+
+def question(layouts: Sequence[Mesh], why: str, chosen: str) -> Any:
+    """Ask which of several layouts it is, the likeliest first."""
+    if not why:
+        return None
+    buttons = [_choice(mesh.layout, is_chosen=mesh.layout == chosen) for mesh in layouts]
+    return html.Div(
+        [
+            html.P([html.Strong("Which layout? "), f"It is not recorded: {why}. The likeliest comes first."]),
+            html.Div(buttons, className="rk-line"),
+        ],
+        className="rk-question",
+    )
+
+
+def _choice(layout: str, *, is_chosen: bool) -> Any:
+    pressed: dict[str, Any] = {"aria-pressed": "true" if is_chosen else "false"}
+    return html.Button(layout, className="cs-button", **pressed, **asks(RANKS, "layout", layout))
+
+
+def evidence_table(mesh: Mesh, also: Sequence[str]) -> Any:
+    """Return a row for each dimension: its size, what shows it, and what else would fit."""
+    rows = [
+        (
+            dimension_words(axis.name),
+            exact(format_count(axis.size), axis.size),
+            exact(format_count(axis.stride), axis.stride),
+            html.Bdi(axis.evidence or "given"),
+            other or "nothing",
+        )
+        for axis, other in zip(mesh.axes, also, strict=True)
+    ]
+    head = (
+        "Dimension",
+        "Ranks",
+        ["Apart", hint("apart", _DISTANCE)],
+        ["What shows it", hint("what shows a dimension", _WHY)],
+        ["Would fit, too", hint("what else would fit", _ALSO)],
+    )
+    return with_copy_button(table(head, rows, numeric=(1, 2)), "the dimensions")
+
+
+def drawing_place(name: str, title: str, key: Any) -> Any:
+    """Return a place for a drawing of ranks, with its title, caption and legend."""
+    head = [html.H2(title), exports(name, figure=name, title=f"the ranks: {title}")]
+    return html.Div(
+        [
+            html.Div(head, className="cs-figure-head"),
+            html.P(id=f"{name}-caption", className="cs-dim rk-caption"),
+            html.Div(
+                id=name, className="rk-drawing", tabIndex=0, role="region", **aria_label(f"Ranks: {title}")
+            ),
+            key,
+        ],
+        className="rk-figure",
+    )
+
+
+def legend(*items: tuple[str, str]) -> Any:
+    """Return what the looks of ranks mean, as (class, words)."""
+    return html.Ul(
+        [html.Li([html.Span(className=f"rk-key {look}"), words]) for look, words in items],
+        className="rk-legend",
+    )
+
+
+def rules_table() -> Any:
+    """Return the rules by which a job is scaled, and the dimensions that cannot be scaled."""
+    rules = [(rule.about, rule.change, rule.why) for rule in RULES]
+    refused = [(dimension_words(name), excuse(name)) for name in NAMES if name != DATA]
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H2("What scaling changes"),
+                    with_copy_button(table(("Nodes", "What becomes of them", "Why"), rules), "the rules"),
+                ],
+                className="cs-section",
+            ),
+            html.Div(
+                [
+                    html.H2("What cannot be scaled"),
+                    with_copy_button(table(("Dimension", "Why not"), refused), "what cannot be scaled"),
+                ],
+                className="cs-section",
+            ),
+        ],
+        className="cs-columns",
+    )

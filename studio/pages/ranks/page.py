@@ -1,0 +1,443 @@
+"""The Ranks page: which ranks of a job were recorded, how to complete it, and how to scale it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import dash
+from dash import (
+    ALL,
+    ClientsideFunction,
+    Input,
+    Output,
+    State,
+    callback,
+    clientside_callback,
+    dcc,
+    html,
+    no_update,
+)
+
+from studio.analysis.job.completeness import Completeness, completeness
+from studio.completion.mesh import Mesh, parse_layout
+from studio.completion.scale import DATA, scaled_mesh
+from studio.errors import ConfigError, StudioError
+from studio.figures.mesh import Cell, assumed_cell, directions, mesh_drawing
+from studio.jobs.completing import Scaling, start_completing, start_scaling, unreadable
+from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
+from studio.pages.base.rank_words import here_words, origin_line, whole_words
+from studio.pages.base.state import session, tasks, trace, workspace
+from studio.pages.base.still import still
+from studio.pages.base.widgets import error_box, link, loading, no_job, page, show_errors
+from studio.pages.ranks.form import (
+    Fields,
+    advanced,
+    completing,
+    control_id,
+    dimension_fields,
+    dimensions_text,
+    drawing_place,
+    evidence_table,
+    labelled,
+    layout_fields,
+    legend,
+    question,
+    rules_table,
+    text_field,
+    whole_number,
+)
+from studio.pages.ranks.words import planned_words
+from studio.store.tasks import ACTIVE, Task, cancel, dismiss, get, wait
+from studio.store.workspace import JobInfo
+from studio.units import format_counted
+from studio.views.ranks import (
+    Layouts,
+    Planned,
+    also_fitting,
+    layout_mesh,
+    layouts_of,
+    place_before,
+    planned_completion,
+    planned_scaling,
+    sources_of,
+)
+
+dash.register_page(__name__, path="/ranks", name="Ranks", title="Ranks · Chakra Studio", order=1.5)
+
+_AT_ONCE_S = 2.0
+"""How long the page waits for a job to be made; after that it goes on in the background."""
+_AFTER_STAYS = (
+    ("rk-kept", "replicas there were before"),
+    ("rk-assumed", "more replicas; below each rank the one whose graph it gets"),
+)
+_NOW = (("rk-recorded", "recorded"), ("rk-assumed", "assumed; below, the rank it is equal to"))
+_OPEN = ("rk-open", "not here")
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; its content follows the view."""
+    return html.Div(
+        [
+            html.Div(
+                [html.Div(id="ranks-error"), html.Div(id="ranks-progress", role="status")], className="rk-top"
+            ),
+            html.Div(page("Ranks", loading("Reading the job…")), id="ranks-body"),
+            stores(RANKS),
+            dcc.Store(id="ranks-shown"),
+            dcc.Store(id="ranks-drawings"),
+            dcc.Store(id="ranks-making"),
+            html.Div(id="ranks-sync", hidden=True),
+        ]
+    )
+
+
+@callback(
+    Output("ranks-body", "children"),
+    Output("ranks-shown", "data"),
+    Input("view", "data"),
+    State("ranks-shown", "data"),
+)
+def show(view: dict[str, Any], shown: str | None) -> Any:
+    """Show the ranks of the view's job; what is typed stays while the job does."""
+    job = view.get("job") or ""
+    if shown is not None and shown == job:
+        return no_update, no_update
+    return show_job(job), job
+
+
+@show_errors
+def show_job(job: str) -> Any:
+    """Return the content of the page for a job."""
+    if not job:
+        return no_job()
+    info, known = workspace().info(job), trace(job)
+    here = completeness(known)
+    try:
+        layouts = layouts_of(known)
+    except StudioError as error:
+        why = html.P(_here(here, known), className="rk-ask")
+        return page("Ranks", origin_line(info), why, error_box(error, title="The ranks form no mesh"))
+    parts = (
+        _scale_form(layouts)
+        if here.is_whole
+        else _complete_form(here, layouts, unreadable(known) is not None)
+    )
+    head = [origin_line(info), html.P(_here(here, known), className="rk-ask")]
+    if not here.is_whole:
+        head.append(html.P(here.sentence(), className="cs-dim"))
+    return page("Ranks", *head, *parts, controls=_onward(info, here))
+
+
+def _here(here: Completeness, known: Any) -> str:
+    return whole_words(known) if here.is_whole else f"{here_words(here)} Complete the job?"
+
+
+def _onward(info: JobInfo, here: Completeness) -> list[Any]:
+    keep = {"job": info.id}
+    simulate = dcc.Link("Simulate it", href=link("/simulate", keep), className="cs-button")
+    return [
+        html.Bdi(info.name, className="cs-dim rk-name"),
+        html.Span(style={"flex": 1}),
+        *([simulate] if here.is_whole else []),
+        dcc.Link("Overview", href=link("/overview", keep), className="cs-button"),
+    ]
+
+
+def _make_line(verb: str, *fields: Any) -> list[Any]:
+    """Return the fields beside the button, the button, and what is said below."""
+    button = html.Button(
+        "Make the job",
+        id="ranks-make",
+        className="cs-button cs-ask-button rk-make",
+        disabled=True,
+        **asks(RANKS, verb),
+    )
+    return [
+        html.Div([*fields, button], className="rk-line"),
+        html.Div(id="ranks-said", className="rk-said", role="status"),
+    ]
+
+
+def _complete_form(here: Completeness, layouts: Layouts, is_damaged: bool) -> list[Any]:
+    likely = layouts.fitting[0].layout if layouts.fitting else f"dp={max(here.world, 2)}"
+    return [
+        html.Div(question(layouts.fitting, layouts.why, likely), id="ranks-question"),
+        *_make_line("complete", *layout_fields(likely)),
+        drawing_place("ranks-before", "Ranks of the whole job", legend(*_NOW, _OPEN)),
+        html.Div(id="ranks-evidence", className="cs-section"),
+        advanced(is_damaged=is_damaged),
+    ]
+
+
+def _scale_form(layouts: Layouts) -> list[Any]:
+    mesh = layouts.fitting[0] if layouts.fitting else Mesh.of([(DATA, max(layouts.world, 1))])
+    data = mesh.axis(DATA)
+    size = data.size if data else 1
+    return [
+        html.H2("Scale it to more replicas"),
+        *_make_line(
+            "scale",
+            labelled(
+                "Ranks",
+                "",
+                text_field("ranks", "Ranks of the larger job", str(2 * mesh.world), 84),
+            ),
+            html.Span("or", className="cs-dim"),
+            labelled("data-parallel replicas", _REPLICAS, text_field("dp", "Replicas", str(2 * size), 84)),
+        ),
+        html.Div(
+            [
+                drawing_place("ranks-before", "Before", legend(*_NOW)),
+                drawing_place("ranks-after", "After", legend(*_AFTER_STAYS)),
+            ],
+            className="rk-beside",
+        ),
+        html.H2("The layout as it is"),
+        html.Div(question(layouts.fitting, layouts.why, mesh.layout), id="ranks-question"),
+        html.Div(layout_fields(mesh.layout), className="rk-line"),
+        html.Div(id="ranks-evidence", className="cs-section"),
+        still(rules_table()),
+    ]
+
+
+_REPLICAS = (
+    "How many times the model is there. Scaling is weak: each replica does the work of one of before on samples of its own, so that the "
+    "batch grows with them."
+)
+
+
+# ---------------------------------------------------------------------------------------------------
+# What follows from the form
+
+
+@callback(
+    Output("ranks-dims", "children"),
+    Output("ranks-said", "children"),
+    Output("ranks-evidence", "children"),
+    Output("ranks-drawings", "data"),
+    Output("ranks-make", "disabled"),
+    Output("ranks-make", "children"),
+    Input({"ranks": ALL}, "value"),
+    State({"ranks": ALL}, "id"),
+    State("ranks-shown", "data"),
+    prevent_initial_call=True,
+)
+def follow(values: list[Any], ids: list[dict[str, str]], job: str | None) -> Any:
+    """Draw what the form says, and say what is wrong with it."""
+    fields = _fields(ids, values)
+    if not job or "layout" not in fields:
+        return [no_update] * 6
+    touched = {one["ranks"] for one in _touched()}
+    if any(name.startswith(("name-", "size-")) for name in touched) and "layout" not in touched:
+        fields["layout"] = dimensions_text(fields)
+        dash.set_props(control_id("layout"), {"value": fields["layout"]})
+    try:
+        return _followed(job, fields, touched)
+    except StudioError as error:
+        return [*_refused(job, fields, error)]
+
+
+def _touched() -> list[dict[str, str]]:
+    return [one for one in dash.ctx.triggered_prop_ids.values() if isinstance(one, dict)]
+
+
+def _fields(ids: Sequence[dict[str, str]], values: Sequence[Any]) -> dict[str, str]:
+    """Return the texts of the controls by name; of a list whether something is in it."""
+    return {
+        one["ranks"]: ("yes" if value else "") if isinstance(value, list) else str(value or "")
+        for one, value in zip(ids, values, strict=True)
+    }
+
+
+def _followed(job: str, fields: dict[str, str], touched: set[str]) -> Any:
+    """Return what the form shows where all in it is right.
+
+    Raises:
+        StudioError: It is not.
+    """
+    known = trace(job)
+    here = completeness(known)
+    after: dict[str, Any] | None = None
+    if here.is_whole:
+        mesh, larger, plan = _scaling(job, fields, touched)
+        before = _drawn(mesh, lambda rank: assumed_cell(rank, sources_of(known).get(rank)), ())
+        size = mesh.axis(DATA).size if mesh.axis(DATA) else 1  # type: ignore[union-attr]
+        after = _drawn(larger, lambda rank: _after_cell(rank, mesh, larger, size), ())
+        words = f"Make the job of {format_counted(larger.world, 'rank')}"
+        same = larger.world == mesh.world
+        said: Any = "This is the job as it is: choose more replicas." if same else planned_words(plan)
+    else:
+        plan = planned_completion(known, completing(fields))
+        mesh, same = plan.mesh, False
+        before = _drawn(mesh, lambda rank: assumed_cell(rank, plan.sources[rank]), here.known)
+        words = f"Make the job of {format_counted(mesh.world, 'rank')}"
+        said = planned_words(plan)
+    evidence = still(evidence_table(mesh, also_fitting(known, mesh)))
+    return _dims(fields, touched), said, evidence, {"before": before, "after": after}, same, words
+
+
+def _scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh, Mesh, Planned]:
+    """Return the meshes before and after, and what would be made; the two numbers follow each other.
+
+    Raises:
+        StudioError: The numbers do not fit.
+    """
+    mesh = layout_mesh(trace(job), fields["layout"])
+    by_replicas = "dp" in touched and "ranks" not in touched
+    name, other = ("dp", "ranks") if by_replicas else ("ranks", "dp")
+    number = whole_number(fields, name)
+    if number is None:
+        raise ConfigError(f"no number of {'replicas' if by_replicas else 'ranks'} is given")
+    larger = scaled_mesh(mesh, dp=number) if by_replicas else scaled_mesh(mesh, ranks=number)
+    replicas = larger.axis(DATA)
+    follows = str(larger.world if by_replicas else replicas.size if replicas else 1)
+    if fields[other] != follows:
+        dash.set_props(control_id(other), {"value": follows})
+    return mesh, larger, planned_scaling(trace(job), Scaling(fields["layout"], larger.world), larger)
+
+
+def _after_cell(rank: int, before: Mesh, after: Mesh, replicas: int) -> Cell:
+    source = place_before(before, after, rank)
+    axis = after.axis(DATA)
+    is_kept = axis is None or axis.place(rank) < replicas
+    title = f"rank {rank}: has the graph of rank {source}"
+    return Cell("rk-kept" if is_kept else "rk-assumed", f"= {source}", title, is_hatched=not is_kept)
+
+
+def _refused(job: str, fields: dict[str, str], error: StudioError) -> Any:
+    """Return what the form shows where something in it is wrong: the layout, as far as it is one."""
+    here = completeness(trace(job))
+    box = error_box(error, title="This cannot be made")
+    drawn, dims = None, no_update
+    try:
+        sizes = parse_layout(fields["layout"])
+        mesh = Mesh.of(sizes)
+        known = set(here.known)
+        drawn = (
+            _drawn(mesh, lambda rank: _known_cell(rank, known), here.known) if mesh.world < 1 << 20 else None
+        )
+        dims = _dims(fields, {one["ranks"] for one in _touched()})
+    except StudioError:
+        pass  # The error that is shown says so.
+    return dims, box, None, {"before": drawn, "after": None}, True, "Make the job"
+
+
+def _known_cell(rank: int, known: set[int]) -> Cell:
+    return (
+        Cell("rk-recorded", title=f"rank {rank}: here")
+        if rank in known
+        else Cell("rk-open", title=f"rank {rank}: not here")
+    )
+
+
+def _dims(fields: Fields, touched: set[str]) -> Any:
+    """Return the fields of the dimensions; those that are typed into stay."""
+    sizes = parse_layout(fields["layout"])
+    shown = [(fields.get(f"name-{index}"), fields.get(f"size-{index}")) for index in range(len(sizes))]
+    count = sum(name.startswith("size-") for name in fields)
+    if count == len(sizes) and shown == [(name, str(size)) for name, size in sizes]:
+        return no_update
+    return dimension_fields(sizes)
+
+
+def _drawn(mesh: Mesh, cell_of: Any, shown: Sequence[int]) -> dict[str, Any]:
+    return {**asdict(mesh_drawing(mesh, cell_of, shown)), "caption": f"{mesh.layout} · {directions(mesh)}"}
+
+
+# ---------------------------------------------------------------------------------------------------
+# Making a job
+
+
+@callback(
+    Output("ranks-error", "children"),
+    Output("ranks-making", "data"),
+    answer_output(RANKS),
+    Input(RANKS, "data"),
+    State({"ranks": ALL}, "value"),
+    State({"ranks": ALL}, "id"),
+    State("ranks-shown", "data"),
+    prevent_initial_call=True,
+)
+def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], job: str | None) -> Any:
+    """Complete or scale the job and open the new one; or put another layout into the form."""
+    if not asked or not job:
+        return no_update, no_update, no_update
+    if asked["verb"] == "layout":
+        dash.set_props(control_id("layout"), {"value": asked["of"]})
+        return None, no_update, answer(RANKS, asked)
+    if asked["verb"] == "stop":
+        cancel(tasks(), asked["of"])
+        return None, None, answer(RANKS, asked)
+    fields = _fields(ids, values)
+    try:
+        if asked["verb"] == "complete":
+            started = start_completing(tasks(), session(), job, completing(fields))
+        else:
+            ranks = whole_number(fields, "ranks")
+            if ranks is None:
+                raise ConfigError("no number of ranks is given")
+            started = start_scaling(tasks(), session(), job, Scaling(fields["layout"], ranks))
+        task = wait(tasks(), started.id, _AT_ONCE_S)
+        made = _made(task)
+    except StudioError as error:
+        return error_box(error, title="The job was not made"), None, answer(RANKS, asked)
+    if made is None:
+        dash.set_props("activity-poke", {"data": time.time()})
+        return None, started.id, answer(RANKS, asked)
+    dash.set_props("imported", {"data": time.time()})
+    return None, None, answer(RANKS, asked, go=link("/ranks", {"job": made}))
+
+
+def _made(task: Task | None) -> str | None:
+    """Return the job that a task has made, None while it goes on.
+
+    Raises:
+        StudioError: It failed or was cancelled.
+    """
+    if task is None or task.status in ("cancelled", "interrupted"):
+        raise StudioError("Making the job was cancelled.")
+    if task.status in ACTIVE:
+        return None
+    dismiss(tasks(), task.id)
+    if task.error:
+        raise StudioError(task.error.message, hint=task.error.hint)
+    return task.result
+
+
+@callback(
+    Output("ranks-progress", "children"),
+    Output("ranks-error", "children", allow_duplicate=True),
+    Output("ranks-making", "data", allow_duplicate=True),
+    Output(f"{RANKS}-answered", "data", allow_duplicate=True),
+    Input("ranks-making", "data"),
+    Input("activity-poll", "n_intervals"),
+    Input("activity-known", "data"),
+    prevent_initial_call=True,
+)
+def watch(making: str | None, _tick: int | None, _known: str | None) -> Any:
+    """Say how far the job is that is being made, and open it once it is there."""
+    if not making:
+        return None, no_update, no_update, no_update
+    task = get(tasks(), making)
+    try:
+        made = _made(task)
+    except StudioError as error:
+        return None, error_box(error, title="The job was not made"), None, no_update
+    if made is None:
+        assert task is not None
+        stop = html.Button("Cancel", className="cs-button-quiet", **asks(RANKS, "stop", making))
+        return html.P([f"Making the job: {task.phase or 'waiting'}… ", stop]), None, no_update, no_update
+    dash.set_props("imported", {"data": time.time()})
+    go = {"store": RANKS, "number": 0, "go": link("/ranks", {"job": made})}
+    return None, None, None, go
+
+
+clientside_callback(
+    ClientsideFunction("studio_ranks", "draw"),
+    Output("ranks-sync", "title"),
+    Input("ranks-drawings", "data"),
+    prevent_initial_call=True,
+)

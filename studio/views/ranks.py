@@ -1,0 +1,225 @@
+"""What the Ranks page shows of a job: the mesh of its ranks, what else would fit, and what would be made of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from studio.completion.clues import Known, known_facts
+from studio.completion.complete import LayoutNeededError, chosen_mesh
+from studio.completion.mesh import NAMES, PIPELINE, Axis, Mesh, fitting_meshes
+from studio.completion.spread import NO_SPREAD
+from studio.errors import StudioError
+from studio.jobs.completing import Completing, Scaling, completed, scaled
+from studio.trace import Finding, Trace, assumed_from
+
+_MOST_ASKED = 6
+_A_NODE = 8
+"""Ranks that a job has at least where nothing says how many: the GPUs of one common machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """The layouts that fit what is known of a job.
+
+    Attributes:
+        fitting: Those that fit, the likeliest first; empty where nothing fits.
+        why: Why it has to be chosen; "" where one alone fits.
+        world: Ranks of the job as its files say; 0 where they do not.
+    """
+
+    fitting: tuple[Mesh, ...]
+    why: str
+    world: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What would be made of a job.
+
+    Attributes:
+        mesh: The mesh of its ranks.
+        sources: For each rank the one whose recording it repeats, None where it was recorded itself.
+        graphs: Distinct graphs.
+        nodes: Nodes of all ranks.
+        groups: Comm groups.
+        findings: What is said of how it was made.
+    """
+
+    mesh: Mesh
+    sources: tuple[int | None, ...]
+    graphs: int
+    nodes: int
+    groups: int
+    findings: tuple[Finding, ...]
+
+
+def layouts_of(trace: Trace) -> Layouts:
+    """Return the layouts of a job that fit what is known of it.
+
+    Raises:
+        ConfigError: The known ranks contradict each other.
+    """
+    known = known_facts(trace)
+    try:
+        return Layouts((chosen_mesh(known, None, None, first=False),), "", known.world)
+    except LayoutNeededError as error:
+        why = error.message.partition(": ")[2] or error.message
+        guessed = tuple(itertools.islice(_guessed(known), _MOST_ASKED))
+        return Layouts(error.meshes or guessed, why, known.world)
+
+
+def _guessed(known: Known) -> Iterator[Mesh]:
+    """Yield layouts that nothing recorded contradicts, where members of groups are not listed.
+
+    Tensor groups as large as a machine come first; the pipeline is outermost.
+    """
+    used = dict.fromkeys(use.likely for use in sorted(known.uses, key=lambda use: -use.weight))
+    stages = [PIPELINE] if known.steps or PIPELINE in used else []
+    inner = [name for name in NAMES if name in used and name != PIPELINE] or ["dp"]
+    named = [rank.number for rank in known.trace.ranks] + [end for step in known.steps for end in step]
+    world = known.world or 1 << max(*named, _A_NODE - 1).bit_length()
+    seen = set[str]()
+    for sizes in _factorings(world, len(inner) + len(stages)):
+        pairs = list(zip([*inner, *stages], sizes, strict=True))
+        for mesh in fitting_meshes(pairs, known.clues):
+            if mesh.layout not in seen and _makes(known.trace, mesh):
+                seen.add(mesh.layout)
+                yield mesh
+            break
+
+
+def _factorings(world: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Yield the ways to write a number as a product of factors from 2 on, the first near the GPUs of a machine first."""
+    if count == 1:
+        yield (world,)
+        return
+    for size in sorted(
+        (size for size in range(2, world // 2 + 1) if not world % size),
+        key=lambda size: (size > _A_NODE, abs(size - _A_NODE)),
+    ):
+        yield from ((size, *rest) for rest in _factorings(world // size, count - 1) if min(rest) > 1)
+
+
+def _makes(trace: Trace, mesh: Mesh) -> bool:
+    """Whether a job can be completed on a mesh."""
+    try:
+        completed(trace, Completing(mesh.layout, damaged=True))
+    except StudioError:
+        return False
+    return True
+
+
+def also_fitting(trace: Trace, mesh: Mesh) -> list[str]:
+    """Return for each dimension of a mesh what it could be as well, in words; "" where nothing else fits.
+
+    Members of a comm group tell where a dimension begins and ends; its name follows from what the group exchanges, which is less
+    sure. A dimension of which nothing is known can be several.
+    """
+    clues = known_facts(trace).clues
+    taken = {axis.name for axis in mesh.axes}
+    found = []
+    for place, axis in enumerate(mesh.axes):
+        about = [clue for clue in clues if clue.covers(axis.stride, axis.stride * axis.size)]
+        names = [name for name in NAMES if name not in taken and _fits(mesh, place, name, trace)]
+        if axis.size < 2 or any(clue.weight >= 4 and clue.name == axis.name for clue in about):
+            names = []
+        words = ", ".join(names)
+        if not about and axis.size > 3:
+            words += f"{'; ' if words else ''}several dimensions of {axis.size:,} ranks together"
+        found.append(words)
+    return found
+
+
+def _fits(mesh: Mesh, place: int, name: str, trace: Trace) -> bool:
+    renamed = [(name if at == place else axis.name, axis.size) for at, axis in enumerate(mesh.axes)]
+    first = next(fitting_meshes(renamed, known_facts(trace).clues), None)
+    if first is None or first.layout != Mesh.of(renamed).layout:
+        return False
+    # A pipeline sends messages; the groups of its ranks are those of copies.
+    return name != PIPELINE
+
+
+def layout_mesh(trace: Trace, layout: str) -> Mesh:
+    """Return the mesh of a layout that a job has, with what shows it.
+
+    Raises:
+        ConfigError: It does not fit what is known.
+    """
+    mesh = chosen_mesh(known_facts(trace), layout, None, first=True)
+    # What was inferred is not called given only because it stands in a field.
+    return next((likely for likely in layouts_of(trace).fitting if likely.axes == _bare(mesh, likely)), mesh)
+
+
+def _bare(mesh: Mesh, evidence: Mesh) -> tuple[Axis, ...]:
+    """Return the dimensions of a mesh with the evidence of another one, as far as that has as many."""
+    told = [axis.evidence for axis in evidence.axes]
+    return tuple(replace(axis, evidence=words) for axis, words in zip(mesh.axes, told, strict=False))
+
+
+def planned_completion(trace: Trace, wanted: Completing) -> Planned:
+    """Return what completing a job would make.
+
+    Raises:
+        ConfigError: The layout does not fit what is known.
+        TraceError: Something of the job could not be read, no rank of some pipeline stage is known, or ranks would wait for ever.
+    """
+    mesh = layout_mesh(trace, wanted.layout)
+    # How durations are spread changes no rank's source, and takes a graph for each.
+    return _planned(trace, mesh, completed(trace, replace(wanted, spread=NO_SPREAD)))
+
+
+def planned_scaling(trace: Trace, wanted: Scaling, after: Mesh) -> Planned:
+    """Return what scaling a job would make, on the mesh of the larger job (`scale.scaled_mesh`).
+
+    Raises:
+        ConfigError: The numbers do not fit the job's mesh, or sizes do not divide.
+        TraceError: Ranks are missing.
+    """
+    return _planned(trace, after, scaled(trace, wanted))
+
+
+def _planned(trace: Trace, mesh: Mesh, made: Trace) -> Planned:
+    told = {id(finding) for finding in trace.findings}
+    return Planned(
+        mesh,
+        tuple(assumed_from(rank) for rank in made.ranks),
+        len(made.graphs),
+        made.node_count,
+        len(made.groups),
+        tuple(finding for finding in made.findings if id(finding) not in told),
+    )
+
+
+def place_before(before: Mesh, after: Mesh, rank: int) -> int:
+    """Return the rank of a job that has a rank's place in the scaled job, replicas in turn.
+
+    Example:
+        >>> place_before(Mesh.of([("tp", 2), ("dp", 2)]), Mesh.of([("tp", 2), ("dp", 8)]), 5)
+        1
+    """
+    found = 0
+    for axis in before.axes:
+        larger = after.axis(axis.name)
+        found += 0 if larger is None else larger.place(rank) % axis.size * axis.stride
+    return found
+
+
+def sources_of(trace: Trace) -> dict[int, int | None]:
+    """Return for each rank of a job the one whose recording it repeats, None where it was recorded itself."""
+    return {rank.number: assumed_from(rank) for rank in trace.ranks}
+
+
+def equal_to(sources: Sequence[tuple[int, int | None]]) -> dict[int, list[int]]:
+    """Return the ranks assumed equal to each rank, by that rank.
+
+    Example:
+        >>> equal_to([(0, None), (1, 0), (2, 0)])
+        {0: [1, 2]}
+    """
+    found: dict[int, list[int]] = {}
+    for number, source in sources:
+        if source is not None:
+            found.setdefault(source, []).append(number)
+    return dict(sorted(found.items()))
