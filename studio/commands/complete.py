@@ -32,6 +32,7 @@ from studio.commands.base.terminal import printable, written_line
 from studio.completion import LayoutNeededError, Mesh, Spread
 from studio.completion.clues import dimension_words, known_facts
 from studio.completion.complete import chosen_mesh, complete_on
+from studio.completion.spread import parse_share
 from studio.errors import TraceError
 from studio.et import Progress
 from studio.et.write import write_with_copies
@@ -168,12 +169,14 @@ def mesh_lines(mesh: Mesh) -> list[str]:
 )
 @click.option("--yes", "first", is_flag=True, help="Take the likeliest layout where several fit.")
 @click.option(
-    "--jitter", type=float, default=0, metavar="SHARE", show_default=True,
-    help="Spread of each compute node's duration on copied ranks: the standard deviation of its logarithm.",
+    "--jitter", default="0", metavar="SHARE", show_default=True,
+    help="Spread of each compute node's duration on copied ranks: the standard deviation of its logarithm, or `measured`, "
+    "that between known ranks of a stage.",
 )  # fmt: skip
 @click.option(
-    "--imbalance", type=float, default=0, metavar="SHARE", show_default=True,
-    help="The same of a factor that all compute nodes of a copied rank share.",
+    "--imbalance", default="0", metavar="SHARE", show_default=True,
+    help="The same of a factor that all compute nodes of a copied rank share, or `measured`: between the known ranks, best the "
+    "lightest and the heaviest, sizes of uneven collectives too.",
 )  # fmt: skip
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Equal seeds draw the same."
@@ -193,7 +196,8 @@ def command(
     **given: Any,
 ) -> None:
     """Carry out `complete`."""
-    spread = Spread(given["jitter"], given["imbalance"], given["seed"])
+    shares = [parse_share(name, given[name]) for name in ("jitter", "imbalance")]
+    spread = Spread(shares[0], shares[1], given["seed"])
     request = Request(
         paths, target, given["layout"], given["world"], given["first"], spread, ranks, allow_damaged
     )

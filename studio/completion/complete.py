@@ -14,8 +14,9 @@ import numpy as np
 from studio.analysis.collectives.matching import match_collectives, match_messages
 from studio.analysis.job.completeness import range_words
 from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts, slot_rows
+from studio.completion.measured import measured_imbalance, measured_jitter
 from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, parse_layout, with_evidence
-from studio.completion.spread import NO_SPREAD, Spread, spread_durations
+from studio.completion.spread import MEASURED, NO_SPREAD, NOT_MEASURED, Spread, spread_durations
 from studio.errors import ConfigError, TraceError
 from studio.trace import (
     GROUP_KEYS,
@@ -280,7 +281,24 @@ def complete_on(known: Known, mesh: Mesh, spread: Spread = NO_SPREAD) -> Trace:
         findings=(*trace.findings, *_findings(trace, mesh, sources)),
     )
     refuse_unmatched(done)
-    return spread_durations(done, spread, frozenset(recorded))
+    return _spread(done, known, mesh, sources, spread)
+
+
+def _spread(done: Trace, known: Known, mesh: Mesh, sources: Mapping[int, Rank], spread: Spread) -> Trace:
+    """Return the completed job with durations spread as asked for, and what was measured for it told."""
+    measured, findings = NOT_MEASURED, []
+    if len(done.ranks) > len(known.trace.ranks):
+        if spread.imbalance == MEASURED:
+            measured = measured_imbalance(known, mesh, sources, spread.seed)
+            findings.append(measured.words)
+        if spread.jitter == MEASURED:
+            spread = replace(spread, jitter=measured_jitter(known, mesh))
+            findings.append(
+                f"jitter measured between known ranks: a standard deviation of {spread.jitter:.3f} of the logarithm"
+            )
+    told = [Finding("info", "spread-measured", f"{text[0].upper()}{text[1:]}.") for text in findings]
+    done = replace(done, findings=(*done.findings, *told))
+    return spread_durations(done, spread, frozenset(rank.number for rank in known.trace.ranks), measured)
 
 
 def _sources(trace: Trace, mesh: Mesh) -> dict[int, Rank]:
