@@ -14,7 +14,7 @@ import numpy as np
 from studio.analysis.collectives.matching import match_collectives, match_messages
 from studio.analysis.job.completeness import range_words
 from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts, slot_rows
-from studio.completion.measured import measured_imbalance, measured_jitter
+from studio.completion.measured import Measured, measured_imbalance, measured_jitter
 from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, parse_layout, with_evidence
 from studio.completion.spread import MEASURED, NO_SPREAD, NOT_MEASURED, Spread, spread_durations
 from studio.errors import ConfigError, TraceError
@@ -259,9 +259,10 @@ def complete_on(known: Known, mesh: Mesh, spread: Spread = NO_SPREAD) -> Trace:
     recorded = {rank.number: rank for rank in trace.ranks}
     sources = _sources(trace, mesh)
     graphs = _Graphs(list(trace.graphs))
+    measured, told, spread = _measured(known, mesh, sources, spread)
     ranks = []
     for number in range(mesh.world):
-        source = recorded.get(number) or sources[mesh.stage(number)]
+        source = recorded.get(number) or measured.sources.get(number) or sources[mesh.stage(number)]
         copied = number not in recorded
         made = replace(
             source,
@@ -278,27 +279,28 @@ def complete_on(known: Known, mesh: Mesh, spread: Spread = NO_SPREAD) -> Trace:
         graphs=tuple(graphs.graphs[graph] for graph in used),
         ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
         groups=groups.all(),
-        findings=(*trace.findings, *_findings(trace, mesh, sources)),
+        findings=(*trace.findings, *_findings(trace, mesh, sources), *told),
     )
     refuse_unmatched(done)
-    return _spread(done, known, mesh, sources, spread)
+    return spread_durations(done, spread, frozenset(recorded), measured)
 
 
-def _spread(done: Trace, known: Known, mesh: Mesh, sources: Mapping[int, Rank], spread: Spread) -> Trace:
-    """Return the completed job with durations spread as asked for, and what was measured for it told."""
-    measured, findings = NOT_MEASURED, []
-    if len(done.ranks) > len(known.trace.ranks):
+def _measured(
+    known: Known, mesh: Mesh, sources: Mapping[int, Rank], spread: Spread
+) -> tuple[Measured, list[Finding], Spread]:
+    """Return what is measured on the known ranks where that is asked for, what to say of it, and the spread in numbers."""
+    measured, words = NOT_MEASURED, []
+    if mesh.world > len(known.trace.ranks):
         if spread.imbalance == MEASURED:
             measured = measured_imbalance(known, mesh, sources, spread.seed)
-            findings.append(measured.words)
+            words.append(measured.words)
         if spread.jitter == MEASURED:
             spread = replace(spread, jitter=measured_jitter(known, mesh))
-            findings.append(
+            words.append(
                 f"jitter measured between known ranks: a standard deviation of {spread.jitter:.3f} of the logarithm"
             )
-    told = [Finding("info", "spread-measured", f"{text[0].upper()}{text[1:]}.") for text in findings]
-    done = replace(done, findings=(*done.findings, *told))
-    return spread_durations(done, spread, frozenset(rank.number for rank in known.trace.ranks), measured)
+    told = [Finding("info", "spread-measured", f"{text[0].upper()}{text[1:]}.") for text in words]
+    return measured, told, spread
 
 
 def _sources(trace: Trace, mesh: Mesh) -> dict[int, Rank]:

@@ -61,11 +61,13 @@ class Measured:
 
     Attributes:
         factors: How many times as long each missing rank computes as the one it copies.
+        sources: The known rank that it copies, where that is not the one of its stage.
         sizes: Its sizes of collectives, where those of the known ranks are uneven.
         words: What was measured, and what could not be.
     """
 
     factors: Mapping[int, float]
+    sources: Mapping[int, Rank] = field(default_factory=dict)
     sizes: Mapping[int, Sizes] = field(default_factory=dict)
     words: str = ""
 
@@ -115,31 +117,28 @@ def measured_imbalance(known: Known, mesh: Mesh, sources: Mapping[int, Rank], se
         )
     logs = {stage: np.log(sorted(work[rank.number] for rank in ranks)) for stage, ranks in several.items()}
     pooled = np.sort(np.concatenate([own - own.mean() for own in logs.values()]))
-    present = set(work)
     factors: dict[int, float] = {}
+    copied: dict[int, Rank] = {}
     sizes: dict[int, Sizes] = {}
-    uneven = 0
     for stage, source in sources.items():
-        missing = [
-            number for number in range(mesh.world) if mesh.stage(number) == stage and number not in present
-        ]
+        missing = [n for n in range(mesh.world) if mesh.stage(n) == stage and n not in work]
         places = (np.random.default_rng([seed, stage]).permutation(len(missing)) + 0.5) / max(len(missing), 1)
-        base = float(np.log(work[source.number]))
-        own = logs[stage] if stage in logs and source in several[stage] else pooled + base
+        ordered = sorted(several.get(stage, ()), key=lambda rank: (work[rank.number], rank.number))
+        uneven = _uneven_sizes(known, mesh, ordered)
         for number, place in zip(missing, places.tolist(), strict=True):
-            factors[number] = float(np.exp(_between(own, place) - base))
-        if stage in several and source in several[stage]:
-            columns = _uneven_sizes(known, mesh, several[stage], source, work)
-            uneven += len(columns.rows)
-            for number, place in zip(missing, places.tolist(), strict=True):
-                if len(columns.rows):
-                    sizes[number] = Sizes(columns.rows, columns.at(place))
+            nearest = round(place * (len(ordered) - 1)) if ordered else 0
+            copied[number] = ordered[nearest] if ordered else source
+            base = float(np.log(work[copied[number].number]))
+            factors[number] = float(np.exp(_between(logs.get(stage, pooled + base), place) - base))
+            if ordered and len(uneven.sizes.T):
+                sizes[number] = Sizes(uneven.rows[nearest], uneven.at(place))
     measured = list(logs.values())
     least, most = (np.exp(max(own[-1] - own[0] for own in measured)) - 1), len(pooled)
     words = f"imbalance measured on {most} ranks, of which the heaviest of a stage computes {100 * least:.1f} % longer than the lightest"
-    if uneven:
-        words += f"; {uneven:,} collectives a rank are uneven, their sizes drawn likewise"
-    return Measured(factors, sizes, words)
+    if sizes:
+        count = max(len(size.rows) for size in sizes.values())
+        words += f"; {count:,} collectives a rank are uneven, their sizes drawn likewise"
+    return Measured(factors, copied, sizes, words)
 
 
 def _between(values: Float64, place: float) -> float:
@@ -152,8 +151,8 @@ class _Uneven:
     """Collectives of which the known ranks of a stage have different sizes.
 
     Attributes:
-        rows: (C,) rows of the graph that is copied.
-        sizes: (R, C) sizes, the ranks from the lightest to the heaviest.
+        rows: (R, C) their rows in the graph of each rank, the ranks from the lightest to the heaviest.
+        sizes: (R, C) sizes, likewise.
     """
 
     rows: Int64
@@ -167,43 +166,50 @@ class _Uneven:
         return np.asarray(np.maximum(np.rint(drawn / step), 1) * step, np.int64)
 
 
-def _uneven_sizes(
-    known: Known, mesh: Mesh, ranks: Sequence[Rank], source: Rank, work: Mapping[int, int]
-) -> _Uneven:
+def _uneven_sizes(known: Known, mesh: Mesh, ordered: Sequence[Rank]) -> _Uneven:
     """Return the collectives whose sizes differ between known ranks of a stage; none where they issue different ones."""
-    groups = known.groups
-    ordered = sorted(ranks, key=lambda rank: (work[rank.number], rank.number))
-    listed = {rank.number: _collectives(known.trace, rank, mesh, groups) for rank in ordered}
-    mine = listed[source.number]
-    rows, sizes = [np.zeros(0, np.int64)], [np.zeros((len(ordered), 0), np.int64)]
-    for role, (own_rows, own_kinds, _) in mine.items():
-        others = [listed[rank.number].get(role) for rank in ordered]
-        alike = [other for other in others if other is not None and np.array_equal(other[1], own_kinds)]
-        if len(alike) == len(ordered):
-            table = np.array([other[2] for other in alike])
-            differs = (table != table[0]).any(axis=0) & (table > 0).all(axis=0) & np.isin(own_kinds, _UNEVEN)
-            rows.append(own_rows[differs])
-            sizes.append(table[:, differs])
-    return _Uneven(np.concatenate(rows), np.concatenate(sizes, axis=1))
+    rows, sizes = (np.zeros((len(ordered), 0), np.int64) for _ in range(2))
+    listed = [_collectives(known.trace, rank, mesh, known.groups) for rank in ordered]
+    for role in listed[0] if listed else ():
+        kinds = [own[role].kinds if role in own else np.zeros(0, np.int64) for own in listed]
+        if all(np.array_equal(other, kinds[0]) for other in kinds):
+            table = np.array([own[role].sizes for own in listed])
+            differs = (table != table[0]).any(axis=0) & (table > 0).all(axis=0) & np.isin(kinds[0], _UNEVEN)
+            rows = np.concatenate([rows, np.array([own[role].rows for own in listed])[:, differs]], axis=1)
+            sizes = np.concatenate([sizes, table[:, differs]], axis=1)
+    return _Uneven(rows, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Issued:
+    """Collectives of a rank in one group.
+
+    Attributes:
+        rows, kinds, sizes: (C,) rows of its graph, their types and bytes, in order.
+    """
+
+    rows: Int64
+    kinds: Int64
+    sizes: Int64
 
 
 def _collectives(
     trace: Trace, rank: Rank, mesh: Mesh, groups: Mapping[str, CommGroup]
-) -> dict[tuple[object, ...], tuple[Int64, Int64, Int64]]:
-    """Return rows, types and sizes of a rank's collectives, in order, by the dimensions along which their group lies."""
+) -> dict[tuple[object, ...], _Issued]:
+    """Return a rank's collectives by the dimensions along which their group lies, and which of several such groups it is."""
     graph = trace.graph_of(rank)
     rows = np.flatnonzero(graph.type == NodeType.COMM_COLL)
     kinds = dense_column(graph, "comm_type", NONE)[rows]
     sizes = dense_column(graph, "comm_size", NONE)[rows]
     slots = group_slots(graph)[rows]
-    found: dict[tuple[object, ...], tuple[Int64, Int64, Int64]] = {}
+    found: dict[tuple[object, ...], _Issued] = {}
     for slot in dict.fromkeys(slots.tolist()):
         name = str(rank.slots[slot]) if slot != NONE else ""
         members = groups[name].ranks if name in groups else ()
         axes = tuple(axis.name for axis in mesh.axes if len({axis.place(member) for member in members}) > 1)
         number = sum(role[0] == axes for role in found)
         here = slots == slot
-        found[axes, number] = rows[here], kinds[here], sizes[here]
+        found[axes, number] = _Issued(rows[here], kinds[here], sizes[here])
     return found
 
 
