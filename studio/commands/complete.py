@@ -32,6 +32,7 @@ from studio.commands.base.terminal import printable, written_line
 from studio.completion import LayoutNeededError, Mesh, Spread
 from studio.completion.clues import dimension_words, known_facts
 from studio.completion.complete import chosen_mesh, complete_on
+from studio.completion.layout import given_layout
 from studio.completion.spread import parse_share
 from studio.errors import TraceError
 from studio.et import Progress
@@ -46,7 +47,7 @@ class Request:
     Attributes:
         paths: Files, folders or archives of one job.
         target: Folder for the completed job.
-        layout: The mesh of its ranks; None infers it.
+        layout: The mesh of its ranks, or the path of a file with it; None infers it.
         ranks: How many ranks it has, where its files do not say; None asks the files.
         first: Whether the likeliest layout is taken where several fit.
         spread: How durations of copies differ from those recorded.
@@ -100,9 +101,10 @@ def run(request: Request, *, progress: Progress | None = None) -> Completed:
             f"Copies would repeat what could not be read: {lost.message}",
             hint="Record the rank again, or give --allow-damaged.",
         )
-    facts = known_facts(known)
-    mesh = chosen_mesh(facts, request.layout, request.ranks, first=request.first)
-    made = complete_on(facts, mesh, request.spread)
+    given = given_layout(request.layout) if request.layout is not None else None
+    facts = known_facts(known, given)
+    mesh = chosen_mesh(facts, given, request.ranks, first=request.first)
+    made = complete_on(facts, mesh, request.spread, axes=given.axes if given else {})
     written = write_with_copies(made, request.target, name, progress=progress)
     return Completed(name, known, made, mesh, tuple(written))
 
@@ -158,7 +160,8 @@ def mesh_lines(mesh: Mesh) -> list[str]:
 )  # fmt: skip
 @click.option(
     "--layout", metavar="DIM=SIZE,...",
-    help="The mesh of ranks, the dimension whose ranks have adjacent numbers first: tp, sp, cp, ep, dp and pp.",
+    help="The mesh of ranks, the dimension whose ranks have adjacent numbers first: tp, sp, cp, ep, dp and pp; or a file with it "
+    "(.yml, .json), which can list members of comm groups too.",
 )  # fmt: skip
 @click.option(
     "--ranks",

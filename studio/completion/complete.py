@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from studio.analysis.collectives.matching import match_collectives, match_messages
 from studio.analysis.job.completeness import range_words
 from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts, slot_rows
+from studio.completion.layout import Layout, given_layout
 from studio.completion.measured import Measured, measured_imbalance, measured_jitter
-from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, parse_layout, with_evidence
+from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, with_evidence
 from studio.completion.spread import MEASURED, NO_SPREAD, NOT_MEASURED, Spread, spread_durations
 from studio.errors import ConfigError, TraceError
 from studio.trace import (
@@ -93,7 +96,7 @@ def _layouts(known: Known, ranks: int | None) -> tuple[Mesh, ...]:
 def complete(
     trace: Trace,
     *,
-    layout: str | None = None,
+    layout: str | Path | Layout | None = None,
     ranks: int | None = None,
     first: bool = False,
     spread: Spread = NO_SPREAD,
@@ -102,7 +105,7 @@ def complete(
 
     Args:
         trace: The job, of which at least one rank of every pipeline stage is known.
-        layout: The mesh, such as `tp=4,pp=2,dp=8`; None infers it.
+        layout: The mesh, such as `tp=4,pp=2,dp=8`, or the path of a file with it (`docs/formats.md`); None infers it.
         ranks: How many ranks the job has, where its files do not say.
         first: Whether to take the likeliest where several layouts fit.
         spread: How durations of copies differ from those recorded.
@@ -120,12 +123,13 @@ def complete(
         >>> len(complete(one_per_stage).ranks)
         8
     """
-    known = known_facts(trace)
-    mesh = chosen_mesh(known, layout, ranks, first=first)
-    return complete_on(known, mesh, spread)
+    given = given_layout(layout) if layout is not None else None
+    known = known_facts(trace, given)
+    mesh = chosen_mesh(known, given, ranks, first=first)
+    return complete_on(known, mesh, spread, axes=given.axes if given else {})
 
 
-def chosen_mesh(known: Known, layout: str | None, ranks: int | None, *, first: bool) -> Mesh:
+def chosen_mesh(known: Known, layout: str | Path | Layout | None, ranks: int | None, *, first: bool) -> Mesh:
     """Return the mesh that was given, or the one that fits.
 
     Raises:
@@ -133,7 +137,7 @@ def chosen_mesh(known: Known, layout: str | None, ranks: int | None, *, first: b
         ConfigError: The given one contradicts what is known.
     """
     if layout is not None:
-        return _given_mesh(known, parse_layout(layout), ranks)
+        return _given_mesh(known, given_layout(layout).sizes, ranks)
     fitting = _layouts(known, ranks)
     if len(fitting) == 1 or (fitting and first):
         return fitting[0]
@@ -247,15 +251,23 @@ class _Groups:
         return (*self.listed.values(), *self.made.values())
 
 
-def complete_on(known: Known, mesh: Mesh, spread: Spread = NO_SPREAD) -> Trace:
+def complete_on(
+    known: Known, mesh: Mesh, spread: Spread = NO_SPREAD, *, axes: Mapping[str, str] = MappingProxyType({})
+) -> Trace:
     """Return the job with every missing rank, on a mesh that was chosen (`chosen_mesh`).
+
+    Args:
+        known: What is known of the job.
+        mesh: Its mesh.
+        spread: How durations of copies differ from those recorded.
+        axes: The dimension of comm groups whose members are not listed, by name, as far as it was given.
 
     Raises:
         TraceError: No rank of some pipeline stage is known, or the completed ranks would wait for each other for ever.
     """
     trace = known.trace
     names = [axis.name for axis in mesh.axes if axis.size > 1 and axis.name != PIPELINE]
-    groups = _Groups(mesh, known.groups, axes_of_unlisted(known, names))
+    groups = _Groups(mesh, known.groups, axes_of_unlisted(known, names, axes))
     recorded = {rank.number: rank for rank in trace.ranks}
     sources = _sources(trace, mesh)
     graphs = _Graphs(list(trace.graphs))
