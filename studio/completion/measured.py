@@ -234,8 +234,8 @@ def measured_jitter(known: Known, mesh: Mesh) -> float:
             weights.append(np.sqrt(one.duration_ns[both] * two.duration_ns[both].astype(np.float64)))
     if not deviations:
         raise ConfigError(
-            "jitter cannot be measured: no two known ranks of one pipeline stage have the same nodes with durations",
-            hint="Give the traces of two ranks that run the same program, or a number such as --jitter 0.05.",
+            "the spread of nodes cannot be measured: no two known ranks of one pipeline stage have the same nodes with durations",
+            hint="Give the traces of two ranks that run the same program, or a number such as 0.05.",
         )
     every, weight = np.concatenate(deviations), np.concatenate(weights)
     usual = every <= np.percentile(every, _PERCENTILE, method="higher")

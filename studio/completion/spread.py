@@ -115,8 +115,8 @@ def _refuse_without_durations(trace: Trace) -> None:
     """
     if not any(bool((graph.duration_ns[graph.type == NodeType.COMP] > 0).any()) for graph in trace.graphs):
         raise ConfigError(
-            "jitter and imbalance spread durations, and no compute node of the job has one",
-            hint="Leave them out: such a job's times follow from its operations.",
+            "durations cannot be spread: no compute node of the job has one",
+            hint="Take no spread: such a job's times follow from its operations.",
         )
 
 

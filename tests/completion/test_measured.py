@@ -81,7 +81,7 @@ def test_what_cannot_be_measured_is_refused(tmp_path):
     whole = experts([10, 20, 40])
     with pytest.raises(ConfigError, match=r"no two of the known ranks \(0\) are of one pipeline stage"):
         complete(keep(whole, 0), spread=MEASURED)
-    with pytest.raises(ConfigError, match="jitter cannot be measured"):
+    with pytest.raises(ConfigError, match="the spread of nodes cannot be measured"):
         complete(keep(whole, 0), spread=Spread(jitter="measured"))
     still = trace_of([[collective(1, "ALL_REDUCE", 64, group="dp")]], groups={"dp": [0, 1]})
     with pytest.raises(ConfigError, match="no compute node of the job has one"):
