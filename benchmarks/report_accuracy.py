@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.accuracy import Defaults, by_machine, learnable
+from benchmarks.report_completion import section_of
 from studio.calibration.accuracy import accuracy_report
 from studio.calibration.fit import library_of
 from studio.calibration.reading.files import read_tables
@@ -25,7 +26,10 @@ def main(source: Path, target: Path) -> None:
         for machine, own in by_machine(tables, lambda _: True).items()
     }
     command = f"python -m benchmarks.report_accuracy {source.name} {target.name}"
-    target.write_text(accuracy_report(tables, command=command, starts=starts), encoding="utf-8")
+    # What another program writes into the same file stays.
+    kept = section_of(target.read_text(encoding="utf-8")) if target.exists() else ""
+    report = accuracy_report(tables, command=command, starts=starts)
+    target.write_text(f"{report.rstrip()}\n\n{kept}" if kept else report, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -133,6 +133,9 @@ RANK_NAMES = ("rank", "global_rank", "rank_id")
 ASSUMED = "assumed_from_rank"
 """Metadata of a rank that was not recorded: the rank whose recording it repeats."""
 
+ASSUMED_STAGE = "assumed_stage"
+"""Metadata of a rank in a pipeline stage of which no rank was recorded: how the stage was built, in words."""
+
 COPY = -(2**31)
 """Stands beside the types of files for copies: memcpy and memset, which recorders and converters write as compute."""
 _PIECE_BYTES = 1 << 22
@@ -486,7 +489,7 @@ def copied_metadata(like: Rank, number: int, source: int | None) -> tuple[Attrib
         if item.name in RANK_NAMES
         else item
         for item in like.metadata
-        if item.name != ASSUMED
+        if item.name != ASSUMED and (item.name != ASSUMED_STAGE or source is not None)
     )
     return kept if source is None else (*kept, Attribute(ASSUMED, ValueKind.INT64, source))
 
@@ -495,6 +498,11 @@ def assumed_from(rank: Rank) -> int | None:
     """Return the rank whose recording a rank repeats; None where it was recorded itself."""
     value = next((item.value for item in rank.metadata if item.name == ASSUMED), None)
     return value if isinstance(value, int) else None
+
+
+def assumed_stage(rank: Rank) -> str:
+    """Return how the pipeline stage of a rank was built where no rank of it was recorded; "" where one was."""
+    return next((str(item.value) for item in rank.metadata if item.name == ASSUMED_STAGE), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ from studio.commands.base.terminal import printable, written_line
 from studio.completion import LayoutNeededError, Mesh, Spread
 from studio.completion.clues import dimension_words, known_facts
 from studio.completion.complete import chosen_mesh, complete_on
+from studio.completion.layout import given_layout
+from studio.completion.spread import parse_share
 from studio.errors import TraceError
 from studio.et import Progress
 from studio.et.write import write_with_copies
@@ -45,7 +47,7 @@ class Request:
     Attributes:
         paths: Files, folders or archives of one job.
         target: Folder for the completed job.
-        layout: The mesh of its ranks; None infers it.
+        layout: The mesh of its ranks, or the path of a file with it; None infers it.
         ranks: How many ranks it has, where its files do not say; None asks the files.
         first: Whether the likeliest layout is taken where several fit.
         spread: How durations of copies differ from those recorded.
@@ -99,9 +101,10 @@ def run(request: Request, *, progress: Progress | None = None) -> Completed:
             f"Copies would repeat what could not be read: {lost.message}",
             hint="Record the rank again, or give --allow-damaged.",
         )
-    facts = known_facts(known)
-    mesh = chosen_mesh(facts, request.layout, request.ranks, first=request.first)
-    made = complete_on(facts, mesh, request.spread)
+    given = given_layout(request.layout) if request.layout is not None else None
+    facts = known_facts(known, given)
+    mesh = chosen_mesh(facts, given, request.ranks, first=request.first)
+    made = complete_on(facts, mesh, request.spread, axes=given.axes if given else {})
     written = write_with_copies(made, request.target, name, progress=progress)
     return Completed(name, known, made, mesh, tuple(written))
 
@@ -157,7 +160,8 @@ def mesh_lines(mesh: Mesh) -> list[str]:
 )  # fmt: skip
 @click.option(
     "--layout", metavar="DIM=SIZE,...",
-    help="The mesh of ranks, the dimension whose ranks have adjacent numbers first: tp, sp, cp, ep, dp and pp.",
+    help="The mesh of ranks, the dimension whose ranks have adjacent numbers first: tp, sp, cp, ep, dp and pp; or a file with it "
+    "(.yml, .json), which can list members of comm groups too.",
 )  # fmt: skip
 @click.option(
     "--ranks",
@@ -168,12 +172,14 @@ def mesh_lines(mesh: Mesh) -> list[str]:
 )
 @click.option("--yes", "first", is_flag=True, help="Take the likeliest layout where several fit.")
 @click.option(
-    "--jitter", type=float, default=0, metavar="SHARE", show_default=True,
-    help="Spread of each compute node's duration on copied ranks: the standard deviation of its logarithm.",
+    "--jitter", default="0", metavar="SHARE", show_default=True,
+    help="Spread of each compute node's duration on copied ranks: the standard deviation of its logarithm, or `measured`, "
+    "that between known ranks of a stage.",
 )  # fmt: skip
 @click.option(
-    "--imbalance", type=float, default=0, metavar="SHARE", show_default=True,
-    help="The same of a factor that all compute nodes of a copied rank share.",
+    "--imbalance", default="0", metavar="SHARE", show_default=True,
+    help="The same of a factor that all compute nodes of a copied rank share, or `measured`: between the known ranks, best the "
+    "lightest and the heaviest, sizes of uneven collectives too.",
 )  # fmt: skip
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Equal seeds draw the same."
@@ -193,7 +199,8 @@ def command(
     **given: Any,
 ) -> None:
     """Carry out `complete`."""
-    spread = Spread(given["jitter"], given["imbalance"], given["seed"])
+    shares = [parse_share(name, given[name]) for name in ("jitter", "imbalance")]
+    spread = Spread(shares[0], shares[1], given["seed"])
     request = Request(
         paths, target, given["layout"], given["world"], given["first"], spread, ranks, allow_damaged
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from studio.analysis.job.completeness import completeness
+from studio.completion.layout import Layout, with_members
 from studio.completion.mesh import NAMES, PIPELINE, Clue, spans_of
 from studio.errors import ConfigError
 from studio.trace import (
@@ -93,16 +94,22 @@ class Known:
         return tuple(use for use in self.uses if not use.members)
 
 
-def known_facts(trace: Trace) -> Known:
+def known_facts(trace: Trace, given: Layout | None = None) -> Known:
     """Return what a job tells about its mesh.
 
+    Args:
+        trace: The job.
+        given: A layout that lists members of comm groups which the job does not list.
+
     Raises:
-        ConfigError: A group's members fit no mesh; names them.
+        ConfigError: A group's members fit no mesh, or the layout contradicts the job's list; names them.
     """
+    # Groups that a layout adds are few of the job's: they do not tell how many ranks there are.
+    world = _world(trace, {group.name: group for group in trace.groups if not group.inferred})
+    trace = with_members(trace, given) if given else trace
     groups = {group.name: group for group in trace.groups if not group.inferred}
     uses = tuple(use for rank in trace.ranks for use in _uses(trace.graph_of(rank), rank, groups))
     steps = tuple(sorted({step for rank in trace.ranks for step in _steps(trace.graph_of(rank), rank)}))
-    world = _world(trace, groups)
     trains = any(_BACKWARD.search(text) for graph in trace.graphs for text in graph.strings)
     clues = (*_group_clues(uses, world, trains=trains), *_message_clues(steps))
     return Known(trace, groups, uses, steps, world, clues)
@@ -209,23 +216,31 @@ def _listed(members: tuple[int, ...]) -> str:
     return text if len(members) <= 4 else f"{text}, … {members[-1]}"
 
 
-def axes_of_unlisted(known: Known, names: list[str]) -> dict[str, str]:
+def axes_of_unlisted(known: Known, names: list[str], given: Mapping[str, str]) -> dict[str, str]:
     """Return which dimension each group without members belongs to, by what its collectives carry.
 
     Args:
         known: The job.
         names: Dimensions whose ranks may form groups: of more than one rank, and no pipeline.
+        given: What a layout says of some, by name.
 
     Raises:
-        ConfigError: There are more such groups than dimensions.
+        ConfigError: There are more such groups than dimensions, or a given dimension has one rank only.
     """
-    by_name: dict[str, GroupUse] = {}
     found: dict[str, str] = {}
+    alone = next((name for name, axis in given.items() if axis not in names), None)
+    if alone is not None:
+        raise ConfigError(
+            f"layout: group {alone} lies along {given[alone]}; allowed: {', '.join(names) or 'none'}, which have several ranks"
+        )
     for rank in dict.fromkeys(use.rank for use in known.unlisted):
         own = [use for use in known.unlisted if use.rank == rank]
         own.sort(key=lambda use: (-use.weight, -use.count, use.name))
-        free = list(names)
+        free = [name for name in names if name not in {given[use.name] for use in own if use.name in given}]
         for use in own:
+            if use.name in given:
+                found[use.name] = given[use.name]
+                continue
             if not free:
                 raise ConfigError(
                     f"rank {rank} communicates in {len(own)} groups whose members are not known; the layout has "
@@ -234,7 +249,6 @@ def axes_of_unlisted(known: Known, names: list[str]) -> dict[str, str]:
                 )
             chosen = use.likely if use.likely in free else free[0]
             free.remove(chosen)
-            by_name[use.name] = use
             found[use.name] = chosen
     return found
 

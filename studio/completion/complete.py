@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from studio.analysis.collectives.matching import match_collectives, match_messages
 from studio.analysis.job.completeness import range_words
 from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts, slot_rows
-from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, parse_layout, with_evidence
-from studio.completion.spread import NO_SPREAD, Spread, spread_durations
+from studio.completion.layout import Layout, given_layout
+from studio.completion.measured import Measured, measured_imbalance, measured_jitter
+from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, with_evidence
+from studio.completion.spread import MEASURED, NO_SPREAD, NOT_MEASURED, Spread, spread_durations
+from studio.completion.stages import Stage, all_stages
 from studio.errors import ConfigError, TraceError
 from studio.trace import (
+    ASSUMED_STAGE,
     GROUP_KEYS,
     NONE,
     Attribute,
@@ -92,7 +98,7 @@ def _layouts(known: Known, ranks: int | None) -> tuple[Mesh, ...]:
 def complete(
     trace: Trace,
     *,
-    layout: str | None = None,
+    layout: str | Path | Layout | None = None,
     ranks: int | None = None,
     first: bool = False,
     spread: Spread = NO_SPREAD,
@@ -101,7 +107,7 @@ def complete(
 
     Args:
         trace: The job, of which at least one rank of every pipeline stage is known.
-        layout: The mesh, such as `tp=4,pp=2,dp=8`; None infers it.
+        layout: The mesh, such as `tp=4,pp=2,dp=8`, or the path of a file with it (`docs/formats.md`); None infers it.
         ranks: How many ranks the job has, where its files do not say.
         first: Whether to take the likeliest where several layouts fit.
         spread: How durations of copies differ from those recorded.
@@ -119,12 +125,13 @@ def complete(
         >>> len(complete(one_per_stage).ranks)
         8
     """
-    known = known_facts(trace)
-    mesh = chosen_mesh(known, layout, ranks, first=first)
-    return complete_on(known, mesh, spread)
+    given = given_layout(layout) if layout is not None else None
+    known = known_facts(trace, given)
+    mesh = chosen_mesh(known, given, ranks, first=first)
+    return complete_on(known, mesh, spread, axes=given.axes if given else {})
 
 
-def chosen_mesh(known: Known, layout: str | None, ranks: int | None, *, first: bool) -> Mesh:
+def chosen_mesh(known: Known, layout: str | Path | Layout | None, ranks: int | None, *, first: bool) -> Mesh:
     """Return the mesh that was given, or the one that fits.
 
     Raises:
@@ -132,7 +139,7 @@ def chosen_mesh(known: Known, layout: str | None, ranks: int | None, *, first: b
         ConfigError: The given one contradicts what is known.
     """
     if layout is not None:
-        return _given_mesh(known, parse_layout(layout), ranks)
+        return _given_mesh(known, given_layout(layout).sizes, ranks)
     fitting = _layouts(known, ranks)
     if len(fitting) == 1 or (fitting and first):
         return fitting[0]
@@ -246,28 +253,40 @@ class _Groups:
         return (*self.listed.values(), *self.made.values())
 
 
-def complete_on(known: Known, mesh: Mesh, spread: Spread = NO_SPREAD) -> Trace:
+def complete_on(
+    known: Known, mesh: Mesh, spread: Spread = NO_SPREAD, *, axes: Mapping[str, str] = MappingProxyType({})
+) -> Trace:
     """Return the job with every missing rank, on a mesh that was chosen (`chosen_mesh`).
+
+    Args:
+        known: What is known of the job.
+        mesh: Its mesh.
+        spread: How durations of copies differ from those recorded.
+        axes: The dimension of comm groups whose members are not listed, by name, as far as it was given.
 
     Raises:
         TraceError: No rank of some pipeline stage is known, or the completed ranks would wait for each other for ever.
     """
     trace = known.trace
     names = [axis.name for axis in mesh.axes if axis.size > 1 and axis.name != PIPELINE]
-    groups = _Groups(mesh, known.groups, axes_of_unlisted(known, names))
+    groups = _Groups(mesh, known.groups, axes_of_unlisted(known, names, axes))
     recorded = {rank.number: rank for rank in trace.ranks}
-    sources = _sources(trace, mesh)
+    stages = all_stages(trace, mesh)
+    sources, trace = _with_graphs(trace, stages)
     graphs = _Graphs(list(trace.graphs))
+    measured, told, spread = _measured(known, mesh, sources, spread)
     ranks = []
     for number in range(mesh.world):
-        source = recorded.get(number) or sources[mesh.stage(number)]
+        source = recorded.get(number) or measured.sources.get(number) or sources[mesh.stage(number)]
         copied = number not in recorded
         made = replace(
             source,
             number=number,
             graph=graphs.rooted(source, number, groups) if copied else source.graph,
             slots=_slots(trace.graph_of(source), source, number, mesh, groups),
-            metadata=_metadata(source, number, mesh.world),
+            metadata=_metadata(
+                source, number, mesh.world, stages[mesh.stage(number)].words if copied else ""
+            ),
         )
         ranks.append(made)
     used = list(dict.fromkeys(rank.graph for rank in ranks))
@@ -277,35 +296,28 @@ def complete_on(known: Known, mesh: Mesh, spread: Spread = NO_SPREAD) -> Trace:
         graphs=tuple(graphs.graphs[graph] for graph in used),
         ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
         groups=groups.all(),
-        findings=(*trace.findings, *_findings(trace, mesh, sources)),
+        findings=(*trace.findings, *_findings(trace, mesh, stages), *told),
     )
     refuse_unmatched(done)
-    return spread_durations(done, spread, frozenset(recorded))
+    return spread_durations(done, spread, frozenset(recorded), measured)
 
 
-def _sources(trace: Trace, mesh: Mesh) -> dict[int, Rank]:
-    """Return the rank that serves as the copy of each pipeline stage: its first one known, of a middle stage any middle one.
-
-    Raises:
-        TraceError: No rank of a stage, nor of one like it, is known.
-    """
-    pipeline = mesh.axis(PIPELINE)
-    stages = pipeline.size if pipeline else 1
-    known: dict[int, Rank] = {}
-    for rank in sorted(trace.ranks, key=lambda rank: rank.number):
-        known.setdefault(mesh.stage(rank.number), rank)
-    middle = [rank for stage, rank in known.items() if 0 < stage < stages - 1]
-    missing = [stage for stage in range(stages) if stage not in known]
-    lacking = [stage for stage in missing if not (0 < stage < stages - 1 and middle)]
-    if lacking:
-        example = lacking[0] * (pipeline.stride if pipeline else 1)
-        raise TraceError(
-            f"No rank of pipeline stage {lacking[0]} of {stages} is known, nor of one like it (known: stages "
-            f"{', '.join(map(str, sorted(known)))}).",
-            hint=f"Record one of its ranks too, such as rank {example}: first and last stages hold embedding and loss, "
-            "which no other stage tells.",
-        )
-    return {stage: known.get(stage) or min(middle, key=lambda rank: (abs(mesh.stage(rank.number) - stage), rank.number)) for stage in range(stages)}  # fmt: skip
+def _measured(
+    known: Known, mesh: Mesh, sources: Mapping[int, Rank], spread: Spread
+) -> tuple[Measured, list[Finding], Spread]:
+    """Return what is measured on the known ranks where that is asked for, what to say of it, and the spread in numbers."""
+    measured, words = NOT_MEASURED, []
+    if mesh.world > len(known.trace.ranks):
+        if spread.imbalance == MEASURED:
+            measured = measured_imbalance(known, mesh, sources, spread.seed)
+            words.append(measured.words)
+        if spread.jitter == MEASURED:
+            spread = replace(spread, jitter=measured_jitter(known, mesh))
+            words.append(
+                f"spread of nodes measured between known ranks: a standard deviation of {spread.jitter:.3f} of the logarithm"
+            )
+    told = [Finding("info", "spread-measured", f"{text[0].upper()}{text[1:]}.") for text in words]
+    return measured, told, spread
 
 
 def _slots(graph: Graph, source: Rank, number: int, mesh: Mesh, groups: _Groups) -> tuple[int | str, ...]:
@@ -323,9 +335,22 @@ def _slots(graph: Graph, source: Rank, number: int, mesh: Mesh, groups: _Groups)
     return tuple(values)
 
 
-def _metadata(source: Rank, number: int, world: int) -> tuple[Attribute, ...]:
+def _with_graphs(trace: Trace, stages: Mapping[int, Stage]) -> tuple[dict[int, Rank], Trace]:
+    """Return the rank that the ranks of each stage copy, and the job with the graphs of stages that were never recorded."""
+    graphs, sources = list(trace.graphs), {}
+    for number, stage in stages.items():
+        sources[number] = stage.rank
+        if stage.of != number:
+            sources[number] = replace(stage.rank, graph=len(graphs))
+            graphs.append(stage.graph)
+    return sources, replace(trace, graphs=tuple(graphs))
+
+
+def _metadata(source: Rank, number: int, world: int, built: str) -> tuple[Attribute, ...]:
     kept = tuple(item for item in source.metadata if item.name not in ("world_size", "world_size_unknown"))
     told = replace(source, metadata=(*kept, Attribute("world_size", ValueKind.INT64, world)))
+    if built:
+        told = replace(told, metadata=(*told.metadata, Attribute(ASSUMED_STAGE, ValueKind.STRING, built)))
     return copied_metadata(told, number, source.number if number != source.number else None)
 
 
@@ -370,21 +395,29 @@ class _Graphs:
         return self.made[found]
 
 
-def _findings(trace: Trace, mesh: Mesh, sources: Mapping[int, Rank]) -> list[Finding]:
+def _findings(trace: Trace, mesh: Mesh, stages: Mapping[int, Stage]) -> list[Finding]:
     copies = mesh.world - len(trace.ranks)
     if not copies:
         return []
-    from_ = range_words(
-        [range(number, number + 1) for number in sorted({rank.number for rank in sources.values()})]
-    )
-    other = [stage for stage, rank in sources.items() if mesh.stage(rank.number) != stage]
-    stages = f" Stages {', '.join(map(str, other))} are copies of another middle stage." if other else ""
+    numbers = sorted({stage.rank.number for stage in stages.values()})
+    from_ = range_words([range(number, number + 1) for number in numbers])
+    built = [stage for number, stage in stages.items() if stage.of != number]
+    lacking = [stage.lacks for stage in built if stage.lacks]
+    message = f"{copies:,} of {mesh.world:,} ranks were not recorded; they are assumed equal to {from_}, in the layout {mesh.layout}."
+    if built:
+        each = mesh.world // len(stages)
+        listed = "; ".join(stage.words for stage in built)
+        message += (
+            f" {len(built) * each:,} of them are in pipeline stages that were never recorded: {listed}."
+        )
     return [
         Finding(
-            "info",
+            "warning" if lacking else "info",
             "ranks-assumed",
-            f"{copies:,} of {mesh.world:,} ranks were not recorded; they are assumed equal to {from_}, in the layout {mesh.layout}.{stages}",
-            "Differences between ranks, such as stragglers or uneven experts, are not in what was recorded.",
+            message,
+            f"The time of {' and '.join(lacking)} is not in the job: record a rank of such a stage."
+            if lacking
+            else "Differences between ranks, such as stragglers or uneven experts, are not in what was recorded.",
         )
     ]
 

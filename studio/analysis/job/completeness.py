@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from studio.trace import NONE, Rank, Trace, assumed_from
+from studio.trace import NONE, Rank, Trace, assumed_from, assumed_stage
 from studio.units import format_count
 
 MOST_RANKS = 1 << 20
@@ -142,7 +142,9 @@ def assumed_words(trace: Trace) -> str:
     if not sources:
         return ""
     named = Completeness(tuple(sorted(sources)), 0, 0).known_words()
-    return f"{sources.total():,} of {len(trace.ranks):,} ranks assumed equal to {named}"
+    built = sum(bool(assumed_stage(rank)) for rank in trace.ranks)
+    stages = f", {built:,} of them in pipeline stages that were never recorded" if built else ""
+    return f"{sources.total():,} of {len(trace.ranks):,} ranks assumed equal to {named}{stages}"
 
 
 def told_world(rank: Rank) -> int:

@@ -1,0 +1,249 @@
+"""Take nodes out of a graph and put copies of others in, so that what waited for them still waits for what they waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from studio.trace import NONE, Attributes, Bool, Dependencies, Graph, Int32, Int64, Strings
+
+_ROOM = np.uint64(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A node to put in: a copy of another one in another place.
+
+    Attributes:
+        template: The row that it copies: type, attributes, duration.
+        name: Its name.
+        parents: Rows that it waits for.
+        children: Rows that wait for it.
+        slots: Slots that take the place of those of the copied node.
+        size: Its `comm_size`; None keeps that of the copied node.
+        start_ns: Its recorded start, -1 for none.
+        before: Whether its id comes right before that of the copied node, else right after: what is ready begins by rising ids.
+    """
+
+    template: int
+    name: str
+    parents: tuple[int, ...] = ()
+    children: tuple[int, ...] = ()
+    slots: Mapping[int, int] = field(default_factory=dict)
+    size: int | None = None
+    start_ns: int = NONE
+    before: bool = False
+
+
+def parents_of(graph: Graph, row: int) -> list[int]:
+    """Return the rows that a node waits for, over both kinds of dependencies, without those that are not there."""
+    return [parent for parent in (*graph.data.of(row).tolist(), *graph.ctrl.of(row).tolist()) if parent >= 0]
+
+
+def data_order(graph: Graph) -> list[int]:
+    """Return the rows so that each comes after those it waits for by data; rows of circles are left out."""
+    waiting = np.diff(graph.data.offsets).astype(np.int64)
+    children: list[list[int]] = [[] for _ in range(len(graph))]
+    for row in range(len(graph)):
+        for parent in graph.data.of(row).tolist():
+            if parent >= 0:
+                children[parent].append(row)
+            else:
+                waiting[row] -= 1
+    ready = np.flatnonzero(waiting == 0).tolist()
+    order = []
+    while ready:
+        row = ready.pop()
+        order.append(row)
+        for child in children[row]:
+            waiting[child] -= 1
+            if not waiting[child]:
+                ready.append(child)
+    return order
+
+
+def latest_of(graph: Graph, rows: Sequence[int]) -> Int64:
+    """Return (N,) the last place in `rows` of a node that each node is or waits for by data, -1 where there is none."""
+    found = np.full(len(graph), NONE, np.int64)
+    found[list(rows)] = np.arange(len(rows))
+    for row in data_order(graph):
+        for parent in graph.data.of(row).tolist():
+            if parent >= 0 and found[parent] > found[row]:
+                found[row] = found[parent]
+    return found
+
+
+def earliest_of(graph: Graph, rows: Sequence[int]) -> Int64:
+    """Return (N,) the first place in `rows` of a node that is each node or waits for it by data, `len(rows)` where there is none."""
+    found = np.full(len(graph), len(rows), np.int64)
+    found[list(rows)] = np.arange(len(rows))
+    for row in reversed(data_order(graph)):
+        for parent in graph.data.of(row).tolist():
+            if parent >= 0 and found[row] < found[parent]:
+                found[parent] = found[row]
+    return found
+
+
+def edited(
+    graph: Graph, drop: Iterable[int], added: Sequence[Added], links: Iterable[tuple[int, int]] = ()
+) -> Graph:
+    """Return a graph without some nodes and with others.
+
+    Args:
+        graph: The graph.
+        drop: Rows to take out; who waited for one waits for what it waited for.
+        added: Nodes to put in.
+        links: (parent, child) rows to join by data before any is taken out.
+    """
+    gone = np.zeros(len(graph), np.bool_)
+    gone[list(drop)] = True
+    kept = np.flatnonzero(~gone)
+    new_row = np.full(len(graph), NONE, np.int64)
+    new_row[kept] = np.arange(len(kept))
+    joined: dict[int, list[int]] = {}
+    for parent, child in links:
+        joined.setdefault(child, []).append(parent)
+    reach = _Reach(graph, gone, joined)
+    data = [
+        _mapped(graph.data.of(row).tolist() + joined.get(row, []), gone, new_row, reach)
+        for row in kept.tolist()
+    ]
+    ctrl = [_mapped(graph.ctrl.of(row).tolist(), gone, new_row, reach) for row in kept.tolist()]
+    for place, node in enumerate(added):
+        for child in node.children:
+            data[int(new_row[child])].append(len(kept) + place)
+        data.append(_mapped(list(node.parents), gone, new_row, reach))
+        ctrl.append([])
+    order = np.concatenate([kept, np.array([node.template for node in added], np.int64)])
+    strings, first = _with_texts(graph.strings, [node.name for node in added])
+    name = graph.name[order].copy()
+    name[len(kept) :] = first + np.arange(len(added))
+    # Room for one id on each side of every old one.
+    ids = (graph.id[order] + np.uint64(1)) * _ROOM
+    ids[len(kept) :] += np.array([-1 if node.before else 1 for node in added], np.int64).view(np.uint64)
+    start = graph.start_ns[order].copy()
+    start[len(kept) :] = [node.start_ns for node in added]
+    stays = new_row[graph.extra_row] != NONE
+    return replace(
+        graph,
+        id=ids,
+        type=graph.type[order],
+        name=name,
+        start_ns=start,
+        duration_ns=graph.duration_ns[order],
+        ctrl=_dependencies(ctrl, graph.ctrl),
+        data=_dependencies(data, graph.data),
+        io=graph.io[order] if len(graph.io) else graph.io,
+        attrs=_attributes(graph, order, len(kept), added),
+        extra_row=new_row[graph.extra_row][stays].astype(np.int32),
+        extra=graph.extra[stays],
+        strings=strings,
+    )
+
+
+class _Reach:
+    """What a node that is taken out waited for, of the nodes that stay."""
+
+    def __init__(self, graph: Graph, gone: Bool, joined: Mapping[int, Sequence[int]]) -> None:
+        self.graph, self.gone, self.joined = graph, gone, joined
+        self.known: dict[int, tuple[int, ...]] = {}
+
+    def of(self, row: int) -> tuple[int, ...]:
+        """Return the rows that stay, over any number of rows that go."""
+        if row not in self.known:
+            seen, found, ahead = {row}, dict[int, None](), [row]
+            while ahead:
+                at = ahead.pop()
+                for parent in (*parents_of(self.graph, at), *self.joined.get(at, ())):
+                    if not self.gone[parent]:
+                        found[parent] = None
+                    elif parent not in seen:
+                        seen.add(parent)
+                        ahead.append(parent)
+            self.known[row] = tuple(found)
+        return self.known[row]
+
+
+def _mapped(parents: list[int], gone: Bool, new_row: Int64, reach: _Reach) -> list[int]:
+    """Return the new rows of parents, those that are gone replaced by what they waited for; dangling ones as they are."""
+    found: dict[int, None] = {}
+    for parent in parents:
+        if parent < 0:
+            found[parent] = None
+        elif gone[parent]:
+            found.update((int(new_row[other]), None) for other in reach.of(parent))
+        else:
+            found[int(new_row[parent])] = None
+    return list(found)
+
+
+def _dependencies(lists: Sequence[Sequence[int]], before: Dependencies) -> Dependencies:
+    offsets = np.zeros(len(lists) + 1, before.offsets.dtype)
+    np.cumsum([len(one) for one in lists], out=offsets[1:])
+    rows = np.array([row for one in lists for row in one], np.int32)
+    return Dependencies(offsets, rows, (before.dangling + np.uint64(1)) * _ROOM)
+
+
+def _attributes(graph: Graph, order: Int64, kept: int, added: Sequence[Added]) -> Attributes:
+    attrs = graph.attrs
+    count = np.diff(attrs.offsets)[order]
+    offsets = np.zeros(len(order) + 1, attrs.offsets.dtype)
+    np.cumsum(count, out=offsets[1:])
+    at = np.repeat(attrs.offsets[order] - offsets[:-1], count) + np.arange(int(offsets[-1]))
+    value = attrs.value[at].copy()
+    size = graph.strings.find("comm_size")
+    for place, node in enumerate(added):
+        for index in range(int(offsets[kept + place]), int(offsets[kept + place + 1])):
+            if attrs.slot[at[index]]:
+                value[index] = node.slots.get(int(value[index]), int(value[index]))
+            elif node.size is not None and attrs.key[at[index]] == size:
+                value[index] = node.size
+    return Attributes(
+        offsets,
+        attrs.key[at],
+        attrs.doc[at],
+        attrs.kind[at],
+        value,
+        attrs.length[at],
+        attrs.slot[at],
+        attrs.items,
+    )
+
+
+def _with_texts(strings: Strings, texts: Sequence[str]) -> tuple[Strings, int]:
+    """Return a pool with more texts at its end, and the index of the first of them."""
+    more = Strings.of(texts)
+    data = np.concatenate([strings.data, more.data])
+    offsets = np.concatenate([strings.offsets, more.offsets[1:] + strings.offsets[-1]])
+    return Strings(data, offsets), len(strings)
+
+
+def with_values(graph: Graph, key: str, rows: Sequence[int], values: Sequence[int]) -> Graph:
+    """Return a graph with other values of a whole-number attribute in some rows."""
+    new = dict(zip(rows, values, strict=True))
+    at, where = graph.rows_with(key)
+    value = graph.attrs.value.copy()
+    for row, index in zip(at.tolist(), where.tolist(), strict=True):
+        value[index] = new.get(row, value[index])
+    return replace(graph, attrs=replace(graph.attrs, value=value))
+
+
+def with_slot(graph: Graph, like: int) -> tuple[Graph, int]:
+    """Return a graph with one more slot, of the attribute of another slot, and its number."""
+    keys: Int32 = np.append(graph.slot_key, graph.slot_key[like]).astype(np.int32)
+    return replace(graph, slot_key=keys), len(keys) - 1
+
+
+def compact(graph: Graph, slots: Sequence[int | str]) -> tuple[Graph, tuple[int | str, ...]]:
+    """Return a graph and a rank's slots as reading its file gives them: numbered by first use, without those nobody uses."""
+    where = np.flatnonzero(graph.attrs.slot)
+    numbers, first = np.unique(graph.attrs.value[where], return_index=True)
+    order = numbers[np.argsort(first)]
+    place = np.full(len(graph.slot_key), NONE, np.int64)
+    place[order] = np.arange(len(order))
+    value = graph.attrs.value.copy()
+    value[where] = place[value[where]]
+    made = replace(graph, slot_key=graph.slot_key[order], attrs=replace(graph.attrs, value=value))
+    return made, tuple(slots[number] for number in order.tolist())
