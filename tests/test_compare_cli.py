@@ -17,6 +17,7 @@ from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 
 def invoke(*words, code=0):
@@ -58,7 +59,7 @@ def place(tmp_path_factory) -> Path:
     trace = job()
     mine = store.save(trace, "llama on monday")
     for name, bandwidth in (("slow", 50), ("fast", 100)):
-        result = simulate(trace, interpret(parts(bandwidth)).config, native=False)
+        result = simulate(trace, interpret(parts(bandwidth)).config, native=compiled())
         store.save_run(mine, Run(name, result, parts(bandwidth)))
     store.save(trace_of([[node(1, "COMP", num_ops=5, tensor_size=5)]]), "without times")
     return root
@@ -119,7 +120,9 @@ def test_errors_name_what_is_there(place):
     assert "no workspace with runs" in invoke("a", "b", "--workspace", place / "nothing", code=1)
     store = Workspace(place / "ws")
     second = store.save(job(), "again")
-    store.save_run(second, Run("fast", simulate(job(), interpret(parts(50)).config, native=False), parts(50)))
+    store.save_run(
+        second, Run("fast", simulate(job(), interpret(parts(50)).config, native=compiled()), parts(50))
+    )
     assert re.search(
         r"'fast' names 2 runs: .+/fast-\w+, .+/fast-\w+\nHint: Name one", invoke("fast", "slow", *ws, code=1)
     )

@@ -15,6 +15,7 @@ from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.trace import NodeType, int_column
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 
 def compatible(npus: int) -> SystemConfig:
@@ -81,5 +82,5 @@ def test_linked_jobs_written_for_the_reference_run_in_its_mode(shared, tmp_path,
     trace = studio.read(out)
     config = compatible(len(trace.ranks))
     assert not [finding for finding in check(trace, config) if finding.level == "error"]
-    assert (simulate(trace, config, native=False).finish_ns > 0).all()
+    assert (simulate(trace, config, native=compiled()).finish_ns > 0).all()
     assert not any("0" in json.loads(path.read_text()) for path in out.glob("*.json"))

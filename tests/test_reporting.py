@@ -16,6 +16,7 @@ from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 HOSTILE = "</script><img src=x onerror=window.harmed=1>"
 PARTS = Parts(
@@ -62,7 +63,7 @@ def test_it_opens_from_disk_without_network_and_without_harm(tmp_path: Path, pag
     trace = job(name=HOSTILE, sizes=(4096, 4096))
     store = Workspace(tmp_path / "ws")
     kept = store.save(trace, HOSTILE)
-    result = simulate(trace, interpret(PARTS).config, native=False)
+    result = simulate(trace, interpret(PARTS).config, native=compiled())
     run = store.save_run(kept, Run(HOSTILE, result, PARTS))
     kept_run = simulation(store.load_run(kept, run), store.run_info(kept, run), job_name=HOSTILE)
     sides = [recording(trace, HOSTILE), kept_run]

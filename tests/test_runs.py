@@ -25,6 +25,7 @@ from studio.store.runs import LAYOUT, Run, config_digest
 from studio.store.workspace import Workspace
 from studio.trace import trace_digest
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
 SYSTEM = {
@@ -46,7 +47,7 @@ def job():
 
 
 def run_of(trace, parts=PARTS, name="fast ring", custom=NO_CUSTOM) -> Run:
-    return Run(name, simulate(trace, interpret(parts, custom).config, native=False), parts, 0.25)
+    return Run(name, simulate(trace, interpret(parts, custom).config, native=compiled()), parts, 0.25)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,8 @@ def test_an_extended_aware_run_with_memory_groups_and_options_comes_back(workspa
     )
     config = interpret(parts).config
     result = replace(
-        simulate(job(), interpret(replace(PARTS, congestion="aware")).config, native=False), config=config
+        simulate(job(), interpret(replace(PARTS, congestion="aware")).config, native=compiled()),
+        config=config,
     )
     job_id = workspace.save(job(), "job")
     run_id = workspace.save_run(job_id, Run("all", result, parts))
@@ -177,7 +179,7 @@ def test_rates_that_no_table_can_say_come_back_exactly(workspace):
         )
         if interpret(parts_of(config)).config != config
     )
-    result = simulate(job(), odd, native=False)
+    result = simulate(job(), odd, native=compiled())
     job_id = workspace.save(job(), "job")
     run_id = workspace.save_run(job_id, Run("odd", result, parts_of(odd)))
     assert workspace.load_run(job_id, run_id).result.config == odd

@@ -18,6 +18,7 @@ from studio.store.cache import Cache, measure
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 from tests.small_jobs import some
 from tests.test_runs import PARTS
 
@@ -34,7 +35,7 @@ def job(session) -> str:
 
 
 def add_run(session: Session, job: str, name: str) -> str:
-    result = simulate(session.workspace.load(job), interpret(PARTS).config, native=False)
+    result = simulate(session.workspace.load(job), interpret(PARTS).config, native=compiled())
     return session.workspace.save_run(job, Run(name, result, PARTS))
 
 

@@ -13,6 +13,7 @@ from studio.sim.astra import from_parts
 from studio.timeline import LANE_KINDS, Lane, Timeline, recorded
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 from tests.strategies import traces
 
 RING2 = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
@@ -155,7 +156,7 @@ def small():
         ]  # fmt: skip
 
     trace = trace_of([nodes(3), nodes(5)])
-    return trace, simulate(trace, from_parts(RING2, SYSTEM, MEMORY), native=False)
+    return trace, simulate(trace, from_parts(RING2, SYSTEM, MEMORY), native=compiled())
 
 
 def test_a_simulation_has_a_span_from_issue_to_callback_of_every_node():
@@ -179,7 +180,7 @@ def test_a_folded_simulation_expands_to_the_ranks_that_are_asked_for():
     """Rank 0 stands for both: its spans are those of rank 1, in lanes of rank 1's own groups."""
     nodes = [collective(1, "ALL_REDUCE", 4096, group="1"), collective(2, "ALL_REDUCE", 64, 1)]
     trace = trace_of([nodes, nodes], {"1": [0, 1]})
-    full = simulate(trace, from_parts(RING2, SYSTEM), native=False)
+    full = simulate(trace, from_parts(RING2, SYSTEM), native=compiled())
     mine = full.event_rank == 0
     events = {
         name: getattr(full, name)[mine] for name in ("event_ns", "event_rank", "event_row", "event_end")

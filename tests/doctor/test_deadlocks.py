@@ -19,6 +19,7 @@ from studio.trace import Trace
 from tests.doctor.broken_jobs import started
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 SYSTEM = {
     "scheduling-policy": "LIFO",
@@ -56,7 +57,7 @@ def hangs(trace: Trace) -> bool:
         "latency": [500],
     }
     try:
-        simulate(trace, from_parts(network, SYSTEM), native=False)
+        simulate(trace, from_parts(network, SYSTEM), native=compiled())
     except DeadlockError:
         return True
     return False

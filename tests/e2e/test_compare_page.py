@@ -10,6 +10,7 @@ from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from tests.e2e.conftest import Studio, quiet, until, view
+from tests.kernels import compiled
 
 pytestmark = pytest.mark.e2e
 
@@ -35,7 +36,7 @@ def runs(studio: Studio) -> list[str]:
     job = studio.job("transformer_8r")
     found = []
     for name, bandwidth in (("ring of 50", 50), ("ring of 400", 400)):
-        result = simulate(store.load(job), interpret(parts(bandwidth)).config, native=False)
+        result = simulate(store.load(job), interpret(parts(bandwidth)).config, native=compiled())
         found.append(store.save_run(job, Run(name, result, parts(bandwidth))))
     return found
 

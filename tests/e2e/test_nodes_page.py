@@ -22,6 +22,7 @@ from studio.units import format_ns
 from tests.e2e.conftest import Held, Studio, becomes, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.handmade import node, trace_of
+from tests.kernels import compiled
 
 pytestmark = pytest.mark.e2e
 
@@ -334,7 +335,7 @@ def test_times_follow_the_run_that_is_shown(studio: Studio, page):
     parts = preset("hgx-h100-8").under("astra-sim")
     system = {**parts.system, "roofline-enabled": 0, "extended": {"compute-speeds": {"5": 0.1}}}
     parts = replace(parts, system=system)
-    result = simulate(keeper.load(job), interpret(parts).config, native=False)
+    result = simulate(keeper.load(job), interpret(parts).config, native=compiled())
     run = keeper.save_run(job, Run("slow five", result, parts))
     page.goto(f"{studio.url}/nodes?job={job}&run={run}")
     counted(page, "24 nodes")

@@ -25,6 +25,7 @@ from studio.units import format_ns, format_offset
 from tests.e2e.conftest import Held, Studio, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 pytestmark = pytest.mark.e2e
 
@@ -420,8 +421,8 @@ def simulated(studio: Studio) -> tuple[str, str]:
     keeper = Workspace(studio.workspace)
     trace = untimed()
     tables = Parts({**PARTS.network, "bandwidth": [5]}, PARTS.system)
-    slow = Run("a slow ring", simulate(trace, interpret(tables).config, native=False), tables)
-    run = Run("eight in a ring", simulate(trace, interpret(PARTS).config, native=False), PARTS)
+    slow = Run("a slow ring", simulate(trace, interpret(tables).config, native=compiled()), tables)
+    run = Run("eight in a ring", simulate(trace, interpret(PARTS).config, native=compiled()), PARTS)
     found = keeper.save(trace, "no times")
     keeper.save_run(found, slow)
     return found, keeper.save_run(found, run)

@@ -23,6 +23,7 @@ from studio.samples import sample_path
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 LINE = "{word},sys->id={rank},tick={tick},node->id={node},node->name={name},node->type={kind}\n"
 
@@ -147,7 +148,7 @@ def test_what_a_simulation_writes_reads_as_what_it_found(tmp_path):
     ]
     trace = trace_of({0: nodes, 1: [node(9, "COMP", name="x,node->type=4", micros=5)]})
     result = studio.simulate(
-        trace, SystemConfig(Topology((Dimension("ring", 2, 50.0, 500.0),))), native=False
+        trace, SystemConfig(Topology((Dimension("ring", 2, 50.0, 500.0),))), native=compiled()
     )
     write_events(result, tmp_path / "events.csv")
     shown = result.timeline()
@@ -234,7 +235,7 @@ def test_convert_and_events_write_what_the_timeline_page_saves(suffix, tmp_path)
     nodes = [node(1, "COMP", micros=3), collective(2, "ALL_REDUCE", 1 << 20, 1)]
     topology = Topology((Dimension("ring", 2, 50.0, 500.0),))
     system = SystemConfig(topology, algorithms={"all_reduce": (Algorithm("ring"),)})
-    result = studio.simulate(trace_of([nodes, nodes]), system, native=False, fold=True)
+    result = studio.simulate(trace_of([nodes, nodes]), system, native=compiled(), fold=True)
     assert result.classes == 1
     saved = tmp_path / "deep" / f"simulated{suffix}"
     write_events(result, saved)

@@ -35,6 +35,7 @@ from studio.store.runs import Run, RunInfo, RunSummary
 from studio.store.workspace import Workspace
 from studio.units import format_ns
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 MIB = 1 << 20
 
@@ -61,7 +62,7 @@ def find_all(part, kind):
 def simulated(graphs, congestion="unaware", **system):
     parts = preset("hgx-h100-8").under("astra-sim")
     parts = replace(parts, system={**parts.system, "roofline-enabled": 0, **system}, congestion=congestion)
-    return studio.simulate(trace_of(graphs), studio.sim.parts.interpret(parts).config, native=False)
+    return studio.simulate(trace_of(graphs), studio.sim.parts.interpret(parts).config, native=compiled())
 
 
 def test_shares_are_of_the_finish_and_those_ahead_wait_for_the_last():
@@ -92,7 +93,7 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
     for name in ("hgx-h100-32", "hgx-h100-32-rails"):
         parts = preset(name).under("astra-sim")
         trace = trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 32)
-        result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=False)
+        result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=compiled())
         made.append(simulation(Run(name, result, parts), info(name, parts, result.makespan_ns)))
     figures = lineup(made).comparisons[0].dimensions
     assert [(one.a is None, one.b, one.difference, one.share) for one in figures if one.unit == "ns"] == [
@@ -114,7 +115,7 @@ def test_links_that_carried_the_same_share_a_row_and_nothing_is_a_share_of_the_d
         # Without a cost model, messages go over links.
         network = {key: value for key, value in parts.network.items() if key != "costs"}
         parts = replace(parts, network={**network, "bandwidth": [rate]}, congestion="aware")
-        result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=False)
+        result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=compiled())
         made.append(simulation(Run(f"{rate}", result, parts), info(f"{rate}", parts, result.makespan_ns)))
     shown = show_summary(lineup(made))
     tables = find_all(shown, "Table")
@@ -145,7 +146,7 @@ def test_a_run_beyond_its_ports_carries_the_mark_and_one_button_that_runs_it_pro
     assert texts(button) == "Run with --model full"
     assert getattr(show_mark(wrong), "aria-label").startswith("impossible: More was sent")
     right = studio.simulate(
-        trace_of([nodes] * 8), interpret(cured(wrong.tables, wrong.doubts)).config, native=False
+        trace_of([nodes] * 8), interpret(cured(wrong.tables, wrong.doubts)).config, native=compiled()
     )
     cures = Cured(options_of(wrong.doubts), wrong.makespan_ns, wrong.id)
     mended = kept(right, cures)
@@ -168,7 +169,7 @@ def test_the_load_of_a_dimension_is_one_number_everywhere(congestion):
     network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
     parts = Parts(network, system, congestion=congestion)
     trace = trace_of([[collective(1, "ALL_REDUCE", 64 * MIB)]] * 4)
-    result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=False)
+    result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=compiled())
     carried = result.dimensions[0]
     room = carried.capacity_bytes_per_ns * 4 * result.makespan_ns
     assert carried.capacity_bytes_per_ns == 2 * result.config.topology.dims[0].bytes_per_ns

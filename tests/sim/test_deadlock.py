@@ -8,6 +8,7 @@ from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.sim.deadlock import DeadlockError
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
 SYSTEM = {
@@ -22,7 +23,7 @@ SYSTEM = {
 def stuck(trace, *, options=None) -> DeadlockError:
     network = {**NETWORK, "npus_count": [len(trace.ranks)]}
     with pytest.raises(DeadlockError) as caught:
-        simulate(trace, from_parts(network, SYSTEM, cli=options), native=False)
+        simulate(trace, from_parts(network, SYSTEM, cli=options), native=compiled())
     return caught.value
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import studio
 from studio.errors import ConfigError, TraceError
 from studio.samples import SAMPLES, Sample, sample_path
-from studio.sim import engine, simulate
+from studio.sim import simulate
 from studio.sim.algorithms import AlgorithmKind, Recipe, programs
 from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
@@ -25,6 +25,7 @@ from studio.sim.result import SimResult
 from studio.trace import Int64
 from tests.examples import examples
 from tests.golden import Record, case, records, trace_of_workload
+from tests.kernels import compiled
 from tests.parity import Outcome, judged
 
 ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER = range(8)
@@ -62,7 +63,7 @@ def system(
 def run(nodes: list[Record], config: SystemConfig, groups: dict[str, list[int]] | None = None) -> SimResult:
     """Simulate nodes that all ranks have."""
     trace = trace_of_workload({"all_ranks": nodes}, config.topology.npus, groups)
-    return simulate(trace, config, native=False)
+    return simulate(trace, config, native=compiled())
 
 
 def run_ranks(
@@ -70,7 +71,7 @@ def run_ranks(
 ) -> SimResult:
     """Simulate nodes of single ranks."""
     trace = trace_of_workload({"ranks": ranks}, config.topology.npus, groups)
-    return simulate(trace, config, native=False)
+    return simulate(trace, config, native=compiled())
 
 
 def hop(size: int) -> int:
@@ -84,7 +85,6 @@ def hop(size: int) -> int:
 
 def test_with_every_extension_off_the_answers_are_the_references(shared: Path) -> None:
     """The first small cases of every family: finish times, statistics and order of events."""
-    native = engine.KERNEL.loaded is not None or engine.KERNEL.is_cached()
     seen: dict[str, int] = defaultdict(int)
     wrong = []
     for record in records(shared / "oracle" / "astra_sim_public.jsonl.gz"):
@@ -95,7 +95,7 @@ def test_with_every_extension_off_the_answers_are_the_references(shared: Path) -
         if seen[record["family"]] > PER_FAMILY:
             continue
         trace, config = case(record)
-        result = simulate(trace, replace(config, extensions=Extensions.off()), native=native, fold=False)
+        result = simulate(trace, replace(config, extensions=Extensions.off()), native=compiled(), fold=False)
         outcome = judged(Outcome(record["family"], record["id"], "ok"), result, expected)
         if outcome.problem:
             wrong.append((outcome.family, outcome.id, outcome.problem))
@@ -491,7 +491,7 @@ def test_packets_that_wait_for_the_end_of_a_tick_do_so_together() -> None:
 
 def simulate_job(fold: bool, config: SystemConfig) -> list[int]:
     trace = trace_of_workload({"all_ranks": [collective(1, ALL_REDUCE, 64)]}, config.topology.npus, None)
-    return simulate(trace, config, native=False, fold=fold).finish_ns.tolist()
+    return simulate(trace, config, native=compiled(), fold=fold).finish_ns.tolist()
 
 
 @st.composite

@@ -18,6 +18,7 @@ from studio.sim.result import SimResult, exposed_ns, ledger_of, statistics
 from studio.trace import Trace
 from tests.examples import examples
 from tests.golden import trace_of_workload
+from tests.kernels import compiled
 from tests.sim.test_extended import intervals
 
 Nodes = list[dict[str, Any]]
@@ -53,8 +54,8 @@ def message(number: int, way: str, peer: int, tag: int, *after: int) -> dict[str
 
 def both(trace: Trace, config: SystemConfig) -> tuple[SimResult, SimResult]:
     """Simulate with one rank for many and rank by rank, and compare all that a result has."""
-    folded = simulate(trace, config, native=False)
-    full = simulate(trace, config, native=False, fold=False)
+    folded = simulate(trace, config, native=compiled())
+    full = simulate(trace, config, native=compiled(), fold=False)
     assert_equal(folded, full)
     return folded, full
 
@@ -89,7 +90,7 @@ def test_equal_ranks_are_one_class() -> None:
 def test_a_straggler_tells_ranks_apart_by_their_distance_from_it() -> None:
     """On a ring messages go one way round, so every rank is a class; in pairs of equal halves there are half as many."""
     nodes = [[comp(0, 5 if at == 0 else 1), coll(1, 4096, 0)] for at in range(8)]
-    alone = simulate(trace_of_workload({"ranks": nodes}, 8), ring(8), native=False)
+    alone = simulate(trace_of_workload({"ranks": nodes}, 8), ring(8), native=compiled())
     assert alone.unfolded == "no two ranks are equivalent"
     nodes = [[comp(0, 5 if at % 4 == 0 else 1), coll(1, 4096, 0)] for at in range(8)]
     folded, _ = both(trace_of_workload({"ranks": nodes}, 8), ring(8))
@@ -220,9 +221,9 @@ def test_ties_that_matter_are_noticed_and_simulated_rank_by_rank() -> None:
     assert set(both(trace, config)[0].finish_ns.tolist()) == {1640}
     trace, config = deadlocking(10)
     with pytest.raises(TraceError) as folded:
-        simulate(trace, config, native=False)
+        simulate(trace, config, native=compiled())
     with pytest.raises(TraceError) as full:
-        simulate(trace, config, native=False, fold=False)
+        simulate(trace, config, native=compiled(), fold=False)
     assert str(folded.value) == str(full.value)
 
 
@@ -413,11 +414,11 @@ def compare(case: Case) -> None:
     """Simulate a case with one rank for many and rank by rank."""
     trace = trace_of_workload({"ranks": case.ranks}, len(case.ranks), case.groups)
     try:
-        folded: SimResult | str = simulate(trace, case.config, native=False)
+        folded: SimResult | str = simulate(trace, case.config, native=compiled())
     except StudioError as error:
         folded = str(error)
     try:
-        full: SimResult | str = simulate(trace, case.config, native=False, fold=False)
+        full: SimResult | str = simulate(trace, case.config, native=compiled(), fold=False)
     except StudioError as error:
         full = str(error)
     if isinstance(folded, str) or isinstance(full, str):

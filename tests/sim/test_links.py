@@ -23,6 +23,7 @@ from studio.sim.links import link_graph
 from studio.sim.topology import ideal_all_reduce_ns
 from tests.examples import examples
 from tests.golden import case, records, trace_of_workload
+from tests.kernels import compiled
 
 KINDS = ("ring", "fully_connected", "switch")
 COLLECTIVES = {"all_reduce": 0, "all_gather": 2, "reduce_scatter": 7, "all_to_all": 6}
@@ -50,7 +51,7 @@ def jobs(npus, messages):
 
 def played(config, messages):
     trace, own = jobs(config.topology.npus, messages)
-    return simulate(trace, replace(config, custom={"all_reduce": own}), native=False)
+    return simulate(trace, replace(config, custom={"all_reduce": own}), native=compiled())
 
 
 def expected(npus, links, route, messages):
@@ -363,7 +364,9 @@ def test_checking_names_two_npus_without_a_way(missing, pair):
 def test_a_ring_of_two_has_a_link_each_way():
     """Two steps of latency + half over bandwidth, and three endpoint delays."""
     topology = Topology((Dimension("ring", 2, 10.0, 30.0),))
-    result = simulate(collective(2, "all_reduce", 2000), system(topology, congestion="aware"), native=False)
+    result = simulate(
+        collective(2, "all_reduce", 2000), system(topology, congestion="aware"), native=compiled()
+    )
     assert result.finish_ns.tolist() == [2 * (30 + 100) + 3 * 10] * 2
     assert [result.links.name(at) for at in range(len(result.links))] == ["0 → 1", "1 → 0"]
     assert result.links.bytes.tolist() == [2000, 2000]
@@ -381,8 +384,8 @@ def test_a_product_and_its_links_give_the_same_answer(kind, algorithm):
         )
     )
     trace, config = collective(18, kind, 1 << 14), system(topology, algorithm, congestion="aware", splits=3)
-    ours = simulate(trace, config, native=False)
-    theirs = simulate(trace, replace(config, links=link_graph(topology)), native=False)
+    ours = simulate(trace, config, native=compiled())
+    theirs = simulate(trace, replace(config, links=link_graph(topology)), native=compiled())
     assert ours.finish_ns.tolist() == theirs.finish_ns.tolist()
     assert ours.links.bytes.any()
     for column in ("source", "target", "bytes", "messages", "busy_ns", "peak_queue"):
@@ -395,7 +398,7 @@ def test_efficiency_and_overhead_enter_every_message_once(congestion):
     """Per step of a switch ring: overhead, two latencies, and size over the bandwidth that is left."""
     dim = Dimension("switch", 4, 10.0, 100.0, efficiency=0.5, message_overhead_ns=33.0)
     result = simulate(
-        collective(4, "all_gather", 1000), system(Topology((dim,)), congestion=congestion), native=False
+        collective(4, "all_gather", 1000), system(Topology((dim,)), congestion=congestion), native=compiled()
     )
     wire = 200 if congestion == "unaware" else 2 * 200
     assert result.finish_ns.tolist() == [3 * (33 + 2 * 100 + wire) + 4 * 10] * 4
@@ -414,8 +417,8 @@ def test_ranks_send_what_the_algorithm_says(topology, kind, algorithm, size, spl
     """Bytes of each dimension, with and without congestion, by the formulas of the algorithms; links agree."""
     trace = collective(topology.npus, kind, size * topology.npus)
     config = system(topology, algorithm, splits=splits)
-    unaware = simulate(trace, config, native=False)
-    aware = simulate(trace, replace(config, congestion="aware"), native=False)
+    unaware = simulate(trace, config, native=compiled())
+    aware = simulate(trace, replace(config, congestion="aware"), native=compiled())
     sent = np.zeros((topology.npus, len(topology.dims)), np.int64)
     count = np.zeros_like(sent)
     chunk = size * topology.npus // splits
@@ -465,8 +468,8 @@ def test_more_bandwidth_never_slows_a_lone_collective(topology, kind, algorithm,
     dims = list(topology.dims)
     dims[at] = replace(dims[at], bytes_per_ns=dims[at].bytes_per_ns * faster)
     trace = collective(topology.npus, kind, 3000 * topology.npus)
-    before = simulate(trace, system(topology, algorithm), native=False)
-    after = simulate(trace, system(Topology(tuple(dims)), algorithm), native=False)
+    before = simulate(trace, system(topology, algorithm), native=compiled())
+    after = simulate(trace, system(Topology(tuple(dims)), algorithm), native=compiled())
     assert after.makespan_ns <= before.makespan_ns
 
 
@@ -492,7 +495,7 @@ def test_no_all_reduce_beats_the_bound_of_the_network(topology, algorithm, optim
     if single:
         config = replace(config, links=link_graph(topology)) if not _tuned(topology) else config
     network = config.links or topology
-    result = simulate(collective(topology.npus, "all_reduce", size), config, native=False)
+    result = simulate(collective(topology.npus, "all_reduce", size), config, native=compiled())
     rounding = int(result.links.messages.max())
     assert result.makespan_ns + rounding >= ideal_all_reduce_ns(network, size)
 
@@ -516,14 +519,14 @@ def test_extended_with_everything_off_is_the_reference_where_messages_wait(share
     assert len(taken) > 40
     for record in taken[::7]:
         trace, config = case(record)
-        plain = simulate(trace, config, native=False)
-        off = simulate(trace, replace(config, extensions=Extensions.off()), native=False)
+        plain = simulate(trace, config, native=compiled())
+        off = simulate(trace, replace(config, extensions=Extensions.off()), native=compiled())
         assert plain.finish_ns.tolist() == off.finish_ns.tolist()
         assert plain.links.bytes.tolist() == off.links.bytes.tolist()
         product_of_one = simulate(
             trace,
             replace(config, links=link_graph(config.topology), extensions=Extensions.off()),
-            native=False,
+            native=compiled(),
         )
         if config.topology.dims[0].kind != "ring":
             assert plain.finish_ns.tolist() == product_of_one.finish_ns.tolist()

@@ -18,6 +18,7 @@ from studio.sim.parts import EXTENDED, interpret, with_mode, with_value
 from studio.sim.presets import PRESETS, preset
 from studio.sim.settings import BY_KEY
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 EIGHT = "hgx-h100-8"
 
@@ -72,15 +73,15 @@ def test_settings_that_a_system_has_stay_in_the_full_model():
 def test_the_library_takes_a_model():
     trace = trace_of([[collective(1, "ALL_REDUCE", 1 << 20)]] * 8)
     config = preset(EIGHT).config
-    reference = simulate(trace, config, model="astra-sim", native=False)
+    reference = simulate(trace, config, model="astra-sim", native=compiled())
     assert reference.config.model == "astra-sim"
     assert (
         reference.makespan_ns
         == simulate(
-            trace, interpret(with_model(preset(EIGHT).parts, "astra-sim")).config, native=False
+            trace, interpret(with_model(preset(EIGHT).parts, "astra-sim")).config, native=compiled()
         ).makespan_ns
     )
-    assert simulate(trace, config, native=False).config.model == "full"
+    assert simulate(trace, config, native=compiled()).config.model == "full"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_the_library_takes_a_model():
     ids=["broadcast", "named group", "metadata and barrier", "reduce and gather"],
 )
 def test_what_astra_sim_refuses_simulates_at_the_first_try(nodes, groups):
-    result = simulate(trace_of([nodes] * 8, groups), preset(EIGHT).config, native=False)
+    result = simulate(trace_of([nodes] * 8, groups), preset(EIGHT).config, native=compiled())
     assert result.makespan_ns > 1000
 
 
@@ -111,7 +112,7 @@ def test_a_linked_pytorch_job_simulates_at_the_first_try(job, shared):
 
 def test_an_uneven_all_to_all_simulates_at_the_first_try():
     ranks = [[collective(1, "ALL_TO_ALL", (rank + 1) << 16)] for rank in range(8)]
-    assert simulate(trace_of(ranks), preset(EIGHT).config, native=False).makespan_ns > 1000
+    assert simulate(trace_of(ranks), preset(EIGHT).config, native=compiled()).makespan_ns > 1000
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ def test_a_recorded_duration_is_kept_and_the_roofline_serves_nodes_without_one()
     trace, config = trace_of([nodes] * 8), preset(EIGHT).config
 
     def took(config, model=None):
-        result = simulate(trace, config, model=model, native=False)
+        result = simulate(trace, config, model=model, native=compiled())
         ticks, rows, ends = result.events_of(0)
         return [int(ticks[(rows == row) & ends][0] - ticks[(rows == row) & ~ends][0]) for row in range(4)]
 
@@ -154,13 +155,15 @@ def test_a_recorded_duration_is_kept_and_the_roofline_serves_nodes_without_one()
 def test_runs_of_different_models_are_shown_with_both_times_and_not_ranked():
     trace = trace_of([[collective(1, "ALL_REDUCE", 1 << 30)]] * 8)
     config = preset(EIGHT).config
-    full, reference = (simulate(trace, config, model=model, native=False) for model in ("full", "astra-sim"))
+    full, reference = (
+        simulate(trace, config, model=model, native=compiled()) for model in ("full", "astra-sim")
+    )
     assert full.makespan_ns != reference.makespan_ns
     sentence = verdict(studio.compare(full, reference))
     assert "faster than" not in sentence
     assert "%" not in sentence
     assert "different models (full; astra-sim unaware)" in sentence
-    slower = simulate(trace, preset("hgx-a100-8").config, native=False)
+    slower = simulate(trace, preset("hgx-a100-8").config, native=compiled())
     assert "slower" in verdict(studio.compare(full, slower))
 
 

@@ -16,6 +16,7 @@ from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.kernel.records import Head
 from tests.golden import Record, case, records, trace_of_workload
 from tests.golden_files import read_case, write_case
+from tests.kernels import compiled
 from tests.parity import judge
 
 PER_FAMILY = 4
@@ -45,17 +46,27 @@ def sample(shared: Path) -> list[Record]:
 
 def test_every_family_is_exact(sample: list[Record]) -> None:
     """Finish times, statistics and events are the reference's, with one rank for many and without."""
-    native = engine.KERNEL.loaded is not None or engine.KERNEL.is_cached()
+    native = compiled()
     for fold in (True, False):
         outcomes = [judge(record, native=native, fold=fold) for record in sample]
         assert not [(fold, o.family, o.id, o.problem) for o in outcomes if o.problem]
         assert any(o.folded for o in outcomes) == fold
 
 
+def test_what_is_compiled_is_exact_interpreted_too(sample: list[Record]) -> None:
+    """One record of every family and outcome; most other tests run compiled."""
+    chosen = {(record["family"], record["expected"]["status"]): record for record in reversed(sample)}
+    outcomes = [
+        judge(record, native=False, fold=fold) for record in chosen.values() for fold in (True, False)
+    ]
+    assert not [(o.family, o.id, o.problem) for o in outcomes if o.problem]
+    assert len([o for o in outcomes if o.cycles]) > 60
+
+
 def test_records_read_back_from_files_give_the_same_answers(sample: list[Record], tmp_path: Path) -> None:
     """One small record of every family and outcome, written as `.et`, YAML and JSON by other writers than ours."""
     chosen = {(record["family"], record["expected"]["status"]): record for record in reversed(sample)}
-    native = engine.KERNEL.is_cached()
+    native = compiled()
     outcomes = []
     for record in chosen.values():
         source = partial(read_case, write_case(record, tmp_path / record["id"]))

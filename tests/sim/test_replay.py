@@ -16,6 +16,7 @@ from studio.sim.extensions import Extensions
 from studio.sim.matched import sequence_alone
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 REPLAY = Extensions(communication_times="recorded", rank_starts="recorded")
 
@@ -39,7 +40,7 @@ def timed(trace: Trace, starts_us: list[list[int]]) -> Trace:
 
 def ends(trace: Trace, config: SystemConfig) -> list[list[int]]:
     """When every node of every rank ended, in µs rounded down."""
-    result = simulate(trace, config, native=False)
+    result = simulate(trace, config, native=compiled())
     times = result.node_times()
     return [
         (times.end_ns[first : first + len(trace.graph_of(rank))] // 1000).tolist()
@@ -101,14 +102,14 @@ def crossing(seq: bool) -> Trace:
 
 def test_numbered_collectives_begin_in_their_order_on_every_rank():
     """Without numbers, or where they do not count, each rank begins another one and both wait for ever."""
-    result = simulate(crossing(seq=True), system(), native=False)
+    result = simulate(crossing(seq=True), system(), native=compiled())
     assert result.makespan_ns > 9000
     for trace, extensions in (
         (crossing(seq=False), Extensions()),
         (crossing(seq=True), Extensions(collective_order="ready")),
     ):
         with pytest.raises(TraceError, match="never finish"):
-            simulate(trace, system(extensions=extensions), native=False)
+            simulate(trace, system(extensions=extensions), native=compiled())
 
 
 def test_a_replayed_collective_ends_as_long_after_the_last_arrival_as_recorded():
@@ -171,7 +172,7 @@ def test_a_job_of_one_rank_runs_on_one_npu():
         assert ends(trace_of([[kernel(1, 5)]]), config) == [[5]]
         reducing = trace_of([[kernel(1, 5), collective(2, "ALL_REDUCE", 64, 1), kernel(3, 7, 2)]])
         assert check(reducing, config) == []
-        assert simulate(reducing, config, native=False).makespan_ns == 12_001
+        assert simulate(reducing, config, native=compiled()).makespan_ns == 12_001
     with pytest.raises(ConfigError, match="dimension size is 1 in dimension 0; allowed beside other"):
         SystemConfig(Topology((Dimension("switch", 1, 64.0), Dimension("ring", 2, 64.0))))
 

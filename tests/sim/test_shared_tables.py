@@ -14,6 +14,7 @@ from studio.sim.graph_plans import first_alike
 from studio.sim.plan import make_plan
 from studio.trace import Graph, Trace
 from tests.golden import trace_of_workload
+from tests.kernels import compiled
 from tests.sim.test_parity_sample import ring_config
 
 
@@ -38,10 +39,10 @@ def graphs_of(*jobs: list[dict[str, Any]]) -> dict[int, Graph]:
 def test_every_rank_keeps_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None:
     trace, config = uneven(4), ring_config(4)
     assert len(trace.graphs) == 4
-    shared = simulate(trace, config, native=False)
+    shared = simulate(trace, config, native=compiled())
     words = len(make_plan(trace, config).m)
     monkeypatch.setattr(graph_plans, "first_alike", lambda graphs: {index: index for index in graphs})
-    apart = simulate(trace, config, native=False)
+    apart = simulate(trace, config, native=compiled())
     assert words < len(make_plan(trace, config).m)
     for name in ("event_ns", "event_rank", "event_row", "event_end", "finish_ns"):
         assert np.array_equal(getattr(shared, name), getattr(apart, name))
@@ -59,7 +60,7 @@ def test_graphs_that_differ_in_anything_else_share_nothing() -> None:
 def test_what_a_model_of_compute_says_is_not_shared() -> None:
     trace = uneven(2)
     config = replace(ring_config(2), roofline=Roofline(1.0), local_memory_bytes_per_ns=1e-3)
-    result = simulate(trace, config, native=False)
+    result = simulate(trace, config, native=compiled())
     first_ends = [int(result.events_of(rank)[0][result.events_of(rank)[2]][0]) for rank in range(2)]
     # 10 bytes on the one, 20 on the other, at 0.001 bytes a nanosecond.
     assert first_ends == [10_000, 20_000]

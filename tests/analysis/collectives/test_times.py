@@ -12,6 +12,7 @@ from studio.sim.astra import from_parts
 from studio.timeline import node_times, recorded
 from studio.trace import CollectiveType
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [0]}
 SYSTEM = {
@@ -115,7 +116,7 @@ def test_a_simulated_ring_uses_the_whole_link():
     """No latency, no delays: a ring all-reduce moves 2 (n-1)/n of its bytes over each link, so busbw is the link's."""
     trace = trace_of([[collective(1, "ALL_REDUCE", 1 << 30), collective(2, "ALL_GATHER", 1 << 28, 1)]] * 4)
     config = from_parts(NETWORK, SYSTEM)
-    result = simulate(trace, config, native=False)
+    result = simulate(trace, config, native=compiled())
     found = collective_times(trace, result.node_times())
     assert found.bus_bytes_per_ns == pytest.approx([config.topology.dims[0].bytes_per_ns] * 2, rel=1e-6)
     assert found.end_ns.tolist() == [found.start_ns[1], result.makespan_ns]

@@ -15,6 +15,7 @@ from studio.sim.astra import from_parts
 from studio.timeline import node_times, recorded
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 
 def timed(made, start: int, micros: int):
@@ -227,7 +228,7 @@ def test_a_recording_against_a_simulation_and_two_systems():
     """Folded ranks, collectives and metadata of a simulation; every waterfall adds up."""
     trace = trace_of([[*layers(["x", "y"], size=1 << 20), node(9, "COMP", 4, micros=30)] for _ in range(8)])
     measured = recorded_side(trace, node_times(trace, recorded(trace)))
-    results = [simulate(trace, from_parts(*system(kind)), native=False) for kind in ("Ring", "Switch")]
+    results = [simulate(trace, from_parts(*system(kind)), native=compiled()) for kind in ("Ring", "Switch")]
     sims = [Side(trace, one.node_times(), one.finish_ns) for one in results]
     for one, other in ((measured, sims[0]), (sims[0], sims[1]), (sims[1], measured)):
         found = compare(one, other)

@@ -17,6 +17,7 @@ from studio.sim.load import network_load
 from studio.sim.parts import Parts, interpret
 from studio.timeline import recorded
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15), st.integers(1, 5)), max_size=12)
 
@@ -82,7 +83,7 @@ def test_the_use_of_a_dimension_adds_up_to_what_was_sent_into_it() -> None:
         "preferred-dataset-splits": 1,
         "all-reduce-implementation": ["ring", "halvingDoubling"],
     }
-    result = simulate(trace_of(ranks, groups), interpret(Parts(network, system)).config, native=False)
+    result = simulate(trace_of(ranks, groups), interpret(Parts(network, system)).config, native=compiled())
     stands_for = [result.trace.ranks[at].number for at in result.representative.tolist()]
     gantt = Gantt(result.trace, result.timeline(sorted(set(stands_for))), stands_for=stands_for)
     series = network_load(result, gantt)

@@ -14,6 +14,7 @@ from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
 from studio.timeline import LANE_KINDS, recorded
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 FROM, TO = 3_000_000, 19_000_000
 
@@ -101,7 +102,7 @@ def test_ranks_that_one_stands_for_are_counted_each() -> None:
         "preferred-dataset-splits": 1,
         "all-reduce-implementation": ["ring"],
     }
-    result = simulate(trace_of([nodes] * 4), interpret(Parts(network, system)).config, native=False)
+    result = simulate(trace_of([nodes] * 4), interpret(Parts(network, system)).config, native=compiled())
     gantt = Gantt(result.trace, result.timeline([0]), stands_for=[0] * 4)
     found = list(shares(gantt, 0, result.makespan_ns, "category"))
     assert {one.rank for one in found} == {0, 1, 2, 3}

@@ -22,6 +22,7 @@ from studio.sim.extensions import Extensions
 from studio.sim.parts import interpret
 from studio.sim.replays import as_replay, idle_system
 from studio.trace import Trace, idles, int_column
+from tests.kernels import compiled
 
 RUNS = [
     "torch_synthetic_device/ddp_mlp_4r", "torch_synthetic_device/dlrm_4r", "torch_synthetic_device/mnist_1r",
@@ -35,7 +36,7 @@ BOUND = 0.02
 
 def replayed(trace: Trace) -> list[StepTime]:
     parts = as_replay(idle_system(len(trace.ranks)))
-    return replaying.steps(simulate(trace, interpret(parts).config, native=False))
+    return replaying.steps(simulate(trace, interpret(parts).config, native=compiled()))
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -52,7 +53,7 @@ def test_a_replay_takes_the_recorded_time_and_a_simulation_ends(shared, run, rec
     config = SystemConfig(
         Topology(dims), algorithms=dict.fromkeys(kinds, (Algorithm("ring"),)), extensions=Extensions()
     )
-    assert (simulate(trace, config, native=False).finish_ns > 0).all()
+    assert (simulate(trace, config, native=compiled()).finish_ns > 0).all()
 
 
 ALONE = [
@@ -106,11 +107,11 @@ def test_the_sequence_of_collectives_can_be_left_out(shared):
         assert int(without.data.offsets[-1]) < int(with_chain.data.offsets[-1])
     topology = Topology((Dimension("switch", 4, 25.0, 500.0),))
     config = SystemConfig(topology, algorithms={"all_reduce": (Algorithm("ring"),)}, extensions=Extensions())
-    simulate(trace, config, native=False)
+    simulate(trace, config, native=compiled())
     ready = replace(config, extensions=Extensions(collective_order="ready"))
-    simulate(chained, ready, native=False)
+    simulate(chained, ready, native=compiled())
     with pytest.raises(TraceError, match="never finish"):
-        simulate(trace, ready, native=False)
+        simulate(trace, ready, native=compiled())
 
 
 def test_the_command_links_and_replays(shared, tmp_path):
