@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
+from studio.errors import ConfigError
 from studio.et.workers import Worker, processors
 
 P = ParamSpec("P")
@@ -21,6 +22,8 @@ Call = tuple[Callable[..., T], tuple[Any, ...]]
 _MOST_PROCESSES = 8
 _AHEAD = 2
 _POLL_S = 0.2
+_CONNECT_S = 10
+_RETRIES = 10
 
 
 class LocalProcesses(Executor):
@@ -68,6 +71,41 @@ def start_local_processes() -> Iterator[LocalProcesses]:
         yield executor
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def connect_scheduler(address: str) -> Iterator[tuple[Executor, int]]:
+    """Yield an executor of the workers of a Dask scheduler, and how many threads they have.
+
+    Work of a worker that ends early is done by another. Workers import this package and see files where this machine does.
+
+    Args:
+        address: Such as tcp://10.0.0.1:8786.
+
+    Raises:
+        ConfigError: Dask is not installed, nobody answers at the address, or the scheduler has no workers.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ConfigError(
+            "--scheduler needs Dask, which is not installed", hint='Install it: pip install "chakra-studio[dask]".'
+        ) from error
+    try:
+        client = Client(address, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"--scheduler {address!r}: no Dask scheduler answers there ({str(error)[:120]})",
+            hint="Start one (dask-scheduler), and give the address that it prints, such as tcp://127.0.0.1:8786.",
+        ) from error
+    with client:
+        threads = sum(client.nthreads().values())
+        if not threads:
+            raise ConfigError(
+                f"--scheduler {address!r} has no workers", hint=f"Start some: dask-worker {address}."
+            )
+        # The same call twice is two calls; what a lost worker was doing is done again.
+        yield client.get_executor(pure=False, retries=_RETRIES), threads
 
 
 def call_in_order(

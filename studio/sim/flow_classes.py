@@ -42,12 +42,14 @@ class FlowClasses:
         folding: The classes of ranks.
         flow: (M,) per flow the number of the one that stands for it, among `flows`.
         owners: NPUs, and the number of NPUs + nodes, whose ports stand for all.
-        flows: The flows that stand for others, their members those of the ranks that are simulated.
+        used: The flows that stand for others.
+        flows: These, their members those of the ranks that are simulated.
     """
 
     folding: Folding
     flow: Int64
     owners: Int64
+    used: Int64
     flows: Flows
 
 
@@ -89,6 +91,7 @@ def fold_flows(flows: Flows, kind_of: Int64, per_node: int, *, by_node: bool) ->
         Folding(class_of, representatives, {}, {}, {}),
         number[flow],
         owners,
+        used,
         _standing(flows, used, number[flow], representatives),
     )
 
@@ -157,11 +160,40 @@ class _Signs:
 
 def _costs_of(flows: Flows) -> Int64:
     """Return (M,) a number per flow; equal ones cost the same, and wait for as many."""
+    cost: Int64 = costs_of_cases(flows)[flows.case]
+    return cost
+
+
+def costs_of_cases(flows: Flows) -> Int64:
+    """Return a number per case of flows, the lowest case that costs the same and waits for as many."""
+    cases = int(flows.case.max(initial=-1)) + 1
+    first = np.zeros(cases, np.int64)
+    first[flows.case] = np.arange(len(flows))
     columns = np.column_stack(
-        [flows.total_ns, flows.fixed_ns, flows.waits_for, flows.ranks, flows.share, flows.share_of_node]
+        [
+            column[first]
+            for column in (
+                *(flows.total_ns, flows.fixed_ns, flows.waits_for, flows.ranks),
+                *(flows.share, flows.share_of_node),
+            )
+        ]
     )
     packed = np.ascontiguousarray(columns).view(np.dtype((np.void, columns.itemsize * columns.shape[1])))
-    return np.unique(packed.reshape(-1), return_inverse=True)[1].reshape(-1)
+    lowest, number = np.unique(packed.reshape(-1), return_index=True, return_inverse=True)[1:]
+    return lowest[number.reshape(-1)]
+
+
+def recharged(found: FlowClasses, flows: Flows) -> FlowClasses:
+    """Return the classes of a job for flows that cost something else, equal where they were equal before.
+
+    Which flows and ranks stand for which depends on what is equal only, not on what it is.
+    """
+    standing = {name: getattr(flows, name)[found.used] for name in _CHARGED}
+    return replace(found, flows=replace(found.flows, choices=flows.choices, **standing))
+
+
+_CHARGED = ("total_ns", "fixed_ns", "moved", "share", "share_of_node", "choice", "extrapolated")
+"""What flows are charged."""
 
 
 def _check(flows: Flows, class_of: Int64, representatives: Int64, flow: Int64) -> None:
@@ -217,10 +249,7 @@ def _standing(flows: Flows, used: Int64, number: Int64, representatives: Int64) 
     waits_for[came < flows.waits_for[used]] = NEVER
     of_flows = {
         name: getattr(flows, name)[used]
-        for name in (
-            *("kind", "size", "ranks", "total_ns", "fixed_ns", "moved", "share", "share_of_node"),
-            *("choice", "extrapolated"),
-        )
+        for name in ("kind", "size", "ranks", "case", *_CHARGED)
     }
     return replace(
         flows,

@@ -47,7 +47,11 @@ class FlowParts:
 
 
 def flow_parts(
-    trace: Trace, config: SystemConfig, times: NodeTimes, representative: Int64
+    trace: Trace,
+    config: SystemConfig,
+    times: NodeTimes,
+    representative: Int64,
+    flows: Flows | None = None,
 ) -> FlowParts | None:
     """Return what the time of communication nodes went to; None where no cost model timed them.
 
@@ -58,10 +62,11 @@ def flow_parts(
         config: The system it was simulated on.
         times: When its nodes ran.
         representative: (R,) the rank that was simulated for each rank.
+        flows: Those that `plan_flows` finds, where they are known.
     """
     if not config.flows:
         return None
-    flows = plan_flows(trace, config)
+    flows = flows or plan_flows(trace, config)
     # Ranks that one was simulated for share its times.
     own = np.flatnonzero((representative[flows.place] == flows.place) & (times.first[flows.place] >= 0))
     every = times.first[flows.place] + flows.row

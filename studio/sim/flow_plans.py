@@ -28,6 +28,7 @@ from studio.sim.charges import FLOW_KINDS, SEND_RECV, UNKNOWN, Costs, Float64, c
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.sim.config import SystemConfig
 from studio.sim.costs import GroupShape
+from studio.sim.known import Known, can_share
 from studio.sim.matched import by_number
 from studio.trace import NONE, WORLD, Bool, CommGroup, Int64, Trace
 
@@ -48,6 +49,7 @@ class Flows:
         size: (M,) bytes, as the largest member has them.
         ranks: (M,) members of its group; 2 of a message.
         waits_for: (M,) how many members have to come before it begins; `NEVER` if their collectives differ.
+        case: (M,) a number; flows of one case are charged the same on every system of this size.
         total_ns: (M,) time from then on, alone on the network.
         fixed_ns: (M,) the part of it before bytes move.
         moved: (M, D) bytes that each member sends into each dimension.
@@ -68,6 +70,7 @@ class Flows:
     size: Int64
     ranks: Int64
     waits_for: Int64
+    case: Int64
     total_ns: Int64
     fixed_ns: Int64
     moved: Float64
@@ -102,19 +105,33 @@ class Flows:
         return np.stack(columns, axis=1)
 
 
-def plan_flows(trace: Trace, config: SystemConfig) -> Flows:
+def plan_flows(trace: Trace, config: SystemConfig, known: Known | None = None) -> Flows:
     """Return the flows of a job on a system with a cost model.
+
+    Args:
+        trace: The job.
+        config: The system.
+        known: What earlier simulations of the trace have in common with this one.
 
     Raises:
         TraceError: A collective or message names a group or rank that is not there.
         ConfigError: A comm group has a rank that is not there.
     """
+    if known is None or not can_share(config):
+        return _find(trace, config).flows(config)
+    sizes = tuple(dim.size for dim in config.topology.dims)
+    key = config.groups, by_number(config), sizes, config.rendezvous
+    return known.once("flows", key, lambda: _find(trace, config)).flows(config)
+
+
+def _find(trace: Trace, config: SystemConfig) -> _Found:
+    """Return the flows of a job before they are charged; of the system sizes of dimensions and the rendezvous count."""
     found = _Found(trace, config)
     matchings = match_collectives(trace, config.groups, by_number=by_number(config))
     for matching in matchings:
         found.add_group(matching)
     found.add_messages(match_messages(trace))
-    return found.flows()
+    return found
 
 
 class _Found:
@@ -136,6 +153,7 @@ class _Found:
         self.members: list[Int64] = [np.zeros((5, 0), np.int64)]
         """Per member flow, place, row, role, and whether the flow waits for it."""
         self.pairs: dict[int, list[Int64]] = {}
+        self.all: _All | None = None
 
     def add_group(self, group: GroupMatching) -> None:
         """Add the collectives of a group."""
@@ -256,35 +274,50 @@ class _Found:
                 hint="Correct comm_src and comm_dst in the trace.",
             )
 
-    def flows(self) -> Flows:
-        """Return everything that was added, with its costs."""
-        kind, size, shape, ranks, waits_for = np.concatenate(self.about, axis=1)
-        flow, place, row, role, counts = np.concatenate(self.members, axis=1)
-        costs = Costs(self.config, tuple(self.shapes), len(kind))
-        costs.fill(kind, size, shape, ranks)
-        follows = {
-            graph: np.unique(np.concatenate(pairs, axis=1), axis=1) for graph, pairs in self.pairs.items()
-        }
+    def flows(self, config: SystemConfig) -> Flows:
+        """Return everything that was added, with its costs on a system."""
+        if self.all is None:
+            self.all = self._collect()
+        (kind, size, shape, ranks, waits_for), case, first, members, follows = self.all
+        flow, place, row, role, counts = members
+        costs = Costs(config, tuple(self.shapes), len(first))
+        costs.fill(kind[first], size[first], shape[first], ranks[first])
         return Flows(
             kind,
             size,
             ranks,
             waits_for,
-            costs.total_ns,
-            costs.fixed_ns,
-            costs.moved,
-            costs.share,
-            costs.share_of_node,
-            costs.choice,
+            case,
+            costs.total_ns[case],
+            costs.fixed_ns[case],
+            costs.moved[case],
+            costs.share[case],
+            costs.share_of_node[case],
+            costs.choice[case],
             tuple(costs.choices),
-            costs.extrapolated,
+            costs.extrapolated[case],
             flow,
             place,
             row,
             role,
-            counts != 0,
+            counts,
             follows,
         )
+
+    def _collect(self) -> _All:
+        """Return what was added in one, with the cases that have to be charged: many flows are alike."""
+        about = np.concatenate(self.about, axis=1)
+        packed = np.ascontiguousarray(about.T).view(np.dtype((np.void, about.itemsize * len(about))))
+        first, case = np.unique(packed.reshape(-1), return_index=True, return_inverse=True)[1:]
+        *columns, counts = np.concatenate(self.members, axis=1)
+        follows = {
+            graph: np.unique(np.concatenate(pairs, axis=1), axis=1) for graph, pairs in self.pairs.items()
+        }
+        return tuple(about), case.reshape(-1), first, (*columns, counts != 0), follows
+
+
+_All = tuple[tuple[Int64, ...], Int64, Int64, tuple[Int64, Int64, Int64, Int64, Bool], dict[int, Int64]]
+"""Columns of flows, the case of each, where each case is first, columns of members, and what follows what by graph."""
 
 
 def _contents(group: GroupMatching) -> tuple[Int64, Int64, Bool]:

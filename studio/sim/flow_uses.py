@@ -34,7 +34,9 @@ class Uses:
         return self.port // self.per_owner
 
 
-def port_uses(flows: Flows, ranks: int, per_node: int, *, by_node: bool) -> Uses:
+def port_uses(
+    flows: Flows, ranks: int, per_node: int, *, by_node: bool, owners: Int64 | None = None
+) -> Uses:
     """Return what flows take of ports.
 
     Args:
@@ -42,17 +44,21 @@ def port_uses(flows: Flows, ranks: int, per_node: int, *, by_node: bool) -> Uses
         ranks: Ranks of the job, one an NPU.
         per_node: NPUs of a node.
         by_node: Whether the node has the ports of the dimensions beyond it, not the NPU.
+        owners: Whose ports are asked for, NPUs, and nodes numbered on from them; None for all.
     """
     # Without messages what goes out of a rank and what comes in is the same at all times.
     directions = (0, 1) if (flows.role == SENDS).any() else (0,)
     dims = flows.share.shape[1]
     parts = [np.zeros((3, 0), np.int64)]
+    wanted = np.zeros(2 * ranks + 1, np.bool_)
+    wanted[slice(None) if owners is None else owners] = True
     for dim in range(dims):
         nodes = by_node and dim > 0
         amount = (flows.share_of_node if nodes else flows.share)[flows.flow, dim]
         owner = ranks + flows.place // per_node if nodes else flows.place
+        asked = (amount > 0) if owners is None else (amount > 0) & wanted[owner]
         for direction in directions:
-            mine = np.flatnonzero((amount > 0) & (flows.role != (RECEIVES if direction == 0 else SENDS)))
+            mine = np.flatnonzero(asked & (flows.role != (RECEIVES if direction == 0 else SENDS)))
             port = (owner[mine] * dims + dim) * 2 + direction
             parts.append(np.stack([flows.flow[mine], port, amount[mine]]))
     flow, port, amount = np.concatenate(parts, axis=1)
@@ -69,15 +75,11 @@ def _together(uses: Uses, *, alone: bool) -> Uses:
     return Uses(flow[first], port[first], np.add.reduceat(amount, first), uses.per_owner)
 
 
-def fold_uses(uses: Uses, flow: Int64, owners: Int64) -> Uses:
-    """Return what flows that stand for others take of the ports of some owners.
+def fold_uses(uses: Uses, flow: Int64) -> Uses:
+    """Return what flows that stand for others take of the ports that `uses` speaks of.
 
     Args:
-        uses: What every flow takes of every port.
+        uses: What every flow takes of those ports.
         flow: Per flow the one that stands for it.
-        owners: Those owners whose ports stand for all.
     """
-    mine = np.isin(uses.owner, owners)
-    return _together(
-        Uses(flow[uses.flow[mine]], uses.port[mine], uses.amount[mine], uses.per_owner), alone=False
-    )
+    return _together(Uses(flow[uses.flow], uses.port, uses.amount, uses.per_owner), alone=False)

@@ -31,6 +31,23 @@ _NO_PAIRS = np.zeros((2, 0), np.int64)
 
 def graph_plans(planning: Planning) -> dict[int, GraphPlan]:
     """Return the plan of every graph in use, by its number."""
+    known, config = planning.known, planning.config
+    if known is None or planning.every_flow is None:
+        return _all_plans(planning)
+    # Nodes of flows refer to nothing else in the array, so that they serve every plan of these settings.
+    key = (
+        *(config.roofline, config.remote_memory, config.local_memory_bytes_per_ns, config.extensions),
+        *(config.groups, config.topology.npus == 1),
+    )
+    plans, planning.first_alike = known.once(
+        "graphs", key, lambda: (_all_plans(planning), planning.first_alike)
+    )
+    # Where a plan's nodes have their children is written into them.
+    return {index: replace(plan, nodes=plan.nodes.copy()) for index, plan in plans.items()}
+
+
+def _all_plans(planning: Planning) -> dict[int, GraphPlan]:
+    """Work out the plan of every graph in use."""
     first_rank: dict[int, Rank] = {}
     for rank in planning.trace.ranks:
         first_rank.setdefault(rank.graph, rank)

@@ -457,7 +457,7 @@ def with_settings(parts: Parts, settings: Sequence[str]) -> Parts:
 def _with_setting(parts: Parts, given: str, index: str | None, text: str) -> Parts:
     if given.partition(".")[0] == COSTS and "." in given:
         return _with_cost(parts, given.split(".")[1:], index, text)
-    setting, npu = _find_setting(given)
+    setting, npu = find_setting(given)
     value = _parse_setting(text, setting)
     if setting.file == "run":
         Fields("--set", {given: text}).choice_in(given, text, setting.values)
@@ -496,7 +496,7 @@ def _with_entry(table: Table, path: Sequence[str], index: str | None, text: str)
     return {**table, key: value}
 
 
-def _find_setting(given: str) -> tuple[Setting, str]:
+def find_setting(given: str) -> tuple[Setting, str]:
     """Return the setting that `--set` names, and the NPU it is for: `extended.compute-speeds.3` is that of NPU 3.
 
     Raises:

@@ -17,6 +17,7 @@ from studio.sim.flow_plans import Flows
 from studio.sim.folding import Folding
 from studio.sim.graph_plans import graph_plans, put_graph
 from studio.sim.kernel import records as k
+from studio.sim.known import Known
 from studio.sim.link_records import put_links
 from studio.sim.links import Float64
 from studio.sim.planning import GraphPlan, Planning
@@ -63,20 +64,23 @@ class Plan:
     flows: Flows | None = None
 
 
-def make_plan(trace: Trace, config: SystemConfig, *, folded: bool = False) -> Plan:
+def make_plan(
+    trace: Trace, config: SystemConfig, *, folded: bool = False, known: Known | None = None
+) -> Plan:
     """Build the plan to simulate `trace` on `config`.
 
     Args:
         trace: The job.
         config: The system.
         folded: Whether to simulate only one rank of each class of equivalent ranks, where that can be done.
+        known: What earlier simulations of the trace have in common with this one.
 
     Raises:
         TraceError: The trace cannot be simulated; names rank, node and reason.
         ConfigError: The configuration does not fit the trace.
     """
     _check_ranks(trace, config)
-    return _lay_out(Planning(trace, config), folded)
+    return _lay_out(Planning(trace, config, known), folded)
 
 
 def _check_ranks(trace: Trace, config: SystemConfig) -> None:

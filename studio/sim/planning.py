@@ -19,6 +19,7 @@ from studio.sim.flow_uses import Uses
 from studio.sim.folding import Folding
 from studio.sim.kernel import records as k
 from studio.sim.kinds import CollectiveKind
+from studio.sim.known import Known
 from studio.sim.matched import by_number, replays_communication, sequences
 from studio.trace import Graph, Int64, Rank, Trace
 
@@ -84,6 +85,7 @@ class Planning:
 
     Attributes:
         trace, config, npus, extensions: What is asked for; in a replay there may be fewer NPUs than in `config`.
+        known: What earlier simulations of the trace have in common with this one; None knows nothing.
         arena: Room in the array.
         groups: The comm groups by name.
         varieties: The number of each variety of collectives.
@@ -110,8 +112,8 @@ class Planning:
         rests_at: Where among the real numbers there is one for each of them.
     """
 
-    def __init__(self, trace: Trace, config: SystemConfig) -> None:
-        self.trace, self.config = trace, config
+    def __init__(self, trace: Trace, config: SystemConfig, known: Known | None = None) -> None:
+        self.trace, self.config, self.known = trace, config, known
         # A replay needs no network, so the known ranks of a job of which others are missing will do.
         npus = config.topology.npus
         self.npus = npus if config.needs_every_rank else min(npus, len(trace.ranks))
@@ -138,7 +140,7 @@ class Planning:
         self.simulated: Sequence[Rank] = trace.ranks
         self.first_alike: dict[int, int] = {}
         groups = config.groups
-        self.every_flow: Flows | None = plan_flows(trace, config) if config.flows else None
+        self.every_flow: Flows | None = plan_flows(trace, config, known) if config.flows else None
         self.flows = self.every_flow
         self.uses: Uses | None = None
         self.rests_at = 0

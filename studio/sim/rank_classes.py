@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from studio.sim.collectives import Phase, group_phases
-from studio.sim.flow_classes import fold_flows
+from studio.sim.flow_classes import FlowClasses, costs_of_cases, fold_flows, recharged
 from studio.sim.flow_plans import Flows
 from studio.sim.flow_uses import fold_uses, port_uses
 from studio.sim.folding import ALL_DIFFER, WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
@@ -68,14 +68,31 @@ def _fold_flows(planning: Planning, flows: Flows, graph_of: Int64) -> str:
         own = np.unique(np.array(speeds), return_inverse=True)[1].reshape(-1)
         kind_of = graph_of * (int(own.max()) + 1) + own
     try:
-        found = fold_flows(flows, kind_of, per_node, by_node=by_node)
+        found = _flow_classes(planning, flows, kind_of, per_node, by_node=by_node)
     except Unfoldable as reason:
         return str(reason)
     planning.folding, planning.flows = found.folding, found.flows
-    every = port_uses(flows, planning.npus, per_node, by_node=by_node)
-    planning.uses = fold_uses(every, found.flow, found.owners)
+    every = port_uses(flows, planning.npus, per_node, by_node=by_node, owners=found.owners)
+    planning.uses = fold_uses(every, found.flow)
     planning.simulated = [planning.trace.ranks[place] for place in found.folding.representatives.tolist()]
     return ""
+
+
+def _flow_classes(
+    planning: Planning, flows: Flows, kind_of: Int64, per_node: int, *, by_node: bool
+) -> FlowClasses:
+    """Return the classes of ranks; those that an earlier simulation found, where the same flows cost the same there."""
+    if planning.known is None:
+        return fold_flows(flows, kind_of, per_node, by_node=by_node)
+    # The members of flows are those of the same answer of `Known`, or others that are equal.
+    key = (
+        *(flows.case.tobytes(), flows.place.tobytes(), flows.row.tobytes(), kind_of.tobytes()),
+        *(costs_of_cases(flows).tobytes(), flows.waits_for.tobytes(), per_node, by_node),
+    )
+    found = planning.known.once(
+        "classes", key, lambda: fold_flows(flows, kind_of, per_node, by_node=by_node)
+    )
+    return recharged(found, flows)
 
 
 def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:

@@ -14,6 +14,7 @@ from studio.notebook import line, table
 from studio.sim.compute import attainable
 from studio.sim.config import SystemConfig
 from studio.sim.flow_parts import FlowParts, flow_parts
+from studio.sim.flow_plans import Flows
 from studio.sim.folding import expanded_links
 from studio.sim.kernel import records as k
 from studio.sim.links import first_records
@@ -229,20 +230,21 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
     return [figures[place] for place in of.tolist()]
 
 
-def ledger_of(result: SimResult) -> Ledger:
-    """Return where each nanosecond of every rank went."""
+def ledger_of(result: SimResult, flows: Flows | None = None) -> Ledger:
+    """Return where each nanosecond of every rank went; `flows` are those of the plan, where they are still known."""
     times, groups = result.node_times(), result.config.groups
-    return ledger(result.trace, times, result.finish_ns, groups, delays=delays_of(result, times))
+    return ledger(result.trace, times, result.finish_ns, groups, delays=delays_of(result, times, flows))
 
 
-def delays_of(result: SimResult, times: NodeTimes) -> Delays | None:
+def delays_of(result: SimResult, times: NodeTimes, flows: Flows | None = None) -> Delays | None:
     """Return what a cost model tells of the times of communication; None where messages on links took them.
 
     Args:
         result: The run.
         times: Its times, of all ranks.
+        flows: Those of its plan, where they are still known.
     """
-    parts = flow_parts(result.trace, result.config, times, result.representative)
+    parts = flow_parts(result.trace, result.config, times, result.representative, flows)
     if parts is None:
         return None
     count = len(times.start_ns)

@@ -1,0 +1,298 @@
+"""Simulate a job on many systems and write what each setting does to its finish.
+
+JOB is a folder, files, the prefix of files <prefix>.<rank>.et, or the id of a job in the workspace. Each --set varies a
+key: of the system's files, as in `simulate`, or preset, npus, model, or dp (replicas, as in `scale`). VALUES are separated
+by commas; a..b, a..b:step and a..b*factor are ranges; a list in brackets, such as [450,50], is one value.
+
+All combinations are simulated, or --random of them, or with --bisect only those that lead to the cheapest one under a time.
+Killed and run again, a sweep continues where it was, and writes the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio.commands.base.options import (
+    PathOption,
+    allow_damaged,
+    json_option,
+    rank_option,
+    system_size_options,
+    workspace_option,
+)
+from studio.commands.base.output import end_with_losses, progress_line, show
+from studio.commands.base.terminal import printable, shorten
+from studio.commands.simulate import Request as SimulateRequest
+from studio.commands.simulate import parts_for, with_system_file, workload
+from studio.errors import ConfigError
+from studio.et.format import UNSAID, JobSize
+from studio.sim.models import MODELS, Model
+from studio.sweep.analysis import IMPORTANCE, best, importance, models, pareto, possible, reasons
+from studio.sweep.costs import load_costs
+from studio.sweep.running import Row
+from studio.sweep.search import Plan, Progress, Target, cheapest
+from studio.sweep.space import PRESET, parse_space
+from studio.sweep.sweep import Sweep, Swept, run_sweep, values_of
+from studio.sweep.systems import Base
+from studio.trace import Finding
+from studio.units import format_count, format_counted, format_ns, format_si, parse_ns
+
+_BEST = 5
+_REASONS = 5
+_WIDE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `sweep`.
+
+    Attributes:
+        job: Folders or files, the common prefix of files, or the id of a job in the workspace.
+        varied: KEY=VALUES each.
+        output: The Parquet file.
+        preset, system, network, comm_groups, remote_memory, model, size: The system that is varied, as in `simulate`.
+        costs: File of prices; None for none.
+        random: So many points at random; None for all.
+        seed: Of that choice.
+        bisect: Key to bisect; None for none.
+        under_ns: Finish that the bisection looks for.
+        scheduler: Address of a Dask scheduler; None simulates here.
+        workspace: Its folder; None is the user's.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+    """
+
+    job: tuple[str, ...]
+    varied: tuple[str, ...]
+    output: Path
+    preset: str | None = None
+    system: Path | None = None
+    network: Path | None = None
+    comm_groups: Path | None = None
+    remote_memory: Path | None = None
+    model: Model | None = None
+    size: JobSize = UNSAID
+    costs: Path | None = None
+    random: int | None = None
+    seed: int = 0
+    bisect: str | None = None
+    under_ns: int | None = None
+    scheduler: str | None = None
+    workspace: Path | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What `sweep` prints.
+
+    Attributes:
+        job: What was simulated.
+        swept: The results.
+        output: Where they are.
+        damaged: What readers noticed.
+    """
+
+    job: str
+    swept: Swept
+    output: Path
+    damaged: tuple[Finding, ...] = ()
+
+
+def run(request: Request, *, progress: Progress | None = None) -> Outcome:
+    """Simulate a job at every point asked for and write the results.
+
+    Raises:
+        ConfigError: A setting, a range or the system is wrong, or there are too many points.
+        StudioError: The job cannot be read, or the results cannot be written.
+    """
+    space = parse_space(request.varied)
+    if (request.bisect is None) != (request.under_ns is None):
+        raise ConfigError("one of --bisect and --under is given; allowed: both or none")
+    target = None if request.bisect is None else Target(request.bisect, request.under_ns or 0)
+    costs = None if request.costs is None else load_costs(request.costs)
+    simulated = with_system_file(
+        SimulateRequest(
+            request.job,
+            preset=request.preset,
+            system=request.system,
+            network=request.network,
+            comm_groups=request.comm_groups,
+            remote_memory=request.remote_memory,
+            model=request.model,
+            size=request.size,
+            workspace=request.workspace,
+            ranks=request.ranks,
+        )
+    )
+    by_files = simulated.preset is None and not (PRESET in space.keys and not simulated.network)
+    tables = parts_for(simulated) if by_files else None
+    base = Base(simulated.preset, tables, request.size.npus, request.model)
+    # The same check that `simulate` makes: a preset of another size than the one asked for.
+    trace = workload(replace(simulated, size=request.size), progress)
+    sweep = Sweep(space, base, Plan(request.random, request.seed, target), costs)
+    swept = run_sweep(trace, sweep, request.output, scheduler=request.scheduler, progress=progress)
+    return Outcome(", ".join(request.job), swept, request.output, trace.findings)
+
+
+def report(outcome: Outcome) -> dict[str, Any]:
+    """Return a sweep as plain data: counts, the best points, the front and the importance of keys."""
+    swept, space = outcome.swept, outcome.swept.sweep.space
+    rows = swept.rows
+    return {
+        "output": str(outcome.output),
+        "keys": {axis.key: list(axis.values) for axis in space.axes},
+        "grid": space.size,
+        "points": len(rows),
+        "impossible": len(rows) - len(possible(rows)),
+        "reasons": [{"error": error, "points": count} for error, count in reasons(rows)],
+        "models": models(rows),
+        "best": [_point(swept, row) for row in best(rows, _BEST)],
+        "pareto": [_point(swept, row) for row in pareto(rows)],
+        "importance": [asdict(one) for one in importance(space, rows)],
+        "importance_method": IMPORTANCE,
+        "target": None
+        if swept.sweep.plan.target is None
+        else {
+            "key": swept.sweep.plan.target.key,
+            "under_ns": swept.sweep.plan.target.under_ns,
+            "cheapest": _found(swept),
+        },
+    }
+
+
+def _found(swept: Swept) -> dict[str, Any] | None:
+    target = swept.sweep.plan.target
+    if target is None:
+        return None
+    row = cheapest(swept.rows, values_of(swept.sweep.space, target.key, swept.rows), target)
+    return None if row is None else _point(swept, row)
+
+
+def _point(swept: Swept, row: Row) -> dict[str, Any]:
+    return {
+        "index": row.index,
+        "settings": swept.sweep.space.point(row.index),
+        "finish_ns": row.finish_ns,
+        "cost": row.cost,
+    }
+
+
+def text(outcome: Outcome) -> str:
+    """Format a sweep for a terminal."""
+    return "\n".join(printable(line) for line in _lines(outcome))
+
+
+def _lines(outcome: Outcome) -> Iterator[str]:
+    swept, space = outcome.swept, outcome.swept.sweep.space
+    rows, bad = swept.rows, len(swept.rows) - len(possible(swept.rows))
+    resumed = f", {format_count(swept.resumed)} of them from an interrupted run" if swept.resumed else ""
+    yield f"{outcome.job}: {format_counted(len(rows), 'point')} of a grid of {format_count(space.size)}{resumed}"
+    if bad:
+        yield f"  {format_counted(bad, 'point')} cannot be simulated:"
+        listed = reasons(rows)
+        for error, count in listed[:_REASONS]:
+            yield f"    {format_count(count)} × {shorten(error.splitlines()[0], _WIDE)}"
+        if len(listed) > _REASONS:
+            yield f"    and {format_counted(len(listed) - _REASONS, 'other reason')}"
+    if len(models(rows)) > 1:
+        yield f"  of several models ({', '.join(models(rows))}), whose times do not compare"
+    yield from _search_lines(swept)
+    top = best(rows, _BEST)
+    if top:
+        yield "  least finish"
+    for row in top:
+        yield f"    {_point_words(swept, row)}"
+    front = pareto(rows)
+    if front:
+        yield f"  {format_counted(len(front), 'point')} on the front of cost and finish, from {_point_words(swept, front[0])}"
+    shares = importance(space, rows)
+    if shares:
+        yield "  variance of the finish that a key explains by itself"
+    for one in shares:
+        yield f"    {100 * one.share:5.1f} %  {one.key}, least at {one.best}"
+    yield f"written: {outcome.output}"
+
+
+def _search_lines(swept: Swept) -> Iterator[str]:
+    target = swept.sweep.plan.target
+    if target is None:
+        return
+    row = cheapest(swept.rows, values_of(swept.sweep.space, target.key, swept.rows), target)
+    under = format_ns(target.under_ns)
+    if row is None:
+        yield f"  no value of {target.key} comes under {under}"
+    else:
+        by = "of the least cost" if row.cost is not None else f"of the least {target.key}"
+        yield f"  under {under}, {by}: {_point_words(swept, row)}"
+
+
+def _point_words(swept: Swept, row: Row) -> str:
+    settings = ", ".join(f"{key}={value}" for key, value in swept.sweep.space.point(row.index).items())
+    currency = swept.sweep.costs.currency if swept.sweep.costs else ""
+    cost = "" if row.cost is None else f"  cost {format_si(row.cost)} {currency}".rstrip()
+    return f"{format_ns(row.finish_ns or 0):>9}{cost}  {shorten(settings, _WIDE)}"
+
+
+def _under(_ctx: click.Context, _param: click.Parameter, given: str | None) -> int | None:
+    """Parse `--under`."""
+    return None if given is None else parse_ns(given)
+
+
+_existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(
+    help=__doc__,
+    epilog="Example: chakra-studio sweep traces/ --preset hgx-h100-64 --set bandwidth[1]=25..100:25 -o sweep.parquet",
+)
+@click.argument("job", nargs=-1, required=True)
+@click.option(
+    "--set",
+    "varied",
+    multiple=True,
+    required=True,
+    metavar="KEY=VALUES",
+    help="Vary a key over values, separated by commas, or ranges; may be repeated.",
+)
+@click.option(
+    "-o", "--out", "output", required=True, metavar="FILE", type=PathOption(dir_okay=False),
+    help="Parquet file for the results.",
+)  # fmt: skip
+@click.option("--preset", metavar="NAME", help="The system that is varied, by name, or a system file (.yml).")
+@click.option(
+    "--system", type=_existing, metavar="S.json", help="ASTRA-sim's system file, or a system file (.yml)."
+)
+@click.option("--network", type=_existing, metavar="N.yml", help="ASTRA-sim's network file.")
+@click.option("--comm-groups", type=_existing, metavar="G.json", help="Comm groups.")
+@click.option("--remote-memory", type=_existing, metavar="M.json", help="Remote memory.")
+@click.option("--model", type=click.Choice(MODELS), help="Everything that is modelled, or the answers of ASTRA-sim.")
+@click.option("--cost", "costs", type=_existing, metavar="COSTS.yml", help="Prices per GPU, and per GB/s and port.")
+@click.option("--random", type=click.IntRange(min=1), metavar="N", help="Simulate N points drawn at random.")
+@click.option("--seed", type=int, default=0, metavar="N", help="Seed of the random draw.  [default: 0]")
+@click.option("--bisect", metavar="KEY", help="Look for the cheapest value of a key that comes under --under.")
+@click.option("--under", "under_ns", callback=_under, metavar="TIME", help="Finish to come under, such as 20ms.")
+@click.option("--scheduler", metavar="ADDRESS", help="Simulate on the workers of a Dask scheduler.")
+@workspace_option
+@json_option
+@allow_damaged
+@rank_option
+@system_size_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    as_json: bool,
+    allow_damaged: bool,
+    npus: int | None,
+    passes: int | None,
+    **given: Any,
+) -> None:
+    """Carry out `sweep`."""
+    outcome = run(Request(size=JobSize(npus, passes), **given), progress=progress_line())
+    show(outcome, as_json, report, text)
+    end_with_losses(ctx, outcome.damaged, allow_damaged)

@@ -1,0 +1,50 @@
+"""Plan a simulation, run it, and read its result; planned again rank by rank where ranks turn out not to fold."""
+
+from __future__ import annotations
+
+from studio.sim.config import SystemConfig
+from studio.sim.engine import Cancel, Notice, Progress, execute, stopped_short
+from studio.sim.known import Known
+from studio.sim.plan import Plan, make_plan
+from studio.sim.result import SimResult, result_of
+from studio.trace import Trace
+
+
+def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
+    trace: Trace,
+    config: SystemConfig,
+    *,
+    known: Known | None = None,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
+    native: bool | None = None,
+    notice: Notice | None = None,
+    fold: bool = True,
+) -> tuple[SimResult, Plan]:
+    """Return what `studio.sim.simulate` does, with the plan that was run.
+
+    Args:
+        trace: The job.
+        config: The system, under the model that counts.
+        known: What earlier simulations of the trace have in common with this one.
+        progress: Told now and then the nodes completed so far, and the nodes in all.
+        cancel: Asked now and then whether to stop.
+        native: Whether to run compiled; None where that is sooner done.
+        notice: Told what is waited for, where the compiler has to run first.
+        fold: Whether one rank may stand for all that are equivalent to it.
+
+    Raises:
+        TraceError: The trace cannot be simulated, or some ranks wait for ever.
+        ConfigError: The configuration does not fit the trace.
+        Cancelled: `cancel` said so.
+    """
+    plan = make_plan(trace, config, folded=fold, known=known)
+    reason = plan.unfolded
+    if plan.folding is not None:
+        execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
+        reason = stopped_short(plan)
+        if reason:
+            plan = make_plan(trace, config, known=known)
+    if plan.folding is None:
+        execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
+    return result_of(trace, config, plan, reason), plan

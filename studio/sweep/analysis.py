@@ -1,0 +1,98 @@
+"""What results of a sweep say: the best points, the front of cost against finish, and how much each setting matters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.sweep.running import Row
+from studio.sweep.space import Space
+
+IMPORTANCE = (
+    "Share of the variance of the finish that a setting explains by itself: the variance of the means of its values, each "
+    "weighted by its points, over the variance of all points (the correlation ratio η²; on a full grid the first-order Sobol "
+    "index). What the shares leave of 100 % is explained by settings together only. Impossible points are left out."
+)
+"""How importance is computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """How much of the finish a setting explains.
+
+    Attributes:
+        key: The setting.
+        share: 0 to 1; see `IMPORTANCE`.
+        best: Its value with the least mean finish.
+    """
+
+    key: str
+    share: float
+    best: str
+
+
+def possible(rows: Sequence[Row]) -> list[Row]:
+    """Return the points that have a finish."""
+    return [row for row in rows if row.finish_ns is not None]
+
+
+def best(rows: Sequence[Row], count: int) -> list[Row]:
+    """Return the points with the least finish; of equal ones the cheaper, then the first."""
+    return sorted(possible(rows), key=lambda row: (row.finish_ns, row.cost or 0.0, row.index))[:count]
+
+
+def pareto(rows: Sequence[Row]) -> list[Row]:
+    """Return the points that no other beats in both cost and finish, from the cheapest on; empty without costs.
+
+    Example:
+        >>> points = [Row(0, 9, cost=1.0), Row(1, 5, cost=2.0), Row(2, 6, cost=3.0), Row(3, 1, cost=9.0)]
+        >>> [row.index for row in pareto(points)]
+        [0, 1, 3]
+    """
+    priced = [row for row in possible(rows) if row.cost is not None]
+    front: list[Row] = []
+    for row in sorted(priced, key=lambda row: (row.cost, row.finish_ns, row.index)):
+        if not front or (row.finish_ns or 0) < (front[-1].finish_ns or 0):
+            front.append(row)
+    return front
+
+
+def reasons(rows: Sequence[Row]) -> list[tuple[str, int]]:
+    """Return why points are impossible, and how many for each reason, most first."""
+    return Counter(row.error for row in rows if row.error).most_common()
+
+
+def models(rows: Sequence[Row]) -> list[str]:
+    """Return the models that answered, in the order of their first points."""
+    return list(dict.fromkeys(row.model for row in possible(rows)))
+
+
+def importance(space: Space, rows: Sequence[Row]) -> list[Importance]:
+    """Return how much of the finish each setting explains, most first.
+
+    Example:
+        >>> from studio.sweep.space import Axis
+        >>> space = Space((Axis("a", ("1", "2")), Axis("b", ("1", "2"))))
+        >>> [(one.key, one.share, one.best) for one in importance(space, [Row(i, t) for i, t in enumerate((4, 4, 2, 2))])]
+        [('a', 1.0, '2'), ('b', 0.0, '1')]
+    """
+    found = possible(rows)
+    if len(found) < 2:
+        return []
+    finish = np.array([row.finish_ns for row in found], np.float64)
+    total = float(finish.var())
+    shares = []
+    for axis in space.axes:
+        if len(axis.values) < 2:
+            continue
+        of = np.array([axis.values.index(space.point(row.index)[axis.key]) for row in found], np.int64)
+        count = np.bincount(of, minlength=len(axis.values))
+        there = np.flatnonzero(count)
+        means = np.bincount(of, finish, minlength=len(axis.values))[there] / count[there]
+        between = float(((means - finish.mean()) ** 2 * count[there]).sum() / len(found))
+        share = min(1.0, between / total) if total else 0.0
+        shares.append(Importance(axis.key, share, axis.values[int(there[means.argmin()])]))
+    return sorted(shares, key=lambda one: -one.share)

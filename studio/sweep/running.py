@@ -1,0 +1,156 @@
+"""Simulate points: in this process, in processes of this machine, or by any executor.
+
+An executor gets the job as a file, which all of its processes have to see, and points in pieces. Each process reads the
+job once and keeps what its simulations have in common.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from studio.analysis.job.ledger import PARTS
+from studio.errors import StudioError
+from studio.et.executors import call_in_order
+from studio.et.workers import processors
+from studio.files import open_private
+from studio.sim.config import SystemConfig
+from studio.sim.parts import interpret
+from studio.sim.play import play
+from studio.sim.result import ledger_of
+from studio.sweep.costs import Costs
+from studio.sweep.space import PRESET
+from studio.sweep.systems import Base, Jobs, parts_at
+from studio.trace import Trace
+
+MEANS = (*(part for part in PARTS if part != "communication"), "exposed", "idle", "after_finish")
+"""Parts of the ledger whose mean over the ranks a result has."""
+_LARGEST_PIECE = 32
+_PIECES = 8
+
+Point = tuple[int, Mapping[str, str]]
+"""The number of a point, and its values by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The result at a point.
+
+    Attributes:
+        index: The number of the point in the grid.
+        finish_ns: When the last rank finished; None where the point is impossible.
+        parts_ns: Mean over the ranks of each of `MEANS`.
+        ranks: Ranks of the job there.
+        model: Whose answer it is.
+        cost: What the system costs; None without costs.
+        error: Why the point is impossible; "" where it is not.
+    """
+
+    index: int
+    finish_ns: int | None = None
+    parts_ns: Mapping[str, float] = field(default_factory=dict)
+    ranks: int = 0
+    model: str = ""
+    cost: float | None = None
+    error: str = ""
+
+
+def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
+    """Simulate a point; whatever makes it impossible is its result."""
+    index, values = point
+    try:
+        known = jobs.at(values)
+        ranks = len(known.trace.ranks)
+        config = interpret(parts_at(base, values, ranks)).config
+    except StudioError as error:
+        return Row(index, error=error.message)
+    price = costs.of(config, values.get(PRESET, base.preset or "")) if costs else None
+    told = {"ranks": ranks, "model": config.model, "cost": price}
+    errors = [finding.message for finding in known.check(config) if finding.level == "error"]
+    if errors:
+        return Row(index, error=errors[0], **told)  # type: ignore[arg-type]  # each by its own type
+    try:
+        result, plan = play(known.trace, config, known=known)
+    except StudioError as error:
+        return Row(index, error=error.message, **told)  # type: ignore[arg-type]  # the same
+    times = ledger_of(result, plan.flows).totals()
+    means = {name: times.of(name) for name in MEANS if name in PARTS}  # type: ignore[arg-type]  # names of parts
+    means |= {"exposed": times.exposed_ns, "idle": times.idle_ns, "after_finish": times.after_finish_ns}
+    parts = {name: int(column.sum()) / len(column) for name, column in means.items()}
+    return Row(index, result.makespan_ns, {name: parts[name] for name in MEANS}, **told)  # type: ignore[arg-type]  # the same
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A job as a file.
+
+    Attributes:
+        path: The file.
+        digest: Of its content: what a process keeps of a job is kept under it.
+    """
+
+    path: Path
+    digest: str
+
+
+def store_job(trace: Trace, path: Path) -> Stored:
+    """Write a job for the processes of an executor."""
+    data = pickle.dumps(trace, protocol=5)
+    with open_private(path) as file:
+        file.write(data)
+    return Stored(path.resolve(), hashlib.blake2b(data, digest_size=16).hexdigest())
+
+
+@lru_cache(maxsize=2)
+def _jobs(stored: Stored) -> Jobs:
+    data = stored.path.read_bytes()
+    if hashlib.blake2b(data, digest_size=16).hexdigest() != stored.digest:
+        raise StudioError(f"{stored.path} is not the file that the sweep wrote.", hint="Run the sweep again.")
+    return Jobs(pickle.loads(data))  # noqa: S301 (written by this sweep: its checksum says so)
+
+
+def run_piece(stored: Stored, base: Base, costs: Costs | None, points: Sequence[Point]) -> list[Row]:
+    """Simulate some points; for executors."""
+    jobs = _jobs(stored)
+    return [run_point(jobs, base, costs, point) for point in points]
+
+
+class Here:
+    """Simulates points in this process."""
+
+    def __init__(self, trace: Trace, base: Base, costs: Costs | None) -> None:
+        self.jobs, self.base, self.costs = Jobs(trace), base, costs
+
+    def run(self, points: Sequence[Point], poll: Callable[[], None]) -> Iterator[list[Row]]:
+        """Yield the results of points in order, a few at a time; `poll` is asked in between and may raise to stop."""
+        for point in points:
+            poll()
+            yield [run_point(self.jobs, self.base, self.costs, point)]
+
+
+class Elsewhere:
+    """Simulates points by an executor."""
+
+    def __init__(self, stored: Stored, base: Base, costs: Costs | None, executor: Executor, workers: int = 0) -> None:
+        self.stored, self.base, self.costs, self.executor = stored, base, costs, executor
+        self.workers = workers or processors()
+
+    def run(self, points: Sequence[Point], poll: Callable[[], None]) -> Iterator[list[Row]]:
+        """Yield the results of points in order, a few at a time; `poll` is asked in between and may raise to stop."""
+        size = max(1, min(_LARGEST_PIECE, len(points) // (self.workers * _PIECES)))
+        pieces = [points[begin : begin + size] for begin in range(0, len(points), size)]
+        calls = [(run_piece, (self.stored, self.base, self.costs, piece)) for piece in pieces]
+        yield from call_in_order(self.executor, calls, poll, ahead=2 * self.workers)
+
+
+Runner = Here | Elsewhere
+
+
+def simulated_config(base: Base, point: Mapping[str, str], ranks: int) -> SystemConfig:
+    """Return the configuration at a point."""
+    return interpret(parts_at(base, point, ranks)).config

@@ -1,0 +1,130 @@
+"""Carry out a sweep from a job to a file of results, resumed where one was interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from studio.errors import StudioError
+from studio.et.executors import connect_scheduler, start_local_processes
+from studio.notebook import one_line
+from studio.sweep.costs import Costs
+from studio.sweep.journal import Journal, fingerprint, journal_of
+from studio.sweep.running import Elsewhere, Here, Row, Runner, store_job
+from studio.sweep.search import Plan, Progress, Progressing, Sweeping, carry_out, points_of
+from studio.sweep.space import Space
+from studio.sweep.systems import Base
+from studio.sweep.tables import write_parquet
+from studio.trace import Trace
+
+_FEW = 48
+"""So few points are simulated by this process: others take longer to start."""
+_FEW_NODES = 200_000
+"""The same for fewer nodes of all points together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What is varied, from what, and which points of it are asked for.
+
+    Attributes:
+        space: The settings and their values.
+        base: The system they change.
+        plan: Which points.
+        costs: Prices; None for none.
+    """
+
+    space: Space
+    base: Base
+    plan: Plan = Plan()
+    costs: Costs | None = None
+
+    __repr__ = one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """The results of a sweep.
+
+    Attributes:
+        sweep: What was asked for.
+        rows: Results in the order of points.
+        resumed: How many of them an interrupted run had left.
+    """
+
+    sweep: Sweep
+    rows: tuple[Row, ...]
+    resumed: int = 0
+
+    __repr__ = one_line
+
+
+def run_sweep(
+    trace: Trace,
+    sweep: Sweep,
+    output: Path,
+    *,
+    scheduler: str | None = None,
+    progress: Progress | None = None,
+) -> Swept:
+    """Simulate a job at every point asked for and write the results.
+
+    A sweep that was killed continues where it was when it is run again, and writes the same bytes.
+
+    Args:
+        trace: The job.
+        sweep: What to simulate.
+        output: A Parquet file; while the sweep runs, what is done lies beside it.
+        scheduler: Address of a Dask scheduler, whose workers see the folder of the output; None simulates on this machine.
+        progress: Told the phase, points done and points in all; may raise to stop, and what is done stays.
+
+    Raises:
+        ConfigError: There are too many points, or the scheduler cannot be reached.
+        StudioError: The output cannot be written, or holds another sweep.
+    """
+    if not output.parent.is_dir():
+        raise StudioError(f"{output}: there is no folder {output.parent}.", hint="Make it, or name another file.")
+    if sweep.plan.target is None:
+        points_of(sweep.space, sweep.plan)
+    journal = Journal(journal_of(output), fingerprint(trace, sweep.base, sweep.space, sweep.costs))
+    try:
+        resumed = len(journal.rows)
+        with _runner(trace, sweep, output, scheduler, resumed) as runner:
+            sweeping = Sweeping(sweep.space, journal, runner, Progressing(progress))
+            rows = carry_out(sweeping, sweep.plan)
+        write_parquet(output, sweep.space, rows)
+    except BaseException:
+        journal.close()
+        raise
+    journal.remove()
+    return Swept(sweep, tuple(rows), resumed)
+
+
+@contextmanager
+def _runner(
+    trace: Trace, sweep: Sweep, output: Path, scheduler: str | None, known: int
+) -> Iterator[Runner]:
+    """Yield who simulates the points."""
+    points = sweep.space.size if sweep.plan.draw is None else min(sweep.plan.draw, sweep.space.size)
+    nodes = sum(map(len, trace.graphs)) * (points - known)
+    if scheduler is None and (points - known <= _FEW or nodes < _FEW_NODES or sweep.plan.target is not None):
+        yield Here(trace, sweep.base, sweep.costs)
+        return
+    job = output.with_name(f"{output.name}.job")
+    try:
+        stored = store_job(trace, job)
+        if scheduler is not None:
+            with connect_scheduler(scheduler) as (executor, threads):
+                yield Elsewhere(stored, sweep.base, sweep.costs, executor, threads)
+        else:
+            with start_local_processes() as processes:
+                yield Elsewhere(stored, sweep.base, sweep.costs, processes, len(processes.workers))
+    finally:
+        job.unlink(missing_ok=True)
+
+
+def values_of(space: Space, key: str, rows: Sequence[Row]) -> dict[int, float]:
+    """Return the value of a numeric setting by point."""
+    return {row.index: float(space.point(row.index)[key]) for row in rows}

@@ -1,0 +1,121 @@
+"""Make the system and the job of a point, by the code that `simulate --preset --set` uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from studio.completion.clues import known_facts
+from studio.completion.complete import chosen_mesh
+from studio.completion.mesh import Mesh
+from studio.completion.scale import refuse_missing, scale_to, scaled_mesh
+from studio.errors import ConfigError
+from studio.sim.known import Known
+from studio.sim.models import MODELS, Model, with_model
+from studio.sim.parts import Parts, with_settings
+from studio.sim.presets import preset, said_npus
+from studio.sweep.space import MODEL, NPUS, PRESET, REPLICAS, SPECIAL
+from studio.trace import Trace
+
+_MOST_JOBS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The system that a sweep varies.
+
+    Attributes:
+        preset: Name of the preset it starts from; None where `tables` are given.
+        tables: A system in place of a preset.
+        npus: NPUs of the preset; None as many as the job has ranks, unless its name says it.
+        model: The model; None is that of the preset or the tables.
+        settings: KEY=VALUE each, set before the varied ones.
+    """
+
+    preset: str | None = None
+    tables: Parts | None = None
+    npus: int | None = None
+    model: Model | None = None
+    settings: tuple[str, ...] = ()
+
+
+def parts_at(base: Base, point: Mapping[str, str], ranks: int) -> Parts:
+    """Return the system at a point.
+
+    Args:
+        base: What the sweep varies.
+        point: Values of varied keys.
+        ranks: Ranks of the job there: the size of a preset where nothing else says it.
+
+    Raises:
+        ConfigError: The system cannot be made.
+    """
+    model = _model(point[MODEL]) if MODEL in point else base.model
+    name = point.get(PRESET, base.preset)
+    parts = base.tables
+    if name is not None:
+        npus = _whole(NPUS, point[NPUS]) if NPUS in point else base.npus
+        said = said_npus(name)
+        if npus is not None and said is not None and npus != said:
+            raise ConfigError(f"{NPUS} is {npus:,}, and the preset {name} has {said:,} NPUs; allowed: the same number")
+        # As `simulate` has it: whoever sets the congestion of a preset asks for the model that has the choice.
+        keys = [*point, *(setting.partition("=")[0].strip() for setting in base.settings)]
+        plain = model is None and "congestion" in keys
+        parts = preset(name, npus or said or ranks).under("astra-sim" if plain else model or "full")
+    elif NPUS in point:
+        raise ConfigError(
+            f"{NPUS} is varied, and the system is given as files; allowed: with a preset",
+            hint="Vary npus_count=[8,4],[8,8], which are the sizes of dimensions.",
+        )
+    if parts is None:
+        raise ConfigError(
+            "No system to simulate on", hint="Give --preset, or vary it: --set preset=hgx-h100,hgx-a100."
+        )
+    parts = with_model(parts, model) if model is not None and name is None else parts
+    varied = [f"{key}={value}" for key, value in point.items() if key not in SPECIAL]
+    return with_settings(parts, [*base.settings, *varied])
+
+
+def _model(text: str) -> Model:
+    for model in MODELS:
+        if model == text:
+            return model
+    raise ConfigError(f"{MODEL} is {text!r}; allowed: {', '.join(MODELS)}")
+
+
+def _whole(key: str, text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 20:
+        raise ConfigError(f"{key} is {text!r}; allowed: a whole number from 1 to {(1 << 20) - 1:,}")
+    return int(text)
+
+
+class Jobs:
+    """A job at the sizes that points ask for, each with what its simulations have in common.
+
+    Attributes:
+        trace: The job as it was given.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._sizes: dict[int | None, Known] = {None: Known(trace)}
+        self._mesh: Mesh | None = None
+
+    def at(self, point: Mapping[str, str]) -> Known:
+        """Return the job at a point.
+
+        Raises:
+            ConfigError: It cannot be scaled to as many replicas.
+        """
+        replicas = _whole(REPLICAS, point[REPLICAS]) if REPLICAS in point else None
+        if replicas not in self._sizes:
+            self._sizes[replicas] = Known(self._scaled(replicas or 1))
+            if len(self._sizes) > _MOST_JOBS:
+                del self._sizes[next(size for size in self._sizes if size is not None)]
+        return self._sizes[replicas]
+
+    def _scaled(self, replicas: int) -> Trace:
+        if self._mesh is None:
+            self._mesh = chosen_mesh(known_facts(self.trace), None, None, first=True)
+            refuse_missing(self.trace, self._mesh)
+        return scale_to(self.trace, self._mesh, scaled_mesh(self._mesh, dp=replicas))
