@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from studio.et.recording import DeviceTrace
-from studio.trace import Int32, Int64
+from studio.trace import NONE, Int32, Int64
 
 _Word = TypeVar("_Word")
 
@@ -28,12 +28,23 @@ def join_events(traces: Sequence[DeviceTrace]) -> DeviceTrace:
     columns = _columns(traces)
     columns["name"] = np.concatenate([_recoded(trace.name, trace.names, names) for trace in traces])
     columns["thread"] = np.concatenate([_recoded(trace.thread, trace.threads, threads) for trace in traces])
+    inputs: dict[tuple[str, str, str], int] = {}
+    columns["inputs"] = np.concatenate(
+        [_recoded(trace.inputs, trace.input_texts, inputs) for trace in traces]
+    )
     comm = {
         first + row: facts
         for first, trace in zip(before, traces, strict=False)
         for row, facts in trace.comm.items()
     }
-    return replace(traces[0], names=list(names), threads=tuple(threads), comm=comm, **columns)
+    return replace(
+        traces[0],
+        names=list(names),
+        threads=tuple(threads),
+        comm=comm,
+        input_texts=list(inputs),
+        **columns,
+    )
 
 
 def reorder_events(trace: DeviceTrace, order: Int64) -> DeviceTrace:
@@ -60,8 +71,8 @@ def _columns(traces: Sequence[DeviceTrace]) -> dict[str, Any]:
 
 
 def _recoded(codes: Int32, words: Sequence[_Word], known: dict[_Word, int]) -> Int32:
-    """Return codes of words as codes of all words known, to which new ones are added."""
-    table = np.array([known.setdefault(word, len(known)) for word in words], np.int32)
+    """Return codes of words as codes of all words known, to which new ones are added; -1 stays."""
+    table = np.array([*(known.setdefault(word, len(known)) for word in words), NONE], np.int32)
     return table[codes] if len(codes) else codes
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -53,6 +53,7 @@ CATEGORIES = {
 _FLOWS = ("ac2g", "async_gpu", "async_cpu_to_gpu")
 _LARGEST_RANK = 2**31 - 1
 _LONGEST_NS = 2**62
+_EMPTY_LIST = 2
 
 
 def sniff(head: bytes) -> bool:
@@ -93,6 +94,7 @@ class _Args(msgspec.Struct, gc=False):
     target: Any = msgspec.field(default=None, name="Dst Rank")
     dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
+    values: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Concrete Inputs")
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -155,7 +157,7 @@ def _by_hand(raw: bytes | memoryview) -> _Content:
     return content
 
 
-_RAW = ("Input Dims", "Input type")
+_RAW = ("Input Dims", "Input type", "Concrete Inputs")
 _ARG_NAMES = tuple(zip(_Args.__struct_fields__, _Args.__struct_encode_fields__, strict=True))
 
 
@@ -167,7 +169,9 @@ def _event_by_hand(event: dict[str, Any]) -> _Event:
         for field, name in _ARG_NAMES:
             if name not in _RAW:
                 setattr(args, field, given.get(name))
-        args.dims, args.types = (msgspec.Raw(msgspec.json.encode(given.get(name, []))) for name in _RAW)
+        args.dims, args.types, args.values = (
+            msgspec.Raw(msgspec.json.encode(given.get(name, []))) for name in _RAW
+        )
     keys = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id")
     return _Event(args=args, **{key: event.get(key) for key in keys})
 
@@ -310,6 +314,7 @@ def _trace(name: str, events: Sequence[_Event]) -> DeviceTrace:
     named = np.array([word.startswith(_COMM_NAMES) for word in names] or [False], np.bool_)
     describes_collective = [arg.collective is not None or arg.group is not None for arg in args]
     communicating = named[worded] | np.array(describes_collective, np.bool_)
+    inputs, input_texts = _inputs(args)
     return DeviceTrace(
         file=name,
         head=Head(),
@@ -328,9 +333,30 @@ def _trace(name: str, events: Sequence[_Event]) -> DeviceTrace:
         wait_stream=columns["wait_stream"],
         wait_record=columns["wait_record"],
         comm={row: _comm(args[row]) for row in np.flatnonzero(communicating).tolist()},
+        inputs=inputs,
+        input_texts=input_texts,
         names=names,
         pid=NONE,
     )
+
+
+def _inputs(args: Sequence[_Args]) -> tuple[Int32, list[tuple[str, str, str]]]:
+    """Return which inputs (M,) each event has, -1 where it says nothing, and the texts of distinct ones."""
+    codes: dict[tuple[bytes, bytes, bytes], int] = {}
+    # Where shapes were not recorded, `types` is missing or an empty list.
+    column = [
+        codes.setdefault((bytes(arg.values), bytes(arg.dims), bytes(arg.types)), len(codes))
+        if len(bytes(arg.types)) > _EMPTY_LIST
+        else NONE
+        for arg in args
+    ]
+    texts = [tuple(map(_in_one_line, parts)) for parts in codes]
+    return np.array(column, np.int32), cast("list[tuple[str, str, str]]", texts)
+
+
+def _in_one_line(raw: bytes) -> str:
+    """Return the text of a JSON value without line breaks, which recorders write into lists."""
+    return str(msgspec.json.format(raw, indent=0) if b"\n" in raw else raw, "utf-8", "replace")
 
 
 def _values(args: Sequence[_Args]) -> dict[str, list[Any]]:

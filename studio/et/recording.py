@@ -170,6 +170,8 @@ class DeviceTrace:
         record_function, external, correlation, stream, device, bytes: (E,) as in the file, -1 where missing.
         wait_stream, wait_record: (E,) stream, and correlation of the recorded event, that a SYNC waits for.
         comm: What an event tells about a collective, by row.
+        inputs: (E,) index into `input_texts`, -1 where the event says nothing about its inputs.
+        input_texts: Values, shapes and types of inputs, each as the file writes the list.
         names: Distinct names.
         pid: Process that called the operators, -1 where it is no number.
         damaged: Whether the file is cut off or broken, so that events are missing.
@@ -192,6 +194,8 @@ class DeviceTrace:
     wait_stream: Int64
     wait_record: Int64
     comm: dict[int, dict[str, Any]]
+    inputs: Int32
+    input_texts: list[tuple[str, str, str]]
     names: list[str]
     pid: int
     damaged: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from studio.et.link.communication import INIT, Facts
 from studio.et.link.draft import RankDraft
 from studio.et.link.names import RECEIVE, SEND, node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
-from studio.et.recording import EventKind
+from studio.et.recording import DeviceTrace, EventKind
 from studio.trace import (
     NONE,
     Attribute,
@@ -145,18 +146,31 @@ class _Nodes:
         return plan.source, plan.target, plan.kinds
 
     def io(self, texts: Texts) -> Int32:
-        """Return inputs and outputs; a device operation has those of its operator."""
+        """Return inputs and outputs; a device operation has those of its operator.
+
+        Without an execution trace they are the inputs that the Kineto trace tells.
+        """
         rank_draft = self.made
-        if rank_draft.host is None:
+        if rank_draft.host is not None:
+            own = texts.of(rank_draft.host.texts)[rank_draft.host.io]
+        elif rank_draft.device is not None and rank_draft.device.input_texts:
+            own = self._told_inputs(rank_draft.device, texts)
+        else:
             return np.empty((0, 6), np.int32)
-        codes = texts.of(rank_draft.host.texts)
-        own = codes[rank_draft.host.io]
         io = np.full((len(self), 6), NONE, np.int32)
         io[: self.first_gap] = own
         if rank_draft.launched is not None:
             there = np.flatnonzero(rank_draft.launched.operator >= 0)
             io[self.first_device + there] = own[rank_draft.launched.operator[there]]
         return io
+
+    def _told_inputs(self, device: DeviceTrace, texts: Texts) -> Int32:
+        """Return (N, 6) the inputs of operations that their events tell; nothing tells the outputs."""
+        told = device.inputs[self.made.operations.event]
+        own = np.full((len(told), 6), NONE, np.int32)
+        codes = texts.of(chain.from_iterable(device.input_texts)).reshape(-1, 3)
+        own[told >= 0, :3] = codes[told[told >= 0]]
+        return own
 
 
 def comm_rows(rank_draft: RankDraft, first_device: int) -> dict[int, Facts]:

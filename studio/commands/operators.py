@@ -1,0 +1,145 @@
+"""List what the operators of a recorded job compute, and how fast they were.
+
+FLOP and bytes follow from the shapes and types of inputs, by a formula per operator; device operations are joined to the
+operators that launched them. What has no formula is listed by its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio.commands.base.one_job import read_one_job
+from studio.commands.base.options import allow_damaged, json_option, paths_argument, rank_option
+from studio.commands.base.output import end_with_losses, progress_line, show
+from studio.commands.base.terminal import printable
+from studio.et import Progress
+from studio.operators import OperatorReport, operators
+from studio.trace import Trace
+from studio.units import format_count, format_ns, format_si
+
+_SHOWN = 24
+_LONGEST = 56
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `operators`.
+
+    Attributes:
+        paths: Files, folders or archives of one job.
+        numbers: Rank numbers by file name, for files that do not tell theirs.
+    """
+
+    paths: tuple[Path, ...]
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A job and what its operators did."""
+
+    name: str
+    trace: Trace
+    operators: OperatorReport
+
+
+def run(request: Request, *, progress: Progress | None = None) -> Listed:
+    """Read a job and work out what its operators did.
+
+    Raises:
+        TraceError: The paths hold several jobs, or cannot be read.
+    """
+    name, trace = read_one_job(request.paths, request.numbers, progress, verb="List")
+    return Listed(name, trace, operators(trace))
+
+
+def report(listed: Listed) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    found = listed.operators
+    return {
+        "name": listed.name,
+        "device": found.device,
+        "on_device": found.on_device,
+        "time_ns": found.time_ns,
+        "coverage": found.coverage,
+        "covered_by_name_ns": found.by_name_ns,
+        "communication_ns": found.communication_ns,
+        "host_link_ns": found.host_link_ns,
+        "rows": [
+            {
+                **asdict(row),
+                "flop_per_s": row.flop_per_s,
+                "bytes_per_s": row.bytes_per_s,
+                "intensity": row.intensity,
+            }
+            for row in found.rows
+        ],
+        "uncovered": [asdict(row) for row in found.uncovered],
+    }
+
+
+def text(listed: Listed) -> str:
+    """Format the result for a terminal."""
+    found = listed.operators
+    where = f"on {found.device}" if found.device else "on a device that the trace does not name"
+    lines = [f"{listed.name}: {where if found.on_device else 'operators on the processor'}"]
+    if found.coverage is None:
+        return "\n".join([*map(printable, lines), "no recorded compute time"])
+    lines += [
+        f"compute time {format_ns(found.time_ns)}, {_percent(found.coverage)} of it by formula"
+        f"{_by_name(found)}; besides communication {format_ns(found.communication_ns)}, copies from and to "
+        f"the host {format_ns(found.host_link_ns)}",
+        "",
+        f"  {'operator':<{_LONGEST}} {'calls':>8} {'time':>10} {'type':>5} {'operations':>13} {'achieved':>14} {'bytes':>10} {'achieved':>11}",
+    ]
+    for row in found.rows[:_SHOWN]:
+        lines.append(
+            f"  {_short(row.operator):<{_LONGEST}} {format_count(row.count):>8} {format_ns(row.time_ns):>10} {row.type:>5} "
+            f"{format_si(row.flop, 'FLOP'):>13} {format_si(row.flop_per_s, 'FLOP/s'):>14} "
+            f"{format_si(row.bytes, 'B'):>10} {format_si(row.bytes_per_s, 'B/s'):>11}"
+        )
+    if len(found.rows) > _SHOWN:
+        lines.append(f"  and {format_count(len(found.rows) - _SHOWN)} more; --json lists them all")
+    if found.uncovered:
+        lines += ["", "  without a formula:"]
+        lines += [
+            f"  {_short(row.name):<{_LONGEST}} {format_count(row.count):>8} {format_ns(row.time_ns):>10}  {row.why}"
+            for row in found.uncovered[:_SHOWN]
+        ]
+    if len(found.uncovered) > _SHOWN:
+        lines.append(f"  and {format_count(len(found.uncovered) - _SHOWN)} more; --json lists them all")
+    return "\n".join(printable(line) for line in lines)
+
+
+def _by_name(found: OperatorReport) -> str:
+    if not found.by_name_ns:
+        return ""
+    return f" ({_percent(found.by_name_ns / found.time_ns)} known by the kernel's name alone)"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio operators rank0.json.gz --json")
+@paths_argument
+@json_option
+@allow_damaged
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context, /, paths: tuple[Path, ...], as_json: bool, allow_damaged: bool, ranks: dict[str, int]
+) -> None:
+    """Carry out `operators`."""
+    listed = run(Request(paths, ranks), progress=progress_line())
+    show(listed, as_json, report, text)
+    end_with_losses(ctx, listed.trace.findings, allow_damaged, warned=False)

@@ -1,0 +1,307 @@
+"""Join the nodes of a recorded graph to the calls of operators they carry out, and work out what each call does.
+
+The nodes whose time counts are operations of a device, or, of a rank that used none, the operators themselves. A
+device operation belongs to the innermost operator around its launch that is in the table. Where the launch was not
+recorded, it is taken to do what the operation of the same name, and nearest in duration, does whose call is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from studio.operators.table import OPERATORS, find_operator
+from studio.operators.tensors import (
+    Call,
+    NotRecordedError,
+    Tensor,
+    read_tensors,
+    read_values,
+    type_in_kernel,
+)
+from studio.operators.work import VECTOR, Work
+from studio.trace import (
+    NONE,
+    Bool,
+    Float64,
+    Graph,
+    Int64,
+    NodeType,
+    copies,
+    dense_column,
+    idles,
+)
+
+_HOST_LINK = ("HtoD", "DtoH", "HtoH", "Host", "HOST")
+"""Words in the names of copies that cross the link between the processor's memory and the device's."""
+_LIBRARIES = ("ncclDevKernel", "ncclKernel", "mscclKernel", "nvshmem")
+"""How communication libraries begin the names of their kernels, which may say nothing of the collective."""
+
+
+class Part(IntEnum):
+    """What a node's time counts as; NONE is for nodes whose time is not the device's."""
+
+    NONE = 0
+    COMPUTE = 1
+    HOST_LINK = 2
+    COMMUNICATION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls of operators in one graph of N nodes, C calls.
+
+    Attributes:
+        part: (N,) a `Part`.
+        call: (N,) the call that a node of part COMPUTE carries out, -1 where none is known.
+        share: (N,) its part of the call's time.
+        by_name: (N,) whether that is only known by the name of another node.
+        row: (C,) the node that is the call.
+        operator: (C,) row of the table.
+        flop, bytes: (C,) what it does; NaN where its formula needs what was not recorded.
+        type: (C,) the type whose peak bounds it, index into `types`.
+        types: Data types.
+        lacking: (C,) what the formula lacks, index into `reasons`, -1 where it lacks nothing.
+        reasons: In words.
+        on_device: Whether the nodes whose time counts are those of a device.
+    """
+
+    part: Int64
+    call: Int64
+    share: Float64
+    by_name: Bool
+    row: Int64
+    operator: Int64
+    flop: Float64
+    bytes: Float64
+    type: Int64
+    types: tuple[str, ...]
+    lacking: Int64
+    reasons: tuple[str, ...]
+    on_device: bool
+
+    @property
+    def known(self) -> Bool:
+        """Which nodes (N,) have a formula that could be worked out."""
+        there = self.call >= 0
+        there[there] = self.lacking[self.call[there]] < 0
+        return there
+
+
+def calls_of(graph: Graph) -> Calls:
+    """Return the calls of a graph's operators."""
+    is_cpu = dense_column(graph, "is_cpu_op", 0) != 0
+    part = _parts(graph, is_cpu)
+    on_device = bool((part == Part.COMPUTE).any())
+    matched = _matches(graph)
+    parent = _parents(graph)
+    if not on_device:
+        part = np.where(is_cpu & (graph.type == NodeType.COMP) & (parent >= 0), Part.COMPUTE, part)
+        part = np.where(dense_gaps(graph), Part.NONE, part)
+    counted = (matched >= 0) & is_cpu
+    _drop_outer(counted, matched, parent)
+    outer = (matched >= 0) & is_cpu & ~counted
+    if not on_device:
+        # On the processor they take time of their own, in which nothing but the call is made.
+        counted |= outer
+    around = _nearest(parent, counted)
+    sized = dense_column(graph, "tensor_size", NONE) >= 0
+    alone = (part == Part.COMPUTE) & (around < 0) & (matched >= 0) & ~is_cpu & sized
+    counted |= alone
+    around[alone] = np.flatnonzero(alone)
+    rows = np.flatnonzero(counted)
+    place = np.full(len(graph), NONE, np.int64)
+    place[rows] = np.arange(len(rows))
+    call = np.where((part == Part.COMPUTE) & (around >= 0), place[around], NONE) if len(graph) else place
+    by_name = np.zeros(len(graph), np.bool_)
+    time = np.bincount(call[call >= 0], graph.duration_ns[call >= 0], len(rows))
+    share = np.zeros(len(graph), np.float64)
+    share[call >= 0] = graph.duration_ns[call >= 0] / np.maximum(time[call[call >= 0]], 1)
+    if on_device:
+        _join_by_name(graph, part, call, share, by_name)
+    flop, moved, kind, types, lacking, reasons = _work(graph, rows, matched, call, outer[rows])
+    return Calls(
+        part, call, share, by_name, rows, matched[rows], flop, moved, kind, types, lacking, reasons, on_device
+    )
+
+
+def dense_gaps(graph: Graph) -> Bool:
+    """Return (N,) which nodes stand for time between operators."""
+    gaps = np.zeros(len(graph), np.bool_)
+    gaps[graph.rows_with("gap")[0]] = True
+    return gaps
+
+
+def _parts(graph: Graph, is_cpu: Bool) -> Int64:
+    """Return (N,) what the nodes of the device count as."""
+    part = np.full(len(graph), Part.NONE, np.int64)
+    on_device = ~is_cpu & _says_where(graph)
+    part[on_device & (graph.type == NodeType.COMP) & ~idles(graph)] = Part.COMPUTE
+    moving = np.flatnonzero(copies(graph) & (part == Part.COMPUTE))
+    crossing = [
+        any(word in graph.strings[int(code)] for word in _HOST_LINK) for code in graph.name[moving].tolist()
+    ]
+    part[moving[np.array(crossing, np.bool_)]] = Part.HOST_LINK
+    communicates = np.isin(graph.type, (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))
+    part[on_device & (communicates | _of_library(graph))] = Part.COMMUNICATION
+    return part
+
+
+def _says_where(graph: Graph) -> Bool:
+    """Return (N,) which nodes say on which stream of a device they ran."""
+    says = np.zeros(len(graph), np.bool_)
+    says[graph.rows_with("stream")[0]] = True
+    return says
+
+
+def _of_library(graph: Graph) -> Bool:
+    """Return (N,) which nodes are named as kernels of a communication library."""
+    codes, back = np.unique(graph.name, return_inverse=True)
+    named = [graph.strings[int(code)].startswith(_LIBRARIES) for code in codes.tolist()]
+    return np.array(named, np.bool_)[back.reshape(-1)]
+
+
+def _matches(graph: Graph) -> Int64:
+    """Return (N,) the row of the table that each node's name matches, -1 where there is none."""
+    codes, back = np.unique(graph.name, return_inverse=True)
+    found = np.array([find_operator(graph.strings[int(code)]) for code in codes.tolist()], np.int64)
+    return found[back.reshape(-1)] if len(codes) else np.zeros(0, np.int64)
+
+
+def _parents(graph: Graph) -> Int64:
+    """Return (N,) the call that each node was made in, or that launched it; -1 where there is none."""
+    parent = np.full(len(graph), NONE, np.int64)
+    has = np.flatnonzero(np.diff(graph.ctrl.offsets) > 0)
+    parent[has] = graph.ctrl.rows[graph.ctrl.offsets[has]]
+    parent[(parent < 0) | (parent == np.arange(len(graph)))] = NONE
+    return parent
+
+
+_DEEPEST = 256
+
+
+def _drop_outer(counted: Bool, matched: Int64, parent: Int64) -> None:
+    """Take out calls in which an operator of the same family is called, which is the one that does the work."""
+    families = {name: number for number, name in enumerate(dict.fromkeys(one.family for one in OPERATORS))}
+    family_of = np.array([families[one.family] for one in OPERATORS], np.int64)
+    family = np.where(matched >= 0, family_of[matched], NONE)
+    rows = np.flatnonzero(counted)
+    above = parent[rows]
+    for _ in range(_DEEPEST):
+        there = above >= 0
+        rows, above = rows[there], above[there]
+        if not len(rows):
+            return
+        counted[above[family[above] == family[rows]]] = False
+        above = parent[above]
+
+
+def _nearest(parent: Int64, counted: Bool) -> Int64:
+    """Return (N,) the node itself or the nearest one above it that is a call, -1 where there is none."""
+    found = np.where(counted, np.arange(len(parent)), NONE)
+    left = np.flatnonzero(~counted)
+    above = parent[left]
+    for _ in range(_DEEPEST):
+        there = above >= 0
+        left, above = left[there], above[there]
+        if not len(left):
+            break
+        hit = counted[above]
+        found[left[hit]] = above[hit]
+        left, above = left[~hit], parent[above[~hit]]
+    return found
+
+
+def _join_by_name(graph: Graph, part: Int64, call: Int64, share: Float64, by_name: Bool) -> None:
+    """Give nodes without a launch the call of the node of their name that is nearest in duration."""
+    loose = np.flatnonzero((part == Part.COMPUTE) & (call < 0))
+    known = np.flatnonzero((part == Part.COMPUTE) & (call >= 0))
+    order = known[np.lexsort((graph.duration_ns[known], graph.name[known]))]
+    names = graph.name[order]
+    for row in loose.tolist():
+        first, after = (int(np.searchsorted(names, graph.name[row], side)) for side in ("left", "right"))
+        if first == after:
+            continue
+        times = graph.duration_ns[order[first:after]]
+        at = int(np.searchsorted(times, graph.duration_ns[row]))
+        near = [place for place in (at - 1, at) if 0 <= place < after - first]
+        best = min(near, key=lambda place: abs(int(times[place]) - int(graph.duration_ns[row])))
+        twin = int(order[first + best])
+        call[row], share[row], by_name[row] = call[twin], share[twin], True
+
+
+# ---------------------------------------------------------------------------------------------------
+# Work
+
+
+def _work(
+    graph: Graph, rows: Int64, matched: Int64, call: Int64, outer: Bool
+) -> tuple[Float64, Float64, Int64, tuple[str, ...], Int64, tuple[str, ...]]:
+    """Return what every call does: FLOP, bytes, type; each distinct one is worked out once.
+
+    Those within which an operator of their family is called (`outer`) do nothing themselves.
+    """
+    flop, moved = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    kind, lacking = np.full(len(rows), NONE, np.int64), np.full(len(rows), NONE, np.int64)
+    types: dict[str, int] = {}
+    reasons: dict[str, int] = {}
+    hints, meanings = _hints(graph, call, len(rows))
+    needs_values = np.array([one.needs_values for one in OPERATORS], np.bool_)
+    io = graph.io[rows, :3].astype(np.int64) if len(graph.io) else np.full((len(rows), 3), NONE, np.int64)
+    io[~needs_values[matched[rows]], 0] = NONE
+    size = dense_column(graph, "tensor_size", NONE)[rows]
+    keys = np.column_stack((graph.name[rows], matched[rows], io, hints, np.where(io[:, 1] < 0, size, NONE)))
+    distinct, back = np.unique(keys, axis=0, return_inverse=True)
+    for number, (name, operator, values, shapes, kinds, hint, told) in enumerate(distinct.tolist()):
+        own = back.reshape(-1) == number
+        try:
+            done = _work_of(graph, name, operator, (values, shapes, kinds), meanings[hint], told)
+        except NotRecordedError as error:
+            lacking[own] = reasons.setdefault(f"{error} was not recorded", len(reasons))
+            continue
+        flop[own], moved[own] = done.flop, done.bytes
+        kind[own] = types.setdefault(done.type, len(types))
+    flop[outer], moved[outer], lacking[outer] = 0.0, 0.0, NONE
+    kind[outer] = types.setdefault(VECTOR, len(types))
+    return flop, moved, kind, tuple(types), lacking, tuple(reasons)
+
+
+def _work_of(
+    graph: Graph, name: int, operator: int, io: tuple[int, int, int], hint: tuple[str, bool], told: int
+) -> Work:
+    row = OPERATORS[operator]
+    values, shapes, kinds = io
+    if shapes < 0 or kinds < 0:
+        # A copy or fill on the device that no operator stands for tells its bytes itself.
+        tensors: tuple[Tensor | tuple[Tensor, ...] | None, ...] = (
+            (Tensor((told,), "int8"),) if told >= 0 else ()
+        )
+        return row.work(Call(graph.strings[name], tensors))
+    tensors = read_tensors(graph.strings[shapes], graph.strings[kinds])
+    plain = read_values(graph.strings[values]) if values >= 0 else ()
+    try:
+        return row.work(Call(graph.strings[name], tensors, plain, *hint))
+    except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError) as error:
+        raise NotRecordedError("a shape that fits the operator") from error
+
+
+def _hints(graph: Graph, call: Int64, count: int) -> tuple[Int64, list[tuple[str, bool]]]:
+    """Return (C,) what the kernels of each call tell by their names, as numbers, and what these mean."""
+    joined = np.flatnonzero(call >= 0)
+    codes, back = np.unique(graph.name[joined], return_inverse=True)
+    meanings: dict[tuple[str, bool], int] = {("", False): 0}
+    told = []
+    for code in codes.tolist():
+        text = graph.strings[code]
+        told.append(meanings.setdefault((type_in_kernel(text), "tf32" in text.lower()), len(meanings)))
+    of_name = np.array(told, np.int64)
+    hints = np.zeros(count, np.int64)
+    if len(joined):
+        # Of several kernels one that is named after TF32 tells most, then any that names a type.
+        ranking = np.array([2 * tf32 + bool(kind) for kind, tf32 in meanings], np.int64)
+        each = of_name[back.reshape(-1)]
+        order = np.argsort(ranking[each], kind="stable")
+        hints[call[joined[order]]] = each[order]
+    return hints, list(meanings)

@@ -1,0 +1,259 @@
+"""FLOP and bytes of operators that work element by element, reduce, look up, or move."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from studio.operators.tensors import Call, NotRecordedError, Tensor
+from studio.operators.work import VECTOR, Work
+
+_FLOATS = ("fp64", "fp32", "fp16", "bf16", "fp8", "fp4")
+
+
+def _type(tensors: Sequence[Tensor]) -> str:
+    return "fp64" if any(tensor.type == "fp64" and tensor.shape for tensor in tensors) else VECTOR
+
+
+def _there(call: Call) -> list[Tensor]:
+    tensors = call.all_tensors
+    if not tensors:
+        raise NotRecordedError("the tensors")
+    return tensors
+
+
+def _shape(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """Return the shape of a result to which all tensors are broadcast."""
+    longest = max(len(tensor.shape) for tensor in tensors)
+    sizes = [1] * longest
+    for tensor in tensors:
+        for place, size in enumerate(tensor.shape, longest - len(tensor.shape)):
+            sizes[place] = size if sizes[place] == 1 else sizes[place]
+    return tuple(sizes)
+
+
+def _result_type(tensors: Sequence[Tensor]) -> str:
+    """Return the type of a result: the widest of tensors with dimensions, floating point before whole numbers."""
+    wide = [tensor for tensor in tensors if tensor.shape] or list(tensors)
+    floats = [tensor for tensor in wide if tensor.type in _FLOATS]
+    return max(floats or wide, key=lambda tensor: tensor.element_bytes).type
+
+
+def elementwise(per_element: int = 1, out: str = "") -> Callable[[Call], Work]:
+    """Return the formula of an operator with a result for every element of its inputs, broadcast to one shape.
+
+    Args:
+        per_element: Operations for each element of the result.
+        out: Type of the result; empty is the widest among the inputs.
+    """
+
+    def work(call: Call) -> Work:
+        tensors = _there(call)
+        result = Tensor(_shape(tensors), out or _result_type(tensors))
+        moved = sum(tensor.bytes for tensor in tensors) + result.bytes
+        return Work(float(per_element * result.elements), moved, _type(tensors))
+
+    return work
+
+
+def each(per_element: float, passes: float) -> Callable[[Call], Work]:
+    """Return the formula of an operator whose first tensor sets the work.
+
+    Args:
+        per_element: Operations for each of its elements.
+        passes: How often as many bytes as it has are read or written.
+    """
+
+    def work(call: Call) -> Work:
+        tensor = _there(call)[0]
+        return Work(per_element * tensor.elements, passes * tensor.bytes, _type([tensor]))
+
+    return work
+
+
+def largest(per_element: float, passes: float) -> Callable[[Call], Work]:
+    """Return the formula of an operator whose largest tensor sets the work; arguments as for `each`."""
+
+    def work(call: Call) -> Work:
+        tensor = max(_there(call), key=lambda one: one.elements)
+        return Work(per_element * tensor.elements, passes * tensor.bytes, _type([tensor]))
+
+    return work
+
+
+def fill(call: Call) -> Work:
+    """Return the work of writing the first tensor."""
+    return Work(0.0, _there(call)[0].bytes)
+
+
+def copy(call: Call) -> Work:
+    """Return the work of `copy_`: the source is read, the target written."""
+    target = call.tensor(0)
+    source = call.tensor(1) if call.has_tensor(1) else target
+    return Work(0.0, target.bytes + source.bytes)
+
+
+def join(call: Call) -> Work:
+    """Return the work of `cat` and `stack`: every tensor is read, and written once."""
+    tensors = _full(call.tensor_list(0))
+    return Work(0.0, 2 * sum(tensor.bytes for tensor in tensors))
+
+
+def _full(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    if not tensors:
+        raise NotRecordedError("the tensors of a list")
+    return tensors
+
+
+def pad(call: Call) -> Work:
+    """Return the work of `constant_pad_nd`: the tensor is read, the larger one written."""
+    tensor = call.tensor(0)
+    widths = call.value(1)
+    if not isinstance(widths, list | tuple):
+        raise NotRecordedError("the widths of the padding")
+    shape = list(tensor.shape)
+    for place, width in enumerate(widths):
+        shape[-1 - place // 2] += int(width)
+    return Work(0.0, tensor.bytes + Tensor(tuple(shape), tensor.type).bytes)
+
+
+def reduction(per_element: int = 1) -> Callable[[Call], Work]:
+    """Return the formula of an operator that reads all elements of its first tensor for a result that is much smaller.
+
+    The result counts where the dimensions that are reduced were recorded.
+    """
+
+    def work(call: Call) -> Work:
+        tensor = _there(call)[0]
+        dims = call.values[1] if len(call.values) > 1 else None
+        kept = 0.0
+        if isinstance(dims, list | tuple | int) and not isinstance(dims, bool):
+            places = {
+                int(dim) % max(len(tensor.shape), 1) for dim in ([dims] if isinstance(dims, int) else dims)
+            }
+            left = [size for place, size in enumerate(tensor.shape) if place not in places]
+            kept = Tensor(tuple(left) if places else (1,), tensor.type).bytes
+        return Work(float(per_element * tensor.elements), tensor.bytes + kept, _type([tensor]))
+
+    return work
+
+
+def lookup(table: int, indices: int) -> Callable[[Call], Work]:
+    """Return the formula of reading the rows of a table that indices name: they are read and written."""
+
+    def work(call: Call) -> Work:
+        rows, chosen = call.tensor(table), call.tensor(indices)
+        width = math.prod(rows.shape[1:])
+        found = Tensor((chosen.elements, width), rows.type)
+        return Work(0.0, 2 * found.bytes + chosen.bytes)
+
+    return work
+
+
+def scatter(source: int, indices: int) -> Callable[[Call], Work]:
+    """Return the formula of adding the rows of `source` to rows that indices name: read, read, written."""
+
+    def work(call: Call) -> Work:
+        rows, chosen = call.tensor(source), call.tensor(indices)
+        return Work(float(rows.elements), 3 * rows.bytes + chosen.bytes)
+
+    return work
+
+
+def embedding_gradient(call: Call) -> Work:
+    """Return the work of `embedding_dense_backward`: a table of gradients is cleared, rows are added to it."""
+    gradient, chosen = call.tensor(0), call.tensor(1)
+    table = Tensor((int(call.value(2)), gradient.shape[-1]), gradient.type)
+    return Work(float(gradient.elements), 3 * gradient.bytes + chosen.bytes + table.bytes)
+
+
+def embedding_bag(call: Call) -> Work:
+    """Return the work of `embedding_bag`: a row is read and added for every index; each bag is written."""
+    table, chosen, bags = (call.tensor(place) for place in range(3))
+    read = Tensor((chosen.elements, table.shape[-1]), table.type)
+    written = Tensor((bags.elements, table.shape[-1]), table.type)
+    return Work(float(read.elements), read.bytes + written.bytes + chosen.bytes + bags.bytes)
+
+
+def gather(call: Call) -> Work:
+    """Return the work of `gather`: an element is read and written for every index."""
+    tensor, chosen = call.tensor(0), call.tensor(2)
+    return Work(0.0, chosen.bytes + 2 * Tensor(chosen.shape, tensor.type).bytes)
+
+
+def pooling(kernel: int, stride: int, padding: int) -> Callable[[Call], Work]:
+    """Return the formula of pooling: an operation for each element under each place of the window."""
+
+    def work(call: Call) -> Work:
+        tensor = call.tensor(0)
+        dims = min(2, len(tensor.shape) - 2)
+        window = call.numbers(kernel, dims)
+        found = call.values[stride] if stride < len(call.values) else None
+        step = call.numbers(stride, dims) if found else window
+        pads = call.numbers(padding, dims)
+        places = [
+            (size + 2 * pad - width) // jump + 1
+            for size, pad, width, jump in zip(tensor.shape[-dims:], pads, window, step, strict=True)
+        ]
+        result = Tensor((*tensor.shape[:-dims], *places), tensor.type)
+        return Work(float(result.elements * math.prod(window)), tensor.bytes + result.bytes, _type([tensor]))
+
+    return work
+
+
+def resampling(call: Call) -> Work:
+    """Return the work of upsampling: the tensor is read, the larger one written."""
+    tensor, sizes = call.tensor(0), call.value(1)
+    if not isinstance(sizes, list | tuple):
+        raise NotRecordedError("the size of the result")
+    result = Tensor((*tensor.shape[: -len(sizes)], *map(int, sizes)), tensor.type)
+    return Work(0.0, tensor.bytes + result.bytes)
+
+
+def lists(per_element: float) -> Callable[[Call], Work]:
+    """Return the formula of a `_foreach_` operator: all lists are read, the first is written."""
+
+    def work(call: Call) -> Work:
+        read = _full(call.all_tensors)
+        written = _full(call.tensor_list(0))
+        count = sum(tensor.elements for tensor in written)
+        moved = sum(tensor.bytes for tensor in (*read, *written))
+        return Work(per_element * count, moved, _type(written))
+
+    return work
+
+
+def fused_optimizer(per_element: float, written: int) -> Callable[[Call], Work]:
+    """Return the formula of a fused optimizer: its lists are read, and all but the gradients (the second) written.
+
+    Args:
+        per_element: Operations for each parameter.
+        written: Lists that are written.
+    """
+
+    def work(call: Call) -> Work:
+        parameters = _full(call.tensor_list(0))
+        moved = sum(tensor.bytes for tensor in call.all_tensors)
+        back = [
+            tensor
+            for place in (0, 2, 3, 4)[:written]
+            if place < len(call.tensors) and isinstance(call.tensors[place], tuple)
+            for tensor in call.tensor_list(place)
+        ]
+        count = sum(tensor.elements for tensor in parameters)
+        return Work(per_element * count, moved + sum(tensor.bytes for tensor in back), _type(parameters))
+
+    return work
+
+
+def once(call: Call) -> Work:
+    """Return the work of a fused kernel whose arguments are all it reads and writes: each passes once."""
+    tensors = _there(call)
+    count = max(tensor.elements for tensor in tensors)
+    return Work(float(count), sum(tensor.bytes for tensor in tensors), _type(tensors))
+
+
+def nothing(call: Call) -> Work:
+    """Return no work: a view, or memory that is set aside."""
+    del call
+    return Work(0.0, 0.0)

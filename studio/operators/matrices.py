@@ -1,0 +1,232 @@
+"""FLOP and bytes of matrix products, convolutions and attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from studio.operators.tensors import Call, NotRecordedError, Tensor
+from studio.operators.work import Work
+
+
+def _matrix_type(tensor: Tensor, call: Call) -> str:
+    """Return the type whose peak bounds a product: that of its elements; of fp32 TF32 where a kernel is named so."""
+    return "tf32" if tensor.type == "fp32" and call.tf32 else tensor.type
+
+
+def _broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+    longest = max(len(left), len(right))
+    pairs = zip(
+        (1,) * (longest - len(left)) + tuple(left), (1,) * (longest - len(right)) + tuple(right), strict=True
+    )
+    return tuple(b if a == 1 else a for a, b in pairs)
+
+
+def product(first: int = 0, *, transposed: bool = False, out: str = "") -> Callable[[Call], Work]:
+    """Return the formula of a product of the operands at `first` and after it.
+
+    Args:
+        first: Position of the left operand, (…, n, k); the right one, (…, k, m), follows.
+        transposed: Whether the right operand is (m, k), as the weight of a linear layer.
+        out: Type of the result; empty is that of the left operand.
+    """
+
+    def work(call: Call) -> Work:
+        left, right = call.tensor(first), call.tensor(first + 1)
+        if not left.shape or not right.shape:
+            raise NotRecordedError("the shape of an operand")
+        k = left.shape[-1]
+        if len(right.shape) == 1:
+            batch, m = left.shape[:-1], 1
+        elif transposed:
+            batch, m = left.shape[:-1], right.shape[0]
+        else:
+            rows = left.shape[-2:-1]
+            batch, m = (*_broadcast(left.shape[:-2], right.shape[:-2]), *rows), right.shape[-1]
+        results = math.prod(batch) * m
+        written = Tensor((results,), out or left.type)
+        return Work(2.0 * results * k, _read(call) + written.bytes, _matrix_type(left, call))
+
+    return work
+
+
+def _read(call: Call) -> float:
+    return sum(tensor.bytes for tensor in call.all_tensors)
+
+
+def scaled_product(call: Call) -> Work:
+    """Return the work of `_scaled_mm`: a product of fp8 matrices with a result of 16 bits."""
+    return product(out="bf16")(call)
+
+
+def grouped_product(call: Call) -> Work:
+    """Return the work of `_grouped_mm`: rows (n, k) that are dealt out to matrices (g, k, m)."""
+    left, right = call.tensor(0), call.tensor(1)
+    results = left.shape[0] * right.shape[-1]
+    return Work(2.0 * results * left.shape[-1], _read(call) + Tensor((results,), "bf16").bytes, left.type)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Convolution
+
+
+def convolution(
+    stride: int, padding: int, dilation: int, transposed: int | bool = False
+) -> Callable[[Call], Work]:
+    """Return the formula of a convolution of input (n, c, …) by weight (m, c/groups, …).
+
+    Args:
+        stride, padding, dilation: Positions of these lists; -1 for a dilation that the operator does not have.
+        transposed: Position of the flag that says so, or whether it always is.
+    """
+
+    def work(call: Call) -> Work:
+        data, weight = call.tensor(0), call.tensor(1)
+        dims = len(weight.shape) - 2
+        turned = call.flag(transposed, missing=False) if not isinstance(transposed, bool) else transposed
+        if turned:
+            taps = data.elements // max(data.shape[1], 1) * weight.elements
+            return Work(2.0 * taps, data.bytes + weight.bytes, _matrix_type(data, call))
+        places = _places(call, data, weight, (stride, padding, dilation), dims)
+        results = Tensor((data.shape[0], weight.shape[0], *places), data.type)
+        taps = data.shape[0] * math.prod(places) * weight.elements
+        return Work(2.0 * taps, data.bytes + weight.bytes + results.bytes, _matrix_type(data, call))
+
+    return work
+
+
+def _places(
+    call: Call, data: Tensor, weight: Tensor, where: tuple[int, int, int], dims: int
+) -> tuple[int, ...]:
+    """Return the size of a convolution's result along each dimension of space."""
+    kernel, space = weight.shape[2:], data.shape[2:]
+    stride = call.numbers(where[0], dims)
+    padding = call.values[where[1]] if where[1] < len(call.values) else None
+    if padding == "same":
+        return tuple(space)
+    padded = (0,) * dims if padding == "valid" else call.numbers(where[1], dims)
+    dilation = call.numbers(where[2], dims) if where[2] >= 0 else (1,) * dims
+    return tuple(
+        (size + 2 * pad - spread * (taps - 1) - 1) // step + 1
+        for size, pad, spread, taps, step in zip(space, padded, dilation, kernel, stride, strict=True)
+    )
+
+
+def convolution_backward(transposed: int | None, mask: int) -> Callable[[Call], Work]:
+    """Return the formula of a convolution's gradients: a product each for that of the input and that of the weight.
+
+    Args:
+        transposed: Position of the flag that says so; None where there is none.
+        mask: Position of the list that says which gradients are wanted; both of them where it was not recorded.
+    """
+
+    def work(call: Call) -> Work:
+        gradient, data, weight = (call.tensor(place) for place in range(3))
+        found = call.values[mask] if mask < len(call.values) else None
+        wanted = found[:2] if isinstance(found, list | tuple) and len(found) >= 2 else (True, True)
+        turned = transposed is not None and call.flag(transposed, missing=False)
+        over = data if turned else gradient
+        taps = over.elements // max(over.shape[1], 1) * weight.elements
+        moved = sum(gradient.bytes + data.bytes + weight.bytes for is_wanted in wanted if is_wanted)
+        return Work(2.0 * taps * sum(map(bool, wanted)), moved, _matrix_type(data, call))
+
+    return work
+
+
+# ---------------------------------------------------------------------------------------------------
+# Attention
+
+
+def _pairs(queries: int, keys: int, *, causal: bool, from_the_end: bool) -> int:
+    """Return how many pairs of query and key are looked at.
+
+    Under a causal mask query i sees keys 0..i, or, counted from the end, those up to i + keys - queries.
+
+    Example:
+        >>> _pairs(4, 4, causal=False, from_the_end=False), _pairs(4, 4, causal=True, from_the_end=False)
+        (16, 10)
+    """
+    if not causal:
+        return queries * keys
+    shift = keys - queries if from_the_end else 0
+    return sum(min(max(row + 1 + shift, 0), keys) for row in range(queries))
+
+
+def _sizes(query: Tensor, key: Tensor, value: Tensor, heads_first: bool) -> tuple[int, int, int, int, int]:
+    """Return queries × batch × heads apart: (batch · heads, queries, keys, width, width of values)."""
+    if min(len(query.shape), len(key.shape), len(value.shape)) != 4:
+        raise NotRecordedError("the lengths of the sequences")
+    batch, heads, queries = (
+        query.shape[:3] if heads_first else (query.shape[0], query.shape[2], query.shape[1])
+    )
+    keys = key.shape[2] if heads_first else key.shape[1]
+    return batch * heads, queries, keys, query.shape[3], value.shape[3]
+
+
+def attention(
+    causal: int,
+    *,
+    heads_first: bool = True,
+    first: int = 0,
+    from_the_end: bool = False,
+    ragged: int | None = None,
+) -> Callable[[Call], Work]:
+    """Return the formula of attention: two products for every pair of query and key that is looked at.
+
+    Keys and values may have fewer heads than queries (grouped-query attention): each query head has its own products.
+
+    Args:
+        causal: Position of the flag, or of the type of mask (0: none, 1: causal, 2: causal from the end).
+        heads_first: Whether tensors are (batch, heads, length, width), otherwise (batch, length, heads, width).
+        first: Position of the queries; keys and values follow.
+        from_the_end: Where a causal mask ends: at the last key for the last query, instead of at key i for query i.
+        ragged: Position of the cumulative lengths of sequences that lie one after another; with them, the lengths
+            are in no trace.
+    """
+
+    def work(call: Call) -> Work:
+        query, key, value = (call.tensor(first + place) for place in range(3))
+        if ragged is not None and call.has_tensor(ragged):
+            raise NotRecordedError("the lengths of the sequences")
+        rows, queries, keys, width, value_width = _sizes(query, key, value, heads_first)
+        mask = int(call.flag(causal)) if not _is_number(call, causal) else int(call.value(causal))
+        pairs = _pairs(queries, keys, causal=mask > 0, from_the_end=from_the_end or mask == 2)
+        result = Tensor((rows, queries, value_width), query.type)
+        moved = query.bytes + key.bytes + value.bytes + result.bytes
+        return Work(2.0 * rows * pairs * (width + value_width), moved, _matrix_type(query, call))
+
+    return work
+
+
+def _is_number(call: Call, place: int) -> bool:
+    found = call.values[place] if place < len(call.values) else None
+    return isinstance(found, int) and not isinstance(found, bool)
+
+
+def attention_backward(
+    causal: int,
+    *,
+    heads_first: bool = True,
+    first: int = 1,
+    from_the_end: bool = False,
+    ragged: int | None = None,
+) -> Callable[[Call], Work]:
+    """Return the formula of attention's gradients: five products for every pair that is looked at.
+
+    They are the scores anew, and the gradients of scores, values, queries and keys. Arguments are as for `attention`.
+    """
+    forward = attention(
+        causal, heads_first=heads_first, first=first, from_the_end=from_the_end, ragged=ragged
+    )
+
+    def work(call: Call) -> Work:
+        query, key, value = (call.tensor(first + place) for place in range(3))
+        width, value_width = query.shape[-1], value.shape[-1]
+        done = forward(call)
+        # Scores anew, and the gradients of queries and keys are as wide as those; the other two as wide as values.
+        flop = done.flop * (3 * width + 2 * value_width) / max(width + value_width, 1)
+        result = Tensor((*query.shape[:-1], value_width), query.type)
+        moved = 2 * (query.bytes + key.bytes + value.bytes) + 2 * result.bytes
+        return Work(flop, moved, done.type)
+
+    return work

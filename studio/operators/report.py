@@ -1,0 +1,242 @@
+"""Add up what the operators of a job did: a row per operator, the share of time that has a formula, and the rest by time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from studio.notebook import line, table
+from studio.operators.calls import Calls, Part, calls_of
+from studio.operators.table import OPERATORS
+from studio.trace import NONE, Graph, Trace
+
+DEVICE_NAME = "device_name"
+"""Metadata of a rank that names the GPU it was recorded on."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRow:
+    """All calls of one operator, over all ranks.
+
+    Attributes:
+        operator: Its name.
+        family: What operators of its kind are called.
+        type: The data type whose peak bounds it.
+        count: Its calls.
+        time_ns: The time of what they ran.
+        by_name_ns: The part of it that was joined by name, because its launch was not recorded.
+        flop, bytes: What they did in that time.
+        formula: The operations in words.
+        bytes_formula: The bytes in words.
+        source: Where the formula is from.
+    """
+
+    operator: str
+    family: str
+    type: str
+    count: int
+    time_ns: int
+    by_name_ns: int
+    flop: float
+    bytes: float
+    formula: str
+    bytes_formula: str
+    source: str
+
+    @property
+    def flop_per_s(self) -> float:
+        """Achieved operations per second; 0 where it took no time."""
+        return self.flop / self.time_ns * 1e9 if self.time_ns else 0.0
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Achieved bytes per second; 0 where it took no time."""
+        return self.bytes / self.time_ns * 1e9 if self.time_ns else 0.0
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations per byte; None where no byte is counted."""
+        return self.flop / self.bytes if self.bytes else None
+
+
+@dataclass(frozen=True, slots=True)
+class UncoveredRow:
+    """Work without a formula.
+
+    Attributes:
+        name: The operator, or the kernel where no operator launched it.
+        count: Device operations, or calls.
+        time_ns: Their time.
+        why: What is lacking.
+    """
+
+    name: str
+    count: int
+    time_ns: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReport:
+    """What the operators of a job did.
+
+    Attributes:
+        device: The GPU it was recorded on; empty where the trace does not tell.
+        on_device: Whether times are those of a device; otherwise those of operators on the processor.
+        rows: The operators, by falling time.
+        uncovered: What has no formula, by falling time.
+        time_ns: Compute time of all ranks, without communication and copies over the link to the host.
+        covered_ns: The part of it that has a formula.
+        by_name_ns: The part of that which was joined by name.
+        communication_ns, host_link_ns: Time of a device that is neither.
+    """
+
+    device: str
+    on_device: bool
+    rows: tuple[OperatorRow, ...]
+    uncovered: tuple[UncoveredRow, ...]
+    time_ns: int
+    covered_ns: int
+    by_name_ns: int
+    communication_ns: int
+    host_link_ns: int
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of compute time that has a formula; None where there is no such time."""
+        return self.covered_ns / self.time_ns if self.time_ns else None
+
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        share = "no time" if self.coverage is None else f"{100 * self.coverage:.1f} % of compute time covered"
+        return line("OperatorReport", [f"{len(self.rows):,} operators", share])
+
+    def _repr_html_(self) -> str:
+        """Return its operators as a table."""
+        rows = [
+            (row.operator, row.count, f"{row.time_ns / 1e6:.3f} ms", f"{row.flop:.3g}", f"{row.bytes:.3g}")
+            for row in self.rows
+        ]
+        return table(repr(self), ("operator", "calls", "time", "FLOP", "bytes"), rows)
+
+
+@dataclass(slots=True)
+class _Sum:
+    count: int = 0
+    time_ns: int = 0
+    by_name_ns: int = 0
+    flop: float = 0.0
+    bytes: float = 0.0
+    why: Counter[str] = field(default_factory=Counter)
+
+
+def operators(trace: Trace) -> OperatorReport:
+    """Return what the operators of a job did: FLOP and bytes by formula, and the time they took.
+
+    Example:
+        >>> import studio
+        >>> operators(studio.read(studio.sample_path("transformer_8r"))).coverage is None
+        True
+    """
+    ranks = Counter(rank.graph for rank in trace.ranks)
+    covered: dict[tuple[str, int, str], _Sum] = {}
+    rest: dict[str, _Sum] = {}
+    totals: Counter[Part] = Counter()
+    named_ns, on_device = 0, False
+    each = {index: calls_of(trace.graphs[index]) for index in ranks}
+    on_device = any(calls.on_device for calls in each.values())
+    for index, calls in each.items():
+        if calls.on_device != on_device:
+            continue
+        graph, times = trace.graphs[index], ranks[index]
+        for part in Part:
+            totals[part] += times * int(graph.duration_ns[calls.part == part].sum())
+        named_ns += times * int(graph.duration_ns[calls.known & calls.by_name].sum())
+        _add_covered(covered, graph, calls, times)
+        _add_rest(rest, graph, calls, times)
+    rows = [_row(*key, amount) for key, amount in covered.items() if amount.time_ns or amount.flop]
+    lacking = [
+        UncoveredRow(name, amount.count, amount.time_ns, amount.why.most_common(1)[0][0])
+        for name, amount in rest.items()
+    ]
+    return OperatorReport(
+        recorded_device(trace),
+        on_device,
+        tuple(sorted(rows, key=lambda row: (-row.time_ns, row.operator))),
+        tuple(sorted(lacking, key=lambda row: (-row.time_ns, row.name))),
+        totals[Part.COMPUTE],
+        sum(amount.time_ns for amount in covered.values()),
+        named_ns,
+        totals[Part.COMMUNICATION],
+        totals[Part.HOST_LINK],
+    )
+
+
+def recorded_device(trace: Trace) -> str:
+    """Return the GPU that most ranks were recorded on, empty where none tells."""
+    names = Counter(
+        entry.value
+        for rank in trace.ranks
+        for entry in rank.metadata
+        if entry.name == DEVICE_NAME and isinstance(entry.value, str)
+    )
+    return names.most_common(1)[0][0] if names else ""
+
+
+def _row(name: str, operator: int, kind: str, amount: _Sum) -> OperatorRow:
+    row = OPERATORS[operator]
+    return OperatorRow(
+        name,
+        row.family,
+        kind,
+        amount.count,
+        amount.time_ns,
+        amount.by_name_ns,
+        amount.flop,
+        amount.bytes,
+        row.flop,
+        row.bytes,
+        row.source,
+    )
+
+
+def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Calls, times: int) -> None:
+    known = np.flatnonzero(calls.known & (calls.part == Part.COMPUTE))
+    call = calls.call[known]
+    count = len(calls.row)
+    own = known[~calls.by_name[known]]
+    run = np.bincount(calls.call[own], minlength=count) > 0
+    spent = np.bincount(call, graph.duration_ns[known], count)
+    named = known[calls.by_name[known]]
+    loose = np.bincount(calls.call[named], graph.duration_ns[named], count)
+    part_of = np.bincount(call, calls.share[known], count)
+    for index in np.flatnonzero(spent + run).tolist():
+        kind = calls.types[int(calls.type[index])]
+        key = (graph.strings[int(graph.name[calls.row[index]])], int(calls.operator[index]), kind)
+        amount = sums.setdefault(key, _Sum())
+        amount.count += times * int(run[index])
+        amount.time_ns += times * int(spent[index])
+        amount.by_name_ns += times * int(loose[index])
+        amount.flop += times * float(calls.flop[index] * part_of[index])
+        amount.bytes += times * float(calls.bytes[index] * part_of[index])
+
+
+def _add_rest(sums: dict[str, _Sum], graph: Graph, calls: Calls, times: int) -> None:
+    loose = np.flatnonzero((calls.part == Part.COMPUTE) & ~calls.known & (graph.duration_ns > 0))
+    for row in loose.tolist():
+        call = int(calls.call[row])
+        why = "no formula for this operator"
+        if call != NONE:
+            why = calls.reasons[int(calls.lacking[call])]
+            named = int(calls.row[call])
+        else:
+            above = graph.ctrl.of(row)
+            named = int(above[0]) if len(above) and above[0] >= 0 and calls.on_device else row
+            if named == row and calls.on_device:
+                why = "no operator launched it, and no formula for its name"
+        amount = sums.setdefault(graph.strings[int(graph.name[named])], _Sum())
+        amount.count += times
+        amount.time_ns += times * int(graph.duration_ns[row])
+        amount.why[why] += times * int(graph.duration_ns[row])

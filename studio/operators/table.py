@@ -1,0 +1,200 @@
+"""The table of operators whose work is known: one row per signature, with its formula in words and its source.
+
+Names are those of PyTorch and of libraries that run on it. A row matches a name, its form that works in place
+(`aten::add_`), and, where it ends in `*`, all names that begin so. FLOP count a multiply-add as two; bytes count every
+operand once, however often caches make a kernel read it, so that they are what has to be moved at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from studio.operators import elements, matrices
+from studio.operators.tensors import Call
+from studio.operators.work import Work
+
+_BLAS = "BLAS, ?gemm: a multiply-add for each element of the result and of the inner dimension"
+_CONVOLUTION = "torch.nn.Conv2d; Chellapilla et al. 2006, convolution as a matrix product"
+_ATTENTION = "Vaswani et al. 2017; Dao et al. 2022 (FlashAttention), algorithm 1: two products"
+_GRADIENT = "Dao et al. 2022 (FlashAttention), algorithm 4: five products, one of them the scores anew"
+_DEFINITION = "the operator's definition in the PyTorch documentation"
+_INDUCTOR = "PyTorch's Inductor: buffers that a kernel reads and writes are its arguments"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Operators of one signature.
+
+    Attributes:
+        family: What they are called together.
+        names: Their names.
+        work: The formula.
+        flop: The operations in words.
+        bytes: The bytes in words.
+        source: Where the formula is from.
+        needs_values: Whether it needs arguments that are no tensors.
+    """
+
+    family: str
+    names: tuple[str, ...]
+    work: Callable[[Call], Work]
+    flop: str
+    bytes: str
+    source: str = _DEFINITION
+    needs_values: bool = False
+
+
+_ALL_ONCE = "every operand once"
+_PRODUCT = "2·n·k·m per matrix"
+_TAPS = "2 · results · taps · input channels of a group"
+_SCORES = "2 · heads · pairs of query and key · (width + width of values)"
+_FIVE = "2 · heads · pairs of query and key · (3 · width + 2 · width of values)"
+
+
+def _aten(words: str) -> tuple[str, ...]:
+    return tuple(f"aten::{word}" for word in words.split())
+
+
+VIEWS = "views and allocation"
+
+_VIEWS = """view _unsafe_view view_as reshape _reshape_alias as_strided t transpose permute expand expand_as slice select
+narrow unsqueeze squeeze flatten unflatten empty empty_like empty_strided new_empty new_empty_strided resize resize_as
+detach alias unbind split split_with_sizes unsafe_split chunk lift_fresh lift to contiguous result_type resolve_conj
+resolve_neg set item is_nonzero movedim swapaxes numpy_T diagonal real imag view_as_real view_as_complex conj
+unsafe_chunk zeros ones zeros_like ones_like full full_like new_zeros new_ones new_full record_stream pin_memory
+atleast_1d meshgrid broadcast_tensors ravel type_as""".replace("\n", " ")
+_ONE = """add sub rsub mul div neg abs sign ceil floor round trunc frac clamp clamp_min clamp_max maximum minimum relu
+threshold sqrt rsqrt reciprocal square addcmul addcdiv lerp masked_fill where logical_and logical_or logical_not
+logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor remainder fmod floor_divide hardtanh leaky_relu
+nan_to_num tril triu __and__ __or__ __lshift__ __rshift__ true_divide relu6 fmax fmin""".replace("\n", " ")
+_COMPARISONS = "eq ne lt le gt ge isnan isinf isfinite isin"
+_MANY = """exp exp2 expm1 log log2 log1p log10 sin cos tan tanh sigmoid pow erf erfinv atan asin acos sinh cosh gelu
+silu softplus elu selu hardsigmoid hardswish mish log_sigmoid_forward logit celu""".replace("\n", " ")
+_TWO_INPUTS = """threshold_backward sigmoid_backward tanh_backward hardtanh_backward leaky_relu_backward
+native_dropout_backward masked_scale""".replace("\n", " ")
+_MANY_BACKWARD = "gelu_backward silu_backward elu_backward softplus_backward hardswish_backward mish_backward"
+
+
+OPERATORS: tuple[Operator, ...] = (
+    # --- matrix products
+    Operator("matrix product", _aten("mm bmm matmul mv dot vdot _int_mm"), matrices.product(), _PRODUCT, _ALL_ONCE, _BLAS),
+    Operator("matrix product", _aten("addmm baddbmm addmv _addmm_activation"), matrices.product(1), _PRODUCT, _ALL_ONCE, _BLAS),
+    Operator("matrix product", (*_aten("linear mkldnn_linear _mkldnn_linear"), "vllm::rocm_unquantized_gemm", "mkldnn::_linear_pointwise"), matrices.product(transposed=True), _PRODUCT, _ALL_ONCE, _BLAS),
+    Operator("matrix product", _aten("_scaled_mm"), matrices.scaled_product, _PRODUCT, "every operand once, the result in 16 bits", _BLAS),
+    Operator("matrix product", _aten("_grouped_mm"), matrices.grouped_product, "2·n·k·m, n over all groups", _ALL_ONCE, _BLAS),
+    # --- convolution
+    Operator("convolution", _aten("convolution _convolution convolution_overrideable"), matrices.convolution(3, 4, 5, 6), _TAPS, _ALL_ONCE, _CONVOLUTION, needs_values=True),
+    Operator("convolution", _aten("conv1d conv2d conv3d cudnn_convolution_relu miopen_convolution_relu"), matrices.convolution(3, 4, 5), _TAPS, _ALL_ONCE, _CONVOLUTION, needs_values=True),
+    Operator("convolution", _aten("cudnn_convolution"), matrices.convolution(3, 2, 4), _TAPS, _ALL_ONCE, _CONVOLUTION, needs_values=True),
+    Operator("convolution", (*_aten("miopen_convolution miopen_depthwise_convolution mkldnn_convolution"), "mkldnn::_convolution_pointwise"), matrices.convolution(4, 3, 5), _TAPS, _ALL_ONCE, _CONVOLUTION, needs_values=True),
+    Operator("convolution", _aten("_slow_conv2d_forward thnn_conv2d"), matrices.convolution(4, 5, -1), _TAPS, _ALL_ONCE, _CONVOLUTION, needs_values=True),
+    Operator("convolution", _aten("_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d"), matrices.convolution(4, 5, 6), _TAPS, _ALL_ONCE, _CONVOLUTION, needs_values=True),
+    Operator("convolution", _aten("conv_transpose1d conv_transpose2d conv_transpose3d cudnn_convolution_transpose miopen_convolution_transpose slow_conv_transpose2d slow_conv_transpose3d"), matrices.convolution(-1, -1, -1, transposed=True), "2 · inputs · taps · output channels of a group", "input and weight once", _CONVOLUTION),
+    Operator("convolution gradient", _aten("convolution_backward convolution_backward_overrideable"), matrices.convolution_backward(7, 10), f"{_TAPS}, for each of input and weight that has one", _ALL_ONCE, _CONVOLUTION, needs_values=True),
+    # --- attention
+    Operator("attention", _aten("_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu"), matrices.attention(4), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
+    Operator("attention", _aten("_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"), matrices.attention(6), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
+    Operator("attention", _aten("_scaled_dot_product_fused_attention_overrideable"), matrices.attention(5), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
+    Operator("attention", _aten("_flash_attention_forward"), matrices.attention(8, heads_first=False, from_the_end=True, ragged=3), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
+    Operator("attention", _aten("_efficient_attention_forward"), matrices.attention(9, heads_first=False, ragged=4), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
+    Operator("attention", _aten("_cudnn_attention_forward"), matrices.attention(10, ragged=4), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
+    Operator("attention", ("flash_attn::_flash_attn_forward", "aiter::_flash_attn_forward"), matrices.attention(5, heads_first=False, from_the_end=True), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
+    Operator("attention gradient", _aten("_scaled_dot_product_flash_attention_backward"), matrices.attention_backward(11), _FIVE, "each operand and gradient once", _GRADIENT, needs_values=True),
+    Operator("attention gradient", _aten("_scaled_dot_product_flash_attention_for_cpu_backward"), matrices.attention_backward(7), _FIVE, "each operand and gradient once", _GRADIENT, needs_values=True),
+    Operator("attention gradient", _aten("_scaled_dot_product_efficient_attention_backward"), matrices.attention_backward(11), _FIVE, "each operand and gradient once", _GRADIENT, needs_values=True),
+    Operator("attention gradient", _aten("_scaled_dot_product_cudnn_attention_backward"), matrices.attention_backward(14), _FIVE, "each operand and gradient once", _GRADIENT, needs_values=True),
+    Operator("attention gradient", _aten("_flash_attention_backward"), matrices.attention_backward(11, heads_first=False, from_the_end=True, ragged=6), _FIVE, "each operand and gradient once", _GRADIENT, needs_values=True),
+    Operator("attention gradient", _aten("_efficient_attention_backward"), matrices.attention_backward(14, heads_first=False, ragged=6), _FIVE, "each operand and gradient once", _GRADIENT, needs_values=True),
+    Operator("attention gradient", ("flash_attn::_flash_attn_backward",), matrices.attention_backward(11, heads_first=False, from_the_end=True), _FIVE, "each operand and gradient once", _GRADIENT, needs_values=True),
+    # --- normalisation and softmax
+    Operator("normalisation", (*_aten("native_layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm native_group_norm _native_batch_norm_legit _batch_norm_with_update"), "aiter::_groupnorm_run"), elements.each(7, 2), "7 per element: mean, variance, normalise, scale, shift", "input and result once"),
+    Operator("normalisation", (*_aten("rms_norm _fused_rms_norm"),), elements.each(5, 2), "5 per element: square, sum, normalise, scale", "input and result once"),
+    Operator("normalisation", ("_C::rms_norm",), elements.each(5, 2), "5 per element: square, sum, normalise, scale", "input and result once", "vLLM, csrc/layernorm_kernels.cu"),
+    Operator("normalisation", ("_C::fused_add_rms_norm",), elements.each(6, 4), "6 per element: add, square, sum, normalise, scale", "input and residual read and written", "vLLM, csrc/layernorm_kernels.cu"),
+    Operator("normalisation gradient", _aten("native_layer_norm_backward native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward native_group_norm_backward batch_norm_backward _fused_rms_norm_backward"), elements.each(14, 3), "14 per element: twice the forward pass", "gradient, input and its gradient once"),
+    Operator("softmax", _aten("_softmax _log_softmax _safe_softmax"), elements.each(5, 2), "5 per element: maximum, subtract, exponential, sum, divide", "input and result once"),
+    Operator("softmax gradient", _aten("_softmax_backward_data _log_softmax_backward_data"), elements.each(4, 3), "4 per element", "gradient, result and gradient of the input once"),
+    # --- element by element
+    Operator("element by element", _aten(_ONE), elements.elementwise(), "1 per element of the result", _ALL_ONCE),
+    Operator("element by element", _aten(_COMPARISONS), elements.elementwise(out="bool"), "1 per element of the result", _ALL_ONCE),
+    Operator("element by element", _aten(_MANY), elements.elementwise(8), "8 per element of the result, as if the function were a polynomial", _ALL_ONCE, "a convention: the memory bounds these on every GPU here"),
+    Operator("element by element", _aten(_TWO_INPUTS), elements.elementwise(2), "2 per element", _ALL_ONCE),
+    Operator("element by element", _aten(_MANY_BACKWARD), elements.elementwise(10), "10 per element", _ALL_ONCE, "a convention: the memory bounds these on every GPU here"),
+    Operator("element by element", ("_C::silu_and_mul",), elements.largest(5, 1.5), "10 per element of the result", "the halves of the input, and the result", "vLLM, csrc/activation_kernels.cu"),
+    Operator("element by element", ("_C::rotary_embedding",), elements.once, "1 per element of the queries", _ALL_ONCE, "vLLM, csrc/pos_encoding_kernels.cu"),
+    Operator("element by element", ("_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant"), elements.once, "1 per element", _ALL_ONCE, "vLLM, csrc/quantization"),
+    Operator("element by element", _aten("native_dropout _fused_dropout"), elements.each(3, 2.5), "3 per element", "input, result, and a byte of mask for each"),
+    Operator("fused by the compiler", ("triton_poi_*", "triton_red_*", "triton_per_*", "triton_for_*"), elements.once, "1 per element of the largest buffer", "every buffer once", _INDUCTOR),
+    # --- reductions
+    Operator("reduction", _aten("sum nansum mean prod max min amax amin aminmax argmax argmin all any norm linalg_vector_norm count_nonzero var_mean var std std_mean logsumexp nonzero bincount _amp_foreach_non_finite_check_and_unscale"), elements.reduction(), "1 per element of the input", "the input once, the result where its dimensions are told", needs_values=True),
+    Operator("scan or sort", _aten("cumsum cumprod logcumsumexp cummax"), elements.each(1, 2), "1 per element", "input and result once"),
+    Operator("scan or sort", _aten("sort argsort topk"), elements.each(0, 1), "none counted", "the input once"),
+    # --- tables
+    Operator("look-up", _aten("embedding"), elements.lookup(0, 1), "none", "rows read and written, and indices"),
+    Operator("look-up", _aten("index_select"), elements.lookup(0, 2), "none", "rows read and written, and indices"),
+    Operator("look-up", _aten("gather take_along_dim"), elements.gather, "none", "elements read and written, and indices"),
+    Operator("look-up", _aten("index"), elements.each(0, 2), "none", "the tensor read and written"),
+    Operator("look-up", _aten("_embedding_bag _embedding_bag_forward_only embedding_bag"), elements.embedding_bag, "1 per element of the rows", "rows read, bags written, and indices"),
+    Operator("look-up gradient", _aten("embedding_dense_backward"), elements.embedding_gradient, "1 per element of the gradient", "gradient and rows of the table; the table cleared", needs_values=True),
+    Operator("look-up gradient", _aten("scatter_add index_add index_reduce scatter scatter_reduce"), elements.scatter(3, 2), "1 per element", "rows and source read, rows written"),
+    Operator("look-up gradient", _aten("index_put _index_put_impl"), elements.each(0, 2), "none", "the tensor read and written"),
+    Operator("look-up gradient", ("_C_cache_ops::reshape_and_cache_flash",), elements.each(0, 4), "none", "keys and values read and written", "vLLM, csrc/cache_kernels.cu"),
+    # --- pooling
+    Operator("pooling", _aten("max_pool2d_with_indices avg_pool2d max_pool2d quantized_max_pool2d"), elements.pooling(1, 2, 3), "1 per element under the window", _ALL_ONCE, needs_values=True),
+    Operator("pooling", _aten("_adaptive_avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d"), elements.each(1, 1), "1 per element of the input", "the input once"),
+    Operator("pooling", _aten("max_pool2d_with_indices_backward avg_pool2d_backward _adaptive_avg_pool2d_backward"), elements.largest(1, 2), "1 per element", "gradients of input and result, the input's size each"),
+    Operator("pooling", _aten("upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_bilinear2d upsample_bicubic2d"), elements.resampling, "none counted", "input and result once", needs_values=True),
+    # --- optimizers
+    Operator("optimizer", _aten("_foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_sqrt _foreach_neg _foreach_lerp _foreach_zero _foreach_copy _foreach_pow _foreach_reciprocal _foreach_maximum _foreach_clamp_min _foreach_clamp_max _foreach_sign _foreach_exp _foreach_abs"), elements.lists(1), "1 per element", "lists read, the first written"),
+    Operator("optimizer", _aten("_foreach_addcdiv _foreach_addcmul"), elements.lists(3), "3 per element", "lists read, the first written"),
+    Operator("optimizer", _aten("_foreach_norm"), elements.lists(2), "2 per element", "lists read"),
+    Operator("optimizer", _aten("_fused_adam _fused_adamw"), elements.fused_optimizer(16, 3), "16 per parameter", "parameters and both moments read and written, gradients read", "Kingma and Ba 2015, algorithm 1"),
+    Operator("optimizer", _aten("_fused_sgd"), elements.fused_optimizer(4, 2), "4 per parameter", "parameters and momentum read and written, gradients read"),
+    # --- moving
+    Operator("copy", _aten("copy _to_copy clone _copy_from repeat roll flip repeat_interleave"), elements.copy, "none", "source and target once"),
+    Operator("copy", _aten("cat stack _cat"), elements.join, "none", "every tensor read and written"),
+    Operator("copy", _aten("constant_pad_nd"), elements.pad, "none", "tensor and result once", needs_values=True),
+    Operator("copy", _aten("_local_scalar_dense"), elements.nothing, "none", "one element"),
+    Operator("fill", _aten("fill zero arange normal uniform random bernoulli exponential eye linspace randperm"), elements.fill, "none", "the target once"),
+    Operator("copy", ("Memcpy DtoD*", "Memcpy PtoP*", "__amd_rocclr_copy*"), elements.copy, "none", "as many as the recorder tells, read and written", "the profiler's size of the copy"),
+    Operator("fill", ("Memset*", "__amd_rocclr_fill*"), elements.fill, "none", "as many as the recorder tells", "the profiler's size of the fill"),
+    # --- loss
+    Operator("loss", _aten("nll_loss_forward nll_loss2d_forward"), elements.each(0, 0), "none", "an element per row"),
+    Operator("loss", _aten("nll_loss_backward nll_loss2d_backward"), elements.largest(0, 1), "none", "the gradient once"),
+    Operator("loss", _aten("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div"), elements.elementwise(3), "3 per element", _ALL_ONCE),
+    Operator("loss", _aten("mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward"), elements.elementwise(3), "3 per element", _ALL_ONCE),
+    # --- nothing to compute
+    Operator(VIEWS, _aten(_VIEWS), elements.nothing, "none", "none: the operators that they call are counted"),
+)  # fmt: skip
+
+
+def _index() -> tuple[dict[str, int], tuple[tuple[str, int], ...]]:
+    exact = {
+        name: row for row, operator in enumerate(OPERATORS) for name in operator.names if name[-1] != "*"
+    }
+    starts = tuple(
+        (name[:-1], row)
+        for row, operator in enumerate(OPERATORS)
+        for name in operator.names
+        if name[-1] == "*"
+    )
+    return exact, starts
+
+
+_EXACT, _STARTS = _index()
+
+
+def find_operator(name: str) -> int:
+    """Return the row of the table that an operator's name matches, -1 where there is none.
+
+    Example:
+        >>> OPERATORS[find_operator("aten::add_")].family, find_operator("my::own")
+        ('element by element', -1)
+    """
+    row = _EXACT.get(name)
+    if row is None and name.endswith("_"):
+        row = _EXACT.get(name[:-1])
+    if row is None:
+        row = next((row for start, row in _STARTS if name.startswith(start)), None)
+    return -1 if row is None else row
