@@ -58,15 +58,17 @@ def waiting_ns(parts: PartTimes) -> Int64:
     return parts.of("waiting", "bubble", "stall") + parts.after_finish_ns
 
 
-def rank_rows(account: Ledger, most: int) -> list[RankRow]:
-    """Return the ranks in at most `most` rows, by how long they wait for others: who waits least is waited for.
+def rank_rows(account: Ledger, most: int, waited_for_ns: Int64 | None = None) -> list[RankRow]:
+    """Return the ranks in at most `most` rows, those first that others wait for.
 
-    Ranks with equal parts share a row. Where there are more rows, those at both ends of the order stay, and one row in
+    By how long others wait for them, where that is known (K,), and then by how little they wait themselves. Ranks with equal
+    parts share a row. Where there are more rows, those at both ends of the order stay, and one row in
     the middle holds the mean of all others.
     """
     parts = account.totals()
     waits = waiting_ns(parts)
-    keys = np.column_stack((waits, parts.ns))
+    blamed = np.zeros(len(waits), np.int64) if waited_for_ns is None else waited_for_ns
+    keys = np.column_stack((-blamed, waits, parts.ns))
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     numbers = np.array(account.numbers, np.int64)
     rows = [

@@ -9,8 +9,9 @@ import numpy as np
 from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html
 
 from studio.analysis.collectives.groups import group_use
+from studio.analysis.job.blame import Blame, blame
 from studio.analysis.job.layout_imbalance import Unevenness, unevenness
-from studio.analysis.job.ledger import MADE_OF, Ledger, PartTimes
+from studio.analysis.job.ledger import MADE_OF, PARTS, Ledger, PartTimes
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.analysis.job.rank_rows import RankRow, rank_rows, waiting_ns
 from studio.analysis.job.step_spans import StepSpans, step_spans
@@ -24,7 +25,7 @@ from studio.pages.base.figures import drawn_figure
 from studio.pages.base.rank_table import rank_table
 from studio.pages.base.state import session
 from studio.pages.base.widgets import exact, hint, link, loading, table, term
-from studio.trace import Float64, Trace
+from studio.trace import NONE, Float64, Trace
 from studio.units import format_count, format_counted, format_ns
 
 _ROWS = 12
@@ -146,7 +147,10 @@ def steps_of(job: str, run: str) -> StepSpans | None:
 def rank_section(job: str, run: str, *, dark: bool) -> Any:
     """Return the figure of where the time of each rank goes, with the rank others wait for in words."""
     account, _ = session().rank_use(job, run)
-    rows = rank_rows(account, _ROWS)
+    found = session().keep_of_job(
+        "blame", job, lambda: blame(session().trace(job), session().times(job, run), account), run
+    )
+    rows = rank_rows(account, _ROWS, found.of_culprits(len(account)))
     view = {"job": job, **({"run": run} if run else {})}
     links = [link("/timeline", view, rank=str(row.ranks[0])) if not row.is_mean else "" for row in rows]
     return html.Div(
@@ -155,14 +159,50 @@ def rank_section(job: str, run: str, *, dark: bool) -> Any:
                 [html.H2(_TITLE), exports("time-of-ranks", figure=_BARS, table=rank_table(account))],
                 className="cs-figure-head",
             ),
-            drawn_figure(_BARS, rank_bars(rows, dark=dark, links=links)),
-            html.P(_in_words(rows, account, view), className="cs-dim cs-verdict-caption"),
+            drawn_figure(
+                _BARS, rank_bars(rows, dark=dark, links=links, notes=waits_for(rows, account, found))
+            ),
+            html.P(_in_words(rows, account, found, view), className="cs-dim cs-verdict-caption"),
         ],
         className="cs-section",
     )
 
 
-def _in_words(rows: Sequence[RankRow], account: Ledger, view: dict[str, Any]) -> list[Any]:
+def waits_for(rows: Sequence[RankRow], account: Ledger, found: Blame) -> list[str]:
+    """Say of each row whom its ranks wait for most; "" where they wait for nobody."""
+    place = {number: index for index, number in enumerate(account.numbers)}
+    said = []
+    for row in rows:
+        mine = np.isin(found.waiter, [place[rank] for rank in row.ranks]) & (found.culprit != NONE)
+        total = np.bincount(found.culprit[mine], found.ns[mine], minlength=len(account))
+        if not total.any():
+            said.append("")
+            continue
+        most = int(total.argmax())
+        doing = found.doing[mine & (found.culprit == most)].sum(axis=0)
+        share = 100 * total[most] / total.sum()
+        said.append(
+            f"{share:.0f} % of it for rank {account.numbers[most]}, which meanwhile was in {NAMES[PARTS[int(doing.argmax())]]}"
+        )
+    return said
+
+
+def _blamed(account: Ledger, found: Blame) -> str:
+    """Say for which rank the others wait most; "" where that is hardly anything."""
+    total = found.of_culprits(len(account))
+    whole = int(account.totals().ns.sum())
+    if not len(found) or total.max(initial=0) <= _EVEN * whole:
+        return ""
+    most = int(total.argmax())
+    doing = found.doing[found.culprit == most].sum(axis=0)
+    part = int(doing.argmax())
+    return (
+        f"{100 * float(total[most]) / max(float(total.sum()), 1):.0f} % of all waiting is for rank {account.numbers[most]}, "
+        f"{100 * float(doing[part]) / max(float(doing.sum()), 1):.0f} % of which it was in {NAMES[PARTS[part]]}. "
+    )
+
+
+def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict[str, Any]) -> list[Any]:
     """Say how the bars are ordered, and how far ranks differ in work."""
     times, finish = account.totals(), account.makespan_ns
     waits = waiting_ns(times)
@@ -170,9 +210,10 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, view: dict[str, Any]) ->
     if len(account) > 1:
         least, most = int(waits.min()), int(waits.max())
         if most - least > _EVEN * finish:
+            waiter = int(waits.argmax())
             said.append(
-                f"{_capital(rows[0].label)} waits least for others, on top; {rows[-1].label} {format_ns(most - least)} longer, "
-                f"{100 * (most - least) / max(finish, 1):.1f} % of the finish. "
+                f"On top whom others wait for. Rank {account.numbers[waiter]} waits or stalls {format_ns(most - least)} longer than "
+                f"the one that does so least, {100 * (most - least) / max(finish, 1):.1f} % of the finish. "
             )
         work = times.of("compute", "overlapped")
         mean = float(work.mean())
@@ -181,12 +222,9 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, view: dict[str, Any]) ->
             said.append(
                 f"Rank {account.numbers[place]} computes longest, {100 * (float(work.max()) / mean - 1):.0f} % above the mean. "
             )
+    said.append(_blamed(account, found))
     said.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))
     return said
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
 
 
 # ---------------------------------------------------------------------------------------------------
