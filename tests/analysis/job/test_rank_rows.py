@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.rank_rows import rank_rows
 from studio.analysis.job.stretches import Stretches
@@ -23,7 +24,9 @@ def account(computing: list[int], end: int) -> Ledger:
         np.array([_COMPUTE, _WAITING] * ranks, np.uint8),
     )
     nothing = np.zeros(0, np.int64)
-    return Ledger(every.tolist(), every, np.full(ranks, end), every, stretches, True, every, nothing)
+    joined = Arrivals(nothing, nothing, (), None)
+    finish = np.full(ranks, end)
+    return Ledger(every.tolist(), every, finish, every, stretches, True, nothing, every, nothing, joined)
 
 
 def test_the_rank_that_waits_least_stands_first_and_equal_ranks_share_a_row() -> None:
@@ -32,6 +35,12 @@ def test_the_rank_that_waits_least_stands_first_and_equal_ranks_share_a_row() ->
     assert [row.label for row in rows] == ["rank 3", "rank 0", "ranks 1–2"]
     assert [row.ns[_WAITING] for row in rows] == [10, 40, 50]
     assert all(row.ns.sum() == 100 for row in rows)
+
+
+def test_a_rank_that_others_wait_for_stands_before_one_that_waits_less() -> None:
+    """Rank 2 waits as long as rank 1, and somebody waits for it."""
+    rows = rank_rows(account([60, 50, 50, 90], 100), most=12, waited_for_ns=np.array([0, 0, 30, 0]))
+    assert [row.label for row in rows] == ["rank 2", "rank 3", "rank 0", "rank 1"]
 
 
 def test_ranks_in_the_middle_share_a_row_with_their_mean() -> None:
