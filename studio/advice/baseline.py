@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.advice.advice import Baseline, Change
+from studio.advice.terms import Baseline, Change
 from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.job.completeness import completeness
 from studio.errors import TraceError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from studio.advice.advice import Change, Kind
+from studio.advice.terms import Change, Kind
 from studio.trace import NONE, CollectiveType, collective_name
 
 

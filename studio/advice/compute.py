@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.advice.advice import NODES_NAMED, Change
 from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, plural, rank_words, schema_name
 from studio.advice.edits import ScaleTimes
+from studio.advice.terms import NODES_NAMED, Change
 from studio.advice.work import Work, compute_rows, group_ranks, groups_words, parallel_groups, stages, work_of
 from studio.trace import Float64, Int32, Int64, int_column
 from studio.units import format_ns

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.advice.advice import NODES_NAMED, Change
 from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, Found, Refusal, group_words, plural, schema_name
 from studio.advice.collective_times import Took, collective_costs
 from studio.advice.edits import Rewire, SetSizes, ShiftTimes, Wiring
+from studio.advice.terms import NODES_NAMED, Change
 from studio.analysis.collectives.matching import issue_order
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.trace import (

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from studio.advice import compute, schedule, sizes, system
-from studio.advice.advice import (
+from studio.advice.baseline import Cancelled, Scene, family_scene, replay_scene, system_scene
+from studio.advice.candidates import Candidate, Found, Refusal
+from studio.advice.terms import (
     KINDS,
     NODES_NAMED,
     OF_SYSTEM,
@@ -19,8 +21,6 @@ from studio.advice.advice import (
     Progress,
     Sensitivity,
 )
-from studio.advice.baseline import Cancelled, Scene, family_scene, replay_scene, system_scene
-from studio.advice.candidates import Candidate, Found, Refusal
 from studio.errors import StudioError
 from studio.sim.models import model_of
 from studio.sim.parts import Parts

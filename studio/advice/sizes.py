@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.advice.advice import NODES_NAMED, Change, Kind
 from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, Found, Refusal, plural, rank_words, schema_name
 from studio.advice.collective_times import Took, carried_bytes, collective_costs
 from studio.advice.edits import ScaleTimes, SetSizes, ShiftTimes
+from studio.advice.terms import NODES_NAMED, Change, Kind
 from studio.advice.work import Work, groups_words, parallel_groups, work_of
 from studio.trace import NONE, Bool, CollectiveType, Float64, Int64, Trace
 

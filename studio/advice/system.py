@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.advice.advice import Change, Sensitivity
 from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, Found, Refusal, plural
+from studio.advice.terms import Change, Sensitivity
 from studio.sim.algorithms import ALGORITHMS
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.sim.costs.model import ALGORITHMS as WAYS

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from studio.advice.advice import MOST_DEVIATION, WORTH, Advice, Advised, Baseline, Kind
 from studio.advice.candidates import plural, rank_words
+from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised, Baseline, Kind
 from studio.trace import CollectiveType
 from studio.units import format_ns
 
@@ -119,7 +119,7 @@ def verdict(advised: Advised) -> str:
     if not advised.worth_it:
         return f"Nothing above {100 * WORTH:g} %: no change that was simulated saves more of {format_ns(advised.baseline.finish_ns)}."
     best = advised.worth_it[0]
-    return f"{len(advised.worth_it)} of {len(advised.advice)} savings are above {100 * WORTH:g} %; the largest: {saving_words(best)}."
+    return f"Largest saving: {saving_words(best)}. {best.action}"
 
 
 def lines(advised: Advised, most: int = 12) -> Iterator[str]:

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import studio
-from studio.advice.advice import OF_SYSTEM, Advice, Advised, Kind, advise
+from studio.advice.advice import Advice, Advised, Kind, advise
+from studio.advice.terms import OF_SYSTEM
 from studio.advice.words import verdict
 from studio.errors import TraceError
 from studio.sim import simulate
