@@ -6,7 +6,7 @@ be over before anybody receives.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from studio.analysis.collectives.clocks import clocks_ahead
 from studio.analysis.collectives.matching import GroupMatching, Messages, match_by_name, match_messages
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, CommGroup, Int64, NodeType, Trace
+from studio.trace import NONE, Bool, CommGroup, Int64, NodeType, Trace
 
 _NEVER = np.iinfo(np.int64).max
 _NOTHING = np.zeros(0, np.int64)
@@ -68,6 +68,7 @@ class Arrivals:
     _of_rank: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     _received: dict[int, tuple[Int64, Int64, Int64]] = field(default_factory=dict)
     _sent: dict[int, tuple[Int64, Int64, Int64]] = field(default_factory=dict)
+    _met: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
     __repr__ = one_line
 
@@ -94,6 +95,20 @@ class Arrivals:
             rank[receives], row[receives] = source, sends
         return rank, row
 
+    def meets(self, place: int, count: int) -> Bool:
+        """Return (N,) which nodes of a rank others take part in, that ran as well."""
+        self._index()
+        found = np.zeros(count, np.bool_)
+        for number, member in self._of_rank.get(place, ()):
+            group = self.groups[number]
+            if len(group.member) > 1:
+                rows = group.rows[group.line[member]]
+                found[rows[rows != NONE]] = True
+        for halves in (self._received, self._sent):
+            if place in halves:
+                found[halves[place][0]] = True
+        return found
+
     def together(self, place: int, row: int) -> list[tuple[int, int]]:
         """Return who began a collective or a message at the same moment as the last of its participants, as rank and node.
 
@@ -104,16 +119,26 @@ class Arrivals:
             row: Its node.
         """
         self._index()
-        for number, member in self._of_rank.get(place, ()):
+        if place not in self._met:
+            self._met[place] = dict(self._meetings(place))
+        if row in self._met[place]:
+            number, at = self._met[place][row]
             group = self.groups[number]
-            for at in np.flatnonzero(group.rows[group.line[member]] == row).tolist():
-                latest = group.start_ns[:, at] == group.start_ns[group.last[at], at]
-                return list(zip(group.member[latest].tolist(), group.rows[latest, at].tolist(), strict=True))
+            latest = group.start_ns[:, at] == group.start_ns[group.last[at], at]
+            return list(zip(group.member[latest].tolist(), group.rows[latest, at].tolist(), strict=True))
         for halves in (self._received, self._sent):
             mine, others, rows = halves.get(place, (_NOTHING, _NOTHING, _NOTHING))
             for at in np.flatnonzero(mine == row).tolist():
                 return [(place, row), (int(others[at]), int(rows[at]))]
         return []
+
+    def _meetings(self, place: int) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Yield each node of a rank that meets others in a collective: its row, the group's index and the collective's."""
+        for number, member in self._of_rank.get(place, ()):
+            group = self.groups[number]
+            if len(group.member) > 1:
+                rows = group.rows[group.line[member]].tolist()
+                yield from ((row, (number, at)) for at, row in enumerate(rows) if row != NONE)
 
     def _index(self) -> None:
         if self._of_rank or self._received:

@@ -31,7 +31,7 @@ _KINDS: dict[str, tuple[int, ...]] = {
 }
 """Kinds of nodes that a part of a rank's time consists of."""
 Wanted = Callable[[int, Int64], Bool]
-_MOST_LOOKED_AT = 20_000_000
+_MOST_LOOKED_AT = 5_000_000
 """Times of nodes that are looked through, at most, for what a rank was doing; the longest waits come first."""
 _LEAST_NAMED = 8
 
@@ -171,7 +171,7 @@ def _busy_rows(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64, do
     busy = np.full(len(rank), NONE, np.int64)
     if not len(rank):
         return busy
-    kinds = work_kinds(trace)
+    kinds, fitting = work_kinds(trace), dict[tuple[int, int], Bool]()
     sizes = max(len(graph) for graph in trace.graphs)
     named = max(_MOST_LOOKED_AT // max(sizes, 1), _LEAST_NAMED)
     known = np.flatnonzero(other != NONE)[:named]
@@ -180,7 +180,9 @@ def _busy_rows(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64, do
     for at, shift, part in zip(known.tolist(), moved.tolist(), most, strict=True):
         place = int(account.places[other[at]])
         graph = trace.ranks[place].graph
-        wanted = np.isin(kinds[graph], _KINDS.get(PARTS[part], ()))
+        if (graph, part) not in fitting:
+            fitting[graph, part] = np.isin(kinds[graph], _KINDS.get(PARTS[part], ()))
+        wanted = fitting[graph, part]
         first = int(times.first[place])
         begin = times.start_ns[first : first + len(wanted)]
         until = times.end_ns[first : first + len(wanted)]

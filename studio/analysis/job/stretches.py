@@ -149,9 +149,10 @@ def join_stretches(
     # Each line's times are moved beyond those of the line before, so that all are cut at once.
     shift = np.arange(lines) * apart
     unions = [_union(layer, shift) for layer in layers]
-    cuts = np.unique(
-        np.concatenate([shift, shift + finish, *(side for union in unions for side in union[:2])])
-    )
+    cuts = np.concatenate([shift, shift + finish, *(side for union in unions for side in union[:2])])
+    # Sorting runs that are sorted takes a tenth of the time of `np.unique`.
+    cuts.sort(kind="stable")
+    cuts = cuts[np.append(True, cuts[1:] != cuts[:-1])[: len(cuts)]]
     line = cuts // apart
     inside = cuts - line * apart < finish[line] if lines else cuts[:0] > 0
     following = np.append(cuts[1:], 0)[inside]

@@ -9,7 +9,7 @@ the other ends. Times of recordings are on aligned clocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -162,6 +162,7 @@ class _Line:
     begun: list[int]
     partner: list[int]
     partner_row: list[int]
+    meets: list[bool]
     receives: set[int]
 
 
@@ -179,66 +180,60 @@ def critical_path(trace: Trace, times: NodeTimes, account: Ledger) -> CriticalPa
         return CriticalPath(nothing, nothing, nothing, nothing, nothing.astype(np.uint8), courses.shift_ns)
     finish = account.finish_ns - courses.shift_ns[account.places]
     latest = int(finish.argmax())
-    raw = _Walk(courses, int(account.places[latest]), int(finish[latest])).pieces()
-    return _told(courses, raw)
+    visits = _Walk(courses, int(account.places[latest]), int(finish[latest])).visits()
+    return _told(courses, visits)
 
 
 class _Walk:
-    """The way back from the latest finish.
+    """The way back from the latest finish: the nodes visited, each with when the path comes to it and when it leaves.
 
-    Attributes:
-        found: Rank, row, start, end and whether it is a gap, of each piece of the path, by falling time.
+    V visits, by falling time. What lies between leaving one and coming to the next is a gap before the first's start.
     """
 
     def __init__(self, courses: Courses, place: int, finish: int) -> None:
         self.courses = courses
-        self.found: list[tuple[int, int, int, int, int]] = []
         self._lines: dict[int, _Line] = {}
         self._eager = not courses.account.is_recording
         self._crossed: set[tuple[int, int]] = set()
-        self.place, self.now = place, finish
+        # After the last node of the rank nothing is known to have run.
+        self._places, self._rows, self._tops, self._bottoms = [place], [NONE], [finish], [finish]
         line = self._line(place)
-        self.row = max(range(len(line.end)), key=lambda at: (line.end[at], line.start[at]))
-        self._until(line.end[self.row], NONE, is_gap=True)
+        self.place, self.row = place, max(range(len(line.end)), key=lambda at: (line.end[at], line.start[at]))
+        self.now = min(line.end[self.row], finish)
 
-    def pieces(self) -> Int64:
-        """Go all the way back; return (5, S) what is found."""
-        while self.now > 0:
-            if self.row == NONE:
-                self._until(0, NONE, is_gap=True)
-                break
-            if not self._joins():
-                self._until(self._line(self.place).start[self.row], self.row)
-            self._wait()
-        return np.array(self.found, np.int64).reshape(-1, 5).T
+    def visits(self) -> Int64:
+        """Go all the way back; return (4, V) rank, row, when the path comes to the node, and when it leaves it."""
+        while self.now > 0 and self.row != NONE:
+            self._go_along()
+            if self.now > 0 and self.row != NONE:
+                self._cross()
+        columns = (self._places, self._rows, self._tops, self._bottoms)
+        return np.array([np.array(column, np.int64) for column in columns])
 
-    def _until(self, start: int, row: int, *, is_gap: bool = False) -> None:
-        if start < self.now:
-            self.found.append((self.place, row, start, self.now, int(is_gap)))
-            self.now = start
+    def _go_along(self) -> None:
+        """Follow gates within a rank, up to the next node that others take part in."""
+        line, now, row = self._line(self.place), self.now, self.row
+        start, end, gate, meets = line.start, line.end, line.gate, line.meets
+        rows, tops, bottoms = self._rows, self._tops, self._bottoms
+        while now > 0 and row != NONE and not meets[row]:
+            rows.append(row)
+            tops.append(now)
+            now = min(start[row], now)
+            bottoms.append(now)
+            row = gate[row]
+            if row != NONE:
+                now = min(end[row], now)
+        self._places += [self.place] * (len(rows) - len(self._places))
+        self.now, self.row = now, row
 
-    def _joins(self) -> bool:
-        """Go to the last arrival at a collective or message that the node waited at; whether there is one."""
+    def _cross(self) -> None:
+        """Go from a node of several ranks to what it waited for, on its own rank or on the last to arrive."""
         line, row = self._line(self.place), self.row
-        partner, begun = line.partner[row], line.begun[row]
-        # A message is on its way from the moment it is sent; a collective, and a recorded message, from the last arrival.
-        waited = begun > line.start[row] or (
-            self._eager and row in line.receives and line.start[row] < self.now
-        )
-        if partner == NONE or not waited or not 0 <= begun <= self.now:
-            return False
-        if begun == self.now:
-            # It ended with the last arrival. Clocks a little off may say so of two that wait for each other.
-            if (self.place, row) in self._crossed:
-                return False
-            self._crossed.add((self.place, row))
-        self._until(begun, row)
-        self.place, self.row = partner, line.partner_row[row]
-        return True
-
-    def _wait(self) -> None:
-        """Go to what the node waited for, over the gap between."""
-        line, row = self._line(self.place), self.row
+        if self._joins(line, row):
+            self._visit(line.begun[row])
+            self.place, self.row = line.partner[row], line.partner_row[row]
+            line, row = self._line(self.place), self.row
+        self._visit(min(line.start[row], self.now))
         ended = _ready(line, row, self.now)
         if ended < self.now and line.begun[row] == line.start[row] == self.now:
             # It began with others: the one that was ready last is the one they waited for.
@@ -247,9 +242,36 @@ class _Walk:
                 if there.start[its] == self.now and _ready(there, its, self.now) > ended:
                     ended = _ready(there, its, self.now)
                     self.place, self.row = other, its
-            line, row = self._line(self.place), self.row
-        self._until(ended, row, is_gap=True)
-        self.row = line.gate[row]
+            if (self.place, self.row) != (self._places[-1], self._rows[-1]):
+                self._visit(self.now)
+        self.row = self._line(self.place).gate[self.row]
+        self.now = ended
+
+    def _visit(self, bottom: int) -> None:
+        for column, value in (
+            (self._places, self.place),
+            (self._rows, self.row),
+            (self._tops, self.now),
+            (self._bottoms, bottom),
+        ):
+            column.append(value)
+        self.now = bottom
+
+    def _joins(self, line: _Line, row: int) -> bool:
+        """Whether the node waited for a last arrival at a collective or message."""
+        begun = line.begun[row]
+        # A message is on its way from the moment it is sent; a collective, and a recorded message, from the last arrival.
+        waited = begun > line.start[row] or (
+            self._eager and row in line.receives and line.start[row] < self.now
+        )
+        if line.partner[row] == NONE or not waited or not 0 <= begun <= self.now:
+            return False
+        if begun < self.now:
+            return True
+        # It ended with the last arrival. Clocks a little off may say so of two that wait for each other.
+        new = (self.place, row) not in self._crossed
+        self._crossed.add((self.place, row))
+        return new
 
     def _line(self, place: int) -> _Line:
         if place not in self._lines:
@@ -277,19 +299,29 @@ def _line(courses: Courses, place: int) -> _Line:
         np.where(begun >= 0, begun - zero, NONE).tolist(),
         partner.tolist(),
         partner_row.tolist(),
+        courses.account.arrivals.meets(place, len(start)).tolist(),
         set(np.flatnonzero(graph.type == NodeType.COMM_RECV).tolist()),
     )
 
 
-def _told(courses: Courses, raw: Int64) -> CriticalPath:
+def by_rank(rank: Int64) -> Iterator[tuple[int, Int64]]:
+    """Yield each rank, and where it stands."""
+    order = np.argsort(rank, kind="stable")
+    distinct, first = np.unique(rank[order], return_index=True)
+    yield from zip(distinct.tolist(), np.split(order, first[1:]), strict=True) if len(order) else ()
+
+
+def _told(courses: Courses, visits: Int64) -> CriticalPath:
     """Return the path with causes; gaps are cut where their rank did something else."""
-    rank, row, start, end, gap = raw[:, ::-1]
+    rank, row, top, bottom = visits[:, ::-1]
+    # A gap ends where its node begins; visits are by rising time here.
+    reached = np.append(0, top[:-1])
     cause = np.full(len(rank), _CODE["stall"], np.int64)
     kinds = work_kinds(courses.trace)
-    on_host = np.zeros(len(rank), bool)  # whether a gap is one between giving work and its beginning
-    for place in np.unique(rank).tolist():
-        mine = np.flatnonzero((rank == place) & (row != NONE))
-        index = courses.trace.ranks[place].graph
+    given = np.zeros(len(rank), np.bool_)
+    for place, places in by_rank(rank):
+        mine = places[row[places] != NONE]
+        index, first = courses.trace.ranks[place].graph, int(courses.times.first[place])
         graph, kind = courses.trace.graphs[index], kinds[index]
         of = kind[row[mine]]
         for code, name in _OF_KIND.items():
@@ -297,16 +329,14 @@ def _told(courses: Courses, raw: Int64) -> CriticalPath:
         talks = of == COMMUNICATION
         is_collective = graph.type[row[mine]] == NodeType.COMM_COLL
         cause[mine[talks]] = np.where(is_collective[talks], _CODE["collective"], _CODE["message"])
-        first = int(courses.times.first[place])
         begun = courses.account.arrivals.begun_ns[first + row[mine]] - courses.zero(place)
-        cause[mine[talks & (begun >= end[mine]) & (gap[mine] == 0)]] = _CODE["waiting"]
+        cause[mine[talks & (begun >= top[mine])]] = _CODE["waiting"]
         gate = courses.gates(place).gate[row[mine]]
-        given = (gate != NONE) & (kind[gate] == CPU) & np.isin(of, (COMPUTE, COPY, COMMUNICATION))
-        on_host[mine] = given
-    is_gap = gap == 1
-    pieces = _cut(courses, raw[:4, ::-1][:, is_gap], on_host[is_gap])
-    solid = np.stack([column[~is_gap] for column in (rank, row, start, end, cause)])
-    every = np.concatenate([solid, pieces], axis=1)
+        given[mine] = (gate != NONE) & (kind[gate] == CPU) & np.isin(of, (COMPUTE, COPY, COMMUNICATION))
+    solid, gap = top > bottom, bottom > reached
+    ran = np.stack([column[solid] for column in (rank, row, bottom, top, cause)])
+    gaps = np.stack([column[gap] for column in (rank, row, reached, bottom)])
+    every = np.concatenate([ran, _cut(courses, gaps, given[gap])], axis=1)
     every = every[:, np.argsort(every[2], kind="stable")]
     joined = _merge(every)
     _check(joined)

@@ -9,7 +9,7 @@ import numpy as np
 
 from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.path.critical import CAUSES, Cause, CriticalPath
+from studio.analysis.path.critical import CAUSES, Cause, CriticalPath, by_rank
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
 from studio.trace import (
@@ -80,23 +80,28 @@ def path_shares(
     """
     stage = pipeline_stages(times, account.arrivals, len(trace.ranks))
     world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
-    names = {place: _what(trace, account, path, place, world) for place in np.unique(path.rank).tolist()}
-    found: dict[tuple[Cause, str], list[int]] = {}
-    alone: dict[Cause, dict[int, list[int]]] = {}
-    for at, (place, row, code) in enumerate(
-        zip(path.rank.tolist(), path.row.tolist(), path.cause.tolist(), strict=True)
-    ):
-        cause = CAUSES[code]
-        if cause in ("collective", "message", "waiting"):
-            found.setdefault((cause, names[place].get(row, "waiting")), []).append(at)
-        elif stage[place] != NONE:
-            found.setdefault((cause, f"{_WORDS[cause]} of stage {stage[place]}"), []).append(at)
-        else:
-            alone.setdefault(cause, {}).setdefault(place, []).append(at)
-    for cause, by_rank in alone.items():
-        found |= _by_rank(trace, path, cause, by_rank)
+    found: dict[tuple[Cause, str], list[Int64]] = {}
+    alone: dict[Cause, dict[int, list[Int64]]] = {}
+    for place, mine in by_rank(path.rank):
+        names = _what(trace, account, path, mine, world)
+        for code in np.unique(path.cause[mine]).tolist():
+            cause, of = CAUSES[code], mine[path.cause[mine] == code]
+            if cause in ("collective", "message", "waiting"):
+                distinct, which = np.unique(path.row[of], return_inverse=True)
+                said = [names.get(row, cause) for row in distinct.tolist()]
+                number = {word: index for index, word in enumerate(dict.fromkeys(said))}
+                word_of = np.array([number[word] for word in said])[which]
+                for word, index in number.items():
+                    found.setdefault((cause, word), []).append(of[word_of == index])
+            elif stage[place] != NONE:
+                found.setdefault((cause, f"{_WORDS[cause]} of stage {stage[place]}"), []).append(of)
+            else:
+                alone.setdefault(cause, {}).setdefault(place, []).append(of)
+    for cause, of_ranks in alone.items():
+        found |= _by_rank(trace, path, cause, of_ranks)
     made = []
-    for (cause, words), segments in found.items():
+    for (cause, words), parts in found.items():
+        segments = np.concatenate(parts)
         ns = int(path.ns[segments].sum())
         numbers = {trace.ranks[place].number for place in np.unique(path.rank[segments]).tolist()}
         made.append(Share(cause, words, ns, ns / max(path.length_ns, 1), tuple(sorted(numbers))))
@@ -104,19 +109,20 @@ def path_shares(
 
 
 def _by_rank(
-    trace: Trace, path: CriticalPath, cause: Cause, by_rank: Mapping[int, list[int]]
-) -> dict[tuple[Cause, str], list[int]]:
+    trace: Trace, path: CriticalPath, cause: Cause, of_ranks: Mapping[int, list[Int64]]
+) -> dict[tuple[Cause, str], list[Int64]]:
     """Return segments of a cause by rank; of many ranks those that have much of the path, and the others together."""
+    much = _MUCH * path.length_ns
     parts = {
         place: segments
-        for place, segments in by_rank.items()
-        if len(by_rank) <= _FEW or path.ns[segments].sum() >= _MUCH * path.length_ns
+        for place, segments in of_ranks.items()
+        if len(of_ranks) <= _FEW or path.ns[np.concatenate(segments)].sum() >= much
     }
-    found: dict[tuple[Cause, str], list[int]] = {
+    found: dict[tuple[Cause, str], list[Int64]] = {
         (cause, f"{_WORDS[cause]} of rank {trace.ranks[place].number}"): segments
         for place, segments in parts.items()
     }
-    rest = [segments for place, segments in by_rank.items() if place not in parts]
+    rest = [segments for place, segments in of_ranks.items() if place not in parts]
     if rest:
         words = f"of {len(rest):,} {'other ' if parts else ''}rank{'s' if len(rest) > 1 else ''}"
         found[cause, f"{_WORDS[cause]} {words}"] = [at for segments in rest for at in segments]
@@ -157,16 +163,21 @@ def pipeline_stages(times: NodeTimes, arrivals: Arrivals, ranks: int) -> Int64:
 
 
 def _what(
-    trace: Trace, account: Ledger, path: CriticalPath, place: int, world: frozenset[str]
+    trace: Trace, account: Ledger, path: CriticalPath, mine: Int64, world: frozenset[str]
 ) -> dict[int, str]:
-    """Return words for the communication of a rank on the path, by node."""
+    """Return words for the communication of a rank on the path, by node; its segments are given."""
+    place = int(path.rank[mine[0]])
     rank = trace.ranks[place]
     graph = trace.graph_of(rank)
-    mine = path.rank == place
-    rows = np.unique(path.row[mine & (path.row != NONE)])
+    waits = path.cause[mine] == CAUSES.index("waiting")
+    talks = waits | np.isin(path.cause[mine], [CAUSES.index("collective"), CAUSES.index("message")])
+    rows = np.unique(path.row[mine[talks]])
+    rows = rows[rows != NONE]
+    if not len(rows):
+        return {}
     partner, _ = account.arrivals.partners(place, len(graph))
     kinds, slots = dense_column(graph, "comm_type", NONE)[rows], group_slots(graph)[rows]
-    late = set(path.row[mine & (path.cause == CAUSES.index("waiting"))].tolist())
+    late = set(path.row[mine[waits]].tolist())
     words = {}
     for row, kind, slot, other in zip(
         rows.tolist(), kinds.tolist(), slots.tolist(), partner[rows].tolist(), strict=True
