@@ -1,7 +1,7 @@
-"""Scale a job: the same program on more data-parallel replicas.
+"""Scale a job: the same program on more replicas, pipeline stages, or ranks for its experts.
 
 JOB is a whole job: files, a folder or an archive. Every rank of the larger job has the graph of the rank with its place in all
-other dimensions; sizes of collectives change by the rules that are printed. The batch grows with the replicas.
+other dimensions; sizes of collectives change by the rules that are printed. The batch grows with the replicas, or is shared by them.
 
 OUT gets one trace per graph, a table of the other ranks and the comm groups, as `complete` writes them.
 """
@@ -29,15 +29,8 @@ from studio.commands.base.terminal import printable, written_line
 from studio.completion.clues import known_facts
 from studio.completion.complete import chosen_mesh
 from studio.completion.mesh import NAMES, Mesh
-from studio.completion.scale import (
-    DATA,
-    RULES,
-    excuse,
-    refuse_dimension,
-    refuse_missing,
-    scale_to,
-    scaled_mesh,
-)
+from studio.completion.rules import SCALABLE, Layers, Rule, excuse, refuse_dimension, rules_for
+from studio.completion.scale import refuse_missing, scale_to, scaled_mesh
 from studio.et import Progress
 from studio.et.write import write_with_copies
 from studio.trace import Trace
@@ -53,7 +46,11 @@ class Request:
         target: Folder for the scaled job.
         dp: Replicas of the larger job.
         ranks: Its ranks, in place of `dp`.
-        layout: The mesh of the job as it is; None infers it.
+        layout: The mesh of the job as it is, or the path of a file with it; None infers it.
+        pp: Its pipeline stages; None keeps those there are.
+        ep: Ranks along its expert dimension, likewise.
+        strong: Whether more replicas share the batch.
+        layers: Whether more stages share the layers of the model, or each has as many as before.
         numbers: Rank numbers by file name, for files that do not tell theirs.
     """
 
@@ -62,6 +59,10 @@ class Request:
     dp: int | None = None
     ranks: int | None = None
     layout: str | None = None
+    pp: int | None = None
+    ep: int | None = None
+    strong: bool = False
+    layers: Layers = "divided"
     numbers: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -74,6 +75,7 @@ class Scaled:
         known: The job before.
         trace: The job after.
         before, after: The layouts.
+        rules: What changed, and what stayed.
         files: The files written.
     """
 
@@ -82,6 +84,7 @@ class Scaled:
     trace: Trace
     before: Mesh
     after: Mesh
+    rules: tuple[Rule, ...]
     files: tuple[Path, ...]
 
 
@@ -96,10 +99,11 @@ def run(request: Request, *, progress: Progress | None = None) -> Scaled:
     name, known = read_one_job(request.paths, request.numbers, progress, verb="Scale")
     before = chosen_mesh(known_facts(known), request.layout, None, first=True)
     refuse_missing(known, before)
-    after = scaled_mesh(before, dp=request.dp, ranks=request.ranks)
-    made = scale_to(known, before, after)
+    after = scaled_mesh(before, dp=request.dp, ranks=request.ranks, pp=request.pp, ep=request.ep)
+    made = scale_to(known, before, after, strong=request.strong, layers=request.layers)
+    rules = rules_for(before, after, strong=request.strong, layers=request.layers)
     written = write_with_copies(made, request.target, name, progress=progress)
-    return Scaled(name, known, made, before, after, tuple(written))
+    return Scaled(name, known, made, before, after, rules, tuple(written))
 
 
 def report(done: Scaled) -> dict[str, Any]:
@@ -109,7 +113,7 @@ def report(done: Scaled) -> dict[str, Any]:
         "world_size": done.after.world,
         "before": done.before.layout,
         "layout": done.after.layout,
-        "rules": [asdict(rule) for rule in RULES],
+        "rules": [asdict(rule) for rule in done.rules],
         "graphs": len(done.trace.graphs),
         "groups": len(done.trace.groups),
     }
@@ -119,7 +123,7 @@ def text(done: Scaled) -> str:
     """Format the result for a terminal."""
     ranks = f"{format_count(done.before.world)} → {format_count(done.after.world)} ranks"
     lines = [f"{done.name}: {ranks}, {done.before.layout} → {done.after.layout}"]
-    lines += [f"  {rule.about}: {rule.change} ({rule.why})" for rule in RULES]
+    lines += [f"  {rule.about}: {rule.change} ({rule.why})" for rule in done.rules]
     lines.append(written_line(done.files))
     return "\n".join(printable(line) for line in lines)
 
@@ -133,7 +137,7 @@ def _refuse(_ctx: click.Context, param: click.Parameter, given: int | None) -> N
 def _others(command: Any) -> Any:
     """Add an option for each dimension that cannot be scaled, which says why."""
     for name, meaning in reversed(list(NAMES.items())):
-        if name != DATA:
+        if name not in SCALABLE:
             option = click.option(
                 f"--{name}",
                 type=int,
@@ -160,8 +164,20 @@ def _others(command: Any) -> Any:
     metavar="N",
     help="Ranks of the larger job, in place of --dp.",
 )
+@click.option("--strong", is_flag=True, help="More replicas share the batch: each has fewer micro-batches.")
+@click.option("--pp", type=click.IntRange(min=1), metavar="N", help="Pipeline stages of the larger job.")
 @click.option(
-    "--layout", metavar="DIM=SIZE,...", help="The mesh of the job as it is, where it cannot be inferred."
+    "--layers", type=click.Choice(["divided", "kept"]), default="divided", show_default=True,
+    help="Whether more stages share the layers of the model, or each has as many as before: a deeper model.",
+)  # fmt: skip
+@click.option(
+    "--ep", type=click.IntRange(min=1), metavar="N",
+    help="Ranks along the expert dimension; tokens are taken to be routed evenly.",
+)  # fmt: skip
+@click.option(
+    "--layout",
+    metavar="DIM=SIZE,...",
+    help="The mesh of the job as it is, or a file with it, where it cannot be inferred.",
 )
 @_others
 @json_option
@@ -179,10 +195,13 @@ def command(
     **given: Any,
 ) -> None:
     """Carry out `scale`."""
-    if (given["dp"] is None) == (given["world"] is None):
+    if given["dp"] is not None and given["world"] is not None:
         raise click.UsageError("Give one of --dp and --ranks.")
+    if all(given[name] is None for name in ("dp", "world", "pp", "ep")):
+        raise click.UsageError("Give one of --dp and --ranks, or --pp or --ep.")
+    kept = {name: given[name] for name in ("layout", "pp", "ep", "strong", "layers")}
     done = run(
-        Request(paths, target, given["dp"], given["world"], given["layout"], ranks), progress=progress_line()
+        Request(paths, target, given["dp"], given["world"], numbers=ranks, **kept), progress=progress_line()
     )
     for finding in done.trace.findings:
         warn(finding)

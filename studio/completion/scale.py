@@ -1,22 +1,39 @@
-"""Scale a job: the same program on more data-parallel replicas.
+"""Scale a job: the same program on more data-parallel replicas, pipeline stages, or ranks for its experts.
 
 Every rank of the larger job gets the graph of the rank of the smaller one that has its place in all other dimensions of the mesh.
-What changes with the number of replicas is one row each in `RULES`; all else is copied. Scaling is weak: every replica does the
-work of one of before, so that the batch grows with them.
+What changes is one row each in `RULES`; all else is copied. Scaling of replicas is weak, so that the batch grows with them, or
+strong. A job on more pipeline stages keeps its first and its last one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from studio.completion.clues import PEER_KEYS, known_facts, slot_rows
-from studio.completion.complete import chosen_mesh, refuse_unmatched
-from studio.completion.mesh import NAMES, Axis, Mesh
+from studio.completion.complete import chosen_mesh, complete_on, refuse_unmatched
+from studio.completion.experts import with_balanced_experts
+from studio.completion.fewer import with_fewer_layers, with_fewer_micro_batches
+from studio.completion.layout import Layout
+from studio.completion.mesh import NAMES, PIPELINE, Axis, Mesh
+from studio.completion.rules import (
+    DATA,
+    EXPERT,
+    RULES,
+    Layers,
+    Rule,
+    excuse,
+    refuse_dimension,
+    rules_for,
+    size_of,
+)
+from studio.completion.surgery import compact_trace
 from studio.errors import ConfigError, TraceError
 from studio.trace import (
+    ASSUMED,
     GROUP_KEYS,
     WORLD_NAMES,
     Attribute,
@@ -35,68 +52,63 @@ from studio.trace import (
     int_column,
 )
 
-DATA = "dp"
+__all__ = [
+    "DATA",
+    "RULES",
+    "SCALED",
+    "Rule",
+    "excuse",
+    "refuse_dimension",
+    "refuse_missing",
+    "rules_for",
+    "scale",
+    "scale_to",
+    "scaled_mesh",
+]
+
 SCALED = "scaled_from"
 """Metadata of a rank of a scaled job: the layouts before and after."""
 _MOST_RANKS = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What becomes of one kind of node when there are more replicas.
-
-    Attributes:
-        about: The nodes, in words.
-        change: What becomes of them.
-        why: Where that comes from.
-    """
-
-    about: str
-    change: str
-    why: str
-
-
-RULES = (
-    Rule("all-reduce of the data dimension", "size stays", "every replica holds all gradients of its shard of the model"),
-    Rule("reduce-scatter of the data dimension", "size stays", "its size is the whole buffer, of which each rank keeps a part"),
-    Rule("all-gather of the data dimension", "size is divided", "its size is one rank's part of weights that all replicas share (ZeRO, Rajbhandari et al., SC 2020)"),
-    Rule("compute on a part that a reduce-scatter of the data dimension left", "operations, bytes and duration are divided", "an optimizer works on its own part of the weights (ZeRO)"),
-    Rule("all other nodes", "stay", "a replica does the same work on its own samples: weak scaling"),
-)  # fmt: skip
-"""What scaling changes."""
-_EXCUSES: Mapping[str, str] = {
-    "tp": "a trace does not say along which side operators split",
-    "sp": "a trace does not say how operators divide the sequence",
-    "cp": "a trace does not say how operators divide the context",
-    "ep": "sizes of its all-to-alls follow from routing, which a trace does not hold",
-    "pp": "a trace does not tell its layers apart",
-}
-
-
-def scale(
-    trace: Trace, *, dp: int | None = None, ranks: int | None = None, layout: str | None = None
+def scale(  # noqa: PLR0913  # one keyword for each option of the command
+    trace: Trace,
+    *,
+    dp: int | None = None,
+    ranks: int | None = None,
+    layout: str | Path | Layout | None = None,
+    pp: int | None = None,
+    ep: int | None = None,
+    strong: bool = False,
+    layers: Layers = "divided",
 ) -> Trace:
-    """Return the job with another number of data-parallel replicas.
+    """Return the job with more data-parallel replicas, pipeline stages, or ranks for its experts.
 
     Args:
         trace: A whole job.
         dp: Replicas, a multiple of those there are.
         ranks: Ranks of the larger job, in place of `dp`.
         layout: The mesh of the job as it is; None infers it.
+        pp: Pipeline stages, a multiple of those there are.
+        ep: Ranks along the expert dimension, a multiple of those there are.
+        strong: Whether more replicas share the batch, by fewer micro-batches each, instead of each having one of its own.
+        layers: Whether more stages share the layers of the model, or each has as many as before.
 
     Raises:
-        ConfigError: The numbers do not fit the job's mesh, or sizes do not divide.
+        ConfigError: The numbers do not fit the job's mesh, sizes do not divide, or names do not tell what has to be told apart.
         TraceError: Ranks are missing.
 
     Example:
         >>> import studio
-        >>> scale(studio.read(studio.sample_path("transformer_8r")), dp=8).groups[0].name != ""
-        True
+        >>> whole = studio.read(studio.sample_path("transformer_8r"))
+        >>> len(scale(whole, dp=8).ranks), len(scale(whole, pp=4).ranks)
+        (32, 16)
     """
     known = known_facts(trace)
     mesh = chosen_mesh(known, layout, None, first=True)
     refuse_missing(trace, mesh)
-    return scale_to(trace, mesh, scaled_mesh(mesh, dp=dp, ranks=ranks))
+    larger = scaled_mesh(mesh, dp=dp, ranks=ranks, pp=pp, ep=ep)
+    return scale_to(trace, mesh, larger, strong=strong, layers=layers)
 
 
 def refuse_missing(trace: Trace, mesh: Mesh) -> None:
@@ -112,48 +124,64 @@ def refuse_missing(trace: Trace, mesh: Mesh) -> None:
         )
 
 
-def scaled_mesh(mesh: Mesh, *, dp: int | None = None, ranks: int | None = None) -> Mesh:
-    """Return the mesh with another number of replicas; a job without replicas gets them as its outermost dimension.
+def scaled_mesh(
+    mesh: Mesh,
+    *,
+    dp: int | None = None,
+    ranks: int | None = None,
+    pp: int | None = None,
+    ep: int | None = None,
+) -> Mesh:
+    """Return the mesh with larger dimensions; a job without replicas gets them as its outermost dimension.
 
     Raises:
-        ConfigError: The number is no multiple of what there is, or makes too many ranks.
+        ConfigError: A number is no multiple of what there is, makes too many ranks, or the job has no such dimension.
 
     Example:
         >>> scaled_mesh(Mesh.of([("dp", 2), ("tp", 4)]), ranks=64).layout
         'dp=16,tp=4'
+        >>> scaled_mesh(Mesh.of([("dp", 2), ("pp", 2)]), pp=4).layout
+        'dp=2,pp=4'
     """
-    data = mesh.axis(DATA)
-    size = data.size if data else 1
-    rest = mesh.world // size
-    if (dp is None) == (ranks is None):
+    if (dp is not None and ranks is not None) or (dp, ranks, pp, ep) == (None,) * 4:
         raise ConfigError("both or none of dp and ranks are given; allowed: one of them")
+    for name, wanted in ((PIPELINE, pp), (EXPERT, ep)):
+        if wanted is not None:
+            mesh = _grown(mesh, name, wanted)
+    data = size_of(mesh, DATA)
+    rest = mesh.world // data
     if ranks is not None:
         if ranks % rest:
             raise ConfigError(
                 f"ranks is {ranks:,}; allowed: a multiple of {rest:,}, the ranks of a replica ({mesh.layout})"
             )
         dp = ranks // rest
-    assert dp is not None
-    if dp < 1 or dp % size or dp * rest > _MOST_RANKS:
+    if dp is None:
+        return mesh
+    if dp < 1 or dp % data or dp * rest > _MOST_RANKS:
         raise ConfigError(
-            f"dp is {dp:,}; allowed: a multiple of {size}, up to {_MOST_RANKS // rest:,}",
+            f"dp is {dp:,}; allowed: a multiple of {data}, up to {_MOST_RANKS // rest:,}",
             hint=f"The job has the layout {mesh.layout}; only more replicas of what is known can be made.",
         )
     sizes = [(axis.name, dp if axis.name == DATA else axis.size) for axis in mesh.axes]
-    return Mesh.of(sizes if data else [*sizes, (DATA, dp)])
+    return Mesh.of(sizes if mesh.axis(DATA) else [*sizes, (DATA, dp)])
 
 
-def excuse(name: str) -> str:
-    """Return why a dimension cannot be scaled."""
-    return _EXCUSES[name]
-
-
-def refuse_dimension(name: str) -> ConfigError:
-    """Return the error for a dimension that cannot be scaled."""
-    return ConfigError(
-        f"the {NAMES[name]} dimension ({name}) cannot be scaled: {_EXCUSES[name]}; allowed: dp",
-        hint="Record the job with that layout, or scale its replicas by --dp.",
-    )
+def _grown(mesh: Mesh, name: str, wanted: int) -> Mesh:
+    """Return a mesh with more ranks along a dimension that it has."""
+    size = size_of(mesh, name)
+    if size < 2:
+        raise ConfigError(
+            f"{name} is {wanted:,}; the job has the layout {mesh.layout}, of one rank along the {NAMES[name]} dimension",
+            hint="What ranks along it exchange is not in the job; record it with two of them.",
+        )
+    most = _MOST_RANKS // (mesh.world // size)
+    if wanted < size or wanted % size or wanted > most:
+        raise ConfigError(
+            f"{name} is {wanted:,}; allowed: a multiple of {size}, up to {most:,} ({mesh.layout})",
+            hint="Only more of what is known can be made.",
+        )
+    return Mesh.of([(axis.name, wanted if axis.name == name else axis.size) for axis in mesh.axes])
 
 
 @dataclass(slots=True)
@@ -221,23 +249,79 @@ def _ranks_along(axes: Sequence[Axis], first: int) -> tuple[int, ...]:
     return tuple(ranks.tolist())
 
 
-def scale_to(trace: Trace, before: Mesh, after: Mesh) -> Trace:
-    """Return a whole job, of one mesh, on another that has more replicas (`scaled_mesh`).
+def scale_to(
+    trace: Trace, before: Mesh, after: Mesh, *, strong: bool = False, layers: Layers = "divided"
+) -> Trace:
+    """Return a whole job, of one mesh, on a larger one (`scaled_mesh`).
+
+    Args:
+        trace: The job.
+        before: Its mesh.
+        after: The larger mesh.
+        strong: Whether more replicas share the batch, by fewer micro-batches each.
+        layers: Whether more pipeline stages share the layers of the model, or each has as many as before.
 
     Raises:
-        ConfigError: A group holds some of the ranks along a dimension only, or sizes do not divide.
+        ConfigError: A group holds some of the ranks along a dimension only, sizes do not divide, or names do not tell
+            micro-batches or layers apart.
+        TraceError: The larger job would hang.
     """
+    made_of = f"{before.layout} → {after.layout}"
+    findings = _findings(trace, before, after, strong=strong, layers=layers)
+    replicas = size_of(after, DATA) // size_of(before, DATA)
+    stages = size_of(after, PIPELINE) // size_of(before, PIPELINE)
+    experts = size_of(after, EXPERT) // size_of(before, EXPERT)
+    graphs = list(trace.graphs)
+    if strong and replicas > 1:
+        graphs = [with_fewer_micro_batches(graph, replicas) for graph in graphs]
+    if layers == "divided" and stages > 1:
+        graphs = [with_fewer_layers(graph, stages) for graph in graphs]
+    trace = compact_trace(replace(trace, graphs=tuple(graphs)))
+    if experts > 1:
+        trace = with_balanced_experts(trace, before, experts)
+    if stages > 1:
+        deeper = _grown(before, PIPELINE, size_of(after, PIPELINE))
+        trace, before = _with_stages(trace, before, deeper), deeper
+    done = _with_replicas(trace, before, after, replicas, made_of)
+    done = replace(done, findings=(*done.findings, *findings))
+    refuse_unmatched(done)
+    return done
+
+
+def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:
+    """Return a job with more pipeline stages: the first and the last stay so, those between are built (`stages.py`)."""
+    scaling = _Scaling(before, after, {group.name: group for group in trace.groups})
+    last = size_of(before, PIPELINE) - 1
+    ranks = []
+    for rank in trace.ranks:
+        number = 0
+        for axis in after.axes:
+            old = before.axis(axis.name)
+            place = old.place(rank.number) if old else 0
+            at_end = axis.name == PIPELINE and place == last
+            number += (axis.size - 1 if at_end else place) * axis.stride
+        slots = _slots(trace.graph_of(rank), rank, number, scaling)
+        kept = tuple(item for item in rank.metadata if item.name not in ("world_size", ASSUMED))
+        told = (*kept, Attribute("world_size", ValueKind.INT64, after.world))
+        metadata = copied_metadata(replace(rank, metadata=told), number, None)
+        ranks.append(replace(rank, number=number, slots=slots, metadata=metadata))
+    ordered = tuple(sorted(ranks, key=lambda rank: rank.number))
+    listed = tuple(scaling.made.values())
+    made = complete_on(known_facts(replace(trace, ranks=ordered, groups=listed)), after)
+    return replace(made, findings=trace.findings)
+
+
+def _with_replicas(trace: Trace, before: Mesh, after: Mesh, replicas: int, made_of: str) -> Trace:
+    """Return a job on more ranks along dimensions whose ranks run the same program."""
     by_number = {rank.number: rank for rank in trace.ranks}
-    listed = {group.name: group for group in trace.groups}
-    scaling = _Scaling(before, after, listed)
-    factor = after.world // before.world
+    scaling = _Scaling(before, after, {group.name: group for group in trace.groups})
     graphs: dict[int, Graph] = {}
-    ranks, made_of = [], f"{before.layout} → {after.layout}"
+    ranks = []
     for number in range(after.world):
         source = by_number[_source(before, after, number)]
         graph = trace.graph_of(source)
         if source.graph not in graphs:
-            graphs[source.graph] = _scaled_graph(graph, source, scaling, factor)
+            graphs[source.graph] = _scaled_graph(graph, source, scaling, replicas)
         ranks.append(
             replace(
                 source,
@@ -248,15 +332,12 @@ def scale_to(trace: Trace, before: Mesh, after: Mesh) -> Trace:
         )
     used = list(dict.fromkeys(rank.graph for rank in ranks))
     place = {graph: index for index, graph in enumerate(used)}
-    done = replace(
+    return replace(
         trace,
         graphs=tuple(graphs[graph] for graph in used),
         ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
         groups=tuple(scaling.made.values()),
-        findings=(*trace.findings, *_findings(before, after, scaling)),
     )
-    refuse_unmatched(done)
-    return done
 
 
 def _source(before: Mesh, after: Mesh, number: int) -> int:
@@ -375,9 +456,32 @@ def _column(graph: Graph, key: str) -> Int64:
     return column
 
 
-def _findings(before: Mesh, after: Mesh, scaling: _Scaling) -> Sequence[Finding]:
-    talks = any(DATA in axes for axes in scaling.spans.values())
-    message = f"Scaled from {before.layout} to {after.layout}: every replica does the work of a recorded one on samples of its own."
-    if not talks and after.world > before.world:
+def _findings(trace: Trace, before: Mesh, after: Mesh, *, strong: bool, layers: Layers) -> Sequence[Finding]:
+    """Say what was scaled, and what the result does not know."""
+    said = []
+    replicas = size_of(after, DATA) > size_of(before, DATA)
+    if replicas and strong:
+        said.append("replicas share the batch: each has fewer micro-batches, as large as before")
+    elif replicas:
+        said.append("every replica does the work of a recorded one on samples of its own")
+    if size_of(after, PIPELINE) > size_of(before, PIPELINE):
+        model = (
+            "share the layers of the model" if layers == "divided" else "have as many layers as before each"
+        )
+        said.append(f"more pipeline stages {model}; those added are copies")
+    if size_of(after, EXPERT) > size_of(before, EXPERT):
+        said.append("more ranks share the experts, and tokens are taken to be routed evenly")
+    message = f"Scaled from {before.layout} to {after.layout}: {'; '.join(said) or 'nothing changes'}."
+    silent = replicas and not _talks(trace, before)
+    if silent:
         message += " Nothing that replicas exchange is in the job, so that they do not communicate: gradients are missing."
-    return [Finding("info" if talks else "warning", "scaled", message)]
+    return [Finding("warning" if silent else "info", "scaled", message)]
+
+
+def _talks(trace: Trace, mesh: Mesh) -> bool:
+    """Whether some collective goes along the data dimension."""
+    data = mesh.axis(DATA)
+    named = {str(value) for rank in trace.ranks for value in rank.slots}
+    return data is not None and any(
+        len({data.place(rank) for rank in group.ranks}) > 1 for group in trace.groups if group.name in named
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from studio.trace import NONE, Attributes, Bool, Dependencies, Graph, Int32, Int64, Strings
+from studio.trace import NONE, Attributes, Bool, Dependencies, Graph, Int32, Int64, Strings, Trace
 
 _ROOM = np.uint64(4)
 
@@ -238,12 +238,34 @@ def with_slot(graph: Graph, like: int) -> tuple[Graph, int]:
 
 def compact(graph: Graph, slots: Sequence[int | str]) -> tuple[Graph, tuple[int | str, ...]]:
     """Return a graph and a rank's slots as reading its file gives them: numbered by first use, without those nobody uses."""
-    where = np.flatnonzero(graph.attrs.slot)
-    numbers, first = np.unique(graph.attrs.value[where], return_index=True)
-    order = numbers[np.argsort(first)]
+    order = _slot_order(graph)
+    return _with_slots(graph, order), tuple(slots[number] for number in order)
+
+
+def compact_trace(trace: Trace) -> Trace:
+    """Return a job whose graphs have no slots that nobody uses."""
+    orders = [_slot_order(graph) for graph in trace.graphs]
+    ranks = tuple(
+        replace(rank, slots=tuple(rank.slots[number] for number in orders[rank.graph]))
+        for rank in trace.ranks
+    )
+    graphs = tuple(_with_slots(graph, order) for graph, order in zip(trace.graphs, orders, strict=True))
+    return replace(trace, graphs=graphs, ranks=ranks)
+
+
+def _slot_order(graph: Graph) -> list[int]:
+    """Return the slots by first use."""
+    numbers, first = np.unique(graph.attrs.value[graph.attrs.slot], return_index=True)
+    return [int(number) for number in numbers[np.argsort(first)]]
+
+
+def _with_slots(graph: Graph, order: Sequence[int]) -> Graph:
+    """Return a graph whose slots are numbered anew."""
+    if list(order) == list(range(len(graph.slot_key))):
+        return graph
     place = np.full(len(graph.slot_key), NONE, np.int64)
-    place[order] = np.arange(len(order))
+    place[list(order)] = np.arange(len(order))
     value = graph.attrs.value.copy()
-    value[where] = place[value[where]]
-    made = replace(graph, slot_key=graph.slot_key[order], attrs=replace(graph.attrs, value=value))
-    return made, tuple(slots[number] for number in order.tolist())
+    value[graph.attrs.slot] = place[value[graph.attrs.slot]]
+    attrs = replace(graph.attrs, value=value)
+    return replace(graph, slot_key=graph.slot_key[list(order)], attrs=attrs)

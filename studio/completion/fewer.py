@@ -1,0 +1,53 @@
+"""Take micro-batches or layers out of a graph: what waited for them waits for what they waited for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.completion.layers import layer_of, micro_batch_of
+from studio.completion.surgery import edited
+from studio.errors import ConfigError
+from studio.trace import NONE, Bool, Graph, Int64, NodeType
+
+
+def with_fewer_micro_batches(graph: Graph, factor: int) -> Graph:
+    """Return a graph with a share of its micro-batches, the first ones.
+
+    Raises:
+        ConfigError: No node names a micro-batch, or their number does not divide.
+    """
+    numbers = micro_batch_of(graph)
+    if not (numbers != NONE).any():
+        raise ConfigError(
+            "replicas cannot share the batch: no node of the job names a micro-batch",
+            hint="Names such as mb3 or micro_batch_3 tell them. Without --strong each replica has a batch of its own.",
+        )
+    return _first(graph, numbers, np.ones(len(graph), np.bool_), factor, "micro-batches of a replica")
+
+
+def with_fewer_layers(graph: Graph, factor: int) -> Graph:
+    """Return the graph of a pipeline stage with a share of its layers, the first ones; messages to other stages stay.
+
+    Raises:
+        ConfigError: No node names the number of a layer, or their number does not divide.
+    """
+    numbers = layer_of(graph)
+    if not (numbers != NONE).any():
+        raise ConfigError(
+            "pipeline stages cannot share the layers: no node of the job names the number of a layer",
+            hint="Names such as layer3 or transformer.3 tell them. --layers kept gives each stage as many as before.",
+        )
+    inside = ~np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    return _first(graph, numbers, inside, factor, "layers of a pipeline stage")
+
+
+def _first(graph: Graph, numbers: Int64, among: Bool, factor: int, what: str) -> Graph:
+    """Return a graph without the nodes of all but the first share of what is numbered."""
+    there = np.unique(numbers[(numbers != NONE) & among])
+    if len(there) % factor:
+        raise ConfigError(
+            f"{len(there):,} {what} cannot be shared by {factor:,} times as many",
+            hint="Choose a number that divides them.",
+        )
+    gone = np.isin(numbers, there[len(there) // factor :]) & among
+    return edited(graph, np.flatnonzero(gone).tolist(), ())

@@ -1,0 +1,93 @@
+"""What becomes of the nodes of a job when a dimension of its mesh grows: one row each, with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from studio.completion.mesh import NAMES, PIPELINE, Mesh
+from studio.errors import ConfigError
+
+DATA = "dp"
+EXPERT = "ep"
+SCALABLE = (DATA, PIPELINE, EXPERT)
+"""Dimensions that can grow."""
+Layers = Literal["divided", "kept"]
+"""Layers of a pipeline stage when there are more stages: the same model over more of them, or a deeper one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What becomes of one kind of node when there are more replicas, or stages, or ranks for the experts.
+
+    Attributes:
+        about: The nodes, in words.
+        change: What becomes of them.
+        why: Where that comes from.
+        case: When it holds: a dimension; `weak` or `strong` of the data dimension; `divided` or `kept` layers of a stage.
+    """
+
+    about: str
+    change: str
+    why: str
+    case: str = DATA
+
+
+RULES = (
+    Rule("all-reduce of the data dimension", "size stays", "every replica holds all gradients of its shard of the model"),
+    Rule("reduce-scatter of the data dimension", "size stays", "its size is the whole buffer, of which each rank keeps a part"),
+    Rule("all-gather of the data dimension", "size is divided", "its size is one rank's part of weights that all replicas share (ZeRO, Rajbhandari et al., SC 2020)"),
+    Rule("compute on a part that a reduce-scatter of the data dimension left", "operations, bytes and duration are divided", "an optimizer works on its own part of the weights (ZeRO)"),
+    Rule("all other nodes", "stay", "a replica does the same work on its own samples: weak scaling", "weak"),
+    Rule("micro-batches of a replica", "their number is divided; the last ones are taken out", "the batch is shared by more replicas: strong scaling", "strong"),
+    Rule("nodes of a micro-batch that stays, and those of none", "stay", "a micro-batch is as large as before; sums over micro-batches keep their operations", "strong"),
+    Rule("layers of a pipeline stage", "their number is divided; the last ones of each stage are taken out", "the same model on more stages (GPipe, Huang et al., NeurIPS 2019); layers are taken to be alike", "divided"),
+    Rule("layers of a pipeline stage", "stay", "a deeper model: every stage has as many layers as before", "kept"),
+    Rule("pipeline stages that are added", "are copies of a middle stage, or of the first without its embedding", "all but the first and the last stage run the same program", PIPELINE),
+    Rule("messages between pipeline stages", "sizes stay", "the activations of a micro-batch are as large wherever the model is cut", PIPELINE),
+    Rule("all-to-all of the expert dimension", "size stays, the mean of the ranks where they differ", "as many tokens per rank go to the experts, shared evenly by more ranks: balanced routing is assumed (GShard, Lepikhin et al., ICLR 2021)", EXPERT),
+    Rule("compute of the experts", "stays, the mean of the ranks where they differ", "with balanced routing each rank gets as many tokens as it sends", EXPERT),
+    Rule("all-reduce of the weights of experts, and their optimizer, by names", "operations and sizes are divided", "the experts are shared by more ranks, so that each holds fewer of them (GShard)", EXPERT),
+)  # fmt: skip
+"""What scaling changes."""
+_EXCUSES: Mapping[str, str] = {
+    "tp": "a trace does not say along which side operators split",
+    "sp": "a trace does not say how operators divide the sequence",
+    "cp": "a trace does not say how operators divide the context",
+}
+_ELSEWHERE: Mapping[str, str] = {
+    "pp": "on the command line, `scale --pp`: messages between stages show them, and names of nodes the layers",
+    "ep": "on the command line, `scale --ep`: with balanced routing",
+}
+
+
+def rules_for(
+    before: Mesh, after: Mesh, *, strong: bool = False, layers: Layers = "divided"
+) -> tuple[Rule, ...]:
+    """Return the rules that hold between two meshes, in the order of the table."""
+    cases = {axis.name for axis in after.axes if axis.size != size_of(before, axis.name)}
+    if DATA in cases:
+        cases.add("strong" if strong else "weak")
+    if PIPELINE in cases:
+        cases.add(layers)
+    return tuple(rule for rule in RULES if rule.case in cases)
+
+
+def size_of(mesh: Mesh, name: str) -> int:
+    """Return the size of a dimension, 1 where there is none of this name."""
+    axis = mesh.axis(name)
+    return axis.size if axis else 1
+
+
+def excuse(name: str) -> str:
+    """Return why a dimension cannot be scaled, or how it can."""
+    return _EXCUSES.get(name) or _ELSEWHERE.get(name, "")
+
+
+def refuse_dimension(name: str) -> ConfigError:
+    """Return the error for a dimension that cannot be scaled."""
+    return ConfigError(
+        f"the {NAMES[name]} dimension ({name}) cannot be scaled: {_EXCUSES[name]}; allowed: {', '.join(SCALABLE)}",
+        hint="Record the job with that layout, or scale its replicas by --dp.",
+    )
