@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -106,15 +106,18 @@ def edited(
     for parent, child in links:
         joined.setdefault(child, []).append(parent)
     reach = _Reach(graph, gone, joined)
-    data = [
-        _mapped(graph.data.of(row).tolist() + joined.get(row, []), gone, new_row, reach)
-        for row in kept.tolist()
-    ]
-    ctrl = [_mapped(graph.ctrl.of(row).tolist(), gone, new_row, reach) for row in kept.tolist()]
+    data, ctrl = [], []
+    for row in kept.tolist():
+        needs = graph.data.of(row).tolist() + joined.get(row, [])
+        data.append(_mapped(needs, gone, new_row, reach.by_data))
+        # What was taken out waited for by order too; who needs its data comes after that.
+        after = graph.ctrl.of(row).tolist() + [parent for parent in needs if parent >= 0 and gone[parent]]
+        given = set(data[-1])
+        ctrl.append([one for one in _mapped(after, gone, new_row, reach.by_any) if one not in given])
     for place, node in enumerate(added):
         for child in node.children:
             data[int(new_row[child])].append(len(kept) + place)
-        data.append(_mapped(list(node.parents), gone, new_row, reach))
+        data.append(_mapped(list(node.parents), gone, new_row, reach.by_data))
         ctrl.append([])
     order = np.concatenate([kept, np.array([node.template for node in added], np.int64)])
     strings, first = _with_texts(graph.strings, [node.name for node in added])
@@ -144,36 +147,48 @@ def edited(
 
 
 class _Reach:
-    """What a node that is taken out waited for, of the nodes that stay."""
+    """What nodes that are taken out waited for, of the nodes that stay."""
 
     def __init__(self, graph: Graph, gone: Bool, joined: Mapping[int, Sequence[int]]) -> None:
         self.graph, self.gone, self.joined = graph, gone, joined
-        self.known: dict[int, tuple[int, ...]] = {}
+        self.known: dict[tuple[int, bool], tuple[int, ...]] = {}
 
-    def of(self, row: int) -> tuple[int, ...]:
-        """Return the rows that stay, over any number of rows that go."""
-        if row not in self.known:
+    def by_data(self, row: int) -> tuple[int, ...]:
+        """Return the rows that stay and whose data it needed, over any number of rows that go."""
+        return self._of(row, any_kind=False)
+
+    def by_any(self, row: int) -> tuple[int, ...]:
+        """Return the rows that stay and that came before it, for data or by order."""
+        return self._of(row, any_kind=True)
+
+    def _of(self, row: int, *, any_kind: bool) -> tuple[int, ...]:
+        if (row, any_kind) not in self.known:
             seen, found, ahead = {row}, dict[int, None](), [row]
             while ahead:
                 at = ahead.pop()
-                for parent in (*parents_of(self.graph, at), *self.joined.get(at, ())):
+                parents = parents_of(self.graph, at) if any_kind else self.graph.data.of(at).tolist()
+                for parent in (*parents, *self.joined.get(at, ())):
+                    if parent < 0:
+                        continue
                     if not self.gone[parent]:
                         found[parent] = None
                     elif parent not in seen:
                         seen.add(parent)
                         ahead.append(parent)
-            self.known[row] = tuple(found)
-        return self.known[row]
+            self.known[row, any_kind] = tuple(found)
+        return self.known[row, any_kind]
 
 
-def _mapped(parents: list[int], gone: Bool, new_row: Int64, reach: _Reach) -> list[int]:
+def _mapped(
+    parents: list[int], gone: Bool, new_row: Int64, reach: Callable[[int], tuple[int, ...]]
+) -> list[int]:
     """Return the new rows of parents, those that are gone replaced by what they waited for; dangling ones as they are."""
     found: dict[int, None] = {}
     for parent in parents:
         if parent < 0:
             found[parent] = None
         elif gone[parent]:
-            found.update((int(new_row[other]), None) for other in reach.of(parent))
+            found.update((int(new_row[other]), None) for other in reach(parent))
         else:
             found[int(new_row[parent])] = None
     return list(found)

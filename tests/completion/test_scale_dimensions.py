@@ -57,6 +57,13 @@ def test_more_stages_share_the_layers(shared, tmp_path):
     assert finish_ns(made) > 0
 
 
+def test_layers_and_replicas_of_a_recorded_job_grow_together():
+    made = scale(studio.read(studio.sample_path("transformer_8r")), pp=4, dp=4, strong=True)
+    assert len(made.ranks) == 32
+    assert not errors(made)
+    assert [finding.code for finding in made.findings] == ["scaled"]
+
+
 def operations(trace: Trace) -> int:
     return sum(int(int_column(trace.graph_of(rank), "num_ops")[1].sum()) for rank in trace.ranks)
 
