@@ -11,7 +11,7 @@ Killed and run again, a sweep continues where it was, and writes the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -129,11 +129,18 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
             ranks=request.ranks,
         )
     )
-    by_files = simulated.preset is None and not (PRESET in space.keys and not simulated.network)
-    tables = parts_for(simulated) if by_files else None
-    base = Base(simulated.preset, tables, request.size.npus, request.model)
-    # The same check that `simulate` makes: a preset of another size than the one asked for.
-    trace = workload(replace(simulated, size=request.size), progress)
+    files = [simulated.system, simulated.network, simulated.comm_groups, simulated.remote_memory]
+    given = any(path is not None for path in files)
+    if given and PRESET in space.keys:
+        raise ConfigError(
+            "preset is varied beside files of a system; allowed: one of both", hint="Leave the files out."
+        )
+    if simulated.preset is None and PRESET not in space.keys:
+        # Says what is missing before a large job is read.
+        parts_for(simulated)
+    trace = workload(simulated, progress)
+    tables = parts_for(simulated, ranks=len(trace.ranks)) if given else None
+    base = Base(None if given else simulated.preset, tables, request.size.npus, request.model)
     sweep = Sweep(space, base, Plan(request.random, request.seed, target), costs)
     swept = run_sweep(trace, sweep, request.output, scheduler=request.scheduler, progress=progress)
     return Outcome(", ".join(request.job), swept, request.output, trace.findings)
@@ -270,12 +277,20 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--network", type=_existing, metavar="N.yml", help="ASTRA-sim's network file.")
 @click.option("--comm-groups", type=_existing, metavar="G.json", help="Comm groups.")
 @click.option("--remote-memory", type=_existing, metavar="M.json", help="Remote memory.")
-@click.option("--model", type=click.Choice(MODELS), help="Everything that is modelled, or the answers of ASTRA-sim.")
-@click.option("--cost", "costs", type=_existing, metavar="COSTS.yml", help="Prices per GPU, and per GB/s and port.")
+@click.option(
+    "--model", type=click.Choice(MODELS), help="Everything that is modelled, or the answers of ASTRA-sim."
+)
+@click.option(
+    "--cost", "costs", type=_existing, metavar="COSTS.yml", help="Prices per GPU, and per GB/s and port."
+)
 @click.option("--random", type=click.IntRange(min=1), metavar="N", help="Simulate N points drawn at random.")
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of the random draw.  [default: 0]")
-@click.option("--bisect", metavar="KEY", help="Look for the cheapest value of a key that comes under --under.")
-@click.option("--under", "under_ns", callback=_under, metavar="TIME", help="Finish to come under, such as 20ms.")
+@click.option(
+    "--bisect", metavar="KEY", help="Look for the cheapest value of a key that comes under --under."
+)
+@click.option(
+    "--under", "under_ns", callback=_under, metavar="TIME", help="Finish to come under, such as 20ms."
+)
 @click.option("--scheduler", metavar="ADDRESS", help="Simulate on the workers of a Dask scheduler.")
 @workspace_option
 @json_option

@@ -89,7 +89,8 @@ def connect_scheduler(address: str) -> Iterator[tuple[Executor, int]]:
         from distributed import Client
     except ImportError as error:
         raise ConfigError(
-            "--scheduler needs Dask, which is not installed", hint='Install it: pip install "chakra-studio[dask]".'
+            "--scheduler needs Dask, which is not installed",
+            hint='Install it: pip install "chakra-studio[dask]".',
         ) from error
     try:
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)

@@ -63,6 +63,4 @@ def simulate(  # noqa: PLR0913 (one call with many options)
         from studio.sim.models import config_with_model
 
         config = config_with_model(config, model)
-    return play(
-        trace, config, progress=progress, cancel=cancel, native=native, notice=notice, fold=fold
-    )[0]
+    return play(trace, config, progress=progress, cancel=cancel, native=native, notice=notice, fold=fold)[0]

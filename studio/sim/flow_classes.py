@@ -247,10 +247,7 @@ def _standing(flows: Flows, used: Int64, number: Int64, representatives: Int64) 
     came = np.bincount(flows.flow[flows.counts], minlength=len(flows))[used]
     waits_for = np.bincount(of[counts], minlength=len(used))
     waits_for[came < flows.waits_for[used]] = NEVER
-    of_flows = {
-        name: getattr(flows, name)[used]
-        for name in ("kind", "size", "ranks", "case", *_CHARGED)
-    }
+    of_flows = {name: getattr(flows, name)[used] for name in ("kind", "size", "ranks", "case", *_CHARGED)}
     return replace(
         flows,
         **of_flows,

@@ -34,9 +34,7 @@ class Uses:
         return self.port // self.per_owner
 
 
-def port_uses(
-    flows: Flows, ranks: int, per_node: int, *, by_node: bool, owners: Int64 | None = None
-) -> Uses:
+def port_uses(flows: Flows, ranks: int, per_node: int, *, by_node: bool, owners: Int64 | None = None) -> Uses:
     """Return what flows take of ports.
 
     Args:

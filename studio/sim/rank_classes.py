@@ -89,9 +89,7 @@ def _flow_classes(
         *(flows.case.tobytes(), flows.place.tobytes(), flows.row.tobytes(), kind_of.tobytes()),
         *(costs_of_cases(flows).tobytes(), flows.waits_for.tobytes(), per_node, by_node),
     )
-    found = planning.known.once(
-        "classes", key, lambda: fold_flows(flows, kind_of, per_node, by_node=by_node)
-    )
+    found = planning.known.once("classes", key, lambda: fold_flows(flows, kind_of, per_node, by_node=by_node))
     return recharged(found, flows)
 
 

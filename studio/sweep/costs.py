@@ -69,7 +69,9 @@ def load_costs(path: Path) -> Costs:
     try:
         table = yaml.safe_load(read_file(path).decode("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: {str(error)[:200]}", hint="Give a YAML file of prices, see docs/simulator.md.") from error
+        raise ConfigError(
+            f"{path}: {str(error)[:200]}", hint="Give a YAML file of prices, see docs/simulator.md."
+        ) from error
     return costs_of(table, path.name)
 
 
@@ -91,7 +93,9 @@ def costs_of(table: object, name: str) -> Costs:
     rates = table.get("gb_per_s_port", 0.0)
     presets = table.get("presets", {})
     if not isinstance(presets, Mapping):
-        raise ConfigError(f"{name}: presets is {show_value(presets)}; allowed: a table from preset to price of an NPU")
+        raise ConfigError(
+            f"{name}: presets is {show_value(presets)}; allowed: a table from preset to price of an NPU"
+        )
     listed = rates if isinstance(rates, list | tuple) and rates else [rates]
     return Costs(
         str(table.get("currency", "")),

@@ -81,7 +81,7 @@ class Journal:
             if not line.endswith(b"\n"):
                 break
             try:
-                row = _ROW.decode(line)
+                row = _ROW(line)
             except msgspec.MsgspecError:
                 break
             self.rows[row.index] = row
@@ -119,7 +119,7 @@ def read_journal(path: Path) -> list[Row]:
     for line in read_file(path).splitlines(keepends=True)[1:]:
         if line.endswith(b"\n"):
             try:
-                row = _ROW.decode(line)
+                row = _ROW(line)
             except msgspec.MsgspecError:
                 continue
             rows[row.index] = row

@@ -19,14 +19,13 @@ from studio.errors import StudioError
 from studio.et.executors import call_in_order
 from studio.et.workers import processors
 from studio.files import open_private
-from studio.sim.config import SystemConfig
 from studio.sim.parts import interpret
 from studio.sim.play import play
 from studio.sim.result import ledger_of
 from studio.sweep.costs import Costs
 from studio.sweep.space import PRESET
 from studio.sweep.systems import Base, Jobs, parts_at
-from studio.trace import Trace
+from studio.trace import Int64, Trace
 
 MEANS = (*(part for part in PARTS if part != "communication"), "exposed", "idle", "after_finish")
 """Parts of the ledger whose mean over the ranks a result has."""
@@ -79,10 +78,10 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
     except StudioError as error:
         return Row(index, error=error.message, **told)  # type: ignore[arg-type]  # the same
     times = ledger_of(result, plan.flows).totals()
-    means = {name: times.of(name) for name in MEANS if name in PARTS}  # type: ignore[arg-type]  # names of parts
+    means: dict[str, Int64] = {part: times.of(part) for part in PARTS}
     means |= {"exposed": times.exposed_ns, "idle": times.idle_ns, "after_finish": times.after_finish_ns}
-    parts = {name: int(column.sum()) / len(column) for name, column in means.items()}
-    return Row(index, result.makespan_ns, {name: parts[name] for name in MEANS}, **told)  # type: ignore[arg-type]  # the same
+    parts = {name: int(means[name].sum()) / ranks for name in MEANS}
+    return Row(index, result.makespan_ns, parts, **told)  # type: ignore[arg-type]  # the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,9 @@ class Here:
 class Elsewhere:
     """Simulates points by an executor."""
 
-    def __init__(self, stored: Stored, base: Base, costs: Costs | None, executor: Executor, workers: int = 0) -> None:
+    def __init__(
+        self, stored: Stored, base: Base, costs: Costs | None, executor: Executor, workers: int = 0
+    ) -> None:
         self.stored, self.base, self.costs, self.executor = stored, base, costs, executor
         self.workers = workers or processors()
 
@@ -149,8 +150,3 @@ class Elsewhere:
 
 
 Runner = Here | Elsewhere
-
-
-def simulated_config(base: Base, point: Mapping[str, str], ranks: int) -> SystemConfig:
-    """Return the configuration at a point."""
-    return interpret(parts_at(base, point, ranks)).config

@@ -153,7 +153,9 @@ def _refuse_unknown(key: str) -> None:
     except ConfigError as error:
         known = [*SPECIAL, *(setting.path for setting in SETTINGS)]
         near = nearest(name.removeprefix(f"{EXTENDED}."), known)
-        raise ConfigError(error.message, hint=f"The nearest known key is {near!r}." if near else error.hint) from None
+        raise ConfigError(
+            error.message, hint=f"The nearest known key is {near!r}." if near else error.hint
+        ) from None
 
 
 def _parse_values(key: str, text: str) -> tuple[str, ...]:

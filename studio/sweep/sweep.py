@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from studio.errors import StudioError
@@ -38,7 +38,7 @@ class Sweep:
 
     space: Space
     base: Base
-    plan: Plan = Plan()
+    plan: Plan = field(default_factory=Plan)
     costs: Costs | None = None
 
     __repr__ = one_line
@@ -85,7 +85,9 @@ def run_sweep(
         StudioError: The output cannot be written, or holds another sweep.
     """
     if not output.parent.is_dir():
-        raise StudioError(f"{output}: there is no folder {output.parent}.", hint="Make it, or name another file.")
+        raise StudioError(
+            f"{output}: there is no folder {output.parent}.", hint="Make it, or name another file."
+        )
     if sweep.plan.target is None:
         points_of(sweep.space, sweep.plan)
     journal = Journal(journal_of(output), fingerprint(trace, sweep.base, sweep.space, sweep.costs))
@@ -103,9 +105,7 @@ def run_sweep(
 
 
 @contextmanager
-def _runner(
-    trace: Trace, sweep: Sweep, output: Path, scheduler: str | None, known: int
-) -> Iterator[Runner]:
+def _runner(trace: Trace, sweep: Sweep, output: Path, scheduler: str | None, known: int) -> Iterator[Runner]:
     """Yield who simulates the points."""
     points = sweep.space.size if sweep.plan.draw is None else min(sweep.plan.draw, sweep.space.size)
     nodes = sum(map(len, trace.graphs)) * (points - known)

@@ -57,7 +57,9 @@ def parts_at(base: Base, point: Mapping[str, str], ranks: int) -> Parts:
         npus = _whole(NPUS, point[NPUS]) if NPUS in point else base.npus
         said = said_npus(name)
         if npus is not None and said is not None and npus != said:
-            raise ConfigError(f"{NPUS} is {npus:,}, and the preset {name} has {said:,} NPUs; allowed: the same number")
+            raise ConfigError(
+                f"{NPUS} is {npus:,}, and the preset {name} has {said:,} NPUs; allowed: the same number"
+            )
         # As `simulate` has it: whoever sets the congestion of a preset asks for the model that has the choice.
         keys = [*point, *(setting.partition("=")[0].strip() for setting in base.settings)]
         plain = model is None and "congestion" in keys

@@ -59,7 +59,12 @@ def write_parquet(path: Path, space: Space, rows: Sequence[Row]) -> None:
     fields += [pa.field(axis.key, types[_kind(axis)]) for axis in space.axes]
     fields += [pa.field("finish_ns", whole)]
     fields += [pa.field(f"{part}_ns", real) for part in MEANS]
-    fields += [pa.field("ranks", whole), pa.field("run_model", text), pa.field("cost", real), pa.field("error", text)]
+    fields += [
+        pa.field("ranks", whole),
+        pa.field("run_model", text),
+        pa.field("cost", real),
+        pa.field("error", text),
+    ]
     table = pa.Table.from_pydict(columns_of(space, rows), schema=pa.schema(fields))
     aside = path.with_name(f"{path.name}.tmp")
     try:
@@ -70,4 +75,6 @@ def write_parquet(path: Path, space: Space, rows: Sequence[Row]) -> None:
         aside.replace(path)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        raise StudioError(f"{path} cannot be written: {error.strerror or error}", hint="Name another file.") from error
+        raise StudioError(
+            f"{path} cannot be written: {error.strerror or error}", hint="Name another file."
+        ) from error

@@ -9,7 +9,7 @@ from typing import Any
 import dash
 from dash import html
 
-from studio.advice.advice import MOST_DEVIATION, WORTH, Advice, Advised
+from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised
 from studio.errors import StudioError
 from studio.jobs.advice_search import advice_made, is_sought, start_advising
 from studio.jobs.advising import keep_baseline, keep_run

@@ -1,0 +1,98 @@
+"""A sweep on a real Dask scheduler: a worker that is killed half way costs nothing but time."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import studio
+from studio.errors import ConfigError
+from studio.sweep.space import parse_space
+from studio.sweep.sweep import Sweep, run_sweep
+from studio.sweep.systems import Base
+from tests.conftest import ROOT
+from tests.waiting import wait_until
+
+pytest.importorskip("distributed", reason="Dask is not installed: pip install distributed")
+
+BASE = Base(
+    "hgx-h100-8",
+    settings=("memory-type=PER_NPU_MEMORY_EXPANSION", "remote-mem-latency=1000", "remote-mem-bw=64"),
+)
+
+
+def start(folder, name, *arguments):
+    """Start a program of Dask on the loopback; its messages go to a file."""
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "false",
+    }
+    log = folder / f"{name}.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_" + name.partition("-")[0], *arguments],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=environment,
+        )
+    return process, log
+
+
+@pytest.fixture
+def dask(tmp_path):
+    """A scheduler and two workers of one thread each."""
+    scheduler, log = start(
+        tmp_path, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-jupyter"
+    )
+    started = [scheduler]
+    try:
+        address = wait_until(lambda: re.search(r"tcp://127\.0\.0\.1:\d+", log.read_text()))[0]
+        options = (address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        for number in (1, 2):
+            worker, log = start(tmp_path, f"worker-{number}", *options, "--local-directory", str(tmp_path))
+            started.append(worker)
+            wait_until(lambda log=log: "Registered to" in log.read_text())
+        yield address, started[1:]
+    finally:
+        for process in reversed(started):
+            process.kill()
+            process.wait()
+
+
+def test_a_worker_that_is_killed_loses_nothing_and_repeats_nothing(dask, tmp_path):
+    address, workers = dask
+    job = studio.read(studio.sample_path("transformer_8r"))
+    sweep = Sweep(parse_space(["bandwidth[0]=10..640:10"]), BASE)
+    here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
+    run_sweep(job, sweep, here)
+    told = []
+
+    def progress(_phase, done, total):
+        told.append(done)
+        if done >= total // 2 and workers[0].poll() is None:
+            workers[0].kill()
+
+    swept = run_sweep(job, sweep, there, scheduler=address, progress=progress)
+    assert workers[0].poll() is not None
+    assert workers[1].poll() is None
+    assert there.read_bytes() == here.read_bytes()
+    assert [row.index for row in swept.rows] == list(range(64))
+    assert told == sorted(told)
+    assert told[-1] == 64
+    assert pd.read_parquet(there)["finish_ns"].notna().all()
+    assert not (tmp_path / "there.parquet.job").exists()
+
+
+def test_a_scheduler_that_nobody_runs_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("studio.et.executors._CONNECT_S", 0.2)
+    job = studio.read(studio.sample_path("transformer_8r"))
+    with pytest.raises(ConfigError, match="no Dask scheduler answers there"):
+        run_sweep(
+            job, Sweep(parse_space(["latency[0]=1"]), BASE), tmp_path / "out", scheduler="tcp://127.0.0.1:9"
+        )

@@ -1,0 +1,313 @@
+"""A sweep gives at every point what a single simulation gives, whatever was kept, interrupted or drawn."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import studio
+from studio.sweep import running
+from studio.errors import ConfigError, StudioError
+from studio.sim import simulate
+from studio.sim.parts import interpret
+from studio.sim.result import ledger_of
+from studio.sweep.analysis import best, importance, pareto, reasons
+from studio.sweep.costs import Costs, costs_of, load_costs
+from studio.sweep.journal import journal_of
+from studio.sweep.running import Elsewhere, Here, Row, run_piece, store_job
+from studio.sweep.search import Plan, Target, cheapest
+from studio.sweep.space import Axis, Space, parse_space
+from studio.sweep.sweep import Sweep, run_sweep, values_of
+from studio.sweep.systems import Base, Jobs, parts_at
+
+MEMORY = ("memory-type=PER_NPU_MEMORY_EXPANSION", "remote-mem-latency=1000", "remote-mem-bw=64")
+BASE = Base("hgx-h100-8", settings=MEMORY)
+FAMILY = Base("hgx-h100", settings=MEMORY)
+
+
+@pytest.fixture(scope="module")
+def job():
+    return studio.read(studio.sample_path("transformer_8r"))
+
+
+def sweep_of(*varied, **more):
+    return Sweep(parse_space(varied), more.pop("base", BASE), **more)
+
+
+# ---------------------------------------------------------------------------------------------------
+# The space
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("latency=1,2,2", ("1", "2")),
+        ("latency=1..3", ("1", "2", "3")),
+        ("latency=1..2:0.5,7", ("1", "1.5", "2", "7")),
+        ("latency=1..20*3", ("1", "3", "9")),
+        ("bandwidth=[450,50],[450,100]", ("[450,50]", "[450,100]")),
+        ("preset=../a..b.yml,hgx-h100", ("../a..b.yml", "hgx-h100")),
+    ],
+)
+def test_values_are_lists_and_ranges(text, values):
+    assert parse_space([text]).axes[0].values == values
+
+
+@pytest.mark.parametrize(
+    ("varied", "told"),
+    [
+        (["bandwith[0]=1,2"], "nearest known key is 'bandwidth'"),
+        (["extended.tie-ordr=symmetric"], "tie-order"),
+        (["nps=8"], "'npus'"),
+        (["latency=5..1"], "is empty; allowed: a last value of 5 and above"),
+        (["latency=1..5:0"], "never ends"),
+        (["latency=0..5*2"], "never ends"),
+        (["latency=a..b"], "is no range"),
+        (["latency="], "there are no values"),
+        (["latency"], "is no setting"),
+        (["latency=1", "latency=2"], "given twice"),
+        (["latency=1..2000000"], "2,000,000 points; allowed: up to 1,000,000"),
+    ],
+)
+def test_mistakes_in_the_settings_say_what_is_allowed(varied, told):
+    with pytest.raises(ConfigError) as error:
+        parse_space(varied)
+    assert told in f"{error.value.message} {error.value.hint}"
+
+
+def test_too_many_points_are_refused_with_their_number(job, tmp_path):
+    with pytest.raises(ConfigError, match="4,000,000 points"):
+        run_sweep(job, sweep_of("latency[0]=1..2000", "bandwidth[0]=1..2000"), tmp_path / "out.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+def test_every_point_of_a_grid_is_another(sizes):
+    space = Space(tuple(Axis(str(at), tuple(map(str, range(size)))) for at, size in enumerate(sizes)))
+    points = [tuple(space.point(index).values()) for index in range(space.size)]
+    assert len(set(points)) == space.size
+    assert points == sorted(points)
+    assert [space.index([int(value) for value in point]) for point in points] == list(range(space.size))
+    drawn = space.sample(3, seed=7)
+    assert drawn == sorted(set(drawn)) == space.sample(3, seed=7)
+    assert len(drawn) == min(3, space.size)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Points
+
+
+VARIED = {
+    "bandwidth[0]": ("50", "450"),
+    "preferred-dataset-splits": ("1", "3"),
+    "costs.algorithm": ("ring", "tree"),
+    "costs": ("",),
+    "congestion": ("aware", "unaware"),
+    "extended.compute-times": ("recorded", "roofline"),
+    "roofline-enabled": ("0", "1"),
+    "latency[0]": ("0", "700"),
+    "dp": ("2", "4"),
+    "model": ("full", "astra-sim"),
+    "preset": ("hgx-h100", "dgx-v100", "hgx-h100-8"),
+}
+
+
+@settings(max_examples=6)
+@given(st.lists(st.sampled_from(sorted(VARIED)), min_size=1, max_size=3, unique=True), st.data())
+def test_a_point_is_what_a_single_simulation_gives(keys, data):
+    trace = studio.read(studio.sample_path("transformer_8r"))
+    space = Space(tuple(Axis(key, VARIED[key]) for key in keys))
+    jobs, base = Jobs(trace), FAMILY
+    for index in data.draw(st.permutations(range(space.size)))[:4]:
+        rows = list(Here(trace, base, None).run([(index, space.point(index))], lambda: None))
+        [row] = run_piece_of(jobs, base, index, space)
+        assert rows == [[row]]
+        alone = jobs_alone(trace, base, space.point(index))
+        assert (row.finish_ns, row.error != "") == alone
+
+
+def run_piece_of(jobs, base, index, space):
+    from studio.sweep.running import run_point
+
+    return [run_point(jobs, base, None, (index, space.point(index)))]
+
+
+def jobs_alone(trace, base, point):
+    """Simulate with nothing kept from other points."""
+    try:
+        whole = studio.completion.scale.scale(trace, dp=int(point["dp"])) if "dp" in point else trace
+        config = interpret(parts_at(base, point, len(whole.ranks))).config
+        return simulate(whole, config).makespan_ns, False
+    except StudioError:
+        return None, True
+
+
+def test_parts_are_means_of_the_ledger(job):
+    [row] = run_piece_of(Jobs(job), BASE, 1, parse_space(["bandwidth[0]=50,100"]))
+    result = simulate(job, interpret(parts_at(BASE, {"bandwidth[0]": "100"}, 8)).config)
+    times = ledger_of(result).totals()
+    assert row.parts_ns["compute"] == times.of("compute").mean()
+    assert row.parts_ns["exposed"] == times.exposed_ns.mean()
+    kept = ("exposed", "idle", "after_finish")
+    parts = sum(value for name, value in row.parts_ns.items() if name not in kept)
+    assert parts == pytest.approx(result.finish_ns.mean())
+
+
+def test_what_is_impossible_is_counted_with_its_reason(job, tmp_path):
+    swept = run_sweep(job, sweep_of("bandwidth[0]=100", "npus=8,16", base=FAMILY), tmp_path / "out")
+    assert [row.finish_ns is None for row in swept.rows] == [False, True]
+    [(reason, count)] = reasons(swept.rows)
+    assert count == 1
+    assert "ranks 8–15 are missing" in reason
+    table = pd.read_parquet(tmp_path / "out")
+    assert table["error"].tolist()[1] == reason
+    assert table["finish_ns"].isna().tolist() == [False, True]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Interruptions
+
+
+class Stop(Exception):  # noqa: N818 - stands for a kill
+    """Ends a sweep where a kill would."""
+
+
+def interrupted(job, sweep, output, after):
+    def progress(_phase, done, _total):
+        if done >= after:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run_sweep(job, sweep, output, progress=progress)
+
+
+def test_an_interrupted_sweep_continues_and_writes_the_same_bytes(job, tmp_path):
+    sweep = sweep_of("bandwidth[0]=50..400:50", "latency[0]=0,500", costs=Costs("EUR", 1, (2.0,)))
+    whole, cut = tmp_path / "whole.parquet", tmp_path / "cut.parquet"
+    assert run_sweep(job, sweep, whole).resumed == 0
+    interrupted(job, sweep, cut, 5)
+    journal = journal_of(cut)
+    assert not cut.exists()
+    done = journal.read_bytes().count(b"\n") - 1
+    assert done == 5
+    # What a kill leaves of the line it came into.
+    journal.write_bytes(journal.read_bytes() + b'{"index": 9, "finish')
+    assert run_sweep(job, sweep, cut).resumed == done
+    assert cut.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.parquet", "whole.parquet"]
+
+
+def test_partial_results_of_another_sweep_are_refused(job, tmp_path):
+    output = tmp_path / "out.parquet"
+    interrupted(job, sweep_of("latency[0]=1..9"), output, 2)
+    left = journal_of(output).read_bytes()
+    with pytest.raises(StudioError, match="of another sweep"):
+        run_sweep(job, sweep_of("latency[0]=1..8"), output)
+    assert journal_of(output).read_bytes() == left
+
+
+def test_pieces_of_an_executor_are_the_same(job, tmp_path):
+    space = parse_space(["bandwidth[0]=50..400:50"])
+    points = [(index, space.point(index)) for index in range(space.size)]
+    stored = store_job(job, tmp_path / "job")
+    here = [row for rows in Here(job, BASE, None).run(points, lambda: None) for row in rows]
+    assert run_piece(stored, BASE, None, points) == here
+
+    class AtOnce:
+        def submit(self, function, *args):
+            from concurrent.futures import Future
+
+            future = Future()
+            future.set_result(function(*args))
+            return future
+
+    elsewhere = Elsewhere(stored, BASE, None, AtOnce(), 2)
+    assert [row for rows in elsewhere.run(points, lambda: None) for row in rows] == here
+    stored.path.write_bytes(b"planted")
+    running._jobs.cache_clear()
+    with pytest.raises(StudioError, match="is not the file that the sweep wrote"):
+        run_piece(stored, BASE, None, points)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Choosing, pricing, judging
+
+
+def test_bisection_finds_what_the_grid_holds(job, tmp_path):
+    varied = "bandwidth[0]=10..300:10", "latency[0]=0,5000"
+    grid = run_sweep(job, sweep_of(*varied), tmp_path / "grid").rows
+    half = sorted(row.finish_ns for row in grid)[len(grid) // 2]
+    target = Target("bandwidth[0]", half)
+    sweep = sweep_of(*varied, plan=Plan(target=target))
+    found = run_sweep(job, sweep, tmp_path / "found").rows
+    assert len(found) < len(grid) / 3
+    numbers = values_of(sweep.space, target.key, grid)
+    assert cheapest(found, numbers, target) == cheapest(grid, numbers, target)
+    assert {row.index: row for row in grid}.items() >= {row.index: row for row in found}.items()
+    with pytest.raises(ConfigError, match="allowed: numbers in rising order"):
+        run_sweep(
+            job, sweep_of("preset=hgx-h100,dgx-v100", plan=Plan(target=Target("preset", 1))), tmp_path / "no"
+        )
+
+
+def test_costs_are_those_of_the_file(tmp_path):
+    file = tmp_path / "costs.yml"
+    file.write_text("currency: EUR\ngpu: 10\ngb_per_s_port: [1, 2]\npresets: {hgx-h100: 20}\n")
+    costs = load_costs(file)
+    config = studio.presets["hgx-h100-16"].config
+    rates = [dim.bytes_per_ns for dim in config.topology.dims]
+    assert costs.of(config) == pytest.approx(16 * (10 + rates[0] + 2 * rates[1]))
+    assert costs.of(config, "hgx-h100-16") == pytest.approx(16 * (20 + rates[0] + 2 * rates[1]))
+    with pytest.raises(ConfigError, match="'gpus'"):
+        costs_of({"gpus": 1}, "costs.yml")
+    with pytest.raises(ConfigError, match="gpu is -1; allowed: a number from 0"):
+        costs_of({"gpu": -1}, "costs.yml")
+
+
+def test_importance_is_the_variance_that_a_key_explains():
+    space = Space((Axis("a", ("1", "2")), Axis("b", ("1", "2", "3"))))
+    rows = [Row(index, 100 * (index // 3) + index % 3) for index in range(6)]
+    first, second = importance(space, rows)
+    assert (first.key, first.best, second.key) == ("a", "1", "b")
+    # Without interaction both explain all of it: 50² and 2/3.
+    assert first.share == pytest.approx(2500 / (2500 + 2 / 3))
+    assert first.share + second.share == pytest.approx(1)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12))
+def test_the_front_is_what_nothing_beats(pairs):
+    rows = [Row(index, finish, cost=float(cost)) for index, (finish, cost) in enumerate(pairs)]
+
+    def beats(one, other):
+        return (one.finish_ns, one.cost) != (other.finish_ns, other.cost) and (
+            one.finish_ns <= other.finish_ns and one.cost <= other.cost
+        )
+
+    front = {(row.finish_ns, row.cost) for row in pareto(rows)}
+    assert front == {(row.finish_ns, row.cost) for row in rows if not any(beats(one, row) for one in rows)}
+    assert [row.finish_ns for row in best(rows, 99)] == sorted(row.finish_ns for row in rows)
+
+
+def test_the_command_writes_and_tells_what_simulate_would(tmp_path, capsys):
+    from studio.commands import simulate as simulate_command
+    from studio.commands import sweep as command
+
+    files, output = str(studio.sample_path("transformer_8r")), tmp_path / "out.parquet"
+    varied = "bandwidth[0]=50,200", "costs.algorithm=ring,tree", *MEMORY
+    outcome = command.run(command.Request((files,), varied, output, preset="hgx-h100"))
+    table = pd.read_parquet(output)
+    for row in table.itertuples():
+        told = (f"bandwidth[0]={row[2]}", f"costs.algorithm={row[3]}", *MEMORY)
+        alone = simulate_command.run(simulate_command.Request((files,), preset="hgx-h100", settings=told))
+        assert alone.result.makespan_ns == row.finish_ns
+        assert alone.result.config.model == row.run_model
+    plain = json.loads(json.dumps(command.report(outcome)))
+    assert plain["points"] == 4
+    assert plain["best"][0]["finish_ns"] == table.finish_ns.min()
+    assert table.finish_ns.notna().all()
+    assert {one["key"] for one in plain["importance"]} == {"bandwidth[0]", "costs.algorithm"}
+    assert "variance of the finish" in command.text(outcome)
