@@ -60,18 +60,20 @@ def simulate(  # noqa: PLR0913 (one call with many options)
     from studio.sim.engine import execute, stopped_short
     from studio.sim.plan import make_plan
     from studio.sim.result import result_of
+    from studio.sim.retargeting import recomputed
 
     if model is not None:
         from studio.sim.models import config_with_model
 
         config = config_with_model(config, model)
-    plan = make_plan(trace, config, folded=fold)
+    played, _ = recomputed(trace, config)
+    plan = make_plan(played, config, folded=fold)
     reason = plan.unfolded
     if plan.folding is not None:
         execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
         reason = stopped_short(plan)
         if reason:
-            plan = make_plan(trace, config)
+            plan = make_plan(played, config)
     if plan.folding is None:
         execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
     return result_of(trace, config, plan, reason)

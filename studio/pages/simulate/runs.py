@@ -22,6 +22,7 @@ from studio.pages.simulate.proposals import compute_words
 from studio.sim.compute import compute_times
 from studio.sim.parts import Parts
 from studio.sim.result import SimResult, ledger_of
+from studio.sim.retargeting import recompute_words
 from studio.sim.setting_values import differences
 from studio.sim.traffic import offered_load_words
 from studio.store.runs import Run, RunInfo
@@ -52,6 +53,7 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
             html.Div(compare_with_form(info, in_form), id={"sim-made": info.id}),
             _figures(outcome, account.totals(), numbers, show_mark(info)),
             html.P(compute_words(compute_times(outcome.trace, outcome.config)), className="cs-dim"),
+            html.P(recompute_words(outcome), className="cs-dim"),
             html.Div(
                 [
                     html.P(describe_spread(outcome, numbers)),
