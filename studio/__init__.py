@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from studio.et.job import link, read
     from studio.et.link.options import LinkOptions
     from studio.et.write import write
+    from studio.operators import list_operators
     from studio.samples import sample_path
     from studio.sim import simulate
     from studio.sim.astra import read_config, write_config
     from studio.sim.compared import compare
     from studio.sim.config import SystemConfig
     from studio.sim.presets import preset, presets
+    from studio.sim.retargeting import retarget
     from studio.store.workspace import Workspace
     from studio.timeline import Timeline, recorded
     from studio.trace import Rank, Trace
@@ -56,12 +58,14 @@ __all__ = [
     "figures",
     "formats",
     "link",
+    "list_operators",
     "preset",
     "presets",
     "read",
     "read_config",
     "recorded",
     "repair",
+    "retarget",
     "sample_path",
     "simulate",
     "to_arrow",
@@ -82,12 +86,14 @@ _WHERE = {
     "complete": "studio.completion",
     "examine": "studio.doctor",
     "link": "studio.et",
+    "list_operators": "studio.operators",
     "preset": "studio.sim.presets",
     "presets": "studio.sim.presets",
     "read": "studio.et",
     "read_config": "studio.sim.astra",
     "recorded": "studio.timeline",
     "repair": "studio.doctor",
+    "retarget": "studio.sim.retargeting",
     "sample_path": "studio.samples",
     "simulate": "studio.sim",
     "to_arrow": "studio.analysis.job.export",

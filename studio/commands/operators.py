@@ -18,7 +18,7 @@ from studio.commands.base.options import allow_damaged, json_option, paths_argum
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.terminal import printable
 from studio.et import Progress
-from studio.operators import OperatorReport, operators
+from studio.operators import OperatorReport, list_operators
 from studio.trace import Trace
 from studio.units import format_count, format_ns, format_si
 
@@ -55,7 +55,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
         TraceError: The paths hold several jobs, or cannot be read.
     """
     name, trace = read_one_job(request.paths, request.numbers, progress, verb="List")
-    return Listed(name, trace, operators(trace))
+    return Listed(name, trace, list_operators(trace))
 
 
 def report(listed: Listed) -> dict[str, Any]:
@@ -91,9 +91,11 @@ def text(listed: Listed) -> str:
     if found.coverage is None:
         return "\n".join([*map(printable, lines), "no recorded compute time"])
     lines += [
-        f"compute time {format_ns(found.time_ns)}, {_percent(found.coverage)} of it by formula"
-        f"{_by_name(found)}; besides communication {format_ns(found.communication_ns)}, copies from and to "
-        f"the host {format_ns(found.host_link_ns)}",
+        (
+            f"compute time {format_ns(found.time_ns)}, {_percent(found.coverage)} of it by formula"
+            f"{_by_name(found)}; besides communication {format_ns(found.communication_ns)}, copies from and to "
+            f"the host {format_ns(found.host_link_ns)}"
+        ),
         "",
         f"  {'operator':<{_LONGEST}} {'calls':>8} {'time':>10} {'type':>5} {'operations':>13} {'achieved':>14} {'bytes':>10} {'achieved':>11}",
     ]

@@ -40,6 +40,7 @@ from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset, said_npus
 from studio.sim.replays import as_replay, idle_system
 from studio.sim.result import SimResult
+from studio.sim.settings import GPUS
 from studio.sim.systems import SYSTEMS, is_system_file
 from studio.trace import Finding, Trace
 
@@ -71,6 +72,8 @@ class Request:
         model: `full` or `astra-sim`; None is full for a preset, and what the files ask for where ASTRA-sim's are given.
         mode: Which mode; None is that of the model.
         compute_times: Whether nodes keep recorded durations, or all are computed by the roofline; None is the system's.
+        gpu: The GPU that operations of a recorded device are recomputed for; None keeps what was recorded.
+        recorded_gpu: The GPU they were recorded on; None is the one that the trace names.
         out: Name of the run to keep in the workspace; None keeps none.
         cure: Whether to simulate again with the cures of what makes the answer doubtful.
         replay: Whether recorded times count, of communication too; then the system may be left out.
@@ -93,6 +96,8 @@ class Request:
     model: Model | None = None
     mode: Mode | None = None
     compute_times: ComputeTimes | None = None
+    gpu: str | None = None
+    recorded_gpu: str | None = None
     out: str | None = None
     cure: bool = False
     replay: bool = False
@@ -461,7 +466,7 @@ def parts_for(request: Request, instead: Parts | None = None, *, ranks: int | No
     congestion = request.congestion or parts.congestion
     parts = replace(parts, congestion=congestion, options={**parts.options, **request.options})
     parts = as_replay(parts) if request.replay else parts
-    parts = with_settings(parts, [*_compute_setting(request), *request.settings])
+    parts = with_settings(parts, [*_compute_setting(request), *_gpu_settings(request), *request.settings])
     parts = with_mode(parts, request.mode) if request.mode else parts
     _refuse_other_model(parts, request)
     return parts
@@ -492,6 +497,24 @@ def _compute_setting(request: Request) -> list[str]:
         )
     setting = f"extended.compute-times={request.compute_times}"
     return [setting, "roofline-enabled=1"] if request.compute_times == "roofline" else [setting]
+
+
+def _gpu_settings(request: Request) -> list[str]:
+    """Return the settings that recompute durations for another GPU, where an option asks for one."""
+    given = {"recompute-for": request.gpu, "recorded-gpu": request.recorded_gpu}
+    asked = {key: value for key, value in given.items() if value is not None}
+    if asked and (request.model == "astra-sim" or request.mode == "compatible"):
+        option = "--gpu" if request.gpu else "--recorded-gpu"
+        raise ConfigError(
+            f"{option} is given beside ASTRA-sim's model; allowed: with the model full",
+            hint="ASTRA-sim does not recompute recorded durations; leave out --model, --mode and --congestion.",
+        )
+    if request.recorded_gpu and not request.gpu:
+        raise ConfigError(
+            "--recorded-gpu is given without --gpu; allowed: both",
+            hint="--gpu names the GPU to recompute for.",
+        )
+    return [f"extended.{key}={value}" for key, value in asked.items()]
 
 
 _OF_MODEL: Mapping[Model, tuple[Mode, Congestion | None]] = {
@@ -597,6 +620,18 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--compute-times",
     type=click.Choice(["recorded", "roofline"]),
     help="Whether compute keeps its recorded times, or all is computed for this GPU.  [default: recorded]",
+)
+@click.option(
+    "--gpu",
+    type=click.Choice(GPUS),
+    metavar="GPU",
+    help="Recompute what a recorded device did for this GPU, such as b200, by each operator's roofline.",
+)
+@click.option(
+    "--recorded-gpu",
+    type=click.Choice(GPUS),
+    metavar="GPU",
+    help="The GPU of the recording.  [default: the one that the trace names]",
 )
 @click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension  [default: 1]")
 @click.option("--injection-scale", metavar="X", help="Factor on the endpoint delay  [default: 1]")

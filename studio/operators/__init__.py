@@ -6,6 +6,6 @@ adds them up, `retarget` gives them the durations that another GPU would take.
 
 from __future__ import annotations
 
-from studio.operators.report import OperatorReport, operators
+from studio.operators.report import OperatorReport, list_operators
 
-__all__ = ["OperatorReport", "operators"]
+__all__ = ["OperatorReport", "list_operators"]

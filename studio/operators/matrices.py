@@ -76,7 +76,9 @@ def convolution(
     """Return the formula of a convolution of input (n, c, …) by weight (m, c/groups, …).
 
     Args:
-        stride, padding, dilation: Positions of these lists; -1 for a dilation that the operator does not have.
+        stride: Position of this list.
+        padding: Position of this list.
+        dilation: Position of this list; -1 where the operator has none.
         transposed: Position of the flag that says so, or whether it always is.
     """
 

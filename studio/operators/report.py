@@ -132,12 +132,12 @@ class _Sum:
     why: Counter[str] = field(default_factory=Counter)
 
 
-def operators(trace: Trace) -> OperatorReport:
+def list_operators(trace: Trace) -> OperatorReport:
     """Return what the operators of a job did: FLOP and bytes by formula, and the time they took.
 
     Example:
         >>> import studio
-        >>> operators(studio.read(studio.sample_path("transformer_8r"))).coverage is None
+        >>> list_operators(studio.read(studio.sample_path("transformer_8r"))).coverage is None
         True
     """
     ranks = Counter(rank.graph for rank in trace.ranks)

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from studio.decoding import decoder
+
 _TYPES: dict[str, tuple[str, float]] = {
     "double": ("fp64", 8),
     "float": ("fp32", 4),
@@ -41,8 +43,9 @@ _TYPES: dict[str, tuple[str, float]] = {
 _SMALL = (("c10::Float8_", ("fp8", 1)), ("c10::Float4_", ("fp4", 1)))
 """Beginnings of others; an element of `Float4_e2m1fn_x2` is a byte that holds two values."""
 _LISTS = ("TensorList", "OptionalTensorList")
-_SIZES = {name: size for name, size in (*_TYPES.values(), *(small for _, small in _SMALL))}
+_SIZES = dict((*_TYPES.values(), *(small for _, small in _SMALL)))
 _LONGEST_TEXT = 1 << 20
+_anything = decoder(Any)
 
 
 class NotRecordedError(Exception):
@@ -281,7 +284,7 @@ def _literal(text: str) -> Any:
     if len(text) > _LONGEST_TEXT:
         return None
     try:
-        return msgspec.json.decode(text)
+        return _anything(text.encode())
     except msgspec.DecodeError:
         try:
             return ast.literal_eval(text)

@@ -64,6 +64,9 @@ class Extensions:
         compute_times: Where the system has a roofline, which compute nodes take its time: all that say their operations
             and bytes (`roofline`), or only those without a recorded duration (`recorded`). A node with neither takes
             1 ns; see `studio.sim.compute`.
+        recompute_for: The GPU whose time operations of a recorded device take, by its short name; None keeps what was
+            recorded. See `studio.operators.retarget` for the rule.
+        recorded_gpu: The GPU that the durations are of; None is the one that the trace names.
         collective_order: Which collective of a comm group begins first where several are ready. `sequence`: that
             of the lowest number (`comm_seq`), before which none of a higher one begins, in groups whose members
             number all of theirs. `ready`: the one that is ready first, as in the reference.
@@ -85,6 +88,8 @@ class Extensions:
     host_slots: HostSlots = DEFAULT["host-slots"]
     compute_slots: ComputeSlots = DEFAULT["compute-slots"]
     compute_times: ComputeTimes = DEFAULT["compute-times"]
+    recompute_for: str | None = DEFAULT["recompute-for"]
+    recorded_gpu: str | None = DEFAULT["recorded-gpu"]
     collective_order: CollectiveOrder = DEFAULT["collective-order"]
     communication_times: CommunicationTimes = DEFAULT["communication-times"]
     rank_starts: RankStarts = DEFAULT["rank-starts"]

@@ -7,6 +7,7 @@ from studio.sim.engine import Cancel, Notice, Progress, execute, stopped_short
 from studio.sim.known import Known
 from studio.sim.plan import Plan, make_plan
 from studio.sim.result import SimResult, result_of
+from studio.sim.retargeting import recomputed
 from studio.trace import Trace
 
 
@@ -38,13 +39,16 @@ def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
         ConfigError: The configuration does not fit the trace.
         Cancelled: `cancel` said so.
     """
-    plan = make_plan(trace, config, folded=fold, known=known)
+    played, _ = recomputed(trace, config)
+    # What is known of the recorded job does not hold of one that was recomputed for another GPU.
+    known = known if played is trace else None
+    plan = make_plan(played, config, folded=fold, known=known)
     reason = plan.unfolded
     if plan.folding is not None:
         execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
         reason = stopped_short(plan)
         if reason:
-            plan = make_plan(trace, config, known=known)
+            plan = make_plan(played, config, known=known)
     if plan.folding is None:
         execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
     return result_of(trace, config, plan, reason), plan

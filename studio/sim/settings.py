@@ -29,6 +29,36 @@ MAX_DEVICES = 1 << 21
 NETWORK_UNIT = "GiB/s"
 """The unit of rates of the network where `bandwidth-unit` gives no other."""
 
+GPUS = (
+    *(
+        "h100",
+        "h200",
+        "gh200",
+        "b200",
+        "b300",
+        "gb200",
+        "gb300",
+        "a100",
+        "v100",
+        "v100-sxm3",
+        "l40s",
+        "rtx-2080ti",
+    ),
+    *(
+        "rtx-pro-6000",
+        "mi250x",
+        "mi300x",
+        "mi325x",
+        "mi355x",
+        "tpu-v3",
+        "tpu-v4",
+        "tpu-v5e",
+        "tpu-v5p",
+        "trainium2",
+    ),
+)
+"""Short names of the GPUs whose peaks the built-in systems hold; `studio.sim.systems.gpus` finds them."""
+
 REFERENCE = "Source: ASTRA-sim's analytical simulator, whose rules the compatible mode follows."
 CHUNKS, COMPUTE, ENDS = "Chunks and order", "Compute", "Ends of messages"
 MEMORY, RULES = "Remote memory", "Beyond the reference"
@@ -195,7 +225,9 @@ def _algorithms(collective: str, label: str, *, extended: bool = False, instead:
     )
 
 
-def _switch(key: str, label: str, hint: str, choices: tuple[Choice, ...], source: str = "") -> Setting:
+def _switch(
+    key: str, label: str, hint: str, choices: tuple[Choice, ...], source: str = "", needs: str = ""
+) -> Setting:
     """Return the row of a choice that only the extended mode has."""
     return Setting(
         key,
@@ -208,6 +240,7 @@ def _switch(key: str, label: str, hint: str, choices: tuple[Choice, ...], source
         default=choices[0].value,
         extended=True,
         source=source,
+        needs=needs,
     )
 
 
@@ -325,6 +358,16 @@ _COMPUTE = _with_heading(COMPUTE,
         "Where there is a roofline, which compute nodes take its time: all that say their operations and bytes "
         "(recompute for this GPU), or only those without a recorded duration. A node that has neither takes 1 ns.",
         _choices(("roofline", "the roofline's time"), ("recorded", "recorded time where known"))),
+    _switch("recompute-for", "Recompute for",
+        "Operations of a recorded device take the time that another GPU would: each operator keeps the share of the "
+        "roofline that it reached, for its data type; without a formula it is scaled by memory bandwidth. Host, gaps and "
+        "communication keep theirs.",
+        _choices(("none", None, "the recorded GPU"), *((name, name) for name in GPUS)),
+        "Source: Williams et al., CACM 52(4), 2009; peaks as the presets give them."),
+    _switch("recorded-gpu", "Recorded on",
+        "The GPU that the durations are of, where the trace does not name one that is known.",
+        _choices(("trace", None, "as the trace says"), *((name, name) for name in GPUS)),
+        needs="recompute-for"),
     Setting("peak-perf", "system", "Roofline.peak_tera_ops_per_s", "Peak",
         "Peak performance of an NPU, in 10^12 operations per second; the flat part of the roofline.",
         above=0, required=True, start=1, unit="TFLOP/s", needs="roofline-enabled"),

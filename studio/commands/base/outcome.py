@@ -23,6 +23,7 @@ from studio.sim.compute import compute_times
 from studio.sim.doubts import Cured, Doubt
 from studio.sim.network import TOPOLOGY_NAMES
 from studio.sim.result import SimResult, exposed_ns, ledger_of, statistics
+from studio.sim.retargeting import recompute_words, recomputed
 from studio.sim.traffic import LinkTraffic
 from studio.trace import Finding, Int64, collective_name
 from studio.units import format_bytes, format_count, format_distinct, format_ns, format_rate
@@ -67,6 +68,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
     numbers = [rank.number for rank in result.trace.ranks]
     exposed = exposed_ns(result).astype(np.uint64).tolist()
     stats = statistics(result)
+    retargeting = recomputed(result.trace, result.config)[1]
     ranks = [
         {
             "rank": number,
@@ -93,6 +95,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "classes": result.classes,
         "unfolded": result.unfolded,
         "compute": asdict(compute_times(result.trace, result.config)),
+        "recomputed": None if retargeting is None else asdict(retargeting),
         "spent_s": round(outcome.spent_s, 6),
         "config": {
             "network": parts.network,
@@ -218,6 +221,9 @@ def text(outcome: Outcome) -> str:
 
 def _compute_lines(result: SimResult) -> Iterator[str]:
     """Say where the time of compute nodes comes from; a replay takes all of it from the recording."""
+    if again := recompute_words(result):
+        yield f"  {again}"
+        return
     words = compute_times(result.trace, result.config).words
     if words and result.config.needs_every_rank:
         yield f"  {words}"

@@ -22,6 +22,7 @@ from studio.pages.simulate.proposals import compute_words
 from studio.sim.compute import compute_times
 from studio.sim.parts import Parts
 from studio.sim.result import SimResult, ledger_of
+from studio.sim.retargeting import recompute_words
 from studio.sim.setting_values import differences
 from studio.sim.traffic import offered_load_words
 from studio.store.runs import Run, RunInfo
@@ -53,6 +54,7 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
             _figures(outcome, account.totals(), numbers, show_mark(info)),
             html.P(f"{info.assumed}.", className="sim-assumed") if info.assumed else None,
             html.P(compute_words(compute_times(outcome.trace, outcome.config)), className="cs-dim"),
+            html.P(recompute_words(outcome), className="cs-dim"),
             html.Div(
                 [
                     html.P(describe_spread(outcome, numbers)),

@@ -1,0 +1,149 @@
+"""Give the operators of a recorded job the durations that another GPU would take.
+
+The rule: a call reached a share of the roofline of the GPU it was recorded on, and reaches the same share of the
+roofline of the new one, for its own data type. Its device operations are scaled alike. What has no formula is scaled by
+memory bandwidth, the rule that holds for what moves more than it computes, and is counted apart. Operators on the
+processor, launches, gaps between them, idle times of streams, copies from and to the host, and communication keep their
+times: they are not the GPU's, and bound what a faster one gains.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.errors import ConfigError
+from studio.notebook import one_line
+from studio.operators.calls import Calls, Part, calls_of
+from studio.operators.roofline import Gpu, roofline_ns
+from studio.trace import Attribute, Float64, Graph, Int64, Rank, Trace, ValueKind
+
+RECOMPUTED = "recomputed_for_gpu"
+"""Metadata of a rank whose durations were recomputed: the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retargeting:
+    """What became of a job's compute time.
+
+    Attributes:
+        gpu, recorded_gpu: The new GPU, and that of the recording.
+        recorded_ns: Compute time of all ranks, as recorded.
+        new_ns: The same on the new GPU.
+        by_formula_ns: The part of `recorded_ns` whose work has a formula.
+        by_bandwidth_ns: The part scaled by memory bandwidth, for lack of one.
+        nodes_by_bandwidth: Device operations it is of.
+        over_roofline_ns: The part of `by_formula_ns` of calls that took less than the roofline says, such as those
+            whose operands were in a cache; they are scaled all the same.
+        kept_ns: Device time that is kept: communication, and copies from and to the host.
+    """
+
+    gpu: str
+    recorded_gpu: str
+    recorded_ns: int
+    new_ns: int
+    by_formula_ns: int
+    by_bandwidth_ns: int
+    nodes_by_bandwidth: int
+    over_roofline_ns: int
+    kept_ns: int
+
+    __repr__ = one_line
+
+    @property
+    def words(self) -> str:
+        """The result in a line.
+
+        Example:
+            >>> Retargeting("B200", "H100", 100, 50, 92, 8, 3, 0, 0).words
+            'durations recomputed for B200 from H100: 92 % of compute time by formula, 8 % by memory bandwidth, host gaps kept'
+        """
+        share = 100 * self.by_formula_ns / max(self.recorded_ns, 1)
+        formula, rest = _percents(share)
+        return (
+            f"durations recomputed for {self.gpu} from {self.recorded_gpu}: {formula} of compute time by formula, "
+            f"{rest} by memory bandwidth, host gaps kept"
+        )
+
+
+def _percents(share: float) -> tuple[str, str]:
+    """Return a share and what is left of it; neither all nor nothing unless it is."""
+    if share in (0.0, 100.0) or 1 <= share <= 99:
+        return f"{share:.0f} %", f"{100 - round(share)} %"
+    if 0.005 <= share <= 99.995:
+        return f"{share:.2f} %", f"{100 - share:.2f} %"
+    return ("over 99.99 %", "under 0.01 %") if share > 50 else ("under 0.01 %", "over 99.99 %")
+
+
+def retargeted(trace: Trace, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Trace, Retargeting]:
+    """Return a job with the durations that another GPU would take, and what became of its compute time.
+
+    Starts stay those of the recording, by which a replay is compared with it.
+
+    Args:
+        trace: A recording of a job on GPUs.
+        gpu: The GPU to recompute for.
+        recorded_gpu: The GPU it was recorded on.
+
+    Raises:
+        ConfigError: No operation of a device was recorded.
+    """
+    ranks = Counter(rank.graph for rank in trace.ranks)
+    each = {index: calls_of(trace.graphs[index]) for index in ranks}
+    if not any(calls.on_device for calls in each.values()):
+        raise ConfigError(
+            f"The job cannot be recomputed for {gpu.name}: no operation of a device was recorded",
+            hint="Record the device too: torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True).",
+        )
+    totals: Counter[str] = Counter()
+    graphs = list(trace.graphs)
+    for index, calls in each.items():
+        if calls.on_device:
+            graphs[index], counts = _retargeted_graph(trace.graphs[index], calls, gpu, recorded_gpu)
+            totals.update({key: value * ranks[index] for key, value in counts.items()})
+    made = replace(trace, graphs=tuple(graphs), ranks=tuple(_marked(rank, gpu.name) for rank in trace.ranks))
+    return made, Retargeting(gpu.name, recorded_gpu.name, **totals)
+
+
+def _marked(rank: Rank, name: str) -> Rank:
+    kept = tuple(entry for entry in rank.metadata if entry.name != RECOMPUTED)
+    return replace(rank, metadata=(*kept, Attribute(RECOMPUTED, ValueKind.STRING, name)))
+
+
+def scales(calls: Calls, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Float64, Float64]:
+    """Return the factor (C,) on the time of each call, NaN where its work is not known, and its roofline (C,) as recorded."""
+    work = (calls.flop, calls.bytes, calls.type, calls.types)
+    before, after = roofline_ns(recorded_gpu, *work), roofline_ns(gpu, *work)
+    factor = np.where(before > 0, after / np.where(before > 0, before, 1.0), np.nan)
+    return factor, before
+
+
+def _retargeted_graph(
+    graph: Graph, calls: Calls, gpu: Gpu, recorded_gpu: Gpu
+) -> tuple[Graph, dict[str, int]]:
+    """Return a graph with new durations, and the parts of its compute time."""
+    bandwidth = recorded_gpu.memory_bytes_per_ns / gpu.memory_bytes_per_ns
+    factor, roof = scales(calls, gpu, recorded_gpu)
+    compute = np.flatnonzero(calls.part == Part.COMPUTE)
+    call = calls.call[compute]
+    scale = np.where(call >= 0, np.append(factor, np.nan)[call], np.nan)
+    by_formula = np.isfinite(scale)
+    scale = np.where(by_formula, scale, bandwidth)
+    duration = graph.duration_ns.copy()
+    own: Int64 = duration[compute]
+    # A node that took time takes some: the time of a recorded operation is never rounded to nothing.
+    duration[compute] = np.where(own > 0, np.maximum(np.rint(own * scale).astype(np.int64), 1), 0)
+    spent = np.bincount(call[call >= 0], own[call >= 0], len(calls.row))
+    fast = np.append(spent < roof, False)[call] & by_formula
+    rest = own[~by_formula]
+    return replace(graph, duration_ns=duration), {
+        "recorded_ns": int(own.sum()),
+        "new_ns": int(duration[compute].sum()),
+        "by_formula_ns": int(own[by_formula].sum()),
+        "by_bandwidth_ns": int(rest.sum()),
+        "nodes_by_bandwidth": len(rest),
+        "over_roofline_ns": int(own[fast].sum()),
+        "kept_ns": int(graph.duration_ns[calls.part >= Part.HOST_LINK].sum()),
+    }

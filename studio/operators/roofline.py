@@ -1,0 +1,72 @@
+"""The roofline of a GPU: the least time in which it can carry out so many operations on so many bytes.
+
+Source: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009. Peaks are those of dense operations per data type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from studio.trace import Float64, Int64
+
+_INSTEAD = {
+    "fp4": ("fp8", "fp16"),
+    "fp8": ("fp16",),
+    "int8": ("fp8", "fp16"),
+    "bf16": ("fp16", "fp32"),
+    "fp16": ("bf16", "fp32"),
+    "tf32": ("fp32", "bf16"),
+    "fp32": ("bf16",),
+    "complex64": ("fp32",),
+    "complex128": ("fp64",),
+}
+"""The types whose units do the work of another where a GPU has none of its own, the first it has."""
+
+
+class Gpu(Protocol):
+    """What a GPU can do: its name, peaks in 10^12 operations per second by data type, bandwidth and size of memory."""
+
+    @property
+    def name(self) -> str:
+        """What its maker calls it."""
+        ...
+
+    @property
+    def tera_flops(self) -> Mapping[str, float]:
+        """Peak of dense operations in 10^12 per second, by data type."""
+        ...
+
+    @property
+    def memory_bytes_per_ns(self) -> float:
+        """Bandwidth of its memory in GB/s of 10^9 bytes."""
+        ...
+
+    @property
+    def memory_gbytes(self) -> float:
+        """Size of its memory in GB."""
+        ...
+
+
+def peak(gpu: Gpu, kind: str) -> float | None:
+    """Return the peak of a GPU for a data type in 10^12 operations per second, None where it can do nothing with it."""
+    found = (gpu.tera_flops.get(name) for name in (kind, *_INSTEAD.get(kind, ())))
+    return next((rate for rate in found if rate), None)
+
+
+def roofline_ns(gpu: Gpu, flop: Float64, moved: Float64, kind: Int64, types: tuple[str, ...]) -> Float64:
+    """Return the least time (C,) in nanoseconds; NaN where the GPU has no peak for the data type.
+
+    Args:
+        gpu: The GPU.
+        flop: (C,) operations.
+        moved: (C,) bytes read and written.
+        kind: (C,) data types, indices into `types`; -1 is for none.
+        types: Their names.
+    """
+    # 10^12 operations a second are 10^3 a nanosecond.
+    rates = np.array([*((peak(gpu, name) or np.nan) * 1e3 for name in types), np.nan])
+    arithmetic = np.where(flop > 0, flop / rates[kind], 0.0)
+    return np.maximum(arithmetic, moved / gpu.memory_bytes_per_ns)

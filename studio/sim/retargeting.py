@@ -1,0 +1,50 @@
+"""Recompute a recorded job for another GPU, named or as the system says."""
+
+from __future__ import annotations
+
+from studio.operators.retarget import Retargeting, retargeted
+from studio.sim.config import SystemConfig
+from studio.sim.result import SimResult
+from studio.sim.systems.gpu import Gpu
+from studio.trace import Trace
+
+
+def retarget(
+    trace: Trace, gpu: str | Gpu, recorded_gpu: str | Gpu | None = None
+) -> tuple[Trace, Retargeting]:
+    """Return a job with the durations that another GPU would take, and what became of its compute time.
+
+    Args:
+        trace: A recording of a job on GPUs.
+        gpu: The GPU to recompute for: a name such as `b200`, or its peaks.
+        recorded_gpu: The GPU it was recorded on; None is the one that the trace names.
+
+    Raises:
+        ConfigError: A GPU is not known, or no operation of a device was recorded.
+    """
+    from studio.sim.systems.gpus import find_gpu, gpu_of_recording
+
+    target = find_gpu(gpu) if isinstance(gpu, str) else gpu
+    if isinstance(recorded_gpu, str):
+        source = find_gpu(recorded_gpu, "--recorded-gpu")
+    else:
+        source = recorded_gpu or gpu_of_recording(trace)
+    return retargeted(trace, target, source)
+
+
+def recomputed(trace: Trace, config: SystemConfig) -> tuple[Trace, Retargeting | None]:
+    """Return the job that a system simulates: recomputed for another GPU where the system says so.
+
+    Raises:
+        ConfigError: As `retarget`.
+    """
+    extensions = config.extensions
+    if extensions is None or extensions.recompute_for is None:
+        return trace, None
+    return retarget(trace, extensions.recompute_for, extensions.recorded_gpu)
+
+
+def recompute_words(result: SimResult) -> str:
+    """Say which share of the compute time a simulation recomputed, and how; empty where it recomputed none."""
+    retargeting = recomputed(result.trace, result.config)[1]
+    return "" if retargeting is None else retargeting.words
