@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import studio
-from studio.sweep import running
 from studio.errors import ConfigError, StudioError
 from studio.sim import simulate
 from studio.sim.parts import interpret
 from studio.sim.result import ledger_of
+from studio.sweep import running
 from studio.sweep.analysis import best, importance, pareto, reasons
 from studio.sweep.costs import Costs, costs_of, load_costs
 from studio.sweep.journal import journal_of
