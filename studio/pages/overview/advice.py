@@ -10,16 +10,21 @@ import dash
 from dash import html
 
 from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised
+from studio.advice.words import bars
 from studio.errors import StudioError
+from studio.figures.tornado import tornado
 from studio.jobs.advice_search import advice_made, is_sought, start_advising
 from studio.jobs.advising import keep_baseline, keep_run
 from studio.pages.base.asked import ADVICE, asks
+from studio.pages.base.export import Table, exports
+from studio.pages.base.figures import drawn_figure
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.widgets import exact, hint, link, loading
 from studio.store.tasks import Problem
 from studio.units import format_count, format_counted, format_ns
 
-_SHOWN = 6
+_SHOWN, _FEWEST_BARS = 6, 3
+_TORNADO = "overview-tornado-figure"
 _BY_ITSELF = 300_000
 """Nodes of the largest job for which advice is looked for unasked: some seconds of simulations."""
 _ABOUT = (
@@ -34,6 +39,38 @@ def advice_section(job: str, run: str) -> Any:
         [
             html.Div(html.H2(["What to change", hint("what to change", _ABOUT)]), className="cs-figure-head"),
             html.Div(_content(job, run), className="cs-advice"),
+        ],
+        className="cs-section",
+    )
+
+
+def tornado_section(job: str, run: str, *, dark: bool) -> Any:
+    """Return what each change would do to the finish, as a figure; None where there is little to compare."""
+    made = advice_made(session(), job, run)
+    rows = bars(made) if isinstance(made, Advised) else []
+    if len(rows) < _FEWEST_BARS:
+        return None
+    numbers = Table(
+        ("change", "saves_percent", "opposite_costs_percent", "low_percent", "high_percent"),
+        [
+            (row.label, row.better_percent, row.worse_percent, row.low_percent, row.high_percent)
+            for row in rows
+        ],
+    )
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H2("What each change would do to the finish"),
+                    exports("advice", figure=_TORNADO, table=numbers),
+                ],
+                className="cs-figure-head",
+            ),
+            drawn_figure(_TORNADO, tornado(rows, dark=dark)),
+            html.P(
+                "To the left what it saves; to the right, for rates and latencies, what half as good a one costs.",
+                className="cs-dim",
+            ),
         ],
         className="cs-section",
     )

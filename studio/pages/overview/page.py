@@ -37,7 +37,7 @@ from studio.pages.base.widgets import (
     term,
 )
 from studio.pages.collectives.groups import count_left_out, matrix_figure
-from studio.pages.overview.advice import advice_section, keep_advised
+from studio.pages.overview.advice import advice_section, keep_advised, tornado_section
 from studio.pages.overview.assumed import assumed_section
 from studio.pages.overview.files import files_section
 from studio.pages.overview.kernels import kernels_section
@@ -118,6 +118,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
         _facts(summary, simulated, here),
         assumed_section(trace, info),
         html.Div(id="overview-kernels"),
+        html.Div(id="overview-tornado"),
         html.Div(
             [
                 html.Div(
@@ -206,6 +207,16 @@ def show_advice(shown: list[Any], _activity: str | None) -> Any:
     """Show what changes would save, once it is known."""
     job, run, _ = shown
     return None if run is None else still(advice_section(job, run))
+
+
+@callback(
+    Output("overview-tornado", "children"), Input("overview-shown", "data"), Input("activity-known", "data")
+)
+@show_errors
+def show_tornado(shown: list[Any], _activity: str | None) -> Any:
+    """Show what each change would do to the finish, once it is known."""
+    job, run, theme = shown
+    return None if run is None else still(tornado_section(job, run, dark=theme == "dark"))
 
 
 @callback(
