@@ -21,7 +21,12 @@ def bars_height_px(rows: int) -> int:
 
 
 def rank_bars(
-    rows: Sequence[RankRow], *, dark: bool, notes: Sequence[str] = (), links: Sequence[str] = ()
+    rows: Sequence[RankRow],
+    *,
+    dark: bool,
+    notes: Sequence[str] = (),
+    links: Sequence[str] = (),
+    room: int = 0,
 ) -> Any:
     """Return a bar per row, the first on top, with the parts of its time from the left.
 
@@ -30,6 +35,7 @@ def rank_bars(
         dark: Which theme.
         notes: What is said of each row when the pointer is over its waiting, such as whom it waits for.
         links: An address for each row, handed to whoever listens to clicks.
+        room: For how many rows there is room; 0 is for those that there are.
     """
     import plotly.graph_objects as go
 
@@ -37,7 +43,9 @@ def rank_bars(
     longest = max((row.finish_ns for row in rows), default=0)
     unit, scale = axis_unit(longest)
     labels = [row.label for row in rows]
-    figure = go.Figure(layout=layout(dark, height=bars_height_px(len(rows)), barmode="stack", bargap=0.22))
+    figure = go.Figure(
+        layout=layout(dark, height=bars_height_px(max(room, len(rows))), barmode="stack", bargap=0.22)
+    )
     for part in STACKED:
         values = [float(row.ns[PARTS.index(part)]) for row in rows]
         if not any(values):
@@ -73,7 +81,11 @@ def rank_bars(
         margin={"l": 10, "r": 14, "t": 30, "b": 10},
     )
     figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=labels, autorange="reversed", showgrid=False, ticks=""
+        tickvals=list(range(len(rows))),
+        ticktext=labels,
+        range=[max(room, len(rows)) - 0.5, -0.5],
+        showgrid=False,
+        ticks="",
     )
     figure.update_xaxes(ticksuffix=f" {unit}", nticks=7, rangemode="tozero")
     return figure

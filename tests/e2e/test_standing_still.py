@@ -24,7 +24,7 @@ new PerformanceObserver((list) => {
 @pytest.mark.parametrize(
     ("name", "ready"),
     [
-        ("overview", "#overview-groups .js-plotly-plot, #overview-time-of-ranks .bars"),
+        ("overview", "#overview-groups .js-plotly-plot, #overview-bars .bars"),
         ("graph", "#graph-canvas canvas"),
         ("timeline", "#timeline-counters canvas"),
         ("simulate", "#sim-ranks .bars"),

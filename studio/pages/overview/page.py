@@ -106,18 +106,19 @@ def show(view: dict[str, Any], theme: str) -> Any:
                         html.Div(None if run is None else times_skeleton(), id="overview-times"),
                     ]
                 ),
-                html.Div(
-                    [
-                        html.Div(id="overview-advice"),
-                        html.Div(layout_section(info.id, None), id="overview-layout"),
-                    ]
-                ),
+                html.Div(id="overview-advice"),
             ],
             className="cs-columns cs-verdict",
         ),
         _facts(summary, simulated, here),
         assumed_section(trace, info),
-        html.Div(id="overview-kernels"),
+        html.Div(
+            [
+                html.Div(id="overview-kernels"),
+                html.Div(layout_section(info.id, None), id="overview-layout"),
+            ],
+            className="cs-columns cs-verdict",
+        ),
         html.Div(id="overview-tornado"),
         html.Div(
             [

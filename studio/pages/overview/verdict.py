@@ -28,7 +28,7 @@ from studio.pages.base.widgets import exact, hint, link, loading, table, term
 from studio.trace import NONE, Float64, Trace
 from studio.units import format_count, format_counted, format_ns
 
-_ROWS = 12
+_ROWS = 8
 _EVEN = 0.005
 _BARS = "overview-bars"
 _TITLE = "Where the time of each rank goes"
@@ -160,7 +160,14 @@ def rank_section(job: str, run: str, *, dark: bool) -> Any:
                 className="cs-figure-head",
             ),
             drawn_figure(
-                _BARS, rank_bars(rows, dark=dark, links=links, notes=waits_for(rows, account, found))
+                _BARS,
+                rank_bars(
+                    rows,
+                    dark=dark,
+                    links=links,
+                    notes=waits_for(rows, account, found),
+                    room=min(len(account), _ROWS),
+                ),
             ),
             html.P(_in_words(rows, account, found, view), className="cs-dim cs-verdict-caption"),
         ],
