@@ -13,6 +13,8 @@ from studio.figures.theme import axis_unit, layout, palette
 from studio.units import format_ns
 
 _ROW_PX, _AROUND_PX = 21, 58
+_FEW = 4
+"""So few bars would be very thick in the room of more."""
 
 
 def bars_height_px(rows: int) -> int:
@@ -35,7 +37,7 @@ def rank_bars(
         dark: Which theme.
         notes: What is said of each row when the pointer is over its waiting, such as whom it waits for.
         links: An address for each row, handed to whoever listens to clicks.
-        room: For how many rows there is room; 0 is for those that there are.
+        room: For how many rows the figure is high enough; 0 is for those that there are.
     """
     import plotly.graph_objects as go
 
@@ -44,7 +46,12 @@ def rank_bars(
     unit, scale = axis_unit(longest)
     labels = [row.label for row in rows]
     figure = go.Figure(
-        layout=layout(dark, height=bars_height_px(max(room, len(rows))), barmode="stack", bargap=0.22)
+        layout=layout(
+            dark,
+            height=bars_height_px(max(room, len(rows))),
+            barmode="stack",
+            bargap=0.22 if len(rows) > _FEW else 0.45,
+        )
     )
     for part in STACKED:
         values = [float(row.ns[PARTS.index(part)]) for row in rows]
@@ -83,7 +90,7 @@ def rank_bars(
     figure.update_yaxes(
         tickvals=list(range(len(rows))),
         ticktext=labels,
-        range=[max(room, len(rows)) - 0.5, -0.5],
+        range=[len(rows) - 0.5, -0.5],
         showgrid=False,
         ticks="",
     )
