@@ -23,7 +23,7 @@ def read_code() -> tuple[set[str], list[tuple[str, str]]]:
     """Return what the studio's code names, and what it says.
 
     The names are those of modules, packages, classes and functions. The texts are those of several words that are not
-    docstrings, each with its place, and the help of the commands.
+    docstrings, each with its place, and the help of commands.
     """
     names, texts = set(), []
     for file in sorted((ROOT / "studio").rglob("*.py")):
@@ -36,12 +36,11 @@ def read_code() -> tuple[set[str], list[tuple[str, str]]]:
                 names.add(node.name)
             elif isinstance(node, ast.Expr):
                 loose.add(id(node.value))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-                if id(node) not in loose:
-                    texts.append((f"{path}:{node.lineno}", node.value))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in loose:
+                texts.append((f"{path}:{node.lineno}", node.value))
         if re.fullmatch(r"studio/commands/\w+\.py", path):
             texts.append((path, ast.get_docstring(tree) or ""))
-    return names, texts
+    return names, [(place, text) for place, text in texts if " " in text]
 
 
 @cache
