@@ -81,7 +81,7 @@ unit: client $(VENV)/ready-test ## unit tests and doctests, without a browser; A
 coverage: $(VENV)/ready-test ## unit tests with coverage, which must reach the floor in pyproject.toml
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) -m "not e2e" --cov=studio $(ARGS)
 
-nightly: $(VENV)/ready-test ## twenty times the examples, 10,000 mutations per format, every golden case (an hour)
+nightly: $(VENV)/ready-test ## forty times the examples, 10,000 mutations per format, every golden case (an hour)
 	@HYPOTHESIS_PROFILE=nightly $(PYTEST) $(PARALLEL) -m "not e2e" $(ARGS)
 	@for program in benchmarks/fuzz_*.py; do echo "== $$program"; $(BIN)/python "$$program" || exit 1; done
 	@cases="$${CHAKRA_STUDIO_SHARED:-../shared}/oracle/astra_sim_public.jsonl.gz"; \

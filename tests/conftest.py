@@ -50,8 +50,8 @@ SLOW_ANSWERS = """(() => {
 
 # No test asserts on time: on a busy machine any example may take long. `ci` is what `make test` runs, always the same
 # examples; `dev` is for work on one test, `nightly` for long searches.
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+settings.register_profile("dev", deadline=None, max_examples=DEFAULT_EXAMPLES)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None, max_examples=DEFAULT_EXAMPLES)
 settings.register_profile("nightly", deadline=None, max_examples=examples(DEFAULT_EXAMPLES))
 settings.load_profile(PROFILE)
 

@@ -1,4 +1,4 @@
-"""How many examples property tests try: what `make test` runs, and twenty times as many in `make nightly`."""
+"""How many examples property tests try: what `make test` runs, and forty times as many in `make nightly`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
 """Which of Hypothesis' profiles is in force: `dev`, `ci` or `nightly`; see tests/conftest.py."""
-DEFAULT_EXAMPLES = 100
+DEFAULT_EXAMPLES = 50
 
 
 def examples(count: int) -> int:
     """Return how many examples a test tries for which `make test` tries `count`."""
-    return 20 * count if PROFILE == "nightly" else count
+    return 40 * count if PROFILE == "nightly" else count

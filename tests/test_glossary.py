@@ -19,38 +19,39 @@ BANNED = sorted({word for *_, synonyms in ROWS for word in re.findall(r"\*\*(.+?
 
 
 @cache
-def modules() -> dict[str, ast.Module]:
-    return {
-        str(path.relative_to(ROOT)): ast.parse(path.read_text())
-        for path in sorted((ROOT / "studio").rglob("*.py"))
-    }
+def read_code() -> tuple[set[str], list[tuple[str, str]]]:
+    """Return what the studio's code names, and what it says.
 
-
-@cache
-def names() -> set[str]:
-    """Modules, packages, classes and functions of the studio."""
-    defined = {part.removesuffix(".py") for path in modules() for part in path.split("/")}
-    for tree in modules().values():
-        defined |= {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    return defined
-
-
-@cache
-def prose() -> list[tuple[str, str]]:
-    """Return the texts of several words in the code that are not docstrings, each with its place."""
-    texts = []
-    for path, tree in modules().items():
-        loose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        texts += [
-            (f"{path}:{node.lineno}", node.value)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in loose
-            if " " in node.value
-        ]
+    The names are those of modules, packages, classes and functions. The texts are those of several words that are not
+    docstrings, each with its place, and the help of commands.
+    """
+    names, texts = set(), []
+    for file in sorted((ROOT / "studio").rglob("*.py")):
+        path, tree = file.relative_to(ROOT).as_posix(), ast.parse(file.read_text())
+        names |= {part.removesuffix(".py") for part in path.split("/")}
+        loose = set()
+        # Whatever holds a node comes before it.
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Expr):
+                loose.add(id(node.value))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in loose:
+                texts.append((f"{path}:{node.lineno}", node.value))
         if re.fullmatch(r"studio/commands/\w+\.py", path):
-            # The help text of a command.
             texts.append((path, ast.get_docstring(tree) or ""))
-    return texts
+    return names, [(place, text) for place, text in texts if " " in text]
+
+
+@cache
+def found_synonyms() -> dict[str, list[str]]:
+    """Return the places at which banned synonyms stand, by synonym in small letters."""
+    places: dict[str, list[str]] = {}
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, BANNED))})s?\b", re.IGNORECASE)
+    for place, text in read_code()[1]:
+        for word in pattern.findall(text):
+            places.setdefault(word.lower(), []).append(place)
+    return places
 
 
 def test_every_word_is_defined_once():
@@ -64,13 +65,12 @@ def test_every_word_has_a_meaning_and_a_name_in_the_code(row: list[str]):
     _, meaning, code, _ = row
     assert meaning.endswith(".")
     assert re.fullmatch(r"`\w+`", code)
-    assert code.strip("`") in names()
+    assert code.strip("`") in read_code()[0]
 
 
 @pytest.mark.parametrize("word", BANNED)
 def test_banned_synonyms_are_in_no_text_that_users_read(word: str):
-    pattern = re.compile(rf"\b{re.escape(word)}s?\b", re.IGNORECASE)
-    assert [place for place, text in prose() if pattern.search(text)] == []
+    assert found_synonyms().get(word.lower(), []) == []
 
 
 def test_banned_synonyms_are_not_banned_in_vain():

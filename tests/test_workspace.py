@@ -94,7 +94,7 @@ def test_a_sample_comes_back_as_it_was(workspace, sample):
 
 
 @settings(
-    deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(trace=traces())
 def test_any_trace_comes_back_as_it_was(tmp_path, trace):

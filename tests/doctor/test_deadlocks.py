@@ -132,7 +132,7 @@ def _nodes(draw: st.DrawFn, program: list[tuple[str, Any, int]]) -> list[Any]:
     return nodes
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(jobs())
 def test_the_verdict_is_that_of_a_simulation(trace):
     """Where the order is certain both ways; where it depends on times, what will hang hangs, and what hangs may hang."""

@@ -402,7 +402,7 @@ def test_clocks_of_groups_are_joined_through_the_ranks_they_share():
     assert evidence(one)["largest offset"] == "+500,000 ns (rank 2)"
 
 
-@settings(deadline=None, max_examples=examples(100))
+@settings(deadline=None, max_examples=examples(50))
 @given(traces())
 def test_an_examination_never_raises(trace: Trace):
     """Whatever a file may hold: every finding is complete, and names nodes that are there."""

@@ -64,7 +64,7 @@ def test_a_healthy_job_is_given_back_as_it_is(code: str):
     assert done.changes == ()
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=examples(30))
 @given(traces())
 def test_whatever_a_file_holds_a_repair_ends_its_finding(trace: Trace):
     """Alone; and all together leave none that can be mended. A circle keeps kernels and files from being put in order."""

@@ -118,8 +118,12 @@ def test_a_sample_takes_another_time_on_another_network(studio, page):
     page.locator(".sim-result .js-plotly-plot").wait_for()
     made = page.locator(".sim-made")
     made.get_by_text("Simulated with the settings in the form.").wait_for()
+    # It is not drawn anew while the form changes, so that its own button can be clicked at any time.
+    page.evaluate("() => { document.querySelector('.sim-result').dataset.drawn = 'once'; }")
     typed(studio, page, "Bandwidth of dimension 0", "20")
     made.get_by_text("Settings that differ from the form: bandwidth 40 GB/s").wait_for()
+    quiet(page)
+    assert page.locator(".sim-result").get_attribute("data-drawn") == "once"
     page.get_by_role("button", name="Load its settings").click()
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "40")
     made.get_by_text("Simulated with the settings in the form.").wait_for()
@@ -134,8 +138,20 @@ def test_a_sample_takes_another_time_on_another_network(studio, page):
     fresh.close()
 
 
-def test_figures_and_drawing_follow_what_is_typed(studio, page, small):
+def test_a_preset_says_that_it_was_changed_and_figures_and_drawing_follow_what_is_typed(studio, page, small):
     opened(studio, page, small)
+    box = page.get_by_role("textbox", name="Start from a preset")
+    title, first = box.input_value(), field(page, "Bandwidth of dimension 0").input_value()
+    assert title
+    assert "(changed)" not in title
+    typed(studio, page, "Bandwidth of dimension 0", "123")
+    until(page, lambda: box.input_value() == f"{title} (changed)")
+    # It can be chosen again.
+    box.click()
+    page.get_by_role("option", name=title, exact=True).click()
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == first)
+    until(page, lambda: box.input_value() == title)
+    page.get_by_text("as many NPUs as the job has ranks: 4").wait_for()
     assert page.locator(".sim-npu").count() == 4
     typed(studio, page, "NPUs of dimension 0", "6")
     until(page, lambda: page.locator(".sim-npu").count() == 6)
@@ -235,19 +251,22 @@ def test_a_click_on_a_row_that_has_moved_since_is_no_step(studio, page, small):
     field(page, "NPUs of dimension 2").wait_for()
 
 
-def test_an_order_of_a_page_that_was_left_keeps_nothing_waiting(studio, page, small):
+def test_a_page_that_was_left_keeps_its_system_and_an_order_keeps_nothing_waiting(studio, page, small):
     opened(studio, page, small)
+    typed(studio, page, "Latency of dimension 0", "4321")
+    quiet(page)
     asked = Held(page, "sim-edit-answered")
     page.get_by_role("button", name="Add dimension").click()
     until(page, lambda: asked)
     elsewhere(page)
     asked.let_go()
     back(page)
+    assert field(page, "Latency of dimension 0").input_value() == "4321"
     page.get_by_role("button", name="Add dimension").click()
     field(page, "NPUs of dimension 1").wait_for()
 
 
-def test_the_model_changes_while_what_was_typed_is_taken_over(studio, page, small):
+def test_the_model_changes_while_what_was_typed_is_taken_over_and_brings_its_own_fields(studio, page, small):
     """The answer to the field says that the preset was changed, which asks anew while the model's answer is under way."""
     opened(studio, page, small)
     asked = Held(page, "sim-step")
@@ -263,9 +282,19 @@ def test_the_model_changes_while_what_was_typed_is_taken_over(studio, page, smal
     until(page, lambda: page.get_by_label("Communication slots", exact=True).count() == 0)
     # In GB of 10^9 bytes before, of 2^30 in ASTRA-sim.
     assert float(field(page, "Bandwidth of dimension 0").input_value()) == pytest.approx(123e9 / 2**30)
+    page.get_by_text("Full", exact=True).click()
+    page.get_by_label("Communication slots", exact=True).wait_for(state="attached")
+    unfold(page, "Compute speeds")
+    field(page, "Compute speeds").fill("9: 2")
+    page.locator(".sim-said >> text=NPU '9'").wait_for()
+    page.get_by_text("ASTRA-sim", exact=True).click()
+    until(page, lambda: page.get_by_label("Communication slots", exact=True).count() == 0)
+    page.locator(".sim-said >> text=NPU '9'").wait_for(state="hidden")
 
 
-def test_run_takes_what_was_typed_a_moment_ago(studio, page, small):
+def test_run_takes_what_was_typed_a_moment_ago_and_runs_are_renamed_deleted_restored_and_edited(
+    studio, page, small
+):
     opened(studio, page, small)
     typing = Held(page, "sim-step")
     field(page, "Latency of dimension 0").fill("98765")
@@ -275,6 +304,22 @@ def test_run_takes_what_was_typed_a_moment_ago(studio, page, small):
     assert Workspace(studio.workspace).runs(small)[0].tables.network["latency"] == [98765]
     typing.let_go()
     page.locator(".sim-made >> text=Simulated with the settings in the form.").wait_for()
+    chosen(page, "GB/s", re.compile("^Rename"))
+    page.locator(".sim-runs .cs-renaming").wait_for()
+    page.keyboard.press("Escape")
+    page.locator(".sim-runs .cs-renaming").wait_for(state="detached")
+    chosen(page, "GB/s", re.compile("^Rename"))
+    page.fill(".sim-runs .cs-rename input, .sim-runs input.cs-rename", "base <b>line</b>")
+    page.keyboard.press("Enter")
+    page.locator(".sim-runs a:text-is('base <b>line</b>')").wait_for()
+    typed(studio, page, "Latency of dimension 0", "5000")
+    chosen(page, "base <b>line</b>", "Edit the system of base <b>line</b>")
+    until(page, lambda: field(page, "Latency of dimension 0").input_value() != "5000")
+    chosen(page, "base <b>line</b>", "Delete base <b>line</b>")
+    page.get_by_text("No run of this job yet.").wait_for()
+    page.locator("#sim-deleted >> text=Undo").click()
+    page.locator(".sim-runs a:text-is('base <b>line</b>')").wait_for()
+    assert "Open the timeline" in page.locator(".sim-result").inner_text()
 
 
 def test_walking_back_in_the_middle_of_a_step_shows_what_the_address_names(studio, page, small):
@@ -301,41 +346,6 @@ def test_walking_back_in_the_middle_of_a_step_shows_what_the_address_names(studi
     assert view(page)["config"] == there
 
 
-def test_a_result_stays_while_the_form_changes(studio, page, small):
-    """It is not drawn anew, so that its own button can be clicked at any time."""
-    opened(studio, page, small)
-    simulated(page)
-    page.locator(".sim-result .js-plotly-plot").wait_for()
-    page.evaluate("() => { document.querySelector('.sim-result').dataset.drawn = 'once'; }")
-    typed(studio, page, "Bandwidth of dimension 0", "20")
-    page.locator(".sim-made >> text=Settings that differ from the form").wait_for()
-    quiet(page)
-    assert page.locator(".sim-result").get_attribute("data-drawn") == "once"
-
-
-def test_a_preset_that_was_changed_says_so_and_can_be_chosen_again(studio, page, small):
-    opened(studio, page, small)
-    box = page.get_by_role("textbox", name="Start from a preset")
-    title, first = box.input_value(), field(page, "Bandwidth of dimension 0").input_value()
-    assert title
-    assert "(changed)" not in title
-    typed(studio, page, "Bandwidth of dimension 0", "123")
-    until(page, lambda: box.input_value() == f"{title} (changed)")
-    box.click()
-    page.get_by_role("option", name=title, exact=True).click()
-    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == first)
-    until(page, lambda: box.input_value() == title)
-    page.get_by_text("as many NPUs as the job has ranks: 4").wait_for()
-
-
-def test_the_system_is_still_there_after_a_visit_to_another_page(studio, page, small):
-    opened(studio, page, small)
-    typed(studio, page, "Latency of dimension 0", "4321")
-    elsewhere(page)
-    back(page)
-    assert field(page, "Latency of dimension 0").input_value() == "4321"
-
-
 def left_running(studio, page, name):
     """A job whose simulation takes long, left for another page with the list of what runs open; returns the job's id."""
     nodes = [collective(n, "ALL_REDUCE", 64 * MIB, *([n - 1] if n > 1 else [])) for n in range(1, 3000)]
@@ -350,16 +360,23 @@ def left_running(studio, page, name):
     unfold(page, "Chunks per collective")
     # Half a minute on a quiet machine: a time left is told after a few seconds only, and the run must not be over by then.
     typed(studio, page, "Chunks per collective", "512")
+    run_and_leave(page)
+    return job
+
+
+def run_and_leave(page):
+    """Run, leave for another page, and open the list of what runs there."""
     page.locator("#sim-run").click()
     page.get_by_role("progressbar").wait_for()
     elsewhere(page)
     page.locator("#activity summary").click()
-    return job
 
 
 def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
-    """It shows in the bar of every page, is found again there, and stops when it is told to."""
+    """It shows in the bar of every page, is found again there, and stops when it is told to, there and in the bar."""
     job = left_running(studio, page, "long")
+    item = page.locator("#activity-list li")
+    until(page, lambda: re.search(r"simulation · long · \d+ %, .* nodes, .* left", item.inner_text()))
     page.locator("#activity a").click()
     page.locator("#overview-body").wait_for(state="detached")
     page.get_by_role("progressbar").wait_for()
@@ -375,15 +392,7 @@ def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
     page.get_by_text("No run of this job yet.").wait_for()
     until(page, lambda: page.get_by_text("was cancelled.").count() == 0)
     assert Workspace(studio.workspace).runs(job) == []
-
-
-def test_the_list_above_every_page_tells_how_far_a_task_is_and_cancels_it(studio, page):
-    job = left_running(studio, page, "longer")
-    item = page.locator("#activity-list li")
-    until(
-        page,
-        lambda: re.search(r"simulation · longer · \d+ %, .* nodes, .* left", item.inner_text()),
-    )
+    run_and_leave(page)
     item.get_by_role("button", name=re.compile("^simulation .*: cancel$")).click()
     page.locator("#activity").wait_for(state="hidden")
     assert Workspace(studio.workspace).runs(job) == []
@@ -425,38 +434,3 @@ def test_files_come_in_by_their_content_and_go_out_as_they_were(studio, page, sm
     (tmp_path / "d.json").write_text('{"name": 1}', encoding="utf-8")
     page.locator("#sim-upload input").set_input_files([tmp_path / "d.json"])
     page.get_by_text("d.json: not one of ASTRA-sim's files").wait_for()
-
-
-def test_runs_are_renamed_deleted_restored_and_edited(studio, page, small):
-    opened(studio, page, small)
-    simulated(page)
-    chosen(page, "GB/s", re.compile("^Rename"))
-    page.locator(".sim-runs .cs-renaming").wait_for()
-    page.keyboard.press("Escape")
-    page.locator(".sim-runs .cs-renaming").wait_for(state="detached")
-    chosen(page, "GB/s", re.compile("^Rename"))
-    page.fill(".sim-runs .cs-rename input, .sim-runs input.cs-rename", "base <b>line</b>")
-    page.keyboard.press("Enter")
-    page.locator(".sim-runs a:text-is('base <b>line</b>')").wait_for()
-    typed(studio, page, "Latency of dimension 0", "5000")
-    chosen(page, "base <b>line</b>", "Edit the system of base <b>line</b>")
-    until(page, lambda: field(page, "Latency of dimension 0").input_value() != "5000")
-    chosen(page, "base <b>line</b>", "Delete base <b>line</b>")
-    page.get_by_text("No run of this job yet.").wait_for()
-    page.locator("#sim-deleted >> text=Undo").click()
-    page.locator(".sim-runs a:text-is('base <b>line</b>')").wait_for()
-    assert "Open the timeline" in page.locator(".sim-result").inner_text()
-
-
-def test_the_full_model_brings_its_own_fields(studio, page, small):
-    opened(studio, page, small)
-    page.get_by_text("ASTRA-sim", exact=True).click()
-    until(page, lambda: page.get_by_label("Communication slots", exact=True).count() == 0)
-    page.get_by_text("Full", exact=True).click()
-    page.get_by_label("Communication slots", exact=True).wait_for(state="attached")
-    unfold(page, "Compute speeds")
-    field(page, "Compute speeds").fill("9: 2")
-    page.locator(".sim-said >> text=NPU '9'").wait_for()
-    page.get_by_text("ASTRA-sim", exact=True).click()
-    until(page, lambda: page.get_by_label("Communication slots", exact=True).count() == 0)
-    page.locator(".sim-said >> text=NPU '9'").wait_for(state="hidden")

@@ -18,7 +18,7 @@ from tests.et.chakra_bytes import assert_same, attr, file_of, framed, num, sized
 from tests.examples import examples
 from tests.strategies import INT64, NODE_BYTES, TEXT, UINT64, chakra_file
 
-UNHURRIED = settings(deadline=None, max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow])
+UNHURRIED = settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 FILES = 3
 
 

@@ -17,7 +17,7 @@ from tests.examples import examples
 from tests.strategies import NODE_BYTES, chakra_file, nodes, traces
 
 LONGEST_US = (2**63 - 1) // 1000
-UNHURRIED = settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+UNHURRIED = settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 
 
 def by_protobuf(raw: bytes) -> dict[str, object]:
@@ -98,7 +98,7 @@ def test_what_protobuf_wrote_is_written_back_byte_by_byte(messages):
     assert written(read_once(raw, native=False)) == raw
 
 
-@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(traces(), st.booleans())
 def test_traces_come_back_from_their_files(trace, compress):
     with tempfile.TemporaryDirectory() as folder:

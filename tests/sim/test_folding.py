@@ -397,14 +397,14 @@ def cases(draw: st.DrawFn, shared: bool = False) -> Case:
 
 
 @given(cases())
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_folded_answers_are_those_of_the_simulation_rank_by_rank(case: Case) -> None:
     """Equal finish times, equal events on every rank, equal figures; or the same error."""
     compare(case)
 
 
 @given(cases(shared=True))
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_folded_links_serve_what_the_links_they_stand_for_serve(case: Case) -> None:
     """The same where messages of several ranks and dimensions meet on links."""
     compare(case)

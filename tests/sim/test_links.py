@@ -188,7 +188,7 @@ def messages_of(npus):
     return st.lists(one, min_size=1, max_size=12)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), TOPOLOGIES)
 def test_messages_in_several_dimensions_wait_as_a_second_simulator_says(data, topology):
     """Every rank's finish and every link's figures, messages coming at random."""
@@ -241,7 +241,7 @@ def shortest(links, npus):
     return route
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.integers(2, 5), st.integers(0, 3))
 def test_messages_over_single_links_wait_as_a_second_simulator_says(data, npus, switches):
     """Any graph, links of any speed in each direction; a pair without a way is named."""

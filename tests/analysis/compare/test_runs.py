@@ -263,7 +263,7 @@ def any_side(ranks) -> Side:
     return side([[made(at, *one) for at, one in enumerate(rank)] for rank in ranks])
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(*[st.lists(SPANS, min_size=1, max_size=3)] * 2)
 def test_whatever_ran_the_waterfall_adds_up_and_swapping_turns_every_sign(a, b):
     one, other = any_side(a), any_side(b)
