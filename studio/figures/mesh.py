@@ -97,7 +97,7 @@ def _places(axis: Axis, room: int, shown: Sequence[int]) -> list[int]:
     if axis.size <= room:
         return list(range(axis.size))
     # Those of the ranks to be seen, the first ones and the last one; a row of one dimension ends as a row.
-    wanted = [*dict.fromkeys(axis.place(rank) for rank in shown)][: room // 2]
+    wanted = [*dict.fromkeys(axis.place(rank) for rank in shown)][: room - 1]
     first = [place for place in range(room - 1 - len(wanted)) if place not in wanted]
     return sorted({*wanted, *first, axis.size - 1})
 

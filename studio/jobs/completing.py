@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from studio.completion.clues import known_facts
+from studio.completion.clues import Known, known_facts
 from studio.completion.complete import chosen_mesh, complete_on
 from studio.completion.scale import refuse_missing, scale_to, scaled_mesh
 from studio.completion.spread import NO_SPREAD, Spread
@@ -21,6 +21,8 @@ from studio.trace import Finding, Trace
 Verb = Literal["complete", "scale"]
 _DONE: Mapping[Verb, str] = {"complete": "completed", "scale": "scaled"}
 _NAME_LENGTH = 180
+_ALL_TELL = 64
+"""Ranks up to which each is asked what it tells about the mesh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +135,24 @@ def scaled(trace: Trace, wanted: Scaling) -> Trace:
         ConfigError: The numbers do not fit the job's mesh, or sizes do not divide.
         TraceError: Ranks are missing.
     """
-    mesh = chosen_mesh(known_facts(trace), wanted.layout, None, first=True)
+    mesh = chosen_mesh(layout_facts(trace), wanted.layout, None, first=True)
     refuse_missing(trace, mesh)
     return scale_to(trace, mesh, scaled_mesh(mesh, ranks=wanted.ranks))
+
+
+def layout_facts(trace: Trace) -> Known:
+    """Return what a job tells about its mesh; of a job with many ranks those that stand for the others tell.
+
+    Raises:
+        ConfigError: A group's members fit no mesh; names them.
+    """
+    if len(trace.ranks) <= _ALL_TELL:
+        return known_facts(trace)
+    # Ranks that share a graph have the same roles, and the groups of one tell where dimensions begin and end.
+    first = {rank.graph: rank for rank in reversed(trace.ranks)}
+    chosen = sorted(first.values(), key=lambda rank: rank.number)
+    every = -(-len(chosen) // _ALL_TELL)
+    return known_facts(replace(trace, ranks=tuple(chosen[::every])))
 
 
 def unreadable(trace: Trace) -> Finding | None:

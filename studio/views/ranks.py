@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from studio.completion.clues import Known, known_facts
+from studio.analysis.job.completeness import Completeness, completeness
+from studio.completion.clues import Known
 from studio.completion.complete import LayoutNeededError, chosen_mesh
-from studio.completion.mesh import NAMES, PIPELINE, Axis, Mesh, fitting_meshes
+from studio.completion.mesh import NAMES, PIPELINE, Axis, Clue, Mesh, fitting_meshes
 from studio.completion.spread import NO_SPREAD
 from studio.errors import StudioError
-from studio.jobs.completing import Completing, Scaling, completed, scaled
+from studio.jobs.completing import Completing, Scaling, completed, layout_facts, scaled
 from studio.trace import Finding, Trace, assumed_from
 
+MOST_TRIED = 1024
+"""Ranks up to which a job is made to see that it can be, before anybody asks for it."""
 _MOST_ASKED = 6
 _A_NODE = 8
 """Ranks that a job has at least where nothing says how many: the GPUs of one common machine."""
@@ -40,28 +43,27 @@ class Planned:
 
     Attributes:
         mesh: The mesh of its ranks.
-        sources: For each rank the one whose recording it repeats, None where it was recorded itself.
-        graphs: Distinct graphs.
+        source: The rank whose recording a rank repeats, None where it was recorded itself.
+        graphs: Distinct graphs; 0 where it was not tried.
         nodes: Nodes of all ranks.
         groups: Comm groups.
         findings: What is said of how it was made.
     """
 
     mesh: Mesh
-    sources: tuple[int | None, ...]
-    graphs: int
-    nodes: int
-    groups: int
-    findings: tuple[Finding, ...]
+    source: Callable[[int], int | None]
+    graphs: int = 0
+    nodes: int = 0
+    groups: int = 0
+    findings: tuple[Finding, ...] = ()
 
 
-def layouts_of(trace: Trace) -> Layouts:
-    """Return the layouts of a job that fit what is known of it.
+def layouts_of(known: Known) -> Layouts:
+    """Return the layouts that fit what is known of a job (`jobs.completing.layout_facts`).
 
     Raises:
         ConfigError: The known ranks contradict each other.
     """
-    known = known_facts(trace)
     try:
         return Layouts((chosen_mesh(known, None, None, first=False),), "", known.world)
     except LayoutNeededError as error:
@@ -111,18 +113,18 @@ def _makes(trace: Trace, mesh: Mesh) -> bool:
     return True
 
 
-def also_fitting(trace: Trace, mesh: Mesh) -> list[str]:
+def also_fitting(known: Known, mesh: Mesh) -> list[str]:
     """Return for each dimension of a mesh what it could be as well, in words; "" where nothing else fits.
 
     Members of a comm group tell where a dimension begins and ends; its name follows from what the group exchanges, which is less
     sure. A dimension of which nothing is known can be several.
     """
-    clues = known_facts(trace).clues
+    clues = known.clues
     taken = {axis.name for axis in mesh.axes}
     found = []
     for place, axis in enumerate(mesh.axes):
         about = [clue for clue in clues if clue.covers(axis.stride, axis.stride * axis.size)]
-        names = [name for name in NAMES if name not in taken and _fits(mesh, place, name, trace)]
+        names = [name for name in NAMES if name not in taken and _fits(mesh, place, name, clues)]
         if axis.size < 2 or any(clue.weight >= 4 and clue.name == axis.name for clue in about):
             names = []
         words = ", ".join(names)
@@ -132,24 +134,24 @@ def also_fitting(trace: Trace, mesh: Mesh) -> list[str]:
     return found
 
 
-def _fits(mesh: Mesh, place: int, name: str, trace: Trace) -> bool:
+def _fits(mesh: Mesh, place: int, name: str, clues: Sequence[Clue]) -> bool:
     renamed = [(name if at == place else axis.name, axis.size) for at, axis in enumerate(mesh.axes)]
-    first = next(fitting_meshes(renamed, known_facts(trace).clues), None)
+    first = next(fitting_meshes(renamed, clues), None)
     if first is None or first.layout != Mesh.of(renamed).layout:
         return False
     # A pipeline sends messages; the groups of its ranks are those of copies.
     return name != PIPELINE
 
 
-def layout_mesh(trace: Trace, layout: str) -> Mesh:
+def layout_mesh(known: Known, layout: str) -> Mesh:
     """Return the mesh of a layout that a job has, with what shows it.
 
     Raises:
         ConfigError: It does not fit what is known.
     """
-    mesh = chosen_mesh(known_facts(trace), layout, None, first=True)
+    mesh = chosen_mesh(known, layout, None, first=True)
     # What was inferred is not called given only because it stands in a field.
-    return next((likely for likely in layouts_of(trace).fitting if likely.axes == _bare(mesh, likely)), mesh)
+    return next((likely for likely in layouts_of(known).fitting if likely.axes == _bare(mesh, likely)), mesh)
 
 
 def _bare(mesh: Mesh, evidence: Mesh) -> tuple[Axis, ...]:
@@ -159,37 +161,55 @@ def _bare(mesh: Mesh, evidence: Mesh) -> tuple[Axis, ...]:
 
 
 def planned_completion(trace: Trace, wanted: Completing) -> Planned:
-    """Return what completing a job would make.
+    """Return what completing a job would make; up to `MOST_TRIED` ranks it is made and forgotten, to see that it can be.
 
     Raises:
         ConfigError: The layout does not fit what is known.
         TraceError: Something of the job could not be read, no rank of some pipeline stage is known, or ranks would wait for ever.
     """
-    mesh = layout_mesh(trace, wanted.layout)
+    mesh = layout_mesh(layout_facts(trace), wanted.layout)
+    if mesh.world > MOST_TRIED:
+        recorded = {rank.number for rank in trace.ranks}
+        of_stage: dict[int, int] = {}
+        for number in sorted(recorded):
+            of_stage.setdefault(mesh.stage(number), number)
+        return Planned(mesh, lambda rank: None if rank in recorded else of_stage.get(mesh.stage(rank)))
     # How durations are spread changes no rank's source, and takes a graph for each.
-    return _planned(trace, mesh, completed(trace, replace(wanted, spread=NO_SPREAD)))
+    made = completed(trace, replace(wanted, spread=NO_SPREAD))
+    sources = sources_of(made)
+    return _tried(trace, Planned(mesh, sources.__getitem__), made)
 
 
-def planned_scaling(trace: Trace, wanted: Scaling, after: Mesh) -> Planned:
-    """Return what scaling a job would make, on the mesh of the larger job (`scale.scaled_mesh`).
+def planned_scaling(trace: Trace, wanted: Scaling, before: Mesh, after: Mesh) -> Planned:
+    """Return what scaling a job would make, from one mesh to another; tried as `planned_completion` does.
 
     Raises:
         ConfigError: The numbers do not fit the job's mesh, or sizes do not divide.
         TraceError: Ranks are missing.
     """
-    return _planned(trace, after, scaled(trace, wanted))
+    plan = Planned(after, lambda rank: place_before(before, after, rank))
+    return plan if after.world > MOST_TRIED else _tried(trace, plan, scaled(trace, wanted))
 
 
-def _planned(trace: Trace, mesh: Mesh, made: Trace) -> Planned:
+def _tried(trace: Trace, plan: Planned, made: Trace) -> Planned:
     told = {id(finding) for finding in trace.findings}
-    return Planned(
-        mesh,
-        tuple(assumed_from(rank) for rank in made.ranks),
-        len(made.graphs),
-        made.node_count,
-        len(made.groups),
-        tuple(finding for finding in made.findings if id(finding) not in told),
+    findings = tuple(finding for finding in made.findings if id(finding) not in told)
+    return replace(
+        plan, graphs=len(made.graphs), nodes=made.node_count, groups=len(made.groups), findings=findings
     )
+
+
+def known_ranks(trace: Trace) -> Completeness:
+    """Return which ranks of a job are known, as its comm groups and messages tell, too: they may name others."""
+    here = completeness(trace)
+    try:
+        known = layout_facts(trace)
+    except StudioError:
+        return here
+    named = {member for use in known.uses for member in use.members} | {peer for _, peer in known.steps}
+    if here.is_whole and (here.told > 0 or named <= set(here.known)):
+        return here
+    return replace(here, world=max(known.world, here.world), is_open=not known.world)
 
 
 def place_before(before: Mesh, after: Mesh, rank: int) -> int:

@@ -81,7 +81,7 @@ def dimension_fields(sizes: Sequence[tuple[str, int]]) -> list[Any]:
             data=[{"value": short, "label": dimension_words(short)} for short in NAMES],
             value=name,
             size="xs",
-            w=128,
+            w=142,
             allowDeselect=False,
             comboboxProps={"shadow": "sm"},
             **aria_label(f"Kind of dimension {index}"),

@@ -21,12 +21,12 @@ from dash import (
     no_update,
 )
 
-from studio.analysis.job.completeness import Completeness, completeness
+from studio.analysis.job.completeness import Completeness
 from studio.completion.mesh import Mesh, parse_layout
 from studio.completion.scale import DATA, scaled_mesh
 from studio.errors import ConfigError, StudioError
 from studio.figures.mesh import Cell, assumed_cell, directions, mesh_drawing
-from studio.jobs.completing import Scaling, start_completing, start_scaling, unreadable
+from studio.jobs.completing import Scaling, layout_facts, start_completing, start_scaling, unreadable
 from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
 from studio.pages.base.rank_words import here_words, origin_line, whole_words
 from studio.pages.base.state import session, tasks, trace, workspace
@@ -57,9 +57,9 @@ from studio.views.ranks import (
     Layouts,
     Planned,
     also_fitting,
+    known_ranks,
     layout_mesh,
     layouts_of,
-    place_before,
     planned_completion,
     planned_scaling,
     sources_of,
@@ -114,9 +114,9 @@ def show_job(job: str) -> Any:
     if not job:
         return no_job()
     info, known = workspace().info(job), trace(job)
-    here = completeness(known)
+    here = known_ranks(known)
     try:
-        layouts = layouts_of(known)
+        layouts = layouts_of(layout_facts(known))
     except StudioError as error:
         why = html.P(_here(here, known), className="rk-ask")
         return page("Ranks", origin_line(info), why, error_box(error, title="The ranks form no mesh"))
@@ -259,23 +259,26 @@ def _followed(job: str, fields: dict[str, str], touched: set[str]) -> Any:
         StudioError: It is not.
     """
     known = trace(job)
-    here = completeness(known)
+    here = known_ranks(known)
     after: dict[str, Any] | None = None
     if here.is_whole:
         mesh, larger, plan = _scaling(job, fields, touched)
-        before = _drawn(mesh, lambda rank: assumed_cell(rank, sources_of(known).get(rank)), ())
-        size = mesh.axis(DATA).size if mesh.axis(DATA) else 1  # type: ignore[union-attr]
-        after = _drawn(larger, lambda rank: _after_cell(rank, mesh, larger, size), ())
+        sources = sources_of(known)
+        before = _drawn(mesh, lambda rank: assumed_cell(rank, sources.get(rank)), ())
+        data, more = mesh.axis(DATA), larger.axis(DATA)
+        size = data.size if data else 1
+        first_new = [size * more.stride] if more and more.size > size else []
+        after = _drawn(larger, lambda rank: _after_cell(rank, plan, size), first_new)
         words = f"Make the job of {format_counted(larger.world, 'rank')}"
         same = larger.world == mesh.world
         said: Any = "This is the job as it is: choose more replicas." if same else planned_words(plan)
     else:
         plan = planned_completion(known, completing(fields))
         mesh, same = plan.mesh, False
-        before = _drawn(mesh, lambda rank: assumed_cell(rank, plan.sources[rank]), here.known)
+        before = _drawn(mesh, lambda rank: assumed_cell(rank, plan.source(rank)), here.known)
         words = f"Make the job of {format_counted(mesh.world, 'rank')}"
         said = planned_words(plan)
-    evidence = still(evidence_table(mesh, also_fitting(known, mesh)))
+    evidence = still(evidence_table(mesh, also_fitting(layout_facts(known), mesh)))
     return _dims(fields, touched), said, evidence, {"before": before, "after": after}, same, words
 
 
@@ -285,7 +288,7 @@ def _scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh,
     Raises:
         StudioError: The numbers do not fit.
     """
-    mesh = layout_mesh(trace(job), fields["layout"])
+    mesh = layout_mesh(layout_facts(trace(job)), fields["layout"])
     by_replicas = "dp" in touched and "ranks" not in touched
     name, other = ("dp", "ranks") if by_replicas else ("ranks", "dp")
     number = whole_number(fields, name)
@@ -296,12 +299,11 @@ def _scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh,
     follows = str(larger.world if by_replicas else replicas.size if replicas else 1)
     if fields[other] != follows:
         dash.set_props(control_id(other), {"value": follows})
-    return mesh, larger, planned_scaling(trace(job), Scaling(fields["layout"], larger.world), larger)
+    return mesh, larger, planned_scaling(trace(job), Scaling(fields["layout"], larger.world), mesh, larger)
 
 
-def _after_cell(rank: int, before: Mesh, after: Mesh, replicas: int) -> Cell:
-    source = place_before(before, after, rank)
-    axis = after.axis(DATA)
+def _after_cell(rank: int, plan: Planned, replicas: int) -> Cell:
+    axis, source = plan.mesh.axis(DATA), plan.source(rank)
     is_kept = axis is None or axis.place(rank) < replicas
     title = f"rank {rank}: has the graph of rank {source}"
     return Cell("rk-kept" if is_kept else "rk-assumed", f"= {source}", title, is_hatched=not is_kept)
@@ -309,7 +311,7 @@ def _after_cell(rank: int, before: Mesh, after: Mesh, replicas: int) -> Cell:
 
 def _refused(job: str, fields: dict[str, str], error: StudioError) -> Any:
     """Return what the form shows where something in it is wrong: the layout, as far as it is one."""
-    here = completeness(trace(job))
+    here = known_ranks(trace(job))
     box = error_box(error, title="This cannot be made")
     drawn, dims = None, no_update
     try:

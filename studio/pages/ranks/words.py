@@ -8,14 +8,17 @@ from dash import html
 
 from studio.pages.base.widgets import findings_list
 from studio.units import format_counted
-from studio.views.ranks import Planned
+from studio.views.ranks import MOST_TRIED, Planned
 
 
 def planned_words(plan: Planned) -> Any:
     """Say what would be made."""
+    ranks = format_counted(plan.mesh.world, "rank")
     size = (
-        f"{format_counted(plan.mesh.world, 'rank')} in {format_counted(plan.graphs, 'graph')}, "
-        f"{format_counted(plan.nodes, 'node')}, {format_counted(plan.groups, 'comm group')}."
+        f"{ranks} in {format_counted(plan.graphs, 'graph')}, {format_counted(plan.nodes, 'node')}, "
+        f"{format_counted(plan.groups, 'comm group')}."
+        if plan.graphs
+        else f"{ranks}. More than {MOST_TRIED:,} are tried only when they are made: what does not fit is said then."
     )
     told = [finding for finding in plan.findings if finding.level != "info"]
     return [

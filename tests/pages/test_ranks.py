@@ -1,0 +1,96 @@
+"""What the Ranks page says before anything is made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import studio
+from studio.errors import ConfigError, TraceError
+from studio.jobs.completing import Completing, Scaling, layout_facts
+from studio.pages.ranks.form import completing, dimensions_text, whole_number
+from studio.views.ranks import (
+    also_fitting,
+    known_ranks,
+    layout_mesh,
+    layouts_of,
+    planned_completion,
+    planned_scaling,
+)
+from tests.completion.test_complete import alone, one_of_each_graph, pipeline
+from tests.handmade import collective, node, trace_of
+
+
+def test_the_layout_of_groups_that_are_listed_is_known_and_what_else_fits_is_said():
+    trace = alone({"a": [0, 1], "grads": [0, 2, 4, 6]})
+    known = layout_facts(trace)
+    layouts = layouts_of(known)
+    assert layouts.fitting[0].layout == "tp=2,dp=4"
+    assert layouts.why == "the files do not say how many ranks the job has"
+    assert known_ranks(trace).is_open
+    # One is named after what it exchanges, the other by its name.
+    mesh = layout_mesh(known, "tp=2,dp=4")
+    assert mesh.axes[0].evidence == "group a of ranks 0, 1 (1 all-reduce)"
+    assert also_fitting(known, mesh)[0] == "sp, cp, ep"
+    renamed = layout_mesh(known, "cp=2,dp=4")
+    assert renamed.axes[0].evidence.startswith("given; group a")
+
+
+def test_members_that_are_not_listed_are_asked_for_the_likeliest_first(shared):
+    whole = studio.read(shared / "traces" / "stg" / "llama_32r_dp4tp4pp2")
+    layouts = layouts_of(layout_facts(replace(one_of_each_graph(whole), groups=())))
+    assert "are not listed" in layouts.why
+    assert [mesh.layout for mesh in layouts.fitting] == [
+        "tp=8,dp=2,pp=2",
+        "tp=4,dp=4,pp=2",
+        "tp=2,dp=8,pp=2",
+    ]
+
+
+def test_a_job_that_sends_to_ranks_that_are_not_here_is_not_whole():
+    send = node(1, "COMM_SEND", comm_dst=2, comm_size=8)
+    trace = trace_of([[send, node(2, "COMM_RECV", comm_src=2, comm_size=8)]])
+    here = known_ranks(trace)
+    assert (here.is_whole, here.is_open) == (False, True)
+    assert known_ranks(trace_of([[node(1, "COMP")]])).is_whole
+
+
+def test_what_would_be_made_is_made_and_forgotten():
+    whole = pipeline()
+    known = replace(whole, ranks=tuple(whole.ranks[number] for number in (0, 2, 6)))
+    plan = planned_completion(known, Completing("dp=2,pp=4"))
+    assert [plan.source(rank) for rank in range(8)] == [None, 0, None, 2, 2, 2, None, 6]
+    assert plan.nodes == whole.node_count
+    with pytest.raises(TraceError, match="No rank of pipeline stage 3 of 4"):
+        planned_completion(replace(known, ranks=known.ranks[:2]), Completing("dp=2,pp=4"))
+    # Too many to be tried at every letter that is typed: as the mesh says.
+    many = alone({"dp": list(range(4096))})
+    far = planned_completion(many, Completing("dp=4096"))
+    assert (far.graphs, far.source(0), far.source(4095)) == (0, None, 0)
+
+
+def test_scaling_says_whose_graph_a_rank_gets_and_what_does_not_divide():
+    trace = trace_of([[collective(1, "ALL_GATHER", 64, group="dp")]] * 2, groups={"dp": [0, 1]})
+    before, after = layout_mesh(layout_facts(trace), "dp=2"), layout_mesh(layout_facts(trace), "dp=2")
+    assert planned_scaling(trace, Scaling("dp=2", 2), before, after).source(1) == 1
+    with pytest.raises(ConfigError, match="cannot share evenly"):
+        planned_scaling(
+            trace, Scaling("dp=2", 256), before, replace(before, axes=(replace(before.axes[0], size=256),))
+        )
+
+
+def test_the_form_says_what_is_no_number():
+    fields = {"layout": "dp=4", "jitter": "0.1", "imbalance": "", "seed": "3"}
+    wanted = completing(fields)
+    assert (wanted.spread.jitter, wanted.spread.imbalance, wanted.spread.seed) == (0.1, 0, 3)
+    for name, text, says in (
+        ("jitter", "much", "jitter is 'much'; allowed: 0 to 1"),
+        ("imbalance", "7", "imbalance is 7; allowed: 0 to 1"),
+        ("seed", "-1", "seed is '-1'; allowed: a whole number from 0"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            completing({**fields, name: text})
+    assert whole_number({"ranks": "16,384"}, "ranks") == 16384
+    assert whole_number({"ranks": " "}, "ranks") is None
+    assert dimensions_text({"name-0": "tp", "size-0": " 4", "name-1": "dp", "size-1": "2"}) == "tp=4,dp=2"
