@@ -13,9 +13,9 @@ import numpy as np
 from studio.trace import Float64, Int64
 
 _INSTEAD = {
-    "fp4": ("fp8", "fp16"),
-    "fp8": ("fp16",),
-    "int8": ("fp8", "fp16"),
+    "fp4": ("fp8", "fp16", "bf16"),
+    "fp8": ("fp16", "bf16"),
+    "int8": ("fp8", "fp16", "bf16"),
     "bf16": ("fp16", "fp32"),
     "fp16": ("bf16", "fp32"),
     "tf32": ("fp32", "bf16"),

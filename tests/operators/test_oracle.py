@@ -104,8 +104,15 @@ def _told(path: Path) -> Iterator[tuple[str, int]]:
             args = event["args"]
             values = [ast.literal_eval(text) if text else None for text in args["Concrete Inputs"]]
             yield event["name"], ORACLE[event["name"]](args["Input Dims"], values)
-    for node in content.get("nodes", ()):
-        if node["name"] in ORACLE:
+    nodes = {node["id"]: node for node in content.get("nodes", ())}
+    # A distributed tensor's operator calls the one of the part that the rank has, which does the work.
+    outer = {
+        node["ctrl_deps"]
+        for node in nodes.values()
+        if nodes.get(node["ctrl_deps"], {}).get("name") == node["name"]
+    }
+    for node in nodes.values():
+        if node["name"] in ORACLE and node["id"] not in outer:
             given = node["inputs"]
             shapes = given["shapes"]
             shapes = ast.literal_eval(shapes) if isinstance(shapes, str) else shapes
@@ -117,7 +124,8 @@ def _told(path: Path) -> Iterator[tuple[str, int]]:
 JOBS = (
     ("torch/mnist_obs", "torch/mnist_obs/pytorch_et.json.gz"),
     ("torch/ddp_gpt_2r", "torch/ddp_gpt_2r/pytorch_et_0.json.gz"),
-    ("torch_synthetic_device/mnist_1r", None),
+    ("torch/tp_mlp_2r", "torch/tp_mlp_2r/pytorch_et_0.json.gz"),
+    ("torch_synthetic_device/mnist_1r", "torch_synthetic_device/mnist_1r/pytorch_et_0.json.gz"),
     ("foreign/h100_qwen1.5_0.5b__1016005.json.gz", "foreign/h100_qwen1.5_0.5b__1016005.json.gz"),
     ("foreign/h100_timesformer__1016002.json.gz", "foreign/h100_timesformer__1016002.json.gz"),
     ("foreign/mi300_resnet_act_checkpoint.json.gz", "foreign/mi300_resnet_act_checkpoint.json.gz"),
@@ -125,17 +133,16 @@ JOBS = (
 
 
 @pytest.mark.parametrize(("job", "file"), JOBS, ids=[job for job, _ in JOBS])
-def test_all_calls(shared: Path, job: str, file: str | None) -> None:
+def test_all_calls(shared: Path, job: str, file: str) -> None:
     traces = shared / "traces"
-    path = traces / file if file else next((traces / job).glob("*et*.json*"))
-    told = Counter(_told(path))
+    told = Counter(_told(traces / file))
     trace = read([traces / job])
     graph = trace.graph_of(trace.ranks[0])
     calls = calls_of(graph)
     found: Counter[tuple[str, float]] = Counter()
     for row, flop in zip(calls.row.tolist(), calls.flop.tolist(), strict=True):
         name = graph.strings[int(graph.name[row])]
-        if name in ORACLE:
+        if name in ORACLE and flop:
             found[name, flop] += 1
     assert told
     assert found == told

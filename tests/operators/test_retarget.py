@@ -1,0 +1,187 @@
+"""Coverage of recorded device time by formulas, and the durations that another GPU would take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from studio.errors import ConfigError
+from studio.et import read
+from studio.et.build import graph_of_nodes
+from studio.operators import list_operators
+from studio.operators.calls import Part, calls_of
+from studio.operators.roofline import peak
+from studio.operators.table import OPERATORS, find_operator
+from studio.operators.tensors import Call, NotRecordedError, read_tensors, read_values
+from studio.operators.work import Work
+from studio.sim.presets import PRESETS
+from studio.sim.retargeting import retarget
+from studio.sim.settings import GPUS
+from studio.sim.systems import SYSTEMS
+from studio.sim.systems.gpu import Gpu
+from studio.sim.systems.gpus import SYSTEM_OF, find_gpu, known_gpu
+from studio.trace import Attribute, Graph, Rank, Strings, Trace, ValueKind
+from tests.examples import examples
+
+_SLOW = Gpu("slow", {"fp32": 10.0, "bf16": 100.0}, 1000.0, 40.0)
+_FAST = Gpu("fast", {"fp32": 20.0, "bf16": 200.0}, 2000.0, 80.0)
+
+
+def _graph(kernel_ns: int = 4000, size: int = 64) -> Graph:
+    """Return a call of aten::mm that launches a kernel, a kernel of no operator, a copy from the host, and a gap."""
+    device = {"is_cpu_op": False, "stream": 7}
+    graph, _ = graph_of_nodes(
+        [
+            {"id": 1, "type": "COMP_NODE", "name": "aten::mm", "duration_micros": 3, "attrs": {"is_cpu_op": True}},
+            {"id": 2, "type": "COMP_NODE", "name": "gemm", "ctrl_deps": [1], "duration_micros": kernel_ns / 1000, "attrs": device},
+            {"id": 3, "type": "COMP_NODE", "name": "own_kernel", "duration_micros": 8, "attrs": device},
+            {"id": 4, "type": "COMP_NODE", "name": "Memcpy HtoD (Pinned -> Device)", "duration_micros": 5, "attrs": device},
+            {"id": 5, "type": "COMP_NODE", "name": "host gap", "duration_micros": 9, "attrs": {"is_cpu_op": True, "gap": "program"}},
+            {"id": 6, "type": "COMP_NODE", "name": "device gap", "duration_micros": 2, "attrs": {**device, "gap": "idle"}},
+        ]
+    )  # fmt: skip
+    texts = [*graph.strings, f"[[{size}, 32], [32, {size}]]", '["c10::BFloat16", "c10::BFloat16"]']
+    io = np.full((len(graph), 6), -1, np.int32)
+    io[0, 1], io[0, 2] = len(texts) - 2, len(texts) - 1
+    return replace(graph, io=io, strings=Strings.of(texts))
+
+
+def _trace(graph: Graph, device: str = "") -> Trace:
+    named = (Attribute("device_name", ValueKind.STRING, device),) if device else ()
+    return Trace((graph,), (Rank(0, 0, metadata=named),))
+
+
+def test_parts_of_a_graph() -> None:
+    calls = calls_of(_graph())
+    assert calls.part.tolist() == [
+        Part.NONE,
+        Part.COMPUTE,
+        Part.COMPUTE,
+        Part.HOST_LINK,
+        Part.NONE,
+        Part.NONE,
+    ]
+    assert calls.known.tolist() == [False, True, False, False, False, False]
+    assert calls.flop.tolist() == [2 * 64 * 32 * 64]
+    assert calls.bytes.tolist() == [2 * (64 * 32 + 32 * 64 + 64 * 64)]
+
+
+def test_the_same_gpu_changes_nothing() -> None:
+    graph = _graph()
+    made, result = retarget(_trace(graph), _SLOW, _SLOW)
+    assert made.graphs[0].duration_ns.tolist() == graph.duration_ns.tolist()
+    assert (result.recorded_ns, result.new_ns, result.nodes_by_bandwidth) == (12000, 12000, 1)
+
+
+def test_a_gpu_twice_as_fast_halves_kernels_and_keeps_the_rest() -> None:
+    made, result = retarget(_trace(_graph()), _FAST, _SLOW)
+    assert made.graphs[0].duration_ns.tolist() == [3000, 2000, 4000, 5000, 9000, 2000]
+    assert (result.by_formula_ns, result.by_bandwidth_ns, result.kept_ns) == (4000, 8000, 5000)
+    assert "33 % of compute time by formula, 67 % by memory bandwidth, host gaps kept" in result.words
+
+
+@given(
+    kernel_ns=st.integers(1, 10**7),
+    size=st.integers(1, 4096),
+    rates=st.tuples(st.floats(0.1, 1e4), st.floats(0.1, 1e4)),
+    bandwidth=st.floats(1, 1e5),
+)
+@settings(max_examples=examples(20), deadline=None)
+def test_durations_are_positive_and_fall_as_the_peak_rises(
+    kernel_ns: int, size: int, rates: tuple[float, float], bandwidth: float
+) -> None:
+    trace = _trace(_graph(kernel_ns, size))
+    times = [
+        retarget(trace, Gpu("made up", {"bf16": rate}, bandwidth, 1.0), _SLOW)[0].graphs[0].duration_ns
+        for rate in sorted(rates)
+    ]
+    assert all((time > 0).all() for time in times)
+    assert (times[0] >= times[1]).all()
+
+
+def test_a_type_the_gpu_lacks_runs_on_another_or_by_bandwidth() -> None:
+    assert peak(_SLOW, "fp8") == 100.0
+    assert peak(_SLOW, "fp64") is None
+    made, result = retarget(_trace(_graph()), Gpu("vectors", {"fp64": 1.0}, 500.0, 1.0), _SLOW)
+    assert made.graphs[0].duration_ns[1] == 8000
+    assert result.by_formula_ns == 0
+
+
+def test_the_recorded_gpu_is_named_or_asked_for() -> None:
+    made, result = retarget(_trace(_graph(), "NVIDIA H100 80GB HBM3"), "b200")
+    assert (result.gpu, result.recorded_gpu) == ("NVIDIA B200 SXM 180 GB", "NVIDIA H100 SXM5 80 GB")
+    assert any(entry.name == "recomputed_for_gpu" for entry in made.ranks[0].metadata)
+    for device in ("", "Radeon"):
+        with pytest.raises(ConfigError) as raised:
+            retarget(_trace(_graph(), device), "b200")
+        assert "--recorded-gpu" in raised.value.hint
+    with pytest.raises(ConfigError, match="--gpu is 'b20'"):
+        retarget(_trace(_graph(), "B200"), "b20")
+    lone, _ = graph_of_nodes([{"id": 1, "type": "COMP_NODE", "attrs": {"is_cpu_op": True}}])
+    with pytest.raises(ConfigError, match="no operation of a device"):
+        retarget(_trace(lone, "H100"), "b200")
+
+
+def test_gpus_are_those_of_the_systems() -> None:
+    assert set(GPUS) == set(SYSTEM_OF)
+    names = {find_gpu(name).name for name in GPUS}
+    assert names == {system.gpu.name for system in SYSTEMS.values() if system.gpu is not None}
+    assert set(SYSTEM_OF.values()) <= {*PRESETS, *SYSTEMS}
+    assert known_gpu("AMD Instinct MI300X VF") == "mi300x"
+
+
+def test_names_are_matched_once() -> None:
+    names = [name for operator in OPERATORS for name in operator.names]
+    assert len(names) == len(set(names))
+    assert OPERATORS[find_operator("aten::add_")].family == "element by element"
+    assert OPERATORS[find_operator("triton_poi_fused_add_0")].family == "fused by the compiler"
+
+
+def _work(name: str, shapes: str, types: str, values: str = "[]") -> Work:
+    call = Call(name, read_tensors(shapes, types), read_values(values))
+    return OPERATORS[find_operator(name)].work(call)
+
+
+def test_formulas_by_hand() -> None:
+    half = '["c10::Half", "c10::Half", "c10::Half", "Scalar"]'
+    grouped = _work(
+        "aten::_scaled_dot_product_flash_attention",
+        "[[2, 8, 4, 16], [2, 2, 4, 16], [2, 2, 4, 16], [], []]",
+        '["c10::Half", "c10::Half", "c10::Half", "Scalar", "Scalar"]',
+        '["", "", "", "0.", "True"]',
+    )
+    # Of each of 2 · 8 heads, 10 pairs are looked at, 16 wide, twice; keys and values have 2 heads.
+    assert grouped == Work(2 * 2 * 8 * 10 * 32, 2 * 2 * (8 + 2 + 2 + 8) * 4 * 16, "fp16")
+    ragged = "[[9, 8, 16], [9, 8, 16], [9, 8, 16], [3]]"
+    with pytest.raises(NotRecordedError, match="lengths"):
+        _work("aten::_flash_attention_forward", ragged, half.replace("Scalar", "int"), "[]")
+    linear = _work("aten::linear", "[[2, 3, 4], [5, 4], [5]]", '["float", "float", "float"]')
+    assert linear == Work(2 * 6 * 4 * 5, 4 * (24 + 20 + 5 + 30), "fp32")
+    assert _work("aten::mul", "[[8, 1], [4]]", '["float", "float"]') == Work(32, 4 * (8 + 4 + 32), "fp32")
+    adam = _work(
+        "aten::_fused_adamw_",
+        "[[[10]], [[10]], [[10]], [[10]]]",
+        '["GenericList[Tensor(float)]", "GenericList[Tensor(float)]", "GenericList[Tensor(float)]", "GenericList[Tensor(float)]"]',
+    )
+    assert adam == Work(160, 4 * (40 + 30), "fp32")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "h100_timesformer__1016002.json.gz",
+        "mi300_resnet_act_checkpoint.json.gz",
+        "mi300_qwen1.5_0.5b__1016005.json.gz",
+    ],
+)
+def test_coverage_of_device_time(shared: Path, file: str) -> None:
+    found = list_operators(read([shared / "traces" / "foreign" / file]))
+    assert found.on_device
+    assert found.coverage is not None
+    assert found.coverage >= 0.9
+    assert found.covered_ns + sum(row.time_ns for row in found.uncovered) == found.time_ns
