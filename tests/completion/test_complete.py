@@ -69,15 +69,19 @@ def test_one_rank_of_every_stage_gives_the_whole_job(shared, name: str, layout: 
     assert not [finding for finding in examine(made) if finding.level == "error"]
 
 
-@pytest.mark.parametrize("name", ["b200_eager", "mi300_resnet_act_checkpoint"])
-def test_public_traces_of_one_of_eight_become_jobs_of_eight(shared, tmp_path, name: str):
+@pytest.mark.parametrize(
+    ("name", "system"), [("b200_eager", "hgx-b200"), ("mi300_resnet_act_checkpoint", "mi300x")]
+)
+def test_public_traces_of_one_of_eight_become_jobs_of_eight(shared, tmp_path, name: str, system: str):
     path = shared / "traces" / "foreign" / f"{name}.json.gz"
     assert run("complete", path, "-o", tmp_path / "job").exit_code == 0
     job = studio.read(tmp_path / "job")
     assert assumed_words(job) == "7 of 8 ranks assumed equal to rank 0"
     assert "assumed       7 of 8 ranks assumed equal to rank 0" in run("info", tmp_path / "job").stdout
     assert run("check", tmp_path / "job", "--fail-on", "error").exit_code == 0
-    assert finish_ns(job) > 0
+    done = run("simulate", tmp_path / "job")
+    assert done.exit_code == 0, done.output
+    assert f"Simulated on {system}, which has the recorded device" in done.output
 
 
 def pipeline() -> Trace:
