@@ -145,6 +145,9 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     read_config = None if parts is None else _read_parts(parts, request)
     job = None if request.out is None else kept_job(request, reading)
     trace = workload(request, reading) if job is None else _workspace(request).load(job)
+    chosen: tuple[Finding, ...] = ()
+    if left_out and not request.replay:
+        request, chosen = _with_recorded_system(request, trace)
     if parts is None or read_config is None:
         parts = parts_for(
             request, _under_model(_system_for(request, trace), request), ranks=completeness(trace).world
@@ -161,7 +164,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         spent_s = time.monotonic() - begun
         doubts = doubts_of(result)
         rest = (finding for finding in findings if finding.code not in FORESEEN)
-        told = (*rest, *(doubt.finding for doubt in doubts))
+        told = (*chosen, *rest, *(doubt.finding for doubt in doubts))
         return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job, doubts=doubts)
 
     outcome = simulated(read_config)
@@ -199,6 +202,28 @@ def _system_for(request: Request, trace: Trace) -> Parts | None:
     if not job.is_whole and is_recording(trace):
         raise TraceError(job.sentence(), hint=REPLAY_KNOWN)
     return idle_system(1) if job.world == 1 else None
+
+
+def _with_recorded_system(request: Request, trace: Trace) -> tuple[Request, tuple[Finding, ...]]:
+    """Return a request for the built-in system that has the device a job was recorded on, and what to say of it.
+
+    The request stays as it is where the job needs no network, ranks are missing, or no system or several have the devices.
+    """
+    job = completeness(trace)
+    if job.world < 2 or not job.is_whole:
+        return request, ()
+    from studio.calibration.machines import system_for
+
+    devices = {
+        str(item.value) for rank in trace.ranks for item in rank.metadata if item.name == "device_name"
+    }
+    systems = {system.name for device in devices if (system := system_for(device)) is not None}
+    if len(systems) != 1:
+        return request, ()
+    [name] = systems
+    message = f"Simulated on {name}, which has the recorded device ({', '.join(sorted(devices))}); the network is that of the preset."
+    finding = Finding("info", "system-chosen", message, "Give --preset for another system.")
+    return replace(request, preset=name), (finding,)
 
 
 def _under_model(parts: Parts | None, request: Request) -> Parts | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,12 +29,13 @@ from studio.trace import (
 
 PEER_KEYS = ("comm_src", "comm_dst")
 _BY_TEXT = (
-    ("tp", r"tensor|(^|[^a-z])(tp|mp|model)([^a-z]|$)"),
+    ("dp", r"data.?parallel|fsdp|replica|shard|(^|[^a-z])d?dp([^a-z]|$)"),
     ("pp", r"pipeline|(^|[^a-z])(pp|pipe)([^a-z]|$)"),
     ("ep", r"expert|moe|(^|[^a-z])ep([^a-z]|$)"),
     ("cp", r"context|(^|[^a-z])cp([^a-z]|$)"),
     ("sp", r"sequence|(^|[^a-z])sp([^a-z]|$)"),
-    ("dp", r"data.?parallel|fsdp|replica|shard|(^|[^a-z])d?dp([^a-z]|$)"),
+    # Last: frameworks call the groups of other dimensions "model parallel" too, with a word more.
+    ("tp", r"tensor|(^|[^a-z])(tp|mp|model)([^a-z]|$)"),
 )
 _TEXTS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _BY_TEXT)
 _WEIGHTS = re.compile(r"grad|weight|param|ddp|reducer|fsdp|optim|bucket|zero", re.IGNORECASE)
@@ -116,13 +118,25 @@ def known_facts(trace: Trace, given: Layout | None = None) -> Known:
 
 
 def _world(trace: Trace, groups: Mapping[str, CommGroup]) -> int:
-    """Return how many ranks the job has: as its files say, else as many as its groups and known ranks number without a gap."""
+    """Return how many ranks the job has: as its files say, else as many as its groups and known ranks number without a gap.
+
+    Groups of one rank may number some of the others only, by chance without a gap: ranks 0 and 1, and 0 and 2, are no job of 3.
+    """
     job = completeness(trace)
     if job.told > 0:
         return job.told
     named = {rank for group in groups.values() for rank in group.ranks}
     every = named | set(job.known)
-    return len(every) if named and len(every) == max(every) + 1 and len(every) > len(job.known) else 0
+    count = len(every)
+    if not named or count != max(every) + 1 or count == len(job.known):
+        return 0
+    whole = any(len(group.ranks) == count for group in groups.values())
+    return count if whole or all(_divides(group.ranks, count) for group in groups.values()) else 0
+
+
+def _divides(members: Sequence[int], world: int) -> bool:
+    """Whether a mesh of a number of ranks can have the dimensions along which the members of a group differ."""
+    return all(world % (stride * size) == 0 for stride, size in spans_of(members) or ())
 
 
 def slot_rows(graph: Graph) -> Iterator[tuple[int, str, Int64]]:
@@ -140,23 +154,38 @@ def _uses(graph: Graph, rank: Rank, groups: Mapping[str, CommGroup]) -> Iterator
     for slot, key, rows in slot_rows(graph):
         if key in GROUP_KEYS and (graph.type[rows] == NodeType.COMM_COLL).any():
             found.setdefault(str(rank.slots[slot]), []).append((slot, rows))
+    described = _descriptions(rank)
     for name, parts in found.items():
         listed = groups.get(name)
         if (listed is None and name in WORLD_NAMES) or (listed is not None and len(listed.ranks) < 2):
             continue
         rows = np.concatenate([rows for _, rows in parts])
-        likely, weight, why = _likely(graph, name, rows, kinds)
+        likely, weight, why = _likely(graph, (name, described.get(name, "")), rows, kinds)
         members = listed.ranks if listed else ()
         yield GroupUse(
             rank.number, name, tuple(slot for slot, _ in parts), members, len(rows), likely, weight, why
         )
 
 
-def _likely(graph: Graph, name: str, rows: Int64, kinds: Mapping[int, int]) -> tuple[str, float, str]:
-    """Return the dimension that a group seems to belong to, how sure that is, and why."""
-    for short, pattern in _TEXTS:
-        if pattern.search(name):
-            return short, 4.0, f"named {name!r}"
+def _descriptions(rank: Rank) -> dict[str, str]:
+    """Return what a recording says each process group is for, by name: PyTorch's `pg_desc`."""
+    text = next((item.value for item in rank.metadata if item.name == "process_groups"), None)
+    try:
+        entries = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return {}
+    listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return {str(entry.get("pg_name")): str(entry.get("pg_desc", "")) for entry in listed}
+
+
+def _likely(
+    graph: Graph, names: tuple[str, str], rows: Int64, kinds: Mapping[int, int]
+) -> tuple[str, float, str]:
+    """Return the dimension that a group seems to belong to, how sure that is, and why; by its name and description first."""
+    for text, how in zip(names, ("named", "described as"), strict=True):
+        for short, pattern in _TEXTS:
+            if pattern.search(text):
+                return short, 4.0, f"{how} {text!r}"
     told = Counter(kinds.get(row, -1) for row in rows.tolist())
     words = ", ".join(f"{count:,} {_kind_words(kind)}" for kind, count in told.most_common(3))
     if told[int(CollectiveType.ALL_TO_ALL)] * 2 > len(rows):

@@ -16,6 +16,7 @@ import numpy as np
 from studio.analysis.collectives.matching import match_collectives, match_messages
 from studio.analysis.job.completeness import range_words
 from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts, slot_rows
+from studio.completion.guesses import guessed_meshes
 from studio.completion.layout import Layout, given_layout
 from studio.completion.measured import Measured, measured_imbalance, measured_jitter
 from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, with_evidence
@@ -84,7 +85,7 @@ def _layouts(known: Known, ranks: int | None) -> tuple[Mesh, ...]:
         )
     world = ranks or known.world
     if world:
-        return () if known.unlisted else (mesh_of(known.clues, world),)
+        return guessed_meshes(known, world) if known.unlisted else (mesh_of(known.clues, world),)
     if known.unlisted or not known.clues:
         return ()
     # The least job that holds all that is named; messages go at least to one other stage.
@@ -141,7 +142,7 @@ def chosen_mesh(known: Known, layout: str | Path | Layout | None, ranks: int | N
     if layout is not None:
         return _given_mesh(known, given_layout(layout).sizes, ranks)
     fitting = _layouts(known, ranks)
-    if len(fitting) == 1 or (fitting and first):
+    if fitting and (first or (len(fitting) == 1 and not known.unlisted)):
         return fitting[0]
     groups = ", ".join(dict.fromkeys(use.name for use in known.unlisted))
     if groups:

@@ -191,6 +191,7 @@ class _Scaling:
     Attributes:
         before, after: The meshes.
         listed: The groups of the smaller job.
+        gradients: Groups that exchange gradients or weights, where the smaller job has no data dimension: more replicas join them.
         made: Those of the larger one, by their dimensions, which of several alike they are, and their first rank.
         names: Their names.
     """
@@ -198,6 +199,7 @@ class _Scaling:
     before: Mesh
     after: Mesh
     listed: Mapping[str, CommGroup]
+    gradients: frozenset[str] = frozenset()
     made: dict[tuple[tuple[str, ...], int, int], CommGroup] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     spans: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -221,7 +223,8 @@ class _Scaling:
                     f"group {name} of {len(ranks)} ranks does not hold all ranks along its dimensions ({self.before.layout})",
                     hint="A job with such groups cannot be scaled.",
                 )
-            self.spans[name] = tuple(axis.name for axis in spanned)
+            joined = (DATA,) if name in self.gradients and self.before.axis(DATA) is None else ()
+            self.spans[name] = (*(axis.name for axis in spanned), *joined)
         return self.spans[name]
 
     def group(self, name: str, rank: int) -> str:
@@ -314,7 +317,8 @@ def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:
 def _with_replicas(trace: Trace, before: Mesh, after: Mesh, replicas: int, made_of: str) -> Trace:
     """Return a job on more ranks along dimensions whose ranks run the same program."""
     by_number = {rank.number: rank for rank in trace.ranks}
-    scaling = _Scaling(before, after, {group.name: group for group in trace.groups})
+    gradients = _gradients(trace) if before.axis(DATA) is None else frozenset()
+    scaling = _Scaling(before, after, {group.name: group for group in trace.groups}, gradients)
     graphs: dict[int, Graph] = {}
     ranks = []
     for number in range(after.world):
@@ -338,6 +342,14 @@ def _with_replicas(trace: Trace, before: Mesh, after: Mesh, replicas: int, made_
         ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
         groups=tuple(scaling.made.values()),
     )
+
+
+def _gradients(trace: Trace) -> frozenset[str]:
+    """Return the comm groups that exchange gradients or weights, by their names or those of their nodes."""
+    uses: dict[str, set[str]] = {}
+    for use in known_facts(trace).uses:
+        uses.setdefault(use.name, set()).add(use.likely)
+    return frozenset(name for name, likely in uses.items() if likely == {DATA})
 
 
 def _source(before: Mesh, after: Mesh, number: int) -> int:
@@ -481,7 +493,9 @@ def _findings(trace: Trace, before: Mesh, after: Mesh, *, strong: bool, layers: 
 def _talks(trace: Trace, mesh: Mesh) -> bool:
     """Whether some collective goes along the data dimension."""
     data = mesh.axis(DATA)
+    if data is None:
+        return bool(_gradients(trace))
     named = {str(value) for rank in trace.ranks for value in rank.slots}
-    return data is not None and any(
+    return any(
         len({data.place(rank) for rank in group.ranks}) > 1 for group in trace.groups if group.name in named
     )

@@ -311,7 +311,7 @@ def _boundary(
                     into[k].add(row)
             elif part[row] and layers[parent] and not part[parent]:
                 k = int(came[parent])
-                if k != NONE and (new == "before" or k <= goes[row]):
+                if k != NONE and k == came[row] and (new == "before" or k <= goes[row]):
                     out[k].add(parent)
 
 

@@ -18,7 +18,7 @@ from studio.errors import ConfigError, TraceError
 from studio.et.write import write_with_copies
 from studio.sim import simulate
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
-from studio.trace import NodeType, Trace, assumed_from, int_column, trace_digest
+from studio.trace import Attribute, NodeType, Trace, ValueKind, assumed_from, int_column, trace_digest
 from tests.handmade import collective, node, trace_of
 from tests.test_cli import refused, run
 
@@ -69,15 +69,19 @@ def test_one_rank_of_every_stage_gives_the_whole_job(shared, name: str, layout: 
     assert not [finding for finding in examine(made) if finding.level == "error"]
 
 
-@pytest.mark.parametrize("name", ["b200_eager", "mi300_resnet_act_checkpoint"])
-def test_public_traces_of_one_of_eight_become_jobs_of_eight(shared, tmp_path, name: str):
+@pytest.mark.parametrize(
+    ("name", "system"), [("b200_eager", "hgx-b200"), ("mi300_resnet_act_checkpoint", "mi300x")]
+)
+def test_public_traces_of_one_of_eight_become_jobs_of_eight(shared, tmp_path, name: str, system: str):
     path = shared / "traces" / "foreign" / f"{name}.json.gz"
     assert run("complete", path, "-o", tmp_path / "job").exit_code == 0
     job = studio.read(tmp_path / "job")
     assert assumed_words(job) == "7 of 8 ranks assumed equal to rank 0"
     assert "assumed       7 of 8 ranks assumed equal to rank 0" in run("info", tmp_path / "job").stdout
     assert run("check", tmp_path / "job", "--fail-on", "error").exit_code == 0
-    assert finish_ns(job) > 0
+    done = run("simulate", tmp_path / "job")
+    assert done.exit_code == 0, done.output
+    assert f"Simulated on {system}, which has the recorded device" in done.output
 
 
 def pipeline() -> Trace:
@@ -152,6 +156,45 @@ def test_where_nothing_tells_the_layout_it_is_asked_for(tmp_path):
     message = refused("complete", tmp_path / "in", "-o", tmp_path / "out", code=2)
     assert "--layout tp=4,pp=2,dp=8" in message
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("groups", "fitting"),
+    [
+        (["7"], ["tp=8,dp=2", "tp=4,dp=4", "tp=2,dp=8", "tp=16"]),
+        (["dp", "x"], ["tp=8,dp=2", "tp=4,dp=4", "tp=2,dp=8"]),
+        (["dp"], ["dp=16"]),
+        (["dp", "ep", "tp"], ["tp=4,ep=2,dp=2", "tp=2,ep=4,dp=2", "tp=2,ep=2,dp=4"]),
+    ],
+)
+def test_what_groups_known_by_name_only_may_be_is_listed_the_likeliest_first(groups, fitting):
+    nodes = [collective(1 + at, "ALL_REDUCE", 64, group=name) for at, name in enumerate(groups)]
+    trace = replace(trace_of([nodes]), groups=())
+    assert [mesh.layout for mesh in layouts(trace, ranks=16)] == fitting
+    with pytest.raises(LayoutNeededError) as caught:
+        complete(trace, ranks=16)
+    assert f"--layout {fitting[0]}" in caught.value.hint
+    assert len(complete(trace, ranks=16, first=True).ranks) == 16
+
+
+@pytest.mark.parametrize(
+    ("description", "name"),
+    [
+        ("mesh_dp", "dp"),
+        ("TENSOR_MODEL_PARALLEL_GROUP", "tp"),
+        ("PIPELINE_MODEL_PARALLEL_GROUP", "pp"),
+        ("EXPERT_MODEL_PARALLEL_GROUP", "ep"),
+        ("EXPERT_DATA_PARALLEL_GROUP", "dp"),
+        ("CONTEXT_PARALLEL_GROUP", "cp"),
+    ],
+)
+def test_what_a_process_group_is_described_as_names_its_dimension(description: str, name: str):
+    [trace] = [alone({"5": [0, 1], "6": [0, 2]})]
+    told = Attribute("process_groups", ValueKind.STRING, f'[{{"pg_name": "5", "pg_desc": "{description}"}}]')
+    trace = replace(trace, ranks=(replace(trace.ranks[0], metadata=(told,)),))
+    [mesh] = layouts(trace, ranks=4)
+    assert mesh.axes[0].name == name
+    assert f"described as '{description}'" in mesh.axes[0].evidence
 
 
 def test_several_layouts_are_listed_and_the_first_is_taken_if_asked():

@@ -56,6 +56,14 @@ def test_replicas_of_a_job_without_any_do_not_communicate_and_that_is_said():
     assert (finding.level, "gradients are missing" in finding.message) == ("warning", True)
 
 
+def test_replicas_that_are_added_join_the_groups_of_gradients():
+    nodes = [collective(1, "ALL_TO_ALL", 64, group="ep"), collective(2, "ALL_REDUCE", 32, 1, group="dp")]
+    made = scale(trace_of([nodes] * 2, groups={"ep": [0, 1], "dp": [0, 1]}), dp=2)
+    assert sorted(group.ranks for group in made.groups) == [(0, 1), (0, 1, 2, 3), (2, 3)]
+    [finding] = [finding for finding in made.findings if finding.code == "scaled"]
+    assert finding.level == "info"
+
+
 def test_what_cannot_be_scaled_is_refused_with_the_reason(tmp_path):
     two = {"dp": [0, 1]}
     sharded = trace_of([[collective(1, "ALL_GATHER", 64, group="dp")]] * 2, groups=two)

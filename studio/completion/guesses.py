@@ -1,0 +1,87 @@
+"""Guess the layouts of a job of which the members of comm groups are not listed, the likeliest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from studio.completion.clues import Known
+from studio.completion.mesh import NAMES, PIPELINE, Axis, Mesh, mesh_of
+
+MOST = 12
+"""Layouts that are listed."""
+_NODE = 8
+"""Ranks that most machines join most closely: inner dimensions mostly fill a node, and seldom more."""
+_DATA = "dp"
+
+
+def guessed_meshes(known: Known, world: int) -> tuple[Mesh, ...]:
+    """Return layouts of a number of ranks that have a dimension for each comm group without members.
+
+    What listed groups and messages tell is kept. The ranks of which they tell nothing are divided among the dimensions that
+    the other groups seem to belong to, and data parallel ones, from those whose ranks have adjacent numbers outwards: those
+    that fill a node of 8 come first.
+    """
+    mesh = mesh_of(known.clues, world)
+    told = {
+        axis.name
+        for axis in mesh.axes
+        if any(clue.covers(axis.stride, axis.stride * axis.size) for clue in known.clues)
+    }
+    free = [axis for axis in mesh.axes if axis.name not in told]
+    names = _names(known, told)
+    if len(free) != 1 or not names:
+        return ()
+    [axis] = free
+    inner = [name for name in NAMES if name in names and name != _DATA]
+    found = []
+    for sizes in _divisions(axis.size, len(inner) + 1):
+        # Groups that seem to be data parallel need several replicas.
+        if 1 in sizes[:-1] or (_DATA in names and sizes[-1] == 1):
+            continue
+        part = [*zip(inner, sizes[:-1], strict=True)] + ([(_DATA, sizes[-1])] if sizes[-1] > 1 else [])
+        found.append((_unlikely(sizes[:-1]), _with(mesh, axis, part)))
+    return tuple(mesh for _, mesh in sorted(found, key=lambda one: one[0])[:MOST])
+
+
+def _names(known: Known, told: set[str]) -> list[str]:
+    """Return the dimensions that groups without members seem to belong to, one each for those of a rank."""
+    most: list[str] = []
+    for rank in dict.fromkeys(use.rank for use in known.unlisted):
+        own = sorted(
+            (use for use in known.unlisted if use.rank == rank), key=lambda use: (-use.weight, -use.count)
+        )
+        left = [name for name in NAMES if name not in told and name != PIPELINE]
+        chosen: list[str] = []
+        for use in own:
+            likely = use.likely if use.likely in left else next(iter(left), "")
+            if likely:
+                left.remove(likely)
+                chosen.append(likely)
+        most = max(most, chosen, key=len)
+    return most
+
+
+def _divisions(size: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Yield every way to write a number as a product of so many."""
+    if parts == 1:
+        yield (size,)
+        return
+    for first in range(1, size + 1):
+        if size % first == 0:
+            for rest in _divisions(size // first, parts - 1):
+                yield first, *rest
+
+
+def _unlikely(inner: Sequence[int]) -> tuple[bool, int, tuple[int, ...]]:
+    """Return a key that is least for the likeliest inner sizes."""
+    filled = math.prod(inner)
+    return filled > _NODE, abs(_NODE - filled), tuple(-size for size in inner)
+
+
+def _with(mesh: Mesh, old: Axis, part: Sequence[tuple[str, int]]) -> Mesh:
+    """Return a mesh in which a dimension is divided."""
+    sizes: list[tuple[str, int]] = []
+    for axis in mesh.axes:
+        sizes += part if axis is old else [(axis.name, axis.size)]
+    return Mesh.of(sizes)
