@@ -184,7 +184,7 @@ def test_every_error_can_be_caught_as_a_studio_error_and_says_what_to_do():
 @pytest.mark.parametrize("verb", verbs())
 def test_every_command_is_a_declaration_and_a_module(verb):
     """What is asked for, doing it, plain data for `--json`, words: in one place for each verb, callable without click."""
-    module = importlib.import_module(f"studio.commands.{verb}")
+    module = importlib.import_module(f"studio.commands.{verb.replace('-', '_')}")
     command = load_command(verb)
     assert callable(module.run)
     assert verb == "presets" or is_dataclass(module.Request)

@@ -120,13 +120,13 @@ def _figures(
         change_text = change(difference.difference or 0)
         cells = ["" if value is None else shown(value) for value in (difference.a, difference.b)]
         name = f"{NAMES.get(difference.key, difference.key)}{_UNIT_NOTES[difference.unit] if carried else ''}"
-        rows.append([name, *cells, change_text, _share(difference.share)])
+        rows.append([name, *cells, change_text])
     if rows:
         document.heading(3, title)
         document.table(
-            ["", "A", letter, "difference", "share of the finish's change"],
+            ["", "A", letter, "difference"],
             rows,
-            numeric=(1, 2, 3, 4),
+            numeric=(1, 2, 3),
             caption=carried,
         )
 
