@@ -22,6 +22,7 @@ from studio.figures.beside import beside
 from studio.figures.occupancy import occupancy_areas
 from studio.figures.ranks import rank_times
 from studio.figures.waterfall import waterfall
+from studio.reporting.answers import write_path, write_waits
 from studio.reporting.document import Cell, Document
 from studio.trace import Float64, Int64, collective_name, trace_digest
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
@@ -180,6 +181,8 @@ def _run(document: Document, run: Compared, *, alone: bool) -> None:
     )
     document.figure("Where the time of each rank went", rank_times(account, dark=False))
     _parts(document, account)
+    write_path(document, side, account)
+    write_waits(document, side, account)
     every = [rank.number for rank in side.trace.ranks]
     members = collective_members(side.trace, side.times, side.groups)
     _collectives(document, collective_times(side.trace, side.times, side.groups), members, every)
