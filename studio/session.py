@@ -229,8 +229,11 @@ class Session:
         name = "" if other == RECORDED else other
 
         def make() -> Gantt:
-            origin_ns = self.gantt(job, name).origin_ns
-            return Ghost(self.gantt(job, run), self.times(job, name), origin_ns=origin_ns)
+            shown = self.gantt(job, name)
+            times = self.times(job, name)
+            return Ghost(
+                self.gantt(job, run), times, origin_ns=shown.origin_ns, account=lambda: shown.account
+            )
 
         return self.keep(((job, run), (job, name)), "ghost", make)
 

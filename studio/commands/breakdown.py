@@ -1,4 +1,4 @@
-"""Split the finish of each rank: into parts, by comm group, and by whom it waited for.
+"""Split the finish of each rank: parts, comm groups, and whom it waited for.
 
 JOB or RUN is named as for compare: a folder or files of traces that hold times, or a job or run of the workspace. Parts
 add up to each rank's finish to the nanosecond.

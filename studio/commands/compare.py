@@ -247,21 +247,22 @@ def _pair_lines(comparison: Comparison, letter: str) -> Iterator[str]:
                 yield _row_line(NAMES[step.part], step.a_ns, step.b_ns, step.share)
         yield _row_line("together", fall.a_ns, fall.b_ns, 1.0 if comparison.difference_ns else None)
     yield ""
-    yield from _table("mean of a rank", letter)
+    yield from _table("mean of a rank", letter, share="")
     for figure in comparison.figures[1:]:
         if figure.a or figure.b:
-            yield _row_line(NAMES[figure.key], figure.a, figure.b, figure.share)
+            # Means cover the same time several times over, so that shares of the difference tell nothing.
+            yield _row_line(NAMES[figure.key], figure.a, figure.b, None)
     if comparison.dimensions:
         yield ""
-        yield from _table("time one port, or a link, sends", letter)
+        yield from _table("time one port, or a link, sends", letter, share="")
         for figure in (*comparison.dimensions, *comparison.links[: 2 * _SHOWN]):
             if figure.unit == "ns":
-                yield _row_line(figure.key, figure.a, figure.b, figure.share)
+                yield _row_line(figure.key, figure.a, figure.b, None)
     yield from _node_lines(comparison, letter)
 
 
-def _table(title: str, letter: str) -> Iterator[str]:
-    yield f"  {title:{_NAME_WIDTH}}{'A':>12}{letter:>12}{'difference':>14}{'share':>10}"
+def _table(title: str, letter: str, *, share: str = "share") -> Iterator[str]:
+    yield f"  {title:{_NAME_WIDTH}}{'A':>12}{letter:>12}{'difference':>14}{share:>10}".rstrip()
 
 
 def _row_line(name: str, a: float | None, b: float | None, share: float | None) -> str:
@@ -294,7 +295,7 @@ def _node_lines(comparison: Comparison, letter: str) -> Iterator[str]:
     for title, changes in (("slower nodes", comparison.slower), ("faster nodes", comparison.faster)):
         if changes:
             yield ""
-            yield from _table(title, letter)
+            yield from _table(title, letter, share="")
         for change in changes[:_SHOWN]:
             words = node_words(comparison.a, change.rank_a, change.row_a)
             yield _row_line(

@@ -1,7 +1,7 @@
-"""Follow the critical path through all ranks: what the finish consists of, from the beginning of the run.
+"""Follow the critical path through all ranks: what the finish consists of.
 
 JOB or RUN is named as for compare: a folder or files of traces that hold times, or a job or run of the workspace. The
-segments fill the time until the latest finish, one where the other ends.
+segments fill the time from the beginning of the run to the latest finish, one where the other ends.
 """
 
 from __future__ import annotations

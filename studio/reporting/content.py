@@ -25,6 +25,7 @@ from studio.figures.occupancy import occupancy_areas
 from studio.figures.ranks import rank_times
 from studio.figures.waterfall import waterfall
 from studio.reporting.advice import write_advice
+from studio.reporting.answers import write_path, write_waits
 from studio.reporting.document import Cell, Document
 from studio.trace import Float64, Int64, collective_name, trace_digest
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
@@ -123,13 +124,13 @@ def _figures(
         change_text = change(difference.difference or 0)
         cells = ["" if value is None else shown(value) for value in (difference.a, difference.b)]
         name = f"{NAMES.get(difference.key, difference.key)}{_UNIT_NOTES[difference.unit] if carried else ''}"
-        rows.append([name, *cells, change_text, _share(difference.share)])
+        rows.append([name, *cells, change_text])
     if rows:
         document.heading(3, title)
         document.table(
-            ["", "A", letter, "difference", "share of the finish's change"],
+            ["", "A", letter, "difference"],
             rows,
-            numeric=(1, 2, 3, 4),
+            numeric=(1, 2, 3),
             caption=carried,
         )
 
@@ -183,6 +184,8 @@ def _run(document: Document, run: Compared, *, alone: bool) -> None:
     )
     document.figure("Where the time of each rank went", rank_times(account, dark=False))
     _parts(document, account)
+    write_path(document, side, account)
+    write_waits(document, side, account)
     if alone:
         write_advice(document, run)
     every = [rank.number for rank in side.trace.ranks]

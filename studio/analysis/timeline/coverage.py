@@ -207,18 +207,19 @@ class Coverage:
 class GivenTracks(Coverage):
     """A coverage of tracks in which spans may overlap."""
 
-    def __init__(self, bounds: Int64, spans: Int64) -> None:
+    def __init__(self, bounds: Int64, spans: Int64, waits: Callable[[], Int64] | None = None) -> None:
         """Use the given tracks.
 
         Args:
             bounds: (T+1,) track t holds spans bounds[t]:bounds[t+1], rising by start.
             spans: (4, S) row, start, end and category of the spans.
+            waits: Works out (S,) how long each span waited for others to begin, once that is asked for.
         """
         self.bounds = bounds
         self.lane, self.level = np.arange(len(bounds) - 1), np.zeros(len(bounds) - 1, np.int64)
         self.row, self.start_ns, self.end_ns, category = spans
         self.category = category.astype(np.uint8)
-        self._find_waits, self._order = None, None
+        self._find_waits, self._order = waits, None
         self._overlaps = np.ones(len(bounds) - 1, bool)
         self._strips = {}
 

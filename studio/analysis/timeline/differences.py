@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from studio.analysis.job.ledger import Ledger
 from studio.analysis.timeline.coverage import GivenTracks
 from studio.analysis.timeline.gantt import Gantt
 from studio.timeline import NodeTimes
@@ -15,13 +17,21 @@ from studio.trace import NONE, Int64
 class Ghost(Gantt):
     """The rows of a Gantt with the times of another run."""
 
-    def __init__(self, gantt: Gantt, times: NodeTimes, *, origin_ns: int = 0) -> None:
+    def __init__(
+        self,
+        gantt: Gantt,
+        times: NodeTimes,
+        *,
+        origin_ns: int = 0,
+        account: Callable[[], Ledger] | None = None,
+    ) -> None:
         """Put the other run's spans into the rows of the nodes in this one.
 
         Args:
             gantt: Whose rows it has.
             times: When nodes ran in the other run. Those that have no time there, or none here, are left out.
             origin_ns: What to count from.
+            account: Works out where the time of the other run's ranks went, which tells what waited; None where nothing does.
         """
         self.trace, self.origin_ns = gantt.trace, origin_ns
         self._numbers = {rank.number: rank for rank in self.trace.ranks}
@@ -34,9 +44,21 @@ class Ghost(Gantt):
             spans = _elsewhere(gantt, row, int(times.first[place[number]]), times)
             parts.append(spans)
             bounds[row + 1] = bounds[row] + spans.shape[1]
-        self.coverage = GivenTracks(bounds, np.concatenate(parts, axis=1))
+        every = np.concatenate(parts, axis=1)
+        ranks = np.array([place[number] for number in self.rows.rank.tolist()], np.int64)
+        of = np.repeat(ranks, np.diff(bounds))
+        waits = None if account is None else lambda: _waits(account(), of, every)
+        self.coverage = GivenTracks(bounds, every, waits)
         self.span_ns = max(int(self.coverage.end_ns.max(initial=origin_ns)) - origin_ns, 1)
         self._index()
+
+
+def _waits(account: Ledger, rank: Int64, spans: Int64) -> Int64:
+    """Return (S,) how long each span waited from its start for others to begin."""
+    node, start, end, _ = spans
+    begun = account.begun_ns[account.first[rank] + node]
+    waits: Int64 = np.clip(begun, start, end) - start
+    return waits
 
 
 def _elsewhere(gantt: Gantt, row: int, first: int, times: NodeTimes) -> Int64:
