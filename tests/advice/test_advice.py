@@ -207,6 +207,17 @@ def test_nothing_above_one_percent():
     assert verdict(found).startswith("Nothing above 1 %")
 
 
+def test_a_job_of_one_rank_that_does_not_communicate():
+    found = advise(trace_of([[at(10, 100, node(1, "COMP", micros=100))]]))
+    assert [item.kind for item in found.advice] == ["compute"]
+    assert (
+        only(
+            advise(trace_of([[node(1, "COMP", micros=100)]]), preset("hgx-h100", 1).parts), "compute"
+        ).saving_ns
+        == 10 * US
+    )
+
+
 def test_without_times_a_system_is_asked_for():
     trace = trace_of([[node(1, "COMP"), collective(2, "ALL_REDUCE", 64, 1)]] * 2)
     with pytest.raises(TraceError, match="no recorded times"):
