@@ -7,7 +7,7 @@ from studio.session import Session, keep_result
 
 
 @keep_result
-def advice_of(session: Session, job: str, run: str = "") -> Advised:
+def advice_of(session: Session, job: str, run: str) -> Advised:
     """Return what changes would save: of a run on its system, of a recording by replay.
 
     Args:

@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 import studio
 from studio.advice.advice import Advice, Advised, Kind, advise
 from studio.advice.terms import OF_SYSTEM
-from studio.advice.words import verdict
+from studio.advice.words import bars, verdict
 from studio.errors import TraceError
+from studio.session import Session
 from studio.sim import simulate
 from studio.sim.engine import Cancelled
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
+from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.trace import CommGroup, Trace
+from studio.views.advice import advice_of
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 from tests.test_cli import refused, run
@@ -346,6 +349,28 @@ def test_the_command_keeps_runs_that_open_and_compare(tmp_path):
     again = run("advise", best["run"], "--workspace", tmp_path / "ws")
     assert "saves" not in again.stdout
     assert "finish 110 µs" in again.stdout
+
+
+def test_a_session_works_it_out_once_for_a_recording_and_once_for_a_run(tmp_path):
+    workspace = Workspace(tmp_path)
+    trace = arriving(100, 100, 200)
+    parts = preset("hgx-h100", 3).parts
+    job = workspace.save(trace, "job")
+    run_id = workspace.save_run(job, Run("on H100", simulate(trace, interpret(parts).config), parts))
+    session = Session(workspace)
+    found = advice_of(session, job, "")
+    assert found is advice_of(session, job, "")
+    assert found.baseline.words == "replay of the recording"
+    on_system = advice_of(session, job, run_id)
+    assert on_system.baseline.finish_ns == session.run(job, run_id).result.makespan_ns
+    assert {row.label for row in bars(found)} == {
+        "rank 2: slow to median",
+        "all-reduces: arrive together",
+        "ranks 0–2: compute 10 % faster",
+        "the best together",
+    }
+    assert bars(found)[0].combined
+    assert len(on_system.sensitivity) == 2
 
 
 def test_the_command_refuses_half_a_system(tmp_path):
