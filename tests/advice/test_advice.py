@@ -128,6 +128,22 @@ def test_the_compute_of_experts_goes_with_their_tokens():
     assert spread.ranks == (1,)
 
 
+def test_experts_go_to_the_ranks_that_compute_them_fastest():
+    def rank(tokens: int, micros: int) -> list[Any]:
+        # Ranks 0 and 1 take 200 and 100 µs for a token's experts.
+        ends = 120 + tokens * micros
+        return [
+            at(10, 110, collective(1, "ALL_TO_ALL", 1000 * tokens)),
+            at(120, tokens * micros, node(2, "COMP", 1, name="expert", num_ops=tokens * 10**6)),
+            at(ends, 730 - ends, collective(3, "ALL_REDUCE", 4, 2)),
+        ]
+
+    found = advise(trace_of([rank(3, 200), rank(1, 100)]))
+    # 600 µs at most before, and 300 µs with the loads exchanged: as many bytes on the busiest port.
+    assert only(found, "place-experts").saving_ns == 300 * US
+    assert "in 1 of 1 collectives" in only(found, "place-experts").action
+
+
 def test_small_collectives_of_a_group_become_one():
     def rank() -> list[Any]:
         # 10 µs and 0.01 µs a byte: four of 100 bytes take 11 µs each, one of 400 takes 14 µs.
