@@ -175,7 +175,7 @@ def groups_words(names: Sequence[str]) -> str:
     more = (
         f" and {len(names) - 1:,} groups like it"
         if len(names) > 2
-        else f" and {names[1][:40]}"
+        else f" and {group_words(names[1])}"
         if len(names) == 2
         else ""
     )
