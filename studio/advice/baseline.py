@@ -114,7 +114,10 @@ def system_scene(trace: Trace, parts: Parts, cancel: Cancel | None = None) -> Sc
         TraceError: The job cannot be simulated on it.
     """
     config = interpret(parts).config
-    words = f"simulation on {config.topology.npus:,} NPUs, model {words_of(config.model, config.congestion)}"
+    npus = config.topology.npus
+    named = parts.names.get("network", "")
+    where = f"{named}, " if named.startswith("preset ") else ""
+    words = f"simulation on {where}{npus:,} {'NPU' if npus == 1 else 'NPUs'}, model {words_of(config.model, config.congestion)}"
     return _scene(trace, parts, words, None, cancel)
 
 

@@ -78,10 +78,12 @@ def group_words(name: str) -> str:
     """Return how a sentence names a comm group.
 
     Example:
-        >>> group_words("ep0"), group_words("")
-        ('ep0', 'all ranks')
+        >>> group_words("ep0"), group_words("20"), group_words("")
+        ('ep0', 'group 20', 'all ranks')
     """
-    return "all ranks" if name in ("", "0") else name[:40]
+    if name in ("", "0"):
+        return "all ranks"
+    return f"group {name[:40]}" if name.isdecimal() else name[:40]
 
 
 def rank_words(ranks: tuple[int, ...]) -> str:

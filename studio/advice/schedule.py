@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.advice.baseline import Scene
-from studio.advice.candidates import Candidate, Found, Refusal, group_words, plural, schema_name
+from studio.advice.candidates import Candidate, Found, Refusal, plural, schema_name
 from studio.advice.collective_times import Took, collective_costs
 from studio.advice.edits import Rewire, SetSizes, ShiftTimes, Wiring
 from studio.advice.terms import NODES_NAMED, Change
+from studio.advice.work import groups_words, parallel_groups
 from studio.analysis.collectives.matching import issue_order
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.trace import (
@@ -90,10 +91,11 @@ def earlier(scene: Scene) -> Iterator[Found]:
         if not dropped:
             continue
         nodes = _longest(scene, np.flatnonzero(scene.members.type == kind))
+        kept = "1 dependency keeps" if dropped == 1 else f"{dropped:,} dependencies keep"
         behind = ", behind the communication that they follow" if scene.is_replay else ""
         yield Candidate(
             "overlap",
-            f"Begin the {plural(kind)} as soon as their data is there{behind}: {dropped:,} dependencies keep an order only.",
+            f"Begin the {plural(kind)} as soon as their data is there{behind}: {kept} an order only.",
             Change((Rewire(wirings),)),
             frozenset({"dependencies"}),
             schema_name(kind),
@@ -195,28 +197,37 @@ def merged(scene: Scene) -> Iterator[Found]:
         )
         return
     took = collective_costs(scene.members)
-    found = [buckets for buckets in _families(scene, took) if buckets.buckets]
-    found.sort(key=lambda one: -one.count * took.lines[one.group].fixed_ns)
-    for buckets in found[:_FAMILIES]:
-        yield _merging(scene, took, buckets)
+    found: list[tuple[float, list[_Buckets]]] = []
+    for groups in parallel_groups(scene.members):
+        by_type: dict[int, list[_Buckets]] = {}
+        for group in groups:
+            for buckets in _families(scene, took, group):
+                if buckets.buckets:
+                    by_type.setdefault(buckets.type, []).append(buckets)
+        found += [
+            (sum(one.count * took.lines[one.group].fixed_ns for one in alike), alike)
+            for alike in by_type.values()
+        ]
+    found.sort(key=lambda item: -item[0])
+    for _, alike in found[:_FAMILIES]:
+        yield _merging(scene, took, alike)
 
 
-def _families(scene: Scene, took: Took) -> Iterator[_Buckets]:
-    members = scene.members
-    size = np.maximum.reduceat(members.bytes, members.offsets[:-1]) if len(members) else np.zeros(0, np.int64)
-    for group in np.unique(members.group).tolist():
-        line = took.lines.get(group)
-        mine = np.flatnonzero(members.group == group)
-        mine = mine[np.argsort(members.position[mine], kind="stable")]
-        if line is None or int(np.diff(members.offsets)[mine[0]]) < 2:
-            continue
-        small = (took.carried[mine] * line.ns_per_byte < line.fixed_ns) & (
-            members.type[mine] != CollectiveType.BARRIER
-        )
-        for kind in np.unique(members.type[mine[small]]).tolist():
-            chosen = small & (members.type[mine] == kind)
-            if chosen.sum() > 1:
-                yield _Buckets(group, kind, tuple(_runs(scene, mine, chosen, size)))
+def _families(scene: Scene, took: Took, group: int) -> Iterator[_Buckets]:
+    """Yield what can be merged of a group, type by type."""
+    members, line = scene.members, took.lines.get(group)
+    if line is None:
+        return
+    size = np.maximum.reduceat(members.bytes, members.offsets[:-1])
+    mine = np.flatnonzero(members.group == group)
+    mine = mine[np.argsort(members.position[mine], kind="stable")]
+    small = (took.carried[mine] * line.ns_per_byte < line.fixed_ns) & (
+        members.type[mine] != CollectiveType.BARRIER
+    )
+    for kind in np.unique(members.type[mine[small]]).tolist():
+        chosen = small & (members.type[mine] == kind)
+        if chosen.sum() > 1:
+            yield _Buckets(group, kind, tuple(_runs(scene, mine, chosen, size)))
 
 
 def _runs(scene: Scene, mine: Int64, chosen: Bool, size: Int64) -> Iterator[Int64]:
@@ -281,43 +292,65 @@ def _reached(graph: Graph, rows: Int64) -> Int64:
     return needs
 
 
-def _merging(scene: Scene, took: Took, family: _Buckets) -> Candidate:
-    members, graphs = scene.members, scene.trace.graphs
-    graph_of = [graphs[rank.graph] for rank in scene.trace.ranks]
-    first = members.offsets[family.buckets[0][0]]
-    count = int(np.diff(members.offsets)[family.buckets[0][0]])
-    places = members.rank[first : first + count].tolist()
-    sizes = {place: np.full(len(graph_of[place]), NONE, np.int64) for place in places}
-    shifts = {place: np.zeros(len(graph_of[place]), np.int64) for place in places}
-    last_of: dict[int, list[tuple[Int64, int]]] = {place: [] for place in places}
-    line = took.lines[family.group]
+def _merging(scene: Scene, took: Took, alike: Sequence[_Buckets]) -> Candidate:
+    sizes: dict[int, Int64] = {}
+    shifts: dict[int, Int64] = {}
+    wirings: dict[int, Wiring] = {}
+    for family in alike:
+        _merge_family(scene, took, family, (sizes, shifts))
+        first = int(family.buckets[0][0])
+        for column, place in enumerate(_places(scene, first)):
+            graph = scene.trace.graph_of(scene.trace.ranks[place])
+            rows = [
+                scene.members.row[scene.members.offsets[bucket] + column].astype(np.int64)
+                for bucket in family.buckets
+            ]
+            wirings[place] = _joined(graph, [(one[:-1], int(one[-1])) for one in rows])
+    edits: list[Callable[[Trace], Trace]] = [Rewire(wirings), SetSizes(sizes)]
+    if scene.is_replay:
+        edits.append(ShiftTimes(shifts))
+    members, kind = scene.members, alike[0].type
+    names = [members.groups[family.group] for family in alike]
+    every = np.concatenate([bucket for family in alike for bucket in family.buckets])
+    left = sum(len(family.buckets) for family in alike)
+    largest = int(np.maximum.reduceat(members.bytes, members.offsets[:-1])[every].max())
+    return Candidate(
+        "merge",
+        f"Merge {len(every):,} small {plural(kind)} of {groups_words(names)}, of up to {format_bytes(largest)}, into {left:,}.",
+        Change(tuple(edits)),
+        frozenset({"dependencies", *(f"sizes of {schema_name(kind)} {name}" for name in names)}),
+        schema_name(kind),
+        names[0] or None,
+        nodes=_longest(scene, every),
+    )
+
+
+def _places(scene: Scene, collective: int) -> list[int]:
+    """Return the places of the members of a collective."""
+    members = scene.members
+    return [
+        int(place) for place in members.rank[slice(*members.offsets[collective : collective + 2].tolist())]
+    ]
+
+
+def _merge_family(
+    scene: Scene, took: Took, family: _Buckets, filled: tuple[dict[int, Int64], dict[int, Int64]]
+) -> None:
+    """Fill in, by place, the sizes of merged collectives, and in a replay how much longer they take."""
+    members, line = scene.members, took.lines[family.group]
+    sizes, shifts = filled
+    places = _places(scene, int(family.buckets[0][0]))
+    for place in places:
+        count = len(scene.trace.graph_of(scene.trace.ranks[place]))
+        sizes[place], shifts[place] = np.full(count, NONE, np.int64), np.zeros(count, np.int64)
     for bucket in family.buckets:
-        for column, place in enumerate(places):
-            at = members.offsets[bucket] + column
-            rows = members.row[at].astype(np.int64)
-            sizes[place][rows[-1]] = int(members.bytes[at].sum())
-            last_of[place].append((rows[:-1], int(rows[-1])))
         time, carried = took.time_ns[bucket], took.carried[bucket]
         whole = line.at(np.array([carried.sum()]))[0] / line.at(carried).sum()
         shift = round(float(time.sum() * whole)) - int(time[-1]) if (time > 0).all() else 0
         for column, place in enumerate(places):
-            shifts[place][int(members.row[members.offsets[bucket[-1]] + column])] = shift
-    wirings = {place: _joined(graph_of[place], last_of[place]) for place in places}
-    edits: list[Callable[[Trace], Trace]] = [Rewire(wirings), SetSizes(sizes)]
-    if scene.is_replay:
-        edits.append(ShiftTimes(shifts))
-    name = members.groups[family.group]
-    every = np.concatenate(family.buckets)
-    largest = int(np.maximum.reduceat(members.bytes, members.offsets[:-1])[every].max())
-    return Candidate(
-        "merge",
-        f"Merge {len(every):,} small {plural(family.type)} of {group_words(name)}, of up to {format_bytes(largest)}, into {len(family.buckets):,}.",
-        Change(tuple(edits)),
-        frozenset({"dependencies", f"sizes of {schema_name(family.type)} {name}"}),
-        schema_name(family.type),
-        name or None,
-        nodes=_longest(scene, every),
-    )
+            at = members.offsets[bucket] + column
+            last = int(members.row[at[-1]])
+            sizes[place][last], shifts[place][last] = int(members.bytes[at].sum()), shift
 
 
 def _joined(graph: Graph, buckets: Sequence[tuple[Int64, int]]) -> Wiring:

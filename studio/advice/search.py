@@ -46,6 +46,8 @@ _COMBINED_LARGE = 3
 _LARGE = 300_000
 """From so many nodes on fewer changes are combined."""
 _SET = 3
+_TRIFLE = 0.001
+"""What saves less than this share of the finish is not combined with anything."""
 
 _Made = tuple[Candidate, Advice]
 
@@ -217,7 +219,8 @@ def _range(baseline: Baseline, saving: int) -> tuple[int | None, int | None]:
 
 def _combine(search: _Search, scene: Scene, found: Sequence[_Made]) -> Advice | None:
     """Return the set of two or three changes that saves most; None where none saves more than the best change alone."""
-    ranked = sorted(found, key=lambda pair: _order(pair[1]))
+    least = _TRIFLE * scene.baseline.finish_ns
+    ranked = sorted((pair for pair in found if pair[1].saving_ns >= least), key=lambda pair: _order(pair[1]))
     best = ranked[: _COMBINED_LARGE if scene.trace.node_count > _LARGE else _COMBINED]
     sets = [
         chosen

@@ -31,6 +31,8 @@ _HALVINGS = 6
 _REFINED = 5
 _LARGE = 300_000
 _MOST_ALGORITHMS = 32
+_NCCL = {"ring": "Ring", "tree": "Tree", "NVLS": "NVLS", "NVLS-tree": "NVLSTree"}
+"""What NCCL's environment variable calls algorithms."""
 _NO_LINKS = "the network is given by single links, which have no dimensions"
 
 
@@ -115,7 +117,7 @@ def _latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | S
     yield Sensitivity(f"latency of {where}", more, less)
     if costs is not None:
         both = f"{format_ns(dim.latency_ns)} of the network, and " if dim.latency_ns else ""
-        said = f"Halve the latency of {where}: {both}what each hop takes the library."
+        said = f"Halve the latency of {where}: {both}the time of each hop in the library's algorithms."
     else:
         said = f"Halve the latency of {where}, from {format_ns(dim.latency_ns)} to {format_ns(dim.latency_ns / 2)}."
     # Dimensions between nodes share the library's hops, so two of them are not changed together.
@@ -237,11 +239,10 @@ def _ways(scene: Scene, finish: Finish) -> Iterator[Found]:
     for name in WAYS:
         if name != costs.algorithm:
             change = Change(settings=(f"costs.algorithm={name}",))
-            said = (
-                "Let the library choose the algorithm of each collective."
-                if name == "auto"
-                else (f"Let the library carry out collectives by {name} wherever it can (NCCL_ALGO={name}).")
-            )
+            option = f" (NCCL_ALGO={_NCCL[name]})" if name in _NCCL else ""
+            said = f"Let the library carry out collectives by {name} wherever it can{option}."
+            if name == "auto":
+                said = "Let the library choose the algorithm of each collective."
             found.append((finish(change), said, change))
     if costs.choice != "least":
         change = Change(settings=("costs.choice=least",))

@@ -32,6 +32,8 @@ LABELS: Mapping[Kind, str] = MappingProxyType(
     }
 )
 """What kinds of change are called where there is little room."""
+_SHOWN_PERCENT = 0.1
+"""Smaller savings are not listed on a terminal."""
 
 
 def as_data(advised: Advised) -> dict[str, Any]:
@@ -130,10 +132,11 @@ def lines(advised: Advised, most: int = 12) -> Iterator[str]:
         yield f"changes of the system: finish {format_ns(other.finish_ns)}, {baseline_words(other)}"
     yield verdict(advised)
     yield ""
-    for number, item in enumerate(advised.advice[:most], start=1):
+    shown = [item for item in advised.advice[:most] if item.saving_percent >= _SHOWN_PERCENT]
+    for number, item in enumerate(shown, start=1):
         yield from _item_lines(f"{number:>3}", item)
-    if len(advised.advice) > most:
-        yield f"     and {len(advised.advice) - most:,} smaller ones; --json names them all"
+    if len(advised.advice) > len(shown):
+        yield f"       and {len(advised.advice) - len(shown):,} that save less; --json names them all"
     if advised.combined is not None:
         yield ""
         yield from _item_lines("all", advised.combined)

@@ -143,6 +143,8 @@ def parallel_groups(members: Members) -> list[list[int]]:
 
     Groups are indices into `Members.groups`; those of one rank, or without collectives, are left out.
     """
+    if not len(members):
+        return []
     found: dict[tuple[int, bytes], list[tuple[list[int], set[int]]]] = {}
     order = np.lexsort((members.position, members.group))
     seen, first = np.unique(members.group[order], return_index=True)
@@ -173,7 +175,7 @@ def groups_words(names: Sequence[str]) -> str:
     more = (
         f" and {len(names) - 1:,} groups like it"
         if len(names) > 2
-        else f" and {names[1][:40]}"
+        else f" and {group_words(names[1])}"
         if len(names) == 2
         else ""
     )

@@ -14,15 +14,18 @@ from hypothesis import strategies as st
 import studio
 from studio.advice.advice import Advice, Advised, Kind, advise
 from studio.advice.terms import OF_SYSTEM
-from studio.advice.words import verdict
+from studio.advice.words import bars, verdict
 from studio.errors import TraceError
+from studio.session import Session
 from studio.sim import simulate
 from studio.sim.engine import Cancelled
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
+from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.trace import CommGroup, Trace
+from studio.views.advice import advice_of
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 from tests.test_cli import refused, run
@@ -125,6 +128,22 @@ def test_the_compute_of_experts_goes_with_their_tokens():
     assert spread.ranks == (1,)
 
 
+def test_experts_go_to_the_ranks_that_compute_them_fastest():
+    def rank(tokens: int, micros: int) -> list[Any]:
+        # Ranks 0 and 1 take 200 and 100 µs for a token's experts.
+        ends = 120 + tokens * micros
+        return [
+            at(10, 110, collective(1, "ALL_TO_ALL", 1000 * tokens)),
+            at(120, tokens * micros, node(2, "COMP", 1, name="expert", num_ops=tokens * 10**6)),
+            at(ends, 730 - ends, collective(3, "ALL_REDUCE", 4, 2)),
+        ]
+
+    found = advise(trace_of([rank(3, 200), rank(1, 100)]))
+    # 600 µs at most before, and 300 µs with the loads exchanged: as many bytes on the busiest port.
+    assert only(found, "place-experts").saving_ns == 300 * US
+    assert "in 1 of 1 collectives" in only(found, "place-experts").action
+
+
 def test_small_collectives_of_a_group_become_one():
     def rank() -> list[Any]:
         # 10 µs and 0.01 µs a byte: four of 100 bytes take 11 µs each, one of 400 takes 14 µs.
@@ -205,6 +224,17 @@ def test_nothing_above_one_percent():
     found = advise(trace_of([rank, rank]))
     assert not found.worth_it
     assert verdict(found).startswith("Nothing above 1 %")
+
+
+def test_a_job_of_one_rank_that_does_not_communicate():
+    found = advise(trace_of([[at(10, 100, node(1, "COMP", micros=100))]]))
+    assert [item.kind for item in found.advice] == ["compute"]
+    assert (
+        only(
+            advise(trace_of([[node(1, "COMP", micros=100)]]), preset("hgx-h100", 1).parts), "compute"
+        ).saving_ns
+        == 10 * US
+    )
 
 
 def test_without_times_a_system_is_asked_for():
@@ -335,6 +365,28 @@ def test_the_command_keeps_runs_that_open_and_compare(tmp_path):
     again = run("advise", best["run"], "--workspace", tmp_path / "ws")
     assert "saves" not in again.stdout
     assert "finish 110 µs" in again.stdout
+
+
+def test_a_session_works_it_out_once_for_a_recording_and_once_for_a_run(tmp_path):
+    workspace = Workspace(tmp_path)
+    trace = arriving(100, 100, 200)
+    parts = preset("hgx-h100", 3).parts
+    job = workspace.save(trace, "job")
+    run_id = workspace.save_run(job, Run("on H100", simulate(trace, interpret(parts).config), parts))
+    session = Session(workspace)
+    found = advice_of(session, job, "")
+    assert found is advice_of(session, job, "")
+    assert found.baseline.words == "replay of the recording"
+    on_system = advice_of(session, job, run_id)
+    assert on_system.baseline.finish_ns == session.run(job, run_id).result.makespan_ns
+    assert {row.label for row in bars(found)} == {
+        "rank 2: slow to median",
+        "all-reduces: arrive together",
+        "ranks 0–2: compute 10 % faster",
+        "the best together",
+    }
+    assert bars(found)[0].combined
+    assert len(on_system.sensitivity) == 2
 
 
 def test_the_command_refuses_half_a_system(tmp_path):

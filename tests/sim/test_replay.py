@@ -189,3 +189,20 @@ def test_a_replay_says_what_has_no_recorded_time():
     assert partly.level == "warning"
     assert "1 of 2 communication nodes have no recorded duration, on rank 1" in partly.message
     assert check(trace_of([told, told]), config) == []
+
+
+def test_a_replay_takes_the_recorded_time_of_loads_and_stores():
+    rank = [
+        node(1, "MEM_LOAD", micros=7, tensor_size=64),
+        node(2, "COMP", 1, micros=5),
+        collective(3, "ALL_REDUCE", 64, 2, micros=2),
+    ]
+    trace = timed(trace_of([rank, rank]), [[1, 8, 13]] * 2)
+    config = system(extensions=REPLAY)
+    assert not [finding for finding in check(trace, config) if finding.level == "error"]
+    assert [times[:2] for times in ends(trace, config)] == [[7, 12], [7, 12]]
+    # Without a recorded time it needs a memory to load from, as in every other simulation.
+    untimed = timed(
+        trace_of([[node(1, "MEM_LOAD", tensor_size=64), node(2, "COMP", 1, micros=5)]] * 2), [[1, 8]] * 2
+    )
+    assert [finding.code for finding in check(untimed, config) if finding.level == "error"] == ["no-memory"]
