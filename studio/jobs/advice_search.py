@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from studio.advice.advice import Advised, advise
 from studio.session import Session
-from studio.sim.matched import replays_communication
 from studio.store.tasks import (
     ACTIVE,
     Problem,
@@ -70,10 +69,7 @@ def _seek(session: Session, job: str, run: str, report: Report) -> str:
         if not run:
             return advise(session.trace(job), progress=report.running)
         opened = session.run(job, run)
-        config = opened.result.config
-        # A run that replays the recording is no system to change.
-        replayed = replays_communication(config) or config.replay_only
-        return advise(opened.result.trace, None if replayed else opened.parts, progress=report.running)
+        return advise(opened.result.trace, opened.parts, progress=report.running)
 
     try:
         session.keep_of_job("advice", job, make, run)

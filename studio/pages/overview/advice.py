@@ -26,7 +26,7 @@ from studio.units import format_count, format_counted, format_ns
 _SHOWN, _FEWEST_BARS = 6, 3
 _TORNADO = "overview-tornado-figure"
 _BY_ITSELF = 300_000
-"""Nodes of the largest job for which advice is looked for unasked: some seconds of simulations."""
+"""Nodes of different graphs up to which advice is looked for unasked: some seconds of simulations."""
 _ABOUT = (
     "Each change was made to the job, or to the system, and simulated again: the saving is the finish before less the finish "
     "after. Savings do not add up; the best combination is simulated as one."
@@ -84,10 +84,11 @@ def _content(job: str, run: str) -> Any:
         return html.Div(
             [html.P(made.message), html.P(made.hint, className="cs-dim"), _button("Look again", job, run)]
         )
-    nodes = workspace().info(job).summary.nodes
+    # Ranks that share a graph are mostly simulated as one.
+    nodes = sum(len(graph) for graph in session().trace(job).graphs)
     if not is_sought(tasks(), job, run):
         if nodes > _BY_ITSELF:
-            words = f"The job has {format_count(nodes)} nodes: some minutes of simulations."
+            words = f"The job has {format_count(nodes)} different nodes: some minutes of simulations."
             return html.Div(
                 [html.P(words, className="cs-dim"), _button("Simulate what changes would save", job, run)]
             )
