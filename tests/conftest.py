@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -34,7 +34,8 @@ BROWSER_ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
     # A test's pages live for seconds: compiling their scripts for speed costs more than it gains.
-    "--js-flags=--no-opt --no-maglev",
+    # So does collecting what they drop: it is collected less often where there is more room.
+    "--js-flags=--no-opt --no-maglev --min-semi-space-size=32 --max-semi-space-size=64",
     # No other machine can be reached even if a page asks for one; the page fixture tells that it asked.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 ]
@@ -169,7 +170,10 @@ def browser(playwright: Playwright, chromium_path: str) -> Iterator[Browser]:
 def profile(
     playwright: Playwright, chromium_path: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrowserContext]:
-    """One headless Chromium with a profile of its own, which keeps the studio's scripts compiled between tests."""
+    """One headless Chromium with a profile of its own, which keeps the studio's scripts compiled between tests.
+
+    `context.sessions` counts what was opened to speak with the browser beside Playwright.
+    """
     context = playwright.chromium.launch_persistent_context(
         tmp_path_factory.mktemp("profile"),
         executable_path=chromium_path,
@@ -177,6 +181,13 @@ def profile(
         viewport=WINDOW,
     )
     watch(context)
+    context.sessions, open_session = 0, context.new_cdp_session
+
+    def counted(page: Page) -> Any:
+        context.sessions += 1
+        return open_session(page)
+
+    context.new_cdp_session = counted
     yield context
     context.close()
 
@@ -185,21 +196,81 @@ def profile(
 def page(profile: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Page]:
     """An empty page at 1440×900, of a browser without cookies and storage.
 
+    It may have served another test: a third of what a page costs is the page itself. After a test that asked for what
+    would last, see `LASTING`, it is closed.
+
     After the test it fails on every console error or warning, uncaught exception, failed request and
     request to another machine, of this page and of those it opened. A test that means one of them to
     happen appends a regular expression to `page.expected`; `page.complaints` holds what was noted so far.
     """
-    with watched(profile, request.config) as page:
-        yield page
-    for left in profile.pages[1:]:
-        left.close()
-    session = profile.new_cdp_session(profile.pages[0])
-    for origin in profile.origins:
-        session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
-    session.detach()
-    profile.origins.clear()
-    profile.clear_cookies()
-    profile.clear_permissions()
+    kept = next(iter(profile.pages[1:]), None)
+    sessions = profile.sessions
+    lasting: list[str] = []
+    try:
+        with watched(profile, request.config, kept) as page:
+            kept, lasting = page, note_lasting(page)
+            yield page
+    finally:
+        again = not (lasting or profile.sessions > sessions or request.config.getoption("--slow"))
+        again = again and kept is not None and empty(kept)
+        for left in profile.pages[1:]:
+            if left is not kept or not again:
+                left.close()
+        session = profile.new_cdp_session(profile.pages[0])
+        for origin in profile.origins:
+            session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+        session.detach()
+        profile.origins.clear()
+        profile.clear_cookies()
+        profile.clear_permissions()
+
+
+LASTING = (
+    "add_init_script", "add_locator_handler", "emulate_media", "expose_binding", "expose_function", "on", "once",
+    "set_default_timeout", "set_extra_http_headers", "set_viewport_size",
+)  # fmt: skip
+"""What a test can ask of a page that would hold for the documents after it."""
+
+
+def note_lasting(page: Page) -> list[str]:
+    """Return a list to which the names of methods are added whose effects last, as they are called."""
+    called: list[str] = []
+
+    def noting(name: str) -> Callable[..., Any]:
+        method = getattr(type(page), name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            called.append(name)
+            return method(page, *arguments, **options)
+
+        return call
+
+    for name in LASTING:
+        setattr(page, name, noting(name))
+    return called
+
+
+def empty(page: Page) -> bool:
+    """Leave what a test has shown, so that the page can serve the next one: what is compiled need not be again.
+
+    Returns:
+        Whether it is as good as new.
+    """
+    from playwright.sync_api import Error
+
+    try:
+        page.unroute_all(behavior="ignoreErrors")
+        page.mouse.move(-1, -1)
+        origin = page.evaluate("location.origin")
+        if not origin.startswith("http"):
+            return False
+        answer = page.goto(f"{origin}/assets/logo.svg")
+        page.evaluate("sessionStorage.clear()")
+        # Of its history a browser keeps 50 entries.
+        return answer is not None and answer.ok and page.evaluate("history.length") < 30
+    except Error:
+        # Its server is gone, or the document will not be left.
+        return False
 
 
 @contextmanager
@@ -213,12 +284,12 @@ def page_of_its_own(browser: Browser, config: pytest.Config, **options: Any) -> 
 
 
 @contextmanager
-def watched(context: BrowserContext, config: pytest.Config) -> Iterator[Page]:
-    """Open a page of a context and close it; what happened in it that should not fails the test."""
+def watched(context: BrowserContext, config: pytest.Config, kept: Page | None = None) -> Iterator[Page]:
+    """Open a page of a context, or use one that was kept; what happened in it that should not fails the test."""
     context.complaints.clear()
     context.under_way.clear()
     context.set_default_timeout(PATIENCE_S * 1000)
-    page = context.new_page()
+    page = kept or context.new_page()
     page.complaints, page.expected = context.complaints, []
     if config.getoption("--slow"):
         page.add_init_script(SLOW_ANSWERS)
@@ -227,7 +298,6 @@ def watched(context: BrowserContext, config: pytest.Config) -> Iterator[Page]:
     # A last round trip: what the browser has already said arrives before the answer.
     if not page.is_closed():
         page.evaluate("1")
-        page.close()
     surprises = [line for line in page.complaints if not any(re.search(text, line) for text in page.expected)]
     assert not surprises, "the browser complained:\n" + "\n".join(surprises)
 

@@ -1,8 +1,8 @@
 """Kill a process at every point at which it changes the disk, one point after the other.
 
 A point lies before, in the middle of and after each write, before and after each fsync, rename, folder made and file or
-folder removed. `kill_everywhere` runs an action in a forked copy of a fresh interpreter, once for each of its points,
-and kills the copy there with SIGKILL; so the points are the same every time and none is left out.
+folder removed. `kill_everywhere` runs an action once for each of its points, in forked copies of an interpreter that has
+run it before, and kills each copy there with SIGKILL; so the points are the same every time and none is left out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +151,9 @@ def main(action: str, place: str) -> None:
     """Print one line per point: folder, point and what was said."""
     module, _, name = action.partition(":")
     function = getattr(__import__(module, fromlist=[name]), name)
+    # What is imported and loaded at the first use is in every copy then.
+    with tempfile.TemporaryDirectory() as unseen:
+        function(Path(unseen), lambda *_words: None)
     point, deadly = "?", 0
     while point:
         deadly += 1

@@ -20,6 +20,12 @@ from tests.e2e.test_simulate import simulated, typed
 pytestmark = pytest.mark.e2e
 
 
+@pytest.fixture(autouse=True)
+def none_held_yet(page) -> None:
+    """No page has been held against the rules."""
+    page.held_against_rules = set()
+
+
 def dropped(studio: Studio, page, *paths: Path) -> None:
     """Choose files on Home and wait for the overview of what they are."""
     page.goto(studio.url)
@@ -36,10 +42,9 @@ def go(page, name: str, shown: str) -> None:
     page.locator("nav").get_by_text(name, exact=True).click()
     page.wait_for_selector(shown)
     quiet(page)
-    seen = page.__dict__.setdefault("held_against_rules", set())
-    if name in seen:
+    if name in page.held_against_rules:
         return
-    seen.add(name)
+    page.held_against_rules.add(name)
     found = Axe().run(page, options=RULES).response["violations"]
     assert not found, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
 
