@@ -28,10 +28,10 @@ _DISTANCE = "How far apart in rank numbers two neighbours along the dimension ar
 _WHY = "Comm groups and messages of the recorded ranks that show the dimension."
 _ALSO = (
     "Members of a comm group show where a dimension begins and ends. What it is called follows from what the group exchanges, which "
-    "is less sure: rename it above. The name does not change what a copied rank does; it decides what can be scaled."
+    "is less sure: rename it above. The name does not change what an assumed rank does; it decides what can be scaled."
 )
-_NODE = "Standard deviation of the logarithm of each compute node's duration on copied ranks, 0 to 1. Factors are log-normal with mean 1."
-_RANK = "The same of a factor that all compute nodes of a copied rank share, 0 to 1."
+_NODE = "Standard deviation of the logarithm of each compute node's duration on assumed ranks, 0 to 1. Factors are log-normal with mean 1."
+_RANK = "The same of a factor that all compute nodes of an assumed rank share, 0 to 1."
 _SEED = "Equal seeds draw the same durations."
 
 Fields = Mapping[str, str]
@@ -100,14 +100,14 @@ def dimensions_text(fields: Fields) -> str:
 def advanced(*, is_damaged: bool) -> Any:
     """Return the fold of how copies differ, and whether damaged ranks are copied."""
     damaged = dcc.Checklist(
-        [{"label": " Copy ranks of which something could not be read", "value": "yes"}],
+        [{"label": " Complete it although something could not be read", "value": "yes"}],
         [],
         id=control_id("damaged"),
         className="rk-check",
     )
     return html.Details(
         [
-            html.Summary("Advanced: let durations of copies differ"),
+            html.Summary("Advanced: let durations of assumed ranks differ"),
             html.Div(
                 [
                     labelled("each node", _NODE, text_field("jitter", "Spread of each node", "0", 64)),
