@@ -24,6 +24,7 @@ from studio.pages.base.still import still
 from studio.pages.base.widgets import exact, findings_list, link, loading, no_job, page, show_errors, term
 from studio.pages.collectives.groups import count_left_out, matrix_figure
 from studio.pages.overview.files import files_section
+from studio.pages.overview.operators import operators_place
 from studio.pages.overview.times import times_panel, times_skeleton
 from studio.pages.overview.words import (
     collectives_table,
@@ -114,6 +115,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
             className="cs-section",
         ),
         files_section(files_of(trace)),
+        operators_place(),
         controls=_next(info, view),
     )
     return still(shown)
