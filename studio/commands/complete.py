@@ -22,6 +22,7 @@ from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
     PathOption,
     allow_damaged,
+    gpu_options,
     json_option,
     paths_argument,
     rank_option,
@@ -37,6 +38,7 @@ from studio.completion.spread import parse_share
 from studio.errors import TraceError
 from studio.et import Progress
 from studio.et.write import write_with_copies
+from studio.sim.retargeting import retarget
 from studio.trace import Trace, assumed_from
 
 
@@ -53,6 +55,8 @@ class Request:
         spread: How durations of copies differ from those recorded.
         numbers: Rank numbers by file name, for files that do not tell theirs.
         damaged: Whether a job of which something could not be read is completed.
+        gpu: The GPU that durations are recomputed for; None keeps what was recorded.
+        recorded_gpu: The GPU they were recorded on; None is the one that the trace names.
     """
 
     paths: tuple[Path, ...]
@@ -63,6 +67,8 @@ class Request:
     spread: Spread = field(default_factory=Spread)
     numbers: Mapping[str, int] = field(default_factory=dict)
     damaged: bool = False
+    gpu: str | None = None
+    recorded_gpu: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,7 @@ class Completed:
         trace: The completed job.
         mesh: Its layout.
         files: The files written.
+        recomputed: What became of its durations, where they were recomputed for another GPU.
     """
 
     name: str
@@ -82,6 +89,7 @@ class Completed:
     trace: Trace
     mesh: Mesh
     files: tuple[Path, ...]
+    recomputed: str = ""
 
 
 def run(request: Request, *, progress: Progress | None = None) -> Completed:
@@ -101,12 +109,16 @@ def run(request: Request, *, progress: Progress | None = None) -> Completed:
             f"Copies would repeat what could not be read: {lost.message}",
             hint="Record the rank again, or give --allow-damaged.",
         )
+    recomputed = ""
+    if request.gpu is not None:
+        known, outcome = retarget(known, request.gpu, request.recorded_gpu, keep_starts=False)
+        recomputed = outcome.words
     given = given_layout(request.layout) if request.layout is not None else None
     facts = known_facts(known, given)
     mesh = chosen_mesh(facts, given, request.ranks, first=request.first)
     made = complete_on(facts, mesh, request.spread, axes=given.axes if given else {})
     written = write_with_copies(made, request.target, name, progress=progress)
-    return Completed(name, known, made, mesh, tuple(written))
+    return Completed(name, known, made, mesh, tuple(written), recomputed)
 
 
 def report(done: Completed) -> dict[str, Any]:
@@ -115,6 +127,7 @@ def report(done: Completed) -> dict[str, Any]:
         "files": [str(path) for path in done.files],
         "world_size": done.mesh.world,
         "layout": done.mesh.layout,
+        "recomputed": done.recomputed,
         "mesh": [
             {"dimension": axis.name, "size": axis.size, "stride": axis.stride, "evidence": axis.evidence}
             for axis in done.mesh.axes
@@ -137,6 +150,7 @@ def text(done: Completed) -> str:
         f"{done.name}: {assumed_words(done.trace) or 'every rank was recorded'} ({job.known_words()} known)"
     ]
     lines += [f"layout {done.mesh.layout}, the dimension of adjacent ranks first:", *mesh_lines(done.mesh)]
+    lines += [done.recomputed] if done.recomputed else []
     lines.append(written_line(done.files))
     return "\n".join(printable(line) for line in lines)
 
@@ -184,6 +198,7 @@ def mesh_lines(mesh: Mesh) -> list[str]:
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Equal seeds draw the same."
 )
+@gpu_options
 @json_option
 @allow_damaged
 @rank_option
@@ -202,8 +217,9 @@ def command(
     shares = [parse_share(name, given[name]) for name in ("jitter", "imbalance")]
     spread = Spread(shares[0], shares[1], given["seed"])
     request = Request(
-        paths, target, given["layout"], given["world"], given["first"], spread, ranks, allow_damaged
-    )
+        paths, target, given["layout"], given["world"], given["first"], spread, ranks, allow_damaged,
+        given["gpu"], given["recorded_gpu"],
+    )  # fmt: skip
     try:
         done = run(request, progress=progress_line())
     except LayoutNeededError as error:

@@ -20,6 +20,7 @@ from studio.commands.base.options import (
     PathOption,
     Seconds,
     allow_damaged,
+    gpu_options,
     rank_option,
     system_size_options,
     workspace_option,
@@ -40,7 +41,6 @@ from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset, said_npus
 from studio.sim.replays import as_replay, idle_system
 from studio.sim.result import SimResult
-from studio.sim.settings import GPUS
 from studio.sim.systems import SYSTEMS, is_system_file
 from studio.trace import Finding, Trace
 
@@ -646,18 +646,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=click.Choice(["recorded", "roofline"]),
     help="Whether compute keeps its recorded times, or all is computed for this GPU.  [default: recorded]",
 )
-@click.option(
-    "--gpu",
-    type=click.Choice(GPUS),
-    metavar="GPU",
-    help="Recompute what a recorded device did for this GPU, such as b200, by each operator's roofline.",
-)
-@click.option(
-    "--recorded-gpu",
-    type=click.Choice(GPUS),
-    metavar="GPU",
-    help="The GPU of the recording.  [default: the one that the trace names]",
-)
+@gpu_options
 @click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension  [default: 1]")
 @click.option("--injection-scale", metavar="X", help="Factor on the endpoint delay  [default: 1]")
 @click.option(

@@ -17,11 +17,12 @@ import numpy as np
 from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.operators.calls import Calls, Part, calls_of
+from studio.operators.report import DEVICE_NAME
 from studio.operators.roofline import Gpu, roofline_ns
 from studio.trace import Attribute, Float64, Graph, Int64, Rank, Trace, ValueKind
 
-RECOMPUTED = "recomputed_for_gpu"
-"""Metadata of a rank whose durations were recomputed: the GPU."""
+RECORDED_ON = "recomputed_from_device"
+"""Metadata of a rank whose durations were recomputed: the GPU it was recorded on, in place of which another is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,12 @@ def retargeted(trace: Trace, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Trace, Retarg
 
 
 def _marked(rank: Rank, name: str) -> Rank:
-    kept = tuple(entry for entry in rank.metadata if entry.name != RECOMPUTED)
-    return replace(rank, metadata=(*kept, Attribute(RECOMPUTED, ValueKind.STRING, name)))
+    """Return a rank whose durations are now those of the GPU of this name, with what it was recorded on."""
+    told = {entry.name: entry.value for entry in rank.metadata}
+    kept = tuple(entry for entry in rank.metadata if entry.name not in (DEVICE_NAME, RECORDED_ON))
+    recorded = str(told.get(RECORDED_ON) or told.get(DEVICE_NAME) or "")
+    now = Attribute(DEVICE_NAME, ValueKind.STRING, name)
+    return replace(rank, metadata=(*kept, now, Attribute(RECORDED_ON, ValueKind.STRING, recorded)))
 
 
 def scales(calls: Calls, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Float64, Float64]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from studio.operators.retarget import Retargeting, retargeted
 from studio.sim.config import SystemConfig
 from studio.sim.result import SimResult
 from studio.sim.systems.gpu import Gpu
-from studio.trace import Trace
+from studio.trace import NONE, Trace
 
 
 def retarget(
-    trace: Trace, gpu: str | Gpu, recorded_gpu: str | Gpu | None = None
+    trace: Trace, gpu: str | Gpu, recorded_gpu: str | Gpu | None = None, *, keep_starts: bool = True
 ) -> tuple[Trace, Retargeting]:
     """Return a job with the durations that another GPU would take, and what became of its compute time.
 
@@ -18,6 +22,8 @@ def retarget(
         trace: A recording of a job on GPUs.
         gpu: The GPU to recompute for: a name such as `b200`, or its peaks.
         recorded_gpu: The GPU it was recorded on; None is the one that the trace names.
+        keep_starts: Whether nodes keep their recorded starts, by which a replay is compared with the recording; without
+            them a simulation alone says when they begin.
 
     Raises:
         ConfigError: A GPU is not known, or no operation of a device was recorded.
@@ -29,7 +35,11 @@ def retarget(
         source = find_gpu(recorded_gpu, "--recorded-gpu")
     else:
         source = recorded_gpu or gpu_of_recording(trace)
-    return retargeted(trace, target, source)
+    made, outcome = retargeted(trace, target, source)
+    if not keep_starts:
+        graphs = tuple(replace(graph, start_ns=np.full_like(graph.start_ns, NONE)) for graph in made.graphs)
+        made = replace(made, graphs=graphs)
+    return made, outcome
 
 
 def recomputed(trace: Trace, config: SystemConfig) -> tuple[Trace, Retargeting | None]:

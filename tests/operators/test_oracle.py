@@ -106,11 +106,13 @@ def _told(path: Path) -> Iterator[tuple[str, int]]:
             yield event["name"], ORACLE[event["name"]](args["Input Dims"], values)
     nodes = {node["id"]: node for node in content.get("nodes", ())}
     # A distributed tensor's operator calls the one of the part that the rank has, which does the work.
-    outer = {
-        node["ctrl_deps"]
-        for node in nodes.values()
-        if nodes.get(node["ctrl_deps"], {}).get("name") == node["name"]
-    }
+    outer = set()
+    for node in nodes.values():
+        above = nodes.get(node["ctrl_deps"])
+        while node["name"] in ORACLE and above is not None and above["id"] != above["ctrl_deps"]:
+            if above["name"] == node["name"]:
+                outer.add(above["id"])
+            above = nodes.get(above["ctrl_deps"])
     for node in nodes.values():
         if node["name"] in ORACLE and node["id"] not in outer:
             given = node["inputs"]

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from studio.errors import TraceError
+from studio.sim.settings import GPUS
 
 
 class PathOption(click.Path):
@@ -133,6 +134,22 @@ workspace_option = click.option(
     "--workspace", type=PathOption(file_okay=False), help="Folder of imported jobs."
 )
 paths_argument = click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+
+
+def gpu_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--gpu` and `--recorded-gpu`."""
+    recorded = click.option(
+        "--recorded-gpu",
+        type=click.Choice(GPUS, case_sensitive=False),
+        metavar="GPU",
+        help="The GPU of the recording.  [default: the one that the trace names]",
+    )
+    return click.option(
+        "--gpu",
+        type=click.Choice(GPUS, case_sensitive=False),
+        metavar="GPU",
+        help="Recompute what a recorded device did for this GPU, such as b200, by each operator's roofline.",
+    )(recorded(command))
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -41,6 +41,7 @@ from studio.pages.overview.advice import advice_section, keep_advised, tornado_s
 from studio.pages.overview.assumed import assumed_section
 from studio.pages.overview.files import files_section
 from studio.pages.overview.kernels import kernels_section
+from studio.pages.overview.operators import operators_place
 from studio.pages.overview.times import over_time_section, times_skeleton, untimed
 from studio.pages.overview.verdict import (
     headline,
@@ -121,6 +122,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
             className="cs-columns cs-verdict",
         ),
         html.Div(id="overview-tornado"),
+        operators_place(),
         html.Div(
             [
                 html.Div(

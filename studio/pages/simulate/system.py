@@ -314,7 +314,7 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
         return fresh
     if verb == "propose":
         return suit_to_job(Draft(from_preset(of, completeness(trace(job)).world), of), trace(job))
-    place, _, drawn = ("0" if verb == "compute" else of).partition("/")
+    place, _, drawn = ("0" if verb in ("compute", "recompute") else of).partition("/")
     index = int(place or 0)
     # The form had more rows when it was clicked: which dimension was meant is unknown.
     if drawn and dimensions(tables) < int(drawn):
@@ -327,6 +327,7 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
         "fit": lambda: fit_to_ranks(tables, completeness(trace(job)).world),
         "replay": lambda: replay_known(tables, trace(job)),
         "compute": lambda: with_text(tables, "compute-times", of),
+        "recompute": lambda: with_text(tables, "recompute-for", of),
     }[verb]()
     return replace(draft, tables=changed, edited="", notes=())
 

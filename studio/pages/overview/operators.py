@@ -1,0 +1,112 @@
+"""What operators did, on Overview of a recorded job: a roofline with the table behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import Input, Output, callback, html
+
+from studio.errors import ConfigError
+from studio.figures.roofline import drawable, roofline_figure
+from studio.operators import OperatorReport, list_operators
+from studio.pages.base.export import Table, exports
+from studio.pages.base.figures import drawn_figure
+from studio.pages.base.state import session
+from studio.pages.base.still import still
+from studio.pages.base.widgets import hint, show_errors
+from studio.session import Session
+from studio.sim.systems.gpu import Gpu
+from studio.sim.systems.gpus import gpu_of_recording
+from studio.trace import Trace
+from studio.units import format_ns
+
+_TITLE = "How fast operators were"
+_ABOUT = (
+    "Each operator by the operations it does for a byte of memory, and the operations it did a second. The lines are what "
+    "the GPU can do at most: on the slope its memory is the limit, on the flat its arithmetic for that data type. Areas are "
+    "shares of the compute time. Operations and bytes follow from the recorded shapes by a formula per operator."
+)
+_LISTED = 3
+
+
+def operators_place() -> Any:
+    """Return what the figure comes into, where a job has one."""
+    return html.Div(id="overview-operators")
+
+
+@callback(Output("overview-operators", "children"), Input("overview-shown", "data"))
+@show_errors
+def show_operators(shown: list[Any]) -> Any:
+    """Show the roofline; a callback of its own, since it reads every node."""
+    job, _, theme = shown
+    found = _kept(session(), job)
+    gpu = _gpu(session().trace(job)) if found.on_device else None
+    figure = roofline_figure(found, gpu, dark=theme == "dark")
+    if figure is None:
+        return None
+    shown_name = "overview-roofline"
+    return still(
+        html.Div(
+            [
+                html.Div(
+                    [
+                        html.H2([_TITLE, hint(_TITLE, _ABOUT)]),
+                        exports("operators", figure=shown_name, table=_table(found), title=_TITLE),
+                    ],
+                    className="cs-figure-head",
+                ),
+                drawn_figure(shown_name, figure),
+                html.P(_words(found, gpu), className="cs-dim cs-overview-caption"),
+            ],
+            className="cs-section",
+        )
+    )
+
+
+def _kept(kept: Session, job: str) -> OperatorReport:
+    return kept.keep_of_job("operators", job, lambda: list_operators(kept.trace(job)))
+
+
+def _gpu(trace: Trace) -> Gpu | None:
+    try:
+        return gpu_of_recording(trace)
+    except ConfigError:
+        return None
+
+
+def _words(found: OperatorReport, gpu: Gpu | None) -> str:
+    """Say whose roofs these are, how much of the compute time has a formula, and what has none."""
+    if not found.on_device:
+        roofs = "operators on the processor, whose roofs are not known"
+    elif gpu is None:
+        named = f"“{found.device[:60]}”" if found.device else "not named in the trace"
+        roofs = f"without roofs: the peaks of the device are not known ({named})"
+    else:
+        roofs = f"roofs of {gpu.name}"
+    share = f"{100 * (found.coverage or 0):.1f} % of {format_ns(found.time_ns)} compute time by formula"
+    drawn = sum(row.time_ns for row in drawable(found))
+    moving = f"{100 * max(found.covered_ns - drawn, 0) / max(found.time_ns, 1):.1f} % only moves data and is not drawn"
+    lacking = ", ".join(
+        f"{row.name[:40]} {100 * row.time_ns / found.time_ns:.1f} %" for row in found.uncovered[:_LISTED]
+    )
+    return " · ".join([roofs, share, moving, *([f"without a formula: {lacking}"] if lacking else [])])
+
+
+def _table(found: OperatorReport) -> Table:
+    """Return every operator, and what has no formula with the reason."""
+    head = (
+        *("operator", "family", "type", "calls", "time_ns", "flop", "bytes", "flop_per_s", "bytes_per_s"),
+        *("flop_per_byte", "formula", "source"),
+    )
+    rows: list[tuple[str | int | float | None, ...]] = [
+        (
+            *(row.operator, row.family, row.type, row.count, row.time_ns, row.flop, row.bytes),
+            *(row.flop_per_s, row.bytes_per_s, row.intensity, row.formula, row.source),
+        )
+        for row in found.rows
+    ]
+    rows += [
+        (row.name, "", "", row.count, row.time_ns, None, None, None, None, None, row.why, "")
+        for row in found.uncovered
+    ]
+    return Table(head, rows)

@@ -1,0 +1,64 @@
+"""Recompute for another GPU, on Simulate: offered for a recording of devices, and said where it is chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import html
+
+from studio.errors import ConfigError
+from studio.operators.report import recorded_device
+from studio.pages.base.asked import EDIT, asks
+from studio.pages.base.widgets import hint
+from studio.sim.config import SystemConfig
+from studio.sim.settings import BY_KEY
+from studio.sim.systems.gpus import SYSTEM_OF, find_gpu, gpu_of_recording, known_gpu
+from studio.trace import Trace
+
+_AS_RECORDED = "none"
+
+
+def show_recompute(trace: Trace, config: SystemConfig, origin: str) -> Any:
+    """Return what compute is recomputed for, or the offer to; None where no device was recorded or named.
+
+    Args:
+        trace: The job.
+        config: The system in the form.
+        origin: The preset that the form began with.
+    """
+    device = recorded_device(trace)
+    if config.extensions is None or not (device or config.extensions.recompute_for):
+        return None
+    chosen = config.extensions.recompute_for
+    of_system = next((name for name, system in SYSTEM_OF.items() if origin == system), None)
+    offered = of_system if of_system not in (chosen, known_gpu(device)) else None
+    said = _chosen_words(trace, config) if chosen else f"Recorded on {device[:60]}."
+    buttons = [
+        html.Button(
+            f"Recompute for {find_gpu(offered).name}",
+            className="cs-button",
+            **asks(EDIT, "recompute", offered),
+        )
+        if offered
+        else None,
+        html.Button("Keep recorded times", className="cs-button", **asks(EDIT, "recompute", _AS_RECORDED))
+        if chosen
+        else None,
+    ]
+    about = f"{BY_KEY['recompute-for'].about} Under Compute, Recompute for takes any GPU."
+    return html.Div(
+        [html.Span([said, hint("Recompute for", about)]), html.Div(buttons, className="sim-row")],
+        className="sim-fit",
+    )
+
+
+def _chosen_words(trace: Trace, config: SystemConfig) -> str:
+    """Say what compute is recomputed for, and from what; or what is lacking."""
+    assert config.extensions is not None
+    target = find_gpu(config.extensions.recompute_for or "").name
+    try:
+        recorded = config.extensions.recorded_gpu
+        source = find_gpu(recorded) if recorded else gpu_of_recording(trace)
+    except ConfigError:
+        return f"Compute: recomputed for {target}. The trace names no GPU whose peaks are known: choose it under Compute, Recorded on."
+    return f"Compute: recomputed for {target} from {source.name}; the result says how much of it by formula."
