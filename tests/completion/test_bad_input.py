@@ -54,6 +54,14 @@ def test_groups_of_ranks_that_the_layout_has_not_are_named():
         complete(known, layout="tp=2,dp=2", ranks=4)
 
 
+def test_collectives_of_one_rank_end():
+    alone = trace_of(
+        [[collective(1, "ALL_REDUCE", 64, group=f"own{number}")] for number in range(2)],
+        groups={"own0": [0], "own1": [1]},
+    )
+    assert finish_ns(alone) < 1000
+
+
 def test_uneven_all_to_alls_are_no_contradiction():
     known = trace_of(
         {0: rank("tp0", "dp0", kind="ALL_TO_ALL"), 1: rank("tp0", "dp1", kind="ALL_TO_ALL", size=128)},
