@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from studio.analysis.collectives.matching import match_collectives, match_messages
 from studio.analysis.job.completeness import range_words
+from studio.completion.agreement import refuse_unmatched
 from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts, slot_rows
 from studio.completion.guesses import guessed_meshes
 from studio.completion.layout import Layout, given_layout
@@ -22,11 +22,10 @@ from studio.completion.measured import Measured, measured_imbalance, measured_ji
 from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, with_evidence
 from studio.completion.spread import MEASURED, NO_SPREAD, NOT_MEASURED, Spread, spread_durations
 from studio.completion.stages import Stage, all_stages
-from studio.errors import ConfigError, TraceError
+from studio.errors import ConfigError
 from studio.trace import (
     ASSUMED_STAGE,
     GROUP_KEYS,
-    NONE,
     Attribute,
     CommGroup,
     Finding,
@@ -269,6 +268,7 @@ def complete_on(
         TraceError: No rank of some pipeline stage is known, or the completed ranks would wait for each other for ever.
     """
     trace = known.trace
+    _refuse_beyond(known, mesh)
     names = [axis.name for axis in mesh.axes if axis.size > 1 and axis.name != PIPELINE]
     groups = _Groups(mesh, known.groups, axes_of_unlisted(known, names, axes))
     recorded = {rank.number: rank for rank in trace.ranks}
@@ -301,6 +301,23 @@ def complete_on(
     )
     refuse_unmatched(done)
     return spread_durations(done, spread, frozenset(recorded), measured)
+
+
+def _refuse_beyond(known: Known, mesh: Mesh) -> None:
+    """Raise an error if a comm group or a known rank has a number that the mesh has not.
+
+    Raises:
+        ConfigError: One has; names it.
+    """
+    last = max(rank.number for rank in known.trace.ranks)
+    if last >= mesh.world:
+        raise ConfigError(f"layout {mesh.layout} has {mesh.world:,} ranks; the job has a rank {last}")
+    for group in known.groups.values():
+        if max(group.ranks, default=-1) >= mesh.world:
+            raise ConfigError(
+                f"comm group {group.name!r} has a rank {max(group.ranks)}; the layout {mesh.layout} has {mesh.world:,} ranks",
+                hint="Give a larger layout, or leave it out.",
+            )
 
 
 def _measured(
@@ -421,33 +438,3 @@ def _findings(trace: Trace, mesh: Mesh, stages: Mapping[int, Stage]) -> list[Fin
             else "Differences between ranks, such as stragglers or uneven experts, are not in what was recorded.",
         )
     ]
-
-
-def refuse_unmatched(trace: Trace) -> None:
-    """Raise an error if the completed ranks do not agree about what they exchange.
-
-    Raises:
-        TraceError: A message has no other side, or members of a group issue different collectives.
-    """
-    messages = match_messages(trace)
-    alone = np.flatnonzero((messages.send_rank == NONE) | (messages.receive_rank == NONE))
-    if len(alone):
-        first = int(alone[0])
-        raise TraceError(
-            f"{len(alone):,} messages would have no other side, the first from rank {int(messages.source[first])} to rank "
-            f"{int(messages.target[first])} with tag {int(messages.tag[first])}.",
-            hint="The known ranks do not send what their copies receive: record one rank of every pipeline stage.",
-        )
-    for matching in match_collectives(trace):
-        absent = int((matching.sequence_of == NONE).sum())
-        counts = {len(sequence) for sequence in matching.sequences}
-        if absent or len(counts) > 1:
-            what = (
-                f"{absent} of its members take part in none"
-                if absent
-                else f"its members issue {min(counts):,} to {max(counts):,}"
-            )
-            raise TraceError(
-                f"Comm group {matching.name!r} of {len(matching.members):,} ranks would wait for ever: {what}.",
-                hint="Another layout may fit; leave --layout out to see which do.",
-            )

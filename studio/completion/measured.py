@@ -31,11 +31,12 @@ from studio.trace import (
     group_slots,
 )
 
-_UNEVEN = (
+UNEVEN = (
     CollectiveType.ALL_TO_ALL,
     CollectiveType.ALL_GATHER,
     CollectiveType.GATHER,
     CollectiveType.SCATTER,
+    CollectiveType.BARRIER,
 )
 """Collectives to which members may bring different sizes."""
 _PERCENTILE = 99.0
@@ -174,7 +175,7 @@ def _uneven_sizes(known: Known, mesh: Mesh, ordered: Sequence[Rank]) -> _Uneven:
         kinds = [own[role].kinds if role in own else np.zeros(0, np.int64) for own in listed]
         if all(np.array_equal(other, kinds[0]) for other in kinds):
             table = np.array([own[role].sizes for own in listed])
-            differs = (table != table[0]).any(axis=0) & (table > 0).all(axis=0) & np.isin(kinds[0], _UNEVEN)
+            differs = (table != table[0]).any(axis=0) & (table > 0).all(axis=0) & np.isin(kinds[0], UNEVEN)
             rows = np.concatenate([rows, np.array([own[role].rows for own in listed])[:, differs]], axis=1)
             sizes = np.concatenate([sizes, table[:, differs]], axis=1)
     return _Uneven(rows, sizes)

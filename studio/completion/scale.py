@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from studio.completion.agreement import refuse_unmatched
 from studio.completion.clues import PEER_KEYS, known_facts, slot_rows
-from studio.completion.complete import chosen_mesh, complete_on, refuse_unmatched
+from studio.completion.complete import chosen_mesh, complete_on
 from studio.completion.experts import with_balanced_experts
 from studio.completion.fewer import with_fewer_layers, with_fewer_micro_batches
 from studio.completion.layout import Layout

@@ -47,8 +47,10 @@ def delay(m, f, src, dst, size, count):
     """Return the time of a message without contention; counts `count` such messages.
 
     Only the lowest dimension in which the two ranks differ counts. Hops: fully connected 1, switch 2, ring
-    the shorter way round.
+    the shorter way round. What a rank sends itself, as the ring of a group of one rank does, passes no link.
     """
+    if src == dst:
+        return 0
     d = 0
     a = src
     b = dst
