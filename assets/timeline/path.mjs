@@ -22,7 +22,8 @@ import { GUTTER } from "./lanes.mjs";
  * @property {ArrayLike<number>} gap whether it lies between nodes
  */
 
-const DRAWN_AT_MOST = 4000; /* pieces in a picture; narrower ones are joined by their lines alone */
+const DRAWN_AT_MOST = 4000; /* lines in a picture */
+const BOXED_FROM = 7; /* pixels: outlines of narrower bars would run into one */
 
 /**
  * The first piece that ends after a moment. Pieces of different ranks may overlap a little, as clocks do.
@@ -85,44 +86,65 @@ export class Path {
   draw(pen, wide) {
     const { scene, pieces } = this;
     if (!this.isOn || !pieces) return;
+    const { look } = scene, { boxes, strips, lines } = this.#arrange(pieces, wide);
     drawOverLanes(scene, pen, () => {
-      const { look, axis } = scene, boxes = [];
-      pen.beginPath();
-      /** @type {{x: number, y: number} | null} */
-      let before = null;
-      let drawn = 0;
-      for (let at = Math.max(firstAfter(pieces, axis.shown.from) - 1, 0); at < pieces.row.length; at++) {
-        const start = pieces.start[at], end = pieces.end[at];
-        if (start > axis.shown.to || drawn > DRAWN_AT_MOST) break;
-        const box = boxOf(scene, { rank: pieces.rank[at], row: pieces.row[at], start, end });
-        if (!box) {
-          before = null;
-          continue;
-        }
-        const left = limit(scene, box.left), right = limit(scene, box.right), y = box.y + box.height / 2;
-        if (before && before.y === y && right - before.x < 1) continue;
-        if (before && before.y !== y) {
-          pen.moveTo(before.x, before.y);
-          pen.lineTo(left, y);
-        }
-        drawn++;
-        if (pieces.gap[at]) {
-          pen.moveTo(left, y);
-          pen.lineTo(right, y);
-        } else if (right > GUTTER && left < wide) {
-          boxes.push([left, box.y, Math.max(right - left, 1), box.height]);
-        }
-        before = { x: right, y };
-      }
-      for (const [x, y, width, height] of boxes) pen.rect(x + 0.5, y + 0.5, width - 1, height - 1);
       pen.setLineDash([]);
-      pen.strokeStyle = look.bg;
-      pen.lineWidth = 4.5;
-      pen.stroke();
-      pen.strokeStyle = look.text;
-      pen.lineWidth = 2;
-      pen.stroke();
+      pen.beginPath();
+      for (const [x0, y0, x1, y1] of lines) {
+        pen.moveTo(x0, y0);
+        pen.lineTo(x1, y1);
+      }
+      stroke(pen, look.bg, 3, 0.7);
+      stroke(pen, look.text, 1.2, 0.75);
+      pen.beginPath();
+      for (const [x, y, width, height] of boxes) pen.rect(x + 0.5, y + 0.5, width - 1, height - 1);
+      for (const [x0, y, x1] of strips) {
+        pen.moveTo(x0, y);
+        pen.lineTo(x1, y);
+      }
+      stroke(pen, look.bg, 4, 1);
+      stroke(pen, look.text, 2, 1);
       pen.lineWidth = 1;
     });
   }
+
+  /**
+   * Where the pieces in sight are drawn: boxes around bars, strips on top of narrow ones, lines between.
+   * @param {Pieces} pieces @param {number} wide
+   */
+  #arrange(pieces, wide) {
+    const { scene } = this, { axis } = scene;
+    /** @type {number[][]} */
+    const boxes = [], strips = [], lines = [];
+    /** @type {{x: number, y: number} | null} */
+    let before = null;
+    const first = Math.max(firstAfter(pieces, axis.shown.from) - 1, 0);
+    for (let at = first; at < pieces.row.length && lines.length < DRAWN_AT_MOST; at++) {
+      const start = pieces.start[at], end = pieces.end[at];
+      if (start > axis.shown.to) break;
+      const box = boxOf(scene, { rank: pieces.rank[at], row: pieces.row[at], start, end });
+      if (!box) {
+        before = null;
+        continue;
+      }
+      const left = limit(scene, box.left), right = limit(scene, box.right), y = box.y + box.height / 2;
+      if (before && before.y !== y) lines.push([before.x, before.y, left, y]);
+      if (pieces.gap[at]) lines.push([left, y, right, y]);
+      else if (right > GUTTER && left < wide) {
+        if (right - left >= BOXED_FROM) boxes.push([left, box.y, right - left, box.height]);
+        else strips.push([left, box.y, right]);
+      }
+      before = { x: right, y };
+    }
+    return { boxes, strips, lines };
+  }
+}
+
+/** @param {Pen} pen @param {string} colour @param {number} width @param {number} alpha */
+function stroke(pen, colour, width, alpha) {
+  pen.globalAlpha = alpha;
+  pen.strokeStyle = colour;
+  pen.lineWidth = width;
+  pen.stroke();
+  pen.globalAlpha = 1;
 }
