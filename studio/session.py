@@ -16,6 +16,8 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.nodes import NodeIndex
 from studio.analysis.job.occupancy import Occupancy
+from studio.analysis.path.slack import slack
+from studio.analysis.path.whole import WholePath, whole_path
 from studio.analysis.timeline.counters import Series, in_flight
 from studio.analysis.timeline.differences import Ghost
 from studio.analysis.timeline.gantt import Gantt
@@ -35,7 +37,7 @@ from studio.store.runs import Run
 from studio.store.tasks import Problem
 from studio.store.workspace import Workspace
 from studio.timeline import NodeTimes, recorded, recorded_times
-from studio.trace import Level, Trace
+from studio.trace import Int64, Level, Trace
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -287,6 +289,31 @@ class Session:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
         """
         return self.keep_of_job("use", job, lambda: side_use(self.load_side(job, run or RECORDED).side), run)
+
+    def whole_path(self, job: str, run: str) -> WholePath:
+        """Return the critical path through all ranks of a run or, for "", the recording.
+
+        Raises:
+            StudioError: There is no such job or run, its files are damaged, or the job holds no times.
+        """
+
+        def make() -> WholePath:
+            return whole_path(self.load_side(job, run or RECORDED).side, self.rank_use(job, run)[0])
+
+        return self.keep_of_job("path", job, make, run)
+
+    def slack(self, job: str, run: str) -> Int64:
+        """Return the slack of each node of a run or, for "", the recording, by the entries of its `times`.
+
+        Raises:
+            StudioError: There is no such job or run, its files are damaged, or the job holds no times.
+        """
+
+        def make() -> Int64:
+            side = self.load_side(job, run or RECORDED).side
+            return slack(side.trace, side.times, self.rank_use(job, run)[0])
+
+        return self.keep_of_job("slack", job, make, run)
 
 
 def keep_result(make: Callable[P, T]) -> Callable[P, T]:

@@ -12,8 +12,8 @@ export const PARTS = {
   job: (view) => view.job || null,
   "shown-run": (view) => JSON.stringify([view.job || null, view.run || null]),
   selection: (view) => {
-    const { job, run, rank, node } = view;
-    return JSON.stringify(job && node ? { job, run, rank, node } : {});
+    const { job, run, rank, node, crit } = view;
+    return JSON.stringify(job && node ? { job, run, rank, node, crit } : {});
   },
   searched: (view) => JSON.stringify(view.q ? view : {}),
   // What the server looks up, to say what of it does not exist.

@@ -14,6 +14,7 @@ import { Hands } from "./hands.mjs";
 import { AXIS, GUTTER, Lanes, PAD, isFolded, readFolds, rowsOf, writeFolds } from "./lanes.mjs";
 import { freshLook } from "./look.mjs";
 import { Motion } from "./motion.mjs";
+import { Path } from "./path.mjs";
 import { Peers } from "./peers.mjs";
 import { Search } from "./search.mjs";
 import { Selection } from "./selection.mjs";
@@ -97,11 +98,14 @@ export class Scene {
     this.counters = new Counters(this);
     this.ghost = new Ghost(this);
     this.flags = new Flags(this);
+    this.path = new Path(this);
     this.peers = new Peers(this);
     this.search = new Search(this);
     this.table = new WindowTable(this);
     /** @type {Feature[]} */
-    this.features = [this.chain, this.counters, this.ghost, this.flags, this.peers, this.search, this.table];
+    this.features = [
+      this.path, this.chain, this.counters, this.ghost, this.flags, this.peers, this.search, this.table,
+    ];
     this.observer = new ResizeObserver(() => {
       this.arrange(readView().top);
       this.draw();

@@ -35,6 +35,7 @@ from studio.server.bars import bar_as_json, bar_asked_for, gantt_asked_for, ghos
 from studio.server.counters import add_counters
 from studio.server.differences import add_differences
 from studio.server.packed import pack_arrays
+from studio.server.path import add_path
 from studio.server.relations import add_relations
 from studio.server.windows import add_windows
 from studio.timeline import LANE_KINDS
@@ -49,6 +50,7 @@ def timeline_blueprint() -> Blueprint:
     routes = Blueprint("timeline", __name__, url_prefix="/api/jobs")
     routes.register_error_handler(StudioError, refusal)
     add_relations(routes)
+    add_path(routes)
     add_windows(routes)
     add_differences(routes)
     add_counters(routes)

@@ -10,15 +10,18 @@ import numpy as np
 
 from studio.analysis.graph.critical import Schedule, schedule
 from studio.analysis.graph.levels import thread_lanes
+from studio.analysis.path.whole import WholePath
+from studio.analysis.path.words import path_sentence
 from studio.figures.graph_colours import Swatch, categories, diverging, scale_colours
 from studio.session import Session, keep_result
-from studio.trace import NONE, Float64, Graph, Int64, NodeType, dense_column, group_slots
+from studio.trace import NONE, Float64, Graph, Int64, NodeType, Trace, dense_column, group_slots
 from studio.units import format_bytes, format_counted, format_ns
 from studio.views.graph_fold import adjacency_of, depths_of
 from studio.views.graph_request import Request
 from studio.views.graph_times import node_spans
 
 _NARROWEST, _WIDEST = 46, 96
+_NAMED = 4
 _NARROWEST_BLOCK, _WIDEST_BLOCK = 80, 184
 
 
@@ -118,7 +121,8 @@ def _hues(asked: Request, rows: list[Int64]) -> tuple[list[str], list[Swatch], l
         values = _sum_rows(_durations(asked, asked.run), rows)
     else:
         plan = schedule_of(asked)
-        slack = np.where(plan.slack_ns >= 0, plan.slack_ns.astype(float), np.nan)
+        spare = _slack_of(asked) if plan.basis == "times" else plan.slack_ns
+        slack = np.where(spare >= 0, spare.astype(float), np.nan)
         values = np.array(
             [
                 np.nanmin(slack[indices]) if (slack[indices] == slack[indices]).any() else np.nan
@@ -133,6 +137,13 @@ def _hues(asked: Request, rows: list[Int64]) -> tuple[list[str], list[Swatch], l
         legend,
         ["" if value != value else f"{asked.colour} {said(value)}" for value in values.tolist()],
     )
+
+
+def _slack_of(asked: Request) -> Int64:
+    """Return (N,) the slack of the drawn nodes within the whole run, -1 where they have no times."""
+    trace = asked.session.trace(asked.job)
+    first = int(asked.session.times(asked.job, asked.run or "").first[_drawn(asked, trace)[0]])
+    return asked.session.slack(asked.job, asked.run or "")[first : first + len(trace.graphs[asked.graph])]
 
 
 def _category_hues(
@@ -178,7 +189,7 @@ def _mark(
     asked: Request, elements: list[dict[str, Any]], shown: list[dict[str, Any]], rows: list[Int64]
 ) -> None:
     """Mark nodes, blocks and lines on the critical path."""
-    path = schedule_of(asked).path
+    path, follows = _path_of(asked)
     on_path = np.zeros(len(asked.session.trace(asked.job).graphs[asked.graph]), np.bool_)
     on_path[path] = True
     of = np.full(len(on_path), NONE, np.int64)
@@ -188,8 +199,8 @@ def _mark(
             shown[index]["crit"] = 1
     steps = {
         (start, other)
-        for start, other in pairwise(of[path].tolist())
-        if start != other and NONE not in (start, other)
+        for (start, other), joined in zip(pairwise(of[path].tolist()), follows, strict=False)
+        if joined and start != other and NONE not in (start, other)
     }
     names = {(shown[start]["id"], shown[other]["id"]) for start, other in steps}
     for element in elements:
@@ -198,15 +209,53 @@ def _mark(
             data["crit"] = 1
 
 
+def _path_of(asked: Request) -> tuple[Int64, list[bool]]:
+    """Return the nodes of the critical path in the drawn graph by time, and whether each leads to the next of them.
+
+    It is the path through all ranks where they have times, of the ranks that are drawn; else that of the rank alone.
+    """
+    plan = schedule_of(asked)
+    if plan.basis != "times":
+        return plan.path, [True] * max(len(plan.path) - 1, 0)
+    trace = asked.session.trace(asked.job)
+    segment, rows = _whole_path(asked).visits(_drawn(asked, trace))
+    return rows, (np.diff(segment) == 1).tolist()
+
+
+def _whole_path(asked: Request) -> WholePath:
+    return asked.session.whole_path(asked.job, asked.run or "")
+
+
+def _drawn(asked: Request, trace: Trace) -> list[int]:
+    """Return the places of the ranks that the drawn graph shows: in a recording all that share it, and so their times."""
+    if asked.run:
+        return [asked.rank]
+    return [place for place, rank in enumerate(trace.ranks) if rank.graph == asked.graph]
+
+
 def critical_sentence(asked: Request) -> str:
     """Describe the critical path in a sentence."""
     plan = schedule_of(asked)
+    if plan.basis == "times":
+        return _whole_sentence(asked)
     if not len(plan.path):
         return ""
     nodes = format_counted(len(plan.path), "node")
     if plan.basis == "nodes":
         return f" Without times or durations the critical path is the longest chain: {nodes}."
-    text = f" Critical path: {nodes}, {format_ns(plan.length_ns)}"
-    rest = plan.length_ns - plan.busy_ns
-    text += f", of which {format_ns(rest)} between nodes" if plan.basis == "times" and rest > 0 else ""
-    return f"{text}." if plan.basis == "times" else f"{text}, with durations laid out along the dependencies."
+    return f" Critical path: {nodes}, {format_ns(plan.length_ns)}, with durations laid out along the dependencies."
+
+
+def _whole_sentence(asked: Request) -> str:
+    """Describe the critical path through all ranks, and what of it is drawn here."""
+    found, trace = _whole_path(asked), asked.session.trace(asked.job)
+    places = _drawn(asked, trace)
+    segment, rows = found.visits(places)
+    here = format_counted(len(np.unique(rows)), "node")
+    numbers = [str(trace.ranks[place].number) for place in places[:_NAMED]]
+    ranks = f"rank{'s' * (len(places) > 1)} {', '.join(numbers)}{', …' if len(places) > _NAMED else ''}"
+    share = int(found.path.ns[segment].sum())
+    return (
+        f" Critical path through all ranks, {format_ns(found.path.length_ns)}: {path_sentence(found.shares)}. "
+        f"{here[0].upper()}{here[1:]} of it, {format_ns(share)}, on {ranks}."
+    )

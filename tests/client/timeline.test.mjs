@@ -9,6 +9,7 @@ import { formatCounter, scaleOf } from "../../assets/timeline/counters.mjs";
 import { readFlags, toggleFlag } from "../../assets/timeline/flags.mjs";
 import { compareTimes } from "../../assets/timeline/ghost.mjs";
 import { AXIS, Lanes, isFolded, readFolds, rowsOf, writeFolds } from "../../assets/timeline/lanes.mjs";
+import { firstAfter } from "../../assets/timeline/path.mjs";
 import { describeMeeting, describeWait, readMeeting } from "../../assets/timeline/peers.mjs";
 import { mixLine } from "../../assets/timeline/pictures.mjs";
 import { stepHit } from "../../assets/timeline/search.mjs";
@@ -304,4 +305,10 @@ test("names are cut where half a word would stay", () => {
   assert.equal(cutStart(pen, "layer0.attention.qkv", 90), "…qkv");
   assert.equal(cutStart(pen, "gradients", 30), "");
   assert.equal(cutEnd(pen, "a long name of a lane", 62), "a long na…");
+});
+
+test("the critical path is looked up by time", () => {
+  const times = { start: [0, 10, 20], end: [10, 20, 25], rank: [0, 1, 0], row: [0, 2, 0], gap: [0, 0, 1] };
+  const pieces = { ...times, sentence: "", length: 25, dropped: 0 };
+  assert.deepEqual([-1, 0, 9, 10, 24, 25].map((ns) => firstAfter(pieces, ns)), [0, 0, 0, 1, 2, 3]);
 });

@@ -476,3 +476,18 @@ def test_a_job_without_times_says_what_to_do(studio: Studio, page) -> None:
     page.goto(f"{studio.url}/timeline?job={found}")
     page.wait_for_selector("text=No times yet")
     assert page.locator("a", has_text="Simulate it").get_attribute("href") == f"/simulate?job={found}"
+
+
+def test_the_critical_path_is_outlined_across_ranks_and_told(studio: Studio, page, recording) -> None:
+    """X draws it, the sentence sums it up, and the inspector says why a node is on it."""
+    trace, _ = recording
+    graph = trace.graph_of(trace.ranks[7])
+    row = next(row for row, name in enumerate(graph.name) if graph.strings[name] == "step0.mb0.head.proj.fwd")
+    opened(studio, page, rank=7, node=graph.id[row])
+    page.keyboard.press("x")
+    page.locator("#timeline-path-words", has_text="60 % compute of stage 1").wait_for()
+    assert view(page)["crit"] == "1"
+    assert page.locator("#timeline-path").get_attribute("aria-pressed") == "true"
+    page.locator("#inspector dd", has_text="687 µs of compute: 1.5 % of the finish").wait_for()
+    page.locator("#timeline-path").click()
+    until(page, lambda: page.locator("#timeline-path-words").inner_text() == "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pytest
 
 import studio
 from studio.analysis.job.nodes import node_ref
+from studio.analysis.path.whole import whole_path
 from studio.analysis.timeline import perfetto as perfetto_events
 from studio.analysis.timeline.counters import in_flight
 from studio.analysis.timeline.differences import Ghost
@@ -21,7 +23,9 @@ from studio.analysis.timeline.gantt import TILE_BINS, Gantt
 from studio.analysis.timeline.undrawn import Undrawn, undrawn
 from studio.errors import TraceError
 from studio.samples import sample_path
+from studio.server.path import outline
 from studio.server.timeline import timeline_blueprint
+from studio.sim.compared import side_of
 from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import NodeType
 from tests.handmade import collective, node, trace_of
@@ -60,8 +64,12 @@ def client(gantt):
             raise TraceError(f"There is no run {other!r}.", hint="Choose another.")
         return Ghost(shown, slower(shown), origin_ns=shown.origin_ns)
 
+    side = side_of(gantt.trace)
     server.config["SESSION"] = SimpleNamespace(
-        gantt=find, ghost=ghost, counters=lambda job, run: in_flight(find(job, run))
+        gantt=find,
+        ghost=ghost,
+        counters=lambda job, run: in_flight(find(job, run)),
+        whole_path=lambda job, run: whole_path(side, side.ledger()),
     )
     server.register_blueprint(timeline_blueprint())
     return server.test_client()
@@ -232,6 +240,45 @@ def test_the_peers_of_a_collective_are_the_members_of_its_group(client, gantt) -
     assert sorted(kinds) == [NodeType.COMM_SEND, NodeType.COMM_RECV]
     alone = int(np.flatnonzero(graph.type == NodeType.COMP)[0])
     assert client.get(f"/api/jobs/job/timeline/peers?rank=2&index={alone}").json == {"peers": []}
+
+
+def test_the_critical_path_stands_in_the_rows_of_its_nodes(client, gantt) -> None:
+    found = unpacked(client.get("/api/jobs/job/timeline/path"))
+    assert found["length"] == gantt.span_ns
+    assert found["sentence"].startswith("60 % compute of stage 1, 25 % compute of stage 0")
+    # This recording has neither gaps nor nodes without bars on it: pieces fill its time.
+    assert (found["start"][0], found["end"][-1], found["dropped"]) == (0, gantt.span_ns, 0)
+    assert (found["start"][1:] == found["end"][:-1]).all()
+    assert not found["gap"].any()
+    columns = zip(*(found[name].tolist() for name in ("rank", "row", "start", "end")), strict=True)
+    for rank, row, start, end in list(columns)[::20]:
+        bars = gantt.window(row, int(start), int(end))
+        assert gantt.rows.rank[row] == rank
+        assert any(bar.start_ns <= start and bar.end_ns >= end for bar in bars)
+
+
+def test_a_path_of_very_many_pieces_is_joined_and_says_what_is_missing(gantt, monkeypatch) -> None:
+    side = side_of(gantt.trace)
+    path = whole_path(side, side.ledger()).path
+    every, _ = outline(gantt, path)
+    monkeypatch.setattr("studio.server.path._MOST", 60)
+    few, dropped = outline(gantt, path)
+    assert (few.shape[1], dropped > 0) == (60, True)
+    assert few.shape[1] + dropped < every.shape[1]
+
+
+def test_a_ghost_tells_what_waited_in_the_other_run(gantt) -> None:
+    times = node_times(gantt.trace, recorded(gantt.trace))
+    plain = Ghost(gantt, times, origin_ns=gantt.origin_ns)
+    account = gantt.account
+    mine = slice(account.first[2], account.first[2] + 200)
+    begun = account.begun_ns.copy()
+    begun[mine] += 5_000
+    told = Ghost(gantt, times, origin_ns=gantt.origin_ns, account=lambda: replace(account, begun_ns=begun))
+    meets = np.flatnonzero(account.begun_ns[mine] >= 0)
+    assert not plain.coverage.waits_ns.any()
+    assert (told.coverage.waits_ns[told.places(gantt.rank(2))[meets]] == 5_000).all()
+    assert np.count_nonzero(told.coverage.waits_ns) == len(meets) > 9
 
 
 def test_a_chain_reaches_what_only_others_wait_for(client, gantt) -> None:

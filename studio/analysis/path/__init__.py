@@ -4,5 +4,6 @@ Modules:
     gates: What each node of a rank waited for last: dependencies, and what ran before it in its lane.
     critical: The path: from the latest finish back through gates, the last arrivals at collectives, and sends.
     slack: How much later each node could have ended without the run finishing later.
+    whole: The path as pages show it, with why a node is on it.
     words: The path summed up by cause, in words.
 """

@@ -198,7 +198,9 @@ class _Walk:
         # After the last node of the rank nothing is known to have run.
         self._places, self._rows, self._tops, self._bottoms = [place], [NONE], [finish], [finish]
         line = self._line(place)
-        self.place, self.row = place, max(range(len(line.end)), key=lambda at: (line.end[at], line.start[at]))
+        start, end = courses.spans(place)
+        last = np.flatnonzero(end == end.max())
+        self.place, self.row = place, int(last[start[last].argmax()])
         self.now = min(line.end[self.row], finish)
 
     def visits(self) -> Int64:
@@ -218,11 +220,12 @@ class _Walk:
         while now > 0 and row != NONE and not meets[row]:
             rows.append(row)
             tops.append(now)
-            now = min(start[row], now)
+            if start[row] < now:
+                now = start[row]
             bottoms.append(now)
             row = gate[row]
-            if row != NONE:
-                now = min(end[row], now)
+            if row != NONE and end[row] < now:
+                now = end[row]
         self._places += [self.place] * (len(rows) - len(self._places))
         self.now, self.row = now, row
 
@@ -379,9 +382,11 @@ def _merge(pieces: Int64) -> Int64:
     """Return segments with neighbours of one node and cause made one."""
     if not pieces.shape[1]:
         return pieces
-    same = (pieces[[0, 1, 4], 1:] == pieces[[0, 1, 4], :-1]).all(axis=0)
-    first = np.flatnonzero(np.append(True, ~same))
-    joined = pieces[:, first].copy()
+    differs = pieces[1, 1:] != pieces[1, :-1]
+    for column in (pieces[0], pieces[4]):
+        differs |= column[1:] != column[:-1]
+    first = np.flatnonzero(np.append(True, differs))
+    joined = pieces[:, first]
     joined[3] = pieces[3, np.append(first[1:], pieces.shape[1]) - 1]
     return joined
 

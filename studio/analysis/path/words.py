@@ -129,7 +129,7 @@ def _by_rank(
     return found
 
 
-def path_sentence(shares: list[Share]) -> str:
+def path_sentence(shares: Sequence[Share]) -> str:
     """Return the largest shares in a sentence: `61 % compute of stage 2, 22 % ALL_REDUCE tp0, 9 % waiting for rank 5`."""
     told = ", ".join(f"{_percent(share.share)} {share.what}" for share in shares[:_TOLD])
     rest = sum(share.share for share in shares[_TOLD:])

@@ -77,6 +77,7 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
                         *_facts(trace, rank, row, attributes, view),
                         *_times(index, graph, row, simulated=bool(shown_run(session(), view["job"], view))),
                         *_simulated_facts(trace, rank, row, view),
+                        *_path_facts(trace, rank, row, view),
                     ]
                 )
             ),
@@ -173,6 +174,15 @@ def _simulated_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -
         ("callback", _exact(format_offset(end, whole), f"{end:,} ns after the beginning")),
         ("took in run", _exact(format_ns(end - start), f"{end - start:,} ns")),
     ]
+
+
+def _path_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return why the node is on the critical path, where that is shown."""
+    run = shown_run(session(), view["job"], view)
+    if view.get("crit") != "1" or run is None:
+        return []
+    words = session().whole_path(view["job"], run).why(trace, trace.ranks.index(rank), row)
+    return [("critical path", words or "not on it")]
 
 
 def _section(title: str, *children: Any) -> Any:

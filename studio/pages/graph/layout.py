@@ -113,7 +113,7 @@ def _look() -> Any:
                 ),
             ),
             _label_control("with", _select("graph-with", "Compare durations with", [], 150), off=True),
-            _toggle("graph-crit", "Critical path", "Draw the critical path on top (C)"),
+            _toggle("graph-crit", "Critical path", "Draw the critical path through all ranks on top (C)"),
             _toggle("graph-wide", "Width = time", "Draw longer nodes wider (W)"),
         ],
         className="cs-graph-look",

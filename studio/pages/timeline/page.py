@@ -35,6 +35,7 @@ _KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("F",), "fit the selected node, then everything"),
     ((",", "."), "select the node before or after it on the lane"),
     (("[", "]"), "select what it waits for, or what waits for it"),
+    (("X",), "outline the critical path through all ranks, or not"),
     (("C",), "draw the whole chain of dependencies, or the direct ones only"),
     (("/",), "search; then Enter or N goes to the next hit, with Shift to the one before"),
     (("K",), "show or hide the counters under the lanes"),
@@ -74,6 +75,9 @@ def _controls() -> Any:
             _button("timeline-fold", "Fold all", "Fold or open the lanes of all ranks"),
             _choices("order", (("rank", "by rank"), ("finish", "by finish"), ("idle", "by idle"))),
             _button("timeline-counts", "Counters", "What is in flight over time, under the lanes (K)"),
+            _button(
+                "timeline-path", "Critical path", "Outline what the finish consists of, across ranks (X)"
+            ),
             _button("timeline-chain", "Chain", "Arrows of the whole chain of dependencies (C)"),
             _search(),
             html.Span(
@@ -186,6 +190,7 @@ def _body() -> Any:
             html.Span(id="timeline-status", role="status"),
             html.Div(legend, id="timeline-legend", className="cs-timeline-legend"),
             html.Span(id="timeline-detail"),
+            html.Span(id="timeline-path-words", role="status"),
             html.Span(id="timeline-undrawn"),
         ],
         className="cs-timeline-foot",
