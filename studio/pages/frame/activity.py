@@ -25,6 +25,7 @@ _PAGES: Mapping[KindName, str] = {
     "check": "/findings",
     "repair": "/findings",
     "simulation": "/simulate",
+    "sweep": "/sweep",
 }
 """The page that starts tasks of each kind."""
 
