@@ -194,6 +194,8 @@ def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool) -> 
         "ticktext": None,
         "title": {"text": key, "font": {"size": 11, "color": colours.dim}},
     }
+    if axis.numbers is None:
+        shown["range"] = [-0.6, len(values) - 0.4]
     figure.update_layout(xaxis=shown, yaxis=_time_axis(found))
     if not values:
         return figure
@@ -261,7 +263,7 @@ def importance_figure(shares: Sequence[Importance], *, dark: bool) -> Any:
     figure = go.Figure(layout=layout(dark, height=max(90, 30 * len(listed) + 50)))
     figure.update_layout(
         xaxis={
-            "range": [0, 1.12],
+            "range": [0, 1.2],
             "tickvals": [0, 0.25, 0.5, 0.75, 1],
             "tickformat": ".0%",
             "tickfont": {"size": 11},

@@ -1,7 +1,9 @@
 """Sweeps in the background: what was asked for, its results so far, and points that become runs.
 
-sweeps/<job>/<id>/asked.json          what was asked for
-sweeps/<job>/<id>/results.parquet     the results; beside it, while it runs or was cut off, its journal
+    jobs/<job>/sweeps/<id>/asked.json         what was asked for
+    jobs/<job>/sweeps/<id>/results.parquet    the results; beside it, while it runs or was cut off, its journal
+
+They lie with their job, so that deleting it takes them along.
 """
 
 from __future__ import annotations
@@ -128,7 +130,7 @@ def start_sweep(tasks: Tasks, session: Session, asked: Asked) -> Kept:
     asked = replace(asked, created=time.time())
     name = secrets.token_hex(6)
     kept = Kept(name, asked, _folder(session, asked.job) / name)
-    for folder in (kept.folder.parents[1], kept.folder.parent, kept.folder):
+    for folder in (kept.folder.parent, kept.folder):
         folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
     write_json(kept.folder / "asked.json", asked)
     continue_sweep(tasks, session, kept)
@@ -221,4 +223,4 @@ def priced(rows: list[Row], costs: Costs, kept: Kept) -> list[Row]:
 
 
 def _folder(session: Session, job: str) -> Path:
-    return session.workspace.root / "sweeps" / session.workspace.info(job).id
+    return session.workspace.root / "jobs" / session.workspace.info(job).id / "sweeps"

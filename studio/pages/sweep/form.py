@@ -8,7 +8,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from studio.errors import ConfigError, StudioError
-from studio.jobs.sweeps import Asked, made_of
+from studio.jobs.sweeps import PREFIX, Asked, made_of
 from studio.pages.base.asked import SWEEP, asks
 from studio.pages.base.state import session, workspace
 from studio.pages.base.widgets import aria_label, hint
@@ -122,10 +122,11 @@ def systems(job: str) -> list[dict[str, str]]:
     return [*runs, *({"value": one.name, "label": f"{one.name} · {one.title}"} for one in PRESETS.values())]
 
 
-def first_system(job: str, options: list[dict[str, str]]) -> str:
+def first_system(job: str) -> str:
     """Return the system to begin with: of the newest run, else the first preset of the job's size."""
-    if options[0]["value"].startswith(RUN):
-        return options[0]["value"]
+    own = [info.id for info in workspace().runs(job) if not info.name.startswith(PREFIX)]
+    if own:
+        return f"{RUN}{own[0]}"
     ranks = len(session().trace(job).ranks)
     fitting = [
         name for name, one in PRESETS.items() if one.system.family is not None and one.system.fits(ranks)

@@ -145,7 +145,7 @@ def open_job(job: str | None) -> Any:
         return no_job(), True, [], None
     try:
         options = systems(job)
-        return None, False, options, first_system(job, options)
+        return None, False, options, first_system(job)
     except StudioError as error:
         return error_box(error), True, [], None
 
