@@ -1,4 +1,4 @@
-"""The queue of background tasks: imports, checks, repairs, simulations. Each task has one owner.
+"""The queue of background tasks: imports, checks, repairs, simulations, sweeps. Each task has one owner.
 
     tasks/<id>.json               a task as it stands; replaced as a whole, never edited
     tasks/.studios/<token>.lock   held by each running studio for as long as it lives
@@ -31,7 +31,7 @@ from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.store.arrays import write_json
 from studio.store.pace import Pace, remaining_s, with_progress
 
-KindName = Literal["import", "check", "repair", "complete", "scale", "simulation", "advice"]
+KindName = Literal["import", "check", "repair", "complete", "scale", "simulation", "advice", "sweep"]
 Status = Literal["queued", "preparing", "running", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: Final[tuple[Status, ...]] = ("queued", "preparing", "running")
 
@@ -104,6 +104,11 @@ KINDS: Final[Mapping[KindName, Kind]] = MappingProxyType(
             1,
             Problem("Not enough memory to simulate what changes would save.", "Close other programs."),
             kept=False,
+        ),
+        "sweep": Kind(
+            "points",
+            1,
+            Problem("Not enough memory for this sweep.", "Simulate fewer ranks or chunks."),
         ),
     }
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,24 +36,27 @@ class Costs:
     gb_per_s_port: tuple[float, ...] = (0.0,)
     presets: Mapping[str, float] = field(default_factory=dict)
 
-    def of(self, config: SystemConfig, preset: str = "") -> float:
+    def of(self, npus: int, port_gb_per_s: Sequence[float], preset: str = "") -> float:
         """Return what a system costs.
 
         Args:
-            config: The system.
+            npus: Its NPUs.
+            port_gb_per_s: What a port of an NPU carries in each dimension, see `port_rates`.
             preset: The name of its preset, with or without a size.
 
         Example:
-            >>> import studio
-            >>> round(EXAMPLE.of(studio.presets["hgx-h100-8"].config))
-            247200
+            >>> Costs(gpu=10, gb_per_s_port=(1, 2)).of(8, (450, 50, 25))
+            4880.0
         """
-        ports = sum(
-            port_bytes_per_ns(dim) * self.gb_per_s_port[min(index, len(self.gb_per_s_port) - 1)]
-            for index, dim in enumerate(config.topology.dims)
-        )
+        last = len(self.gb_per_s_port) - 1
+        ports = sum(rate * self.gb_per_s_port[min(at, last)] for at, rate in enumerate(port_gb_per_s))
         name = max((known for known in self.presets if preset.startswith(known)), key=len, default="")
-        return config.topology.npus * (self.presets.get(name, self.gpu) + ports)
+        return float(npus * (self.presets.get(name, self.gpu) + ports))
+
+
+def port_rates(config: SystemConfig) -> tuple[float, ...]:
+    """Return what a port of an NPU carries in each dimension, in GB/s, one direction."""
+    return tuple(port_bytes_per_ns(dim) for dim in config.topology.dims)
 
 
 EXAMPLE = Costs("units", 30_000.0, (2.0, 20.0))

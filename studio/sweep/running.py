@@ -22,7 +22,7 @@ from studio.files import open_private
 from studio.sim.parts import interpret
 from studio.sim.play import play
 from studio.sim.result import ledger_of
-from studio.sweep.costs import Costs
+from studio.sweep.costs import Costs, port_rates
 from studio.sweep.space import PRESET
 from studio.sweep.systems import Base, Jobs, parts_at
 from studio.trace import Int64, Trace
@@ -45,7 +45,9 @@ class Row:
         finish_ns: When the last rank finished; None where the point is impossible.
         parts_ns: Mean over the ranks of each of `MEANS`.
         ranks: Ranks of the job there.
+        npus: NPUs of the system.
         model: Whose answer it is.
+        port_gb_per_s: What a port of an NPU carries in each dimension, which its price depends on.
         cost: What the system costs; None without costs.
         error: Why the point is impossible; "" where it is not.
     """
@@ -54,7 +56,9 @@ class Row:
     finish_ns: int | None = None
     parts_ns: Mapping[str, float] = field(default_factory=dict)
     ranks: int = 0
+    npus: int = 0
     model: str = ""
+    port_gb_per_s: tuple[float, ...] = ()
     cost: float | None = None
     error: str = ""
 
@@ -68,8 +72,15 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
         config = interpret(parts_at(base, values, ranks)).config
     except StudioError as error:
         return Row(index, error=error.message)
-    price = costs.of(config, values.get(PRESET, base.preset or "")) if costs else None
-    told = {"ranks": ranks, "model": config.model, "cost": price}
+    rates = port_rates(config)
+    price = costs.of(config.topology.npus, rates, values.get(PRESET, base.preset or "")) if costs else None
+    told = {
+        "ranks": ranks,
+        "npus": config.topology.npus,
+        "model": config.model,
+        "port_gb_per_s": rates,
+        "cost": price,
+    }
     errors = [finding.message for finding in known.check(config) if finding.level == "error"]
     if errors:
         return Row(index, error=errors[0], **told)  # type: ignore[arg-type]  # each by its own type

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from studio.arrow import optional_lists, optional_numbers, optional_texts
 from studio.errors import StudioError
 from studio.files import open_private
 from studio.sweep.running import MEANS, Row
@@ -27,7 +28,9 @@ def columns_of(space: Space, rows: Sequence[Row]) -> dict[str, list[Any]]:
     for part in MEANS:
         columns[f"{part}_ns"] = [row.parts_ns.get(part) for row in rows]
     columns["ranks"] = [row.ranks or None for row in rows]
+    columns["system_npus"] = [row.npus or None for row in rows]
     columns["run_model"] = [row.model or None for row in rows]
+    columns["port_gb_per_s"] = [list(row.port_gb_per_s) or None for row in rows]
     columns["cost"] = [row.cost for row in rows]
     columns["error"] = [row.error or None for row in rows]
     return columns
@@ -44,6 +47,15 @@ def _kind(axis: Axis) -> type[int] | type[float] | type[str]:
     return str
 
 
+def _array(kind: type, values: list[Any]) -> Any:
+    """Return a column for Arrow, made without pandas: see `studio.arrow`."""
+    if kind is str:
+        return optional_texts(values)
+    if kind is list:
+        return optional_lists(values)
+    return optional_numbers(values, whole=kind is int)
+
+
 def write_parquet(path: Path, space: Space, rows: Sequence[Row]) -> None:
     """Write results; the file appears whole, in place of an earlier one.
 
@@ -53,19 +65,12 @@ def write_parquet(path: Path, space: Space, rows: Sequence[Row]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    whole, real, text = pa.int64(), pa.float64(), pa.string()
-    types = {int: whole, float: real, str: text}
-    fields = [pa.field("index", whole, nullable=False)]
-    fields += [pa.field(axis.key, types[_kind(axis)]) for axis in space.axes]
-    fields += [pa.field("finish_ns", whole)]
-    fields += [pa.field(f"{part}_ns", real) for part in MEANS]
-    fields += [
-        pa.field("ranks", whole),
-        pa.field("run_model", text),
-        pa.field("cost", real),
-        pa.field("error", text),
-    ]
-    table = pa.Table.from_pydict(columns_of(space, rows), schema=pa.schema(fields))
+    columns = columns_of(space, rows)
+    kinds: dict[str, type] = {axis.key: _kind(axis) for axis in space.axes}
+    kinds |= dict.fromkeys(("index", "finish_ns", "ranks", "system_npus"), int)
+    kinds |= dict.fromkeys(("run_model", "error"), str) | {"port_gb_per_s": list}
+    arrays = [_array(kinds.get(name, float), values) for name, values in columns.items()]
+    table = pa.Table.from_arrays(arrays, names=list(columns))
     aside = path.with_name(f"{path.name}.tmp")
     try:
         with open_private(aside) as file:
@@ -78,3 +83,38 @@ def write_parquet(path: Path, space: Space, rows: Sequence[Row]) -> None:
         raise StudioError(
             f"{path} cannot be written: {error.strerror or error}", hint="Name another file."
         ) from error
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read the results that `write_parquet` wrote.
+
+    Raises:
+        StudioError: The file cannot be read, or is none of a sweep.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            table = file.read()
+        wanted = (*(f"{part}_ns" for part in MEANS), *_TOLD)
+        columns = {name: table.column(name).to_pylist() for name in wanted}
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise StudioError(f"{path.name} is no file of results: {str(error)[:120]}") from error
+    return [
+        Row(
+            index,
+            columns["finish_ns"][at],
+            {part: value for part in MEANS if (value := columns[f"{part}_ns"][at]) is not None},
+            columns["ranks"][at] or 0,
+            columns["system_npus"][at] or 0,
+            columns["run_model"][at] or "",
+            tuple(columns["port_gb_per_s"][at] or ()),
+            columns["cost"][at],
+            columns["error"][at] or "",
+        )
+        for at, index in enumerate(columns["index"])
+    ]
+
+
+_TOLD = ("index", "finish_ns", "ranks", "system_npus", "run_model", "port_gb_per_s", "cost", "error")

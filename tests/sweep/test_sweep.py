@@ -16,7 +16,7 @@ from studio.sim.parts import interpret
 from studio.sim.result import ledger_of
 from studio.sweep import running
 from studio.sweep.analysis import best, importance, pareto, reasons
-from studio.sweep.costs import Costs, costs_of, load_costs
+from studio.sweep.costs import Costs, costs_of, load_costs, port_rates
 from studio.sweep.journal import journal_of
 from studio.sweep.running import Elsewhere, Here, Row, run_piece, store_job
 from studio.sweep.search import Plan, Target, cheapest
@@ -260,8 +260,10 @@ def test_costs_are_those_of_the_file(tmp_path):
     costs = load_costs(file)
     config = studio.presets["hgx-h100-16"].config
     rates = [dim.bytes_per_ns for dim in config.topology.dims]
-    assert costs.of(config) == pytest.approx(16 * (10 + rates[0] + 2 * rates[1]))
-    assert costs.of(config, "hgx-h100-16") == pytest.approx(16 * (20 + rates[0] + 2 * rates[1]))
+    assert costs.of(16, port_rates(config)) == pytest.approx(16 * (10 + rates[0] + 2 * rates[1]))
+    assert costs.of(16, port_rates(config), "hgx-h100-16") == pytest.approx(
+        16 * (20 + rates[0] + 2 * rates[1])
+    )
     with pytest.raises(ConfigError, match="'gpus'"):
         costs_of({"gpus": 1}, "costs.yml")
     with pytest.raises(ConfigError, match="gpu is -1; allowed: a number from 0"):

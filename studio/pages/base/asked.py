@@ -28,6 +28,8 @@ ORDER = "sim-order"
 """Start, cancel and repeat simulations."""
 RUNS = "sim-runs-change"
 """Rename, delete and restore runs."""
+SWEEP = "sweep-asked"
+"""Start, continue and delete sweeps, and make their points runs."""
 
 
 class Asked(TypedDict):
@@ -73,7 +75,7 @@ def asks(name: str, verb: str, of: str | int = "") -> dict[str, Any]:
     return {"data-ask": name, "data-verb": verb, "data-of": str(of)}
 
 
-for _name in (ACTIVITY, ADVICE, HOME, FINDINGS, RANKS, EDIT, ORDER, RUNS):
+for _name in (ACTIVITY, ADVICE, HOME, FINDINGS, RANKS, EDIT, ORDER, RUNS, SWEEP):
     clientside_callback(
         ClientsideFunction("studio_asked", "answered"),
         Output(f"{_name}-heard", "title"),

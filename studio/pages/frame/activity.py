@@ -28,6 +28,7 @@ _PAGES: Mapping[KindName, str] = {
     "scale": "/ranks",
     "simulation": "/simulate",
     "advice": "/overview",
+    "sweep": "/sweep",
 }
 """The page that starts tasks of each kind."""
 

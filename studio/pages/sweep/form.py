@@ -1,0 +1,186 @@
+"""The form of a sweep: which system, which settings with their values, how many points, and prices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import dcc, html
+
+from studio.errors import ConfigError, StudioError
+from studio.jobs.sweeps import PREFIX, Asked, made_of
+from studio.pages.base.asked import SWEEP, asks
+from studio.pages.base.state import session, workspace
+from studio.pages.base.widgets import aria_label, hint
+from studio.sim.presets import PRESETS
+from studio.sim.settings import BY_KEY
+from studio.sweep.costs import EXAMPLE, Costs, costs_of
+from studio.trace import NodeType
+from studio.units import format_count, format_counted
+
+RUN = "run:"
+_VALUES = (
+    "One setting a line, KEY=VALUES, as --set takes them: values separated by commas, lists in brackets as one value, and "
+    "ranges a..b, a..b:step or a..b*factor. Beside the keys of the system: preset, npus, model, and dp, the replicas that "
+    "the job is scaled to."
+)
+_DRAW = "So many points of the grid, drawn at random with the same seed; empty simulates all of them."
+_COSTS = (
+    "A system costs NPUs × (price of a GPU + Σ over dimensions of its port's GB/s × price per GB/s). The prices here are round "
+    "numbers to start with, nobody's; change them, and the front follows without a new sweep."
+)
+_MEMORY = ("memory-type", "remote-mem-latency", "remote-mem-bw")
+
+
+def form() -> Any:
+    """Return the form."""
+    return html.Div(
+        [
+            html.Label("System", htmlFor="sweep-system", className="cs-dim"),
+            dmc.Select(id="sweep-system", data=[], size="xs", searchable=True, allowDeselect=False),
+            html.Div(
+                [
+                    html.Label("Settings and their values", htmlFor="sweep-varied", className="cs-dim"),
+                    hint("a setting with values", _VALUES),
+                ]
+            ),
+            dcc.Textarea(id="sweep-varied", className="sweep-varied", spellCheck=False),
+            html.Div(id="sweep-count", role="status", className="sweep-count"),
+            html.Div(
+                [
+                    html.Span("at random", className="cs-dim"),
+                    dmc.TextInput(
+                        id="sweep-draw", size="xs", w=72, placeholder="all", **aria_label("Points at random")
+                    ),
+                    hint("a random draw", _DRAW),
+                    html.Span(style={"flex": 1}),
+                    html.Button(
+                        "Run",
+                        id="sweep-run",
+                        className="cs-button sweep-go",
+                        disabled=True,
+                        **asks(SWEEP, "run"),
+                    ),
+                ],
+                className="sweep-row",
+            ),
+            html.Div(
+                [
+                    html.Span("Prices", className="cs-dim"),
+                    hint("what a system costs", _COSTS),
+                ],
+                className="sweep-row",
+            ),
+            html.Div(
+                [
+                    _price("gpu", "a GPU", EXAMPLE.gpu),
+                    _price("inside", "GB/s of a port, dimension 0", EXAMPLE.gb_per_s_port[0]),
+                    _price("between", "GB/s of a port, further dimensions", EXAMPLE.gb_per_s_port[1]),
+                ],
+                className="sweep-prices",
+            ),
+        ],
+        className="sweep-form",
+    )
+
+
+def _price(name: str, label: str, value: float) -> Any:
+    return html.Div(
+        [
+            html.Label(label, htmlFor=f"sweep-price-{name}"),
+            dmc.TextInput(id=f"sweep-price-{name}", value=f"{value:g}", size="xs", w=84, debounce=300),
+        ],
+        className="sweep-row",
+    )
+
+
+def prices(gpu: str | None, inside: str | None, between: str | None) -> Costs:
+    """Return the prices in the form.
+
+    Raises:
+        ConfigError: One is no number.
+    """
+    rates = [
+        _number("GB/s of a port, dimension 0", inside),
+        _number("GB/s of a port, further dimensions", between),
+    ]
+    return costs_of({"gpu": _number("a GPU", gpu), "gb_per_s_port": rates}, "Prices")
+
+
+def _number(name: str, text: str | None) -> float:
+    try:
+        return float(text or 0)
+    except ValueError as error:
+        raise ConfigError(f"The price of {name} is {text!r}; allowed: a number from 0") from error
+
+
+def systems(job: str) -> list[dict[str, str]]:
+    """Return what can be varied: the systems of the job's runs, newest first, and presets."""
+    runs = [
+        {"value": f"{RUN}{info.id}", "label": f"as in run {info.label}"} for info in workspace().runs(job)
+    ]
+    return [*runs, *({"value": one.name, "label": f"{one.name} · {one.title}"} for one in PRESETS.values())]
+
+
+def first_system(job: str) -> str:
+    """Return the system to begin with: of the newest run, else the first preset of the job's size."""
+    own = [info.id for info in workspace().runs(job) if not info.name.startswith(PREFIX)]
+    if own:
+        return f"{RUN}{own[0]}"
+    ranks = len(session().trace(job).ranks)
+    fitting = [
+        name for name, one in PRESETS.items() if one.system.family is not None and one.system.fits(ranks)
+    ]
+    return "hgx-h100" if "hgx-h100" in fitting else (fitting or [next(iter(PRESETS))])[0]
+
+
+def first_settings(job: str, system: str) -> str:
+    """Return settings to begin with: rates and latency, and the memory that a job with loads and stores needs."""
+    trace = session().trace(job)
+    if system.startswith(RUN):
+        tables = workspace().run_info(job, system.removeprefix(RUN)).tables
+        sizes = tables.network.get("npus_count")
+        dims, has_memory = len(sizes) if isinstance(sizes, list | tuple) else 1, tables.memory is not None
+    else:
+        dims, has_memory = len(PRESETS[system].system.dimensions(len(trace.ranks))), False
+    lines = ["bandwidth[0]=100..900:100"]
+    lines += ["bandwidth[1]=25,50,100,200"] if dims > 1 else ["costs.algorithm=ring,tree"]
+    needs = any(
+        bool(((graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)).any())
+        for graph in trace.graphs
+    )
+    if needs and not has_memory:
+        lines += [
+            "memory-type=PER_NPU_MEMORY_EXPANSION",
+            *(f"{key}={BY_KEY[key].start}" for key in _MEMORY[1:]),
+        ]
+    return "\n".join(lines)
+
+
+def asked_for(job: str, system: str | None, varied: str | None, draw: str | None) -> Asked:
+    """Return what the form asks for.
+
+    Raises:
+        ConfigError: The number of points is none.
+    """
+    lines = tuple(line.strip() for line in (varied or "").splitlines() if line.strip())
+    text, name = (draw or "").strip(), system or ""
+    if text and not (text.isdecimal() and int(text) > 0):
+        raise ConfigError(f"Points at random are {text!r}; allowed: a whole number, or nothing for all")
+    run = name.removeprefix(RUN) if name.startswith(RUN) else ""
+    return Asked(job, lines, "" if run else name, run, int(text) if text else None)
+
+
+def count_words(asked: Asked) -> tuple[Any, bool]:
+    """Say how many points the form asks for, or what is wrong with it; and whether it can run."""
+    try:
+        sweep = made_of(session(), asked)
+    except StudioError as error:
+        return html.Span(
+            [error.message, " ", html.Span(error.hint, className="cs-dim")], className="cs-level-error"
+        ), False
+    size = sweep.space.size
+    count = size if asked.draw is None else min(size, asked.draw)
+    by = " × ".join(f"{len(axis.values):,}" for axis in sweep.space.axes)
+    of = f" of {format_count(size)}" if count < size else ""
+    return f"{by} = {format_counted(count, 'point')}{of}", True

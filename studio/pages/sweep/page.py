@@ -1,0 +1,394 @@
+"""The Sweep page: a job on many systems, live, with what each setting does."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import dash
+import dash_mantine_components as dmc
+from dash import Input, Output, State, callback, ctx, dcc, html, no_update
+
+from studio.errors import StudioError
+from studio.figures.sweeps import FRONT_PX, front_figure
+from studio.jobs.simulations import ACTIVE as UNDER_WAY
+from studio.jobs.simulations import list_simulations
+from studio.jobs.sweeps import (
+    PREFIX,
+    Kept,
+    continue_sweep,
+    delete_sweep,
+    is_under_way,
+    list_sweeps,
+    priced,
+    start_point,
+    start_sweep,
+    task_of,
+)
+from studio.pages.base.asked import ACTIVITY, SWEEP, Asked, answer, answer_output, asks, stores
+from studio.pages.base.export import exports
+from studio.pages.base.state import session, simulations, tasks
+from studio.pages.base.widgets import aria_label, error_box, hint, no_job
+from studio.pages.sweep.form import (
+    asked_for,
+    count_words,
+    first_settings,
+    first_system,
+    form,
+    prices,
+    systems,
+)
+from studio.pages.sweep.results import FRONT, chosen_point, impossible, results, runs_made, summary
+from studio.store.pace import describe_remaining
+from studio.store.tasks import Task
+from studio.sweep.analysis import possible
+from studio.units import format_count
+
+dash.register_page(__name__, path="/sweep", name="Sweep", title="Sweep · Chakra Studio", order=6.5)
+
+_POLL_MS = 1_000
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; what it shows follows the view."""
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H1("Sweep"),
+                    dmc.Select(
+                        id="sweep-pick",
+                        data=[],
+                        size="xs",
+                        w=330,
+                        placeholder="no sweeps yet",
+                        allowDeselect=False,
+                        comboboxProps={"shadow": "sm"},
+                        **aria_label("Sweep that is shown"),
+                    ),
+                    html.Span("along", className="cs-dim"),
+                    dmc.Select(
+                        id="sweep-key",
+                        data=[],
+                        size="xs",
+                        w=190,
+                        allowDeselect=False,
+                        **aria_label("Setting of the slice"),
+                    ),
+                    html.Span(style={"flex": 1}),
+                    html.Div(id="sweep-actions", className="sweep-row"),
+                ],
+                className="cs-page-head",
+            ),
+            html.Div(id="sweep-notice"),
+            html.Div(
+                [
+                    html.Div(
+                        [form(), html.Div(id="sweep-said", role="status"), html.Div(id="sweep-runs")],
+                        className="sweep-left",
+                    ),
+                    html.Div(
+                        [
+                            html.Div(id="sweep-progress", className="sweep-progress", role="status"),
+                            html.Div(id="sweep-impossible"),
+                            html.Div(_front(), id="sweep-front-box", hidden=True),
+                            html.Div(id="sweep-point"),
+                            html.Div(id="sweep-results"),
+                        ],
+                        className="sweep-side",
+                    ),
+                ],
+                id="sweep-page",
+                className="sweep-body",
+                hidden=True,
+            ),
+            dcc.Store(id="sweep-started"),
+            dcc.Store(id="sweep-mark"),
+            stores(SWEEP),
+            dcc.Interval(id="sweep-poll", interval=_POLL_MS, disabled=True),
+        ],
+        className="cs-page",
+    )
+
+
+def _front() -> Any:
+    """Return the place of the figure whose points can be clicked; it stays while results come."""
+    return [
+        html.Div(
+            [
+                html.H2("Which points are worth their cost"),
+                hint("the front", FRONT),
+                exports("sweep-front", figure="sweep-front", title="the points"),
+            ],
+            className="cs-figure-head",
+        ),
+        dcc.Graph(
+            id="sweep-front",
+            figure={},
+            config={"displaylogo": False, "displayModeBar": False},
+            className="cs-figure",
+            style={"height": f"{FRONT_PX}px"},
+        ),
+    ]
+
+
+@callback(
+    Output("sweep-notice", "children"),
+    Output("sweep-page", "hidden"),
+    Output("sweep-system", "data"),
+    Output("sweep-system", "value"),
+    Input("job", "data"),
+)
+def open_job(job: str | None) -> Any:
+    """Fill the form for a job."""
+    if not job:
+        return no_job(), True, [], None
+    try:
+        options = systems(job)
+        return None, False, options, first_system(job)
+    except StudioError as error:
+        return error_box(error), True, [], None
+
+
+@callback(
+    Output("sweep-varied", "value"),
+    Input("sweep-system", "value"),
+    State("sweep-varied", "value"),
+    State("job", "data"),
+    State("sweep-mark", "data"),
+)
+def suggest(system: str | None, typed: str | None, job: str | None, _mark: Any) -> Any:
+    """Write settings to begin with, unless the user has typed some."""
+    if not (system and job) or (typed or "").strip():
+        return no_update
+    try:
+        return first_settings(job, system)
+    except StudioError:
+        return no_update
+
+
+@callback(
+    Output("sweep-count", "children"),
+    Output("sweep-run", "disabled"),
+    Input("sweep-system", "value"),
+    Input("sweep-varied", "value"),
+    Input("sweep-draw", "value"),
+    State("job", "data"),
+)
+def count(system: str | None, varied: str | None, draw: str | None, job: str | None) -> Any:
+    """Say what the form comes to, as it is typed."""
+    if not job:
+        return "", True
+    try:
+        words, fine = count_words(asked_for(job, system, varied, draw))
+    except StudioError as error:
+        return html.Span(error.message, className="cs-level-error"), True
+    return words, not fine
+
+
+@callback(
+    Output("sweep-started", "data"),
+    Output("sweep-said", "children"),
+    Output("activity-poke", "data", allow_duplicate=True),
+    answer_output(SWEEP),
+    Input(SWEEP, "data"),
+    State("sweep-system", "value"),
+    State("sweep-varied", "value"),
+    State("sweep-draw", "value"),
+    State("job", "data"),
+    prevent_initial_call=True,
+)
+def act(
+    asked: Asked | None, system: str | None, varied: str | None, draw: str | None, job: str | None
+) -> Any:
+    """Start, continue or delete a sweep, or make a point a run."""
+    if not asked or not job:
+        return no_update, no_update, no_update, no_update
+    said, shown = None, ""
+    try:
+        shown, said = _carry_out(asked, job, (system, varied, draw))
+    except StudioError as error:
+        said = error_box(error, title="This was not started")
+    return {"id": shown, "at": time.time()}, said, time.time(), answer(SWEEP, asked)
+
+
+def _carry_out(asked: Asked, job: str, typed: tuple[str | None, str | None, str | None]) -> tuple[str, Any]:
+    """Do what a button asks for; returns the sweep to show and what to say."""
+    if asked["verb"] == "run":
+        return start_sweep(tasks(), session(), asked_for(job, *typed)).id, None
+    name, _, index = asked["of"].partition(" ")
+    kept = next((one for one in list_sweeps(session(), job) if one.id == name), None)
+    if kept is None:
+        return "", html.P("This sweep is gone.", className="cs-dim")
+    if asked["verb"] == "continue":
+        continue_sweep(tasks(), session(), kept)
+    elif asked["verb"] == "delete":
+        delete_sweep(tasks(), session(), kept)
+        return "", html.P("The sweep was deleted; runs that were made of it stay.", className="cs-dim")
+    elif asked["verb"] == "point":
+        made = start_point(simulations(), session(), kept, int(index))
+        return kept.id, html.P(["Simulating ", html.Bdi(made.name), "."], className="cs-dim")
+    return kept.id, None
+
+
+@callback(
+    Output("sweep-pick", "data"),
+    Output("sweep-pick", "value"),
+    Output("sweep-key", "data"),
+    Output("sweep-key", "value"),
+    Output("sweep-results", "children"),
+    Output("sweep-front", "figure"),
+    Output("sweep-front-box", "hidden"),
+    Output("sweep-impossible", "children"),
+    Output("sweep-progress", "children"),
+    Output("sweep-actions", "children"),
+    Output("sweep-runs", "children"),
+    Output("sweep-poll", "disabled"),
+    Output("sweep-mark", "data"),
+    Input("job", "data"),
+    Input("theme", "data"),
+    Input("sweep-started", "data"),
+    Input("sweep-poll", "n_intervals"),
+    Input("sweep-pick", "value"),
+    Input("sweep-key", "value"),
+    Input("sweep-price-gpu", "value"),
+    Input("sweep-price-inside", "value"),
+    Input("sweep-price-between", "value"),
+    State("sweep-mark", "data"),
+)
+def show(  # noqa: PLR0913 (a callback has an argument for each input)
+    job: str | None,
+    theme: str | None,
+    started: dict[str, Any] | None,
+    _polled: int | None,
+    picked: str | None,
+    key: str | None,
+    gpu: str | None,
+    inside: str | None,
+    between: str | None,
+    mark: list[Any] | None,
+) -> Any:
+    """Show the sweep that is picked, as far as it is."""
+    nothing: tuple[Any, ...] = [], None, [], None, None, no_update, True, None, "", None, None, True, None
+    if not job:
+        return nothing
+    try:
+        listed = list_sweeps(session(), job)
+        costs = prices(gpu, inside, between)
+    except StudioError as error:
+        return (*nothing[:4], error_box(error), *nothing[5:])
+    wanted = started["id"] if started and ctx.triggered_id == "sweep-started" and started["id"] else picked
+    kept = next((one for one in listed if one.id == wanted), listed[0] if listed else None)
+    made = runs_made(job)
+    busy = any(
+        one.status in UNDER_WAY and one.name.startswith(PREFIX)
+        for one in list_simulations(simulations(), job)
+    )
+    if kept is None:
+        return (*nothing[:4], _empty(), *nothing[5:10], made, not busy, None)
+    task, going = task_of(tasks(), kept), is_under_way(tasks(), kept)
+    along = key if key in kept.space.keys else _first_key(kept)
+    rows = priced(kept.rows(), costs, kept)
+    options = [{"value": one.id, "label": _label(one)} for one in listed]
+    keys = [{"value": name, "label": name} for name in kept.space.keys]
+    now = [kept.id, len(rows), along, theme, gpu, inside, between, going]
+    drawn: tuple[Any, ...] = (no_update,) * 4
+    if mark != now:
+        dark = theme == "dark"
+        figure = front_figure(kept.space, rows, dark=dark)
+        drawn = results(kept, rows, along, dark=dark), figure, not possible(rows), impossible(rows)
+    words = (
+        [summary(kept, rows), " · ", _progress_words(task, kept)]
+        if going or not kept.is_whole
+        else summary(kept, rows)
+    )
+    return options, kept.id, keys, along, *drawn, words, _actions(kept, task), made, not (going or busy), now
+
+
+def _first_key(kept: Kept) -> str:
+    return next((axis.key for axis in kept.space.axes if len(axis.values) > 1), kept.space.keys[0])
+
+
+def _label(kept: Kept) -> str:
+    when = time.strftime("%d %b %H:%M", time.localtime(kept.asked.created))
+    sizes = " × ".join(f"{len(axis.values):,}" for axis in kept.space.axes if len(axis.values) > 1) or "1"
+    return f"{when} · {sizes} · {', '.join(axis.key for axis in kept.space.axes if len(axis.values) > 1)}"[
+        :70
+    ]
+
+
+def _progress_words(task: Task | None, kept: Kept) -> str:
+    if task is None or (task.status not in ("queued", "preparing", "running") and not task.error):
+        return "stopped before its end; what is done is kept"
+    if task.error:
+        return task.error.message
+    if not task.total:
+        return "waiting for its turn" if task.status == "queued" else "starting"
+    left = describe_remaining(task.remaining_s(tasks().now()))
+    done = f"{format_count(task.done)} of {format_count(task.total)} points"
+    return ", ".join(filter(None, (done, left)))
+
+
+def _actions(kept: Kept, task: Task | None) -> Any:
+    """Return the buttons for the sweep that is shown."""
+    if task is not None and is_under_way(tasks(), kept):
+        return html.Button("Stop", className="cs-button", **asks(ACTIVITY, "cancel", task.id))
+    buttons = [
+        html.Button(
+            "Delete",
+            className="cs-button-quiet",
+            **asks(SWEEP, "delete", kept.id),
+            **aria_label("Delete this sweep"),
+        )
+    ]
+    if not kept.is_whole:
+        buttons.insert(0, html.Button("Continue", className="cs-button", **asks(SWEEP, "continue", kept.id)))
+    return buttons
+
+
+def _empty() -> Any:
+    return html.Div(
+        [
+            html.H2("Which settings would change the step?"),
+            html.P(
+                "Every combination of the values on the left is simulated; results come as they are found."
+            ),
+            html.P(
+                "You get: which points are worth their cost, what each setting does along its values, and which matter at all. "
+                "Any point opens as a run, with its timeline, and can be compared.",
+                className="cs-dim",
+            ),
+        ],
+        className="cs-empty",
+    )
+
+
+@callback(
+    Output("sweep-point", "children"),
+    Input("sweep-front", "clickData"),
+    Input("sweep-pick", "value"),
+    State("job", "data"),
+    State("sweep-price-gpu", "value"),
+    State("sweep-price-inside", "value"),
+    State("sweep-price-between", "value"),
+    prevent_initial_call=True,
+)
+def choose(
+    clicked: Any,
+    picked: str | None,
+    job: str | None,
+    gpu: str | None,
+    inside: str | None,
+    between: str | None,
+) -> Any:
+    """Show the point that was clicked in the figure."""
+    if ctx.triggered_id != "sweep-front" or not clicked or not job:
+        return None
+    kept = next((one for one in list_sweeps(session(), job) if one.id == picked), None)
+    index = clicked["points"][0].get("customdata")
+    try:
+        rows = priced(kept.rows(), prices(gpu, inside, between), kept) if kept else []
+    except StudioError as error:
+        return error_box(error)
+    row = next((row for row in rows if row.index == index), None)
+    return chosen_point(kept, row) if kept and row else None

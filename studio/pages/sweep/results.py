@@ -1,0 +1,211 @@
+"""The results of a sweep: a line of words, figures, the best points, and one point in detail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+
+from studio.analysis.job.part_words import ABOUT, NAMES
+from studio.figures.sweeps import importance_figure, parallel_figure, slice_figure
+from studio.jobs.simulations import ACTIVE, list_simulations
+from studio.jobs.sweeps import PREFIX, Kept
+from studio.pages.base.asked import SWEEP, asks
+from studio.pages.base.export import Table, exports
+from studio.pages.base.figures import drawn_figure
+from studio.pages.base.state import simulations, workspace
+from studio.pages.base.widgets import exact, hint, link, table
+from studio.sweep.analysis import IMPORTANCE, best, importance, models, pareto, possible, reasons
+from studio.sweep.running import Row
+from studio.sweep.tables import columns_of
+from studio.units import format_count, format_counted, format_ns, format_si
+
+_BEST = 8
+_REASONS = 4
+_MOST_ROWS = 5_000
+FRONT = "Points that no other one beats in both cost and finish. All others cost more or take longer than one of these."
+"""What the front is."""
+_SHOWN = ("compute", "overlapped", "exposed", "idle", "after_finish")
+
+
+def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
+    """Return what is known of a sweep."""
+    found, space = possible(rows), kept.space
+    if not found:
+        return None if rows else html.P("No results yet.", className="cs-dim")
+    shares = importance(space, rows)
+    numbers = columns_of(space, rows[:_MOST_ROWS])
+    every = Table(list(numbers), list(zip(*numbers.values(), strict=True)))
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.Div(
+                        [
+                            _head(f"What {key} does", "sweep-slice", None),
+                            drawn_figure("sweep-slice", slice_figure(space, rows, key, dark=dark)),
+                        ]
+                    ),
+                    html.Div(
+                        [
+                            html.Div(
+                                [
+                                    html.H2("Which setting matters"),
+                                    hint("how much a setting matters", IMPORTANCE),
+                                ],
+                                className="cs-figure-head",
+                            ),
+                            drawn_figure("sweep-importance", importance_figure(shares, dark=dark))
+                            if shares
+                            else html.P("One value each: nothing to explain.", className="cs-dim"),
+                        ]
+                    ),
+                ],
+                className="sweep-pair",
+            ),
+            _head("All settings side by side, the quickest on top", "sweep-parallel", every),
+            drawn_figure("sweep-parallel", parallel_figure(space, rows, dark=dark)),
+            html.H2("Least finish"),
+            html.Div(_points(kept, best(rows, _BEST)), className="sweep-points"),
+        ]
+    )
+
+
+def _head(title: str, figure: str, numbers: Table | None) -> Any:
+    saves = exports(figure, figure=figure, table=numbers, title=title)
+    return html.Div([html.H2(title), saves], className="cs-figure-head")
+
+
+def summary(kept: Kept, rows: list[Row]) -> str:
+    """Say what is known of a sweep in one line."""
+    found = possible(rows)
+    words = [f"{format_counted(len(rows), 'point')}"]
+    if found:
+        times = [row.finish_ns or 0 for row in found]
+        words += [f"finish {format_ns(min(times))} to {format_ns(max(times))}"]
+        words += [f"{format_count(len(pareto(rows)))} on the front"]
+    if len(models(rows)) > 1:
+        words += [f"of several models ({', '.join(models(rows))}), whose times do not compare"]
+    return f"{', '.join(kept.space.keys)}: {' · '.join(words)}"
+
+
+def impossible(rows: list[Row]) -> Any:
+    """Say how many points cannot be simulated, and why; None where all can."""
+    bad = len(rows) - len(possible(rows))
+    if not bad:
+        return None
+    listed = reasons(rows)
+    items = [
+        html.Li(f"{format_count(count)} × {error.splitlines()[0]}") for error, count in listed[:_REASONS]
+    ]
+    if len(listed) > _REASONS:
+        items.append(html.Li(f"and {format_counted(len(listed) - _REASONS, 'other reason')}"))
+    return html.Div(
+        [
+            html.Span(f"{format_counted(bad, 'point')} cannot be simulated:", className="cs-level-warning"),
+            html.Ul(items),
+        ],
+        className="sweep-impossible",
+    )
+
+
+def _points(kept: Kept, rows: list[Row]) -> Any:
+    keys = kept.space.keys
+    head = ("Point", *keys, "Finish", "Exposed", "Cost", "")
+    lines = []
+    for row in rows:
+        point = kept.space.point(row.index)
+        exposed = row.parts_ns.get("exposed", 0.0)
+        lines.append(
+            (
+                format_count(row.index),
+                *(point[key] for key in keys),
+                exact(format_ns(row.finish_ns or 0), f"{row.finish_ns:,} ns"),
+                exact(format_ns(exposed), f"{exposed:,.1f} ns"),
+                "" if row.cost is None else exact(format_si(row.cost), f"{row.cost:,.2f}"),
+                run_button(kept, row),
+            )
+        )
+    wide = len(keys)
+    return table(head, lines, numeric=(0, *range(1, wide + 4)))
+
+
+def run_button(kept: Kept, row: Row) -> Any:
+    """Return the button that makes a point a run."""
+    return html.Button(
+        "Make a run",
+        className="cs-button",
+        title=f"Simulate point {row.index} again and keep it as a run, with timeline and comparison",
+        **asks(SWEEP, "point", f"{kept.id} {row.index}"),
+    )
+
+
+def chosen_point(kept: Kept, row: Row) -> Any:
+    """Return what is known of the point that was clicked."""
+    point = kept.space.point(row.index)
+    facts: list[tuple[Any, Any]] = [(key, html.Bdi(value)) for key, value in point.items()]
+    facts += [("finish", exact(format_ns(row.finish_ns or 0), f"{row.finish_ns:,} ns"))]
+    facts += [
+        (
+            [NAMES[part], hint(NAMES[part], ABOUT[part])],
+            exact(format_ns(row.parts_ns[part]), f"mean {row.parts_ns[part]:,.1f} ns"),
+        )
+        for part in _SHOWN
+        if row.parts_ns.get(part)
+    ]
+    facts += [] if row.cost is None else [("cost", exact(format_si(row.cost), f"{row.cost:,.2f}"))]
+    return html.Section(
+        [
+            html.Div(
+                [html.H2(f"Point {row.index:,}"), html.Span(style={"flex": 1}), run_button(kept, row)],
+                className="sweep-row",
+            ),
+            html.Dl(
+                [html.Div([html.Dt(name), html.Dd(value)]) for name, value in facts], className="cs-facts"
+            ),
+        ],
+        className="sweep-point",
+    )
+
+
+def runs_made(job: str) -> Any:
+    """Return the runs that were made of points: under way, failed, and kept, with the way to compare them."""
+    made = [info for info in workspace().runs(job) if info.name.startswith(PREFIX)]
+    others = [one for one in list_simulations(simulations(), job) if one.name.startswith(PREFIX)]
+    items: list[Any] = [
+        html.Li([html.Bdi(one.name), f" · {one.status}"]) for one in others if one.status in ACTIVE
+    ]
+    items += [
+        html.Li([html.Bdi(one.name), html.Span(f" · {one.error.message}", className="cs-level-error")])
+        for one in others
+        if one.error is not None
+    ]
+    items += [
+        html.Li(
+            [
+                html.Bdi(info.name),
+                " ",
+                dcc.Link("Timeline", href=link("/timeline", {"job": job, "run": info.id})),
+                " · ",
+                dcc.Link("Result", href=link("/simulate", {"job": job, "run": info.id})),
+            ]
+        )
+        for info in made
+    ]
+    if not items:
+        return None
+    sides = [f"{job}/{info.id}" for info in made[1:8]]
+    compare = link("/compare", {"job": job, "run": made[0].id, "with": ",".join(sides)}) if sides else ""
+    return html.Section(
+        [
+            html.Div(
+                [
+                    html.H2("Runs made of points"),
+                    html.Span(style={"flex": 1}),
+                    dcc.Link("Compare them", href=compare, className="cs-button") if compare else None,
+                ],
+                className="sweep-row",
+            ),
+            html.Ul(items, className="sweep-made"),
+        ]
+    )

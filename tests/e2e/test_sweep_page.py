@@ -1,0 +1,32 @@
+"""Sweep: settings typed in the form are simulated in the background, drawn as they come, and a point becomes a run."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.e2e.conftest import Studio
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_sweep_is_run_drawn_and_a_point_of_it_becomes_a_run(studio: Studio, page):
+    page.goto(studio.address("sweep", "transformer_8r"))
+    page.locator("#sweep-run:enabled").wait_for()
+    settings = page.locator("#sweep-varied")
+    # The job loads from memory, so the first settings bring one.
+    assert "memory-type=PER_NPU_MEMORY_EXPANSION" in settings.input_value()
+    rest = [line for line in settings.input_value().splitlines() if "mem" in line]
+    settings.fill("\n".join(["bandwith[0]=1,2", *rest]))
+    page.get_by_text("The nearest known key is 'bandwidth'.").wait_for()
+    settings.fill("\n".join(["bandwidth[0]=100,200,400", "preset=hgx-h100,no-such", *rest]))
+    page.get_by_text("= 6 points").wait_for()
+    page.locator("#sweep-run:enabled").click()
+    page.locator("#sweep-front .scatterlayer").first.wait_for()
+    page.get_by_text("3 points cannot be simulated:").wait_for()
+    page.locator("#sweep-actions").get_by_text("Delete").wait_for()
+    assert page.locator(".sweep-points tbody tr").count() == 3
+    page.locator(".sweep-points button").first.click()
+    page.locator(".sweep-made a", has_text="Timeline").wait_for()
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert [item["id"] for item in found if item["impact"] in ("serious", "critical")] == []
