@@ -27,6 +27,12 @@ def retarget(
 
     Raises:
         ConfigError: A GPU is not known, or no operation of a device was recorded.
+
+    Example:
+        >>> import studio
+        >>> studio.retarget(studio.read(studio.sample_path("transformer_8r")), "b200", "h100")
+        Traceback (most recent call last):
+        studio.errors.ConfigError: no operation of a device was recorded...
     """
     from studio.sim.systems.gpus import find_gpu, gpu_of_recording
 
