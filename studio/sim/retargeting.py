@@ -30,9 +30,9 @@ def retarget(
 
     Example:
         >>> import studio
-        >>> studio.retarget(studio.read(studio.sample_path("transformer_8r")), "b200", "h100")
-        Traceback (most recent call last):
-        studio.errors.ConfigError: no operation of a device was recorded...
+        >>> job, made = studio.retarget(studio.read(studio.sample_path("transformer_8r")), "b200", "h100")
+        >>> made.words.partition(":")[0]
+        'durations recomputed for NVIDIA B200 SXM 180 GB from NVIDIA H100 SXM5 80 GB'
     """
     from studio.sim.systems.gpus import find_gpu, gpu_of_recording
 

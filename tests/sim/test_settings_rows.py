@@ -18,8 +18,8 @@ from studio.sim.extensions import Extensions
 from studio.sim.kinds import CollectiveKind
 from studio.sim.parts import Parts, interpret, parts_of, table_of, with_settings, with_value
 from studio.sim.problems import examine_parts
-from studio.sim.systems.gpus import SYSTEM_OF
 from studio.sim.settings import ALGORITHM_SETTINGS, SETTINGS, Setting
+from studio.sim.systems.gpus import SYSTEM_OF
 from tests.golden import records
 from tests.settings_table import BEGIN, DOCUMENT, current
 from tests.sim.test_extended import ALL_REDUCE, BROADCAST, collective, run, system

@@ -68,10 +68,13 @@ def _algorithm(choice: AlgorithmChoice) -> str:
 def show_compute(trace: Trace, config: SystemConfig) -> Any:
     """Return where the time of compute comes from, and what the other choice would give; None where nothing computes.
 
+    Where it is recomputed for another GPU, that is said elsewhere.
+
     The choice is offered where the system has a roofline and some node says its operations beside a recorded time.
     """
     times = compute_times(trace, config)
-    if not times.all or not config.needs_every_rank:
+    recomputes = config.extensions is not None and config.extensions.recompute_for is not None
+    if not times.all or not config.needs_every_rank or recomputes:
         return None
     words = html.Span(compute_words(times))
     means = mean_compute_ns(trace, config)

@@ -53,8 +53,7 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
             html.Div(compare_with_form(info, in_form), id={"sim-made": info.id}),
             _figures(outcome, account.totals(), numbers, show_mark(info)),
             html.P(f"{info.assumed}.", className="sim-assumed") if info.assumed else None,
-            html.P(compute_words(compute_times(outcome.trace, outcome.config)), className="cs-dim"),
-            html.P(recompute_words(outcome), className="cs-dim"),
+            html.P(_compute_words(outcome), className="cs-dim"),
             html.Div(
                 [
                     html.P(describe_spread(outcome, numbers)),
@@ -73,6 +72,12 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
         className="sim-result",
         **aria_label("Result"),
     )
+
+
+def _compute_words(outcome: SimResult) -> str:
+    """Say where the time of compute comes from."""
+    again = recompute_words(outcome)
+    return f"Compute: {again}." if again else compute_words(compute_times(outcome.trace, outcome.config))
 
 
 def compare_with_form(info: RunInfo, in_form: Parts) -> Any:

@@ -1,0 +1,74 @@
+"""`operators`, and `--gpu` of `simulate` and `complete`, on a Kineto trace of one matrix product."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from studio.cli import main
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A call of aten::mm with its kernel, 100 µs after the launch, on an H100."""
+    both = {"ph": "X", "pid": 1, "tid": 1}
+    dims = {"Input Dims": [[512, 256], [256, 128]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
+    events: list[dict[str, Any]] = [
+        {**both, "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 20, "args": {"External id": 5, **dims}},
+        {**both, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 5, "dur": 5, "args": {"correlation": 9, "External id": 5}},
+        {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "name": "gemm", "ts": 12, "dur": 1000, "args": {"stream": 7, "device": 0, "correlation": 9, "External id": 5}},
+    ]  # fmt: skip
+    content = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3"}], "traceEvents": events}
+    path = tmp_path / "rank.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def _invoke(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return str(result.output)
+
+
+def test_operators_as_json_and_text(recording: Path) -> None:
+    found = json.loads(_invoke("operators", recording, "--json"))
+    assert found["coverage"] == 1.0
+    assert found["uncovered"] == []
+    [row] = found["rows"]
+    assert (row["operator"], row["count"], row["time_ns"]) == ("aten::mm", 1, 1_000_000)
+    assert row["flop"] == 2 * 512 * 256 * 128
+    assert row["bytes"] == 2 * (512 * 256 + 256 * 128 + 512 * 128)
+    assert row["flop_per_s"] == row["flop"] / 1e-3
+    assert "100.0 % of it by formula" in _invoke("operators", recording)
+
+
+def test_simulate_for_another_gpu(recording: Path) -> None:
+    as_it_was = json.loads(_invoke("simulate", recording, "--json"))
+    same = json.loads(_invoke("simulate", recording, "--gpu", "h100", "--json"))
+    other = json.loads(_invoke("simulate", recording, "--gpu", "b200", "--json"))
+    assert as_it_was["recomputed"] is None
+    assert same["finish_ns"] == as_it_was["finish_ns"]
+    # The call moves so much for what it computes that the memory bounds it on both.
+    assert other["recomputed"]["new_ns"] == round(1_000_000 * 3350 / 7700)
+    assert as_it_was["finish_ns"] - other["finish_ns"] == 1_000_000 - other["recomputed"]["new_ns"]
+    said = _invoke("simulate", recording, "--gpu", "b200")
+    assert "from NVIDIA H100 SXM5 80 GB: 100 % of compute time by formula" in said
+    refused = _invoke("simulate", recording, "--gpu", "b200", "--model", "astra-sim", code=1)
+    assert "--gpu is given beside ASTRA-sim's model" in refused
+    assert "--recorded-gpu is given without --gpu" in _invoke(
+        "simulate", recording, "--recorded-gpu", "h100", code=1
+    )
+
+
+def test_complete_for_another_gpu(recording: Path, tmp_path: Path) -> None:
+    done = _invoke(
+        "complete", recording, "-o", tmp_path / "job", "--ranks", "2", "--layout", "dp=2", "--gpu", "b200"
+    )
+    assert "durations recomputed for NVIDIA B200" in done
+    found = json.loads(_invoke("operators", tmp_path / "job", "--json"))
+    assert found["device"] == "NVIDIA B200 SXM 180 GB"
+    assert found["time_ns"] == 2 * round(1_000_000 * 3350 / 7700)
