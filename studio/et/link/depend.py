@@ -169,7 +169,8 @@ def depend(
     _thread_order(draft, lanes)
     _lost_order(draft, lanes, operations, lost, order)
     _inner_order(draft, lanes, operations, inner, order)
-    _held_up(draft, lanes, first_device, waits, causes)
+    instants = np.flatnonzero(operations.timed & (operations.end_ns == operations.start_ns))
+    _held_up(draft, lanes, first_device, waits, causes, instants)
     rows, mistaken = _waiting_callees(operations, library, inner)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
     apart = [
@@ -777,9 +778,20 @@ def _inner_order(draft: _Draft, lanes: _Lanes, operations: Operations, inner: In
             draft.add(before[place : place + 1], rows[first : first + 1], DepKind.ORDER)
 
 
-def _held_up(draft: _Draft, lanes: _Lanes, first_device: int, waits: list[_Wait], causes: _Causes) -> None:
-    """Add what threads waited for, to the first node of the thread that began after the wait."""
+def _held_up(
+    draft: _Draft,
+    lanes: _Lanes,
+    first_device: int,
+    waits: list[_Wait],
+    causes: _Causes,
+    instants: Int64,
+) -> None:
+    """Add what threads waited for, to the first node of the thread that began after the wait.
+
+    Operations that took no time end as they begin (`instants`).
+    """
     none = np.zeros(0, np.int64)
+    at_once = set(instants.tolist())
     for wait in waits:
         rows, times = lanes.get(wait.thread, (none, none))
         place = int(np.searchsorted(times, wait.end, side="left"))
@@ -790,7 +802,10 @@ def _held_up(draft: _Draft, lanes: _Lanes, first_device: int, waits: list[_Wait]
         rows, times = lanes[lane]
         place = int(np.searchsorted(times, time, side="left"))
         # The last that the other thread began before: by its end all before it have ended, too.
-        cause = int(np.searchsorted(lanes[other][1], until, side="left")) - 1
+        theirs, begun = lanes[other]
+        cause = int(np.searchsorted(begun, until, side="left")) - 1
+        while cause + 1 < len(theirs) and begun[cause + 1] == until and theirs[cause + 1] in at_once:
+            cause += 1
         if place < len(rows) and cause >= 0:
             draft.add(lanes[other][0][cause : cause + 1], rows[place : place + 1], DepKind.THREAD)
 
