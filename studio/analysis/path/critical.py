@@ -395,6 +395,8 @@ def _merge(pieces: Int64) -> Int64:
     for column in (pieces[0], pieces[4]):
         differs |= column[1:] != column[:-1]
     first = np.flatnonzero(np.append(True, differs))
+    if len(first) == pieces.shape[1]:
+        return pieces
     joined = pieces[:, first]
     joined[3] = pieces[3, np.append(first[1:], pieces.shape[1]) - 1]
     return joined
