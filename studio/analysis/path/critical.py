@@ -154,15 +154,20 @@ class Courses:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What the walk looks up of a rank, as lists: reading one number of an array takes five times as long."""
+    """What the walk looks up of a rank, as lists: reading one number of an array takes five times as long.
+
+    Attributes:
+        start, end, gate: Of each node, on aligned clocks; -1 for none.
+        meets: Whether other ranks take part in a node.
+        meeting: Of those: when all had begun, the place of the rank to go on at, and its node; -1 for none.
+        receives: Nodes that receive.
+    """
 
     start: list[int]
     end: list[int]
     gate: list[int]
-    begun: list[int]
-    partner: list[int]
-    partner_row: list[int]
     meets: list[bool]
+    meeting: dict[int, tuple[int, int, int]]
     receives: set[int]
 
 
@@ -196,7 +201,8 @@ class _Walk:
         self._eager = not courses.account.is_recording
         self._crossed: set[tuple[int, int]] = set()
         # After the last node of the rank nothing is known to have run.
-        self._places, self._rows, self._tops, self._bottoms = [place], [NONE], [finish], [finish]
+        self._places, self._counts = [place], [1]
+        self._rows, self._tops, self._bottoms = [NONE], [finish], [finish]
         line = self._line(place)
         start, end = courses.spans(place)
         last = np.flatnonzero(end == end.max())
@@ -209,14 +215,16 @@ class _Walk:
             self._go_along()
             if self.now > 0 and self.row != NONE:
                 self._cross()
-        columns = (self._places, self._rows, self._tops, self._bottoms)
-        return np.array([np.array(column, np.int64) for column in columns])
+        place = np.repeat(np.array(self._places, np.int64), self._counts)
+        columns = (np.array(column, np.int64) for column in (self._rows, self._tops, self._bottoms))
+        return np.stack([place, *columns])
 
     def _go_along(self) -> None:
         """Follow gates within a rank, up to the next node that others take part in."""
         line, now, row = self._line(self.place), self.now, self.row
         start, end, gate, meets = line.start, line.end, line.gate, line.meets
         rows, tops, bottoms = self._rows, self._tops, self._bottoms
+        before = len(rows)
         while now > 0 and row != NONE and not meets[row]:
             rows.append(row)
             tops.append(now)
@@ -226,24 +234,27 @@ class _Walk:
             row = gate[row]
             if row != NONE and end[row] < now:
                 now = end[row]
-        self._places += [self.place] * (len(rows) - len(self._places))
+        self._places.append(self.place)
+        self._counts.append(len(rows) - before)
         self.now, self.row = now, row
 
     def _cross(self) -> None:
         """Go from a node of several ranks to what it waited for, on its own rank or on the last to arrive."""
         line, row = self._line(self.place), self.row
         if self._joins(line, row):
-            self._visit(line.begun[row])
-            self.place, self.row = line.partner[row], line.partner_row[row]
+            begun, place, there = line.meeting[row]
+            self._visit(begun)
+            self.place, self.row = place, there
             line, row = self._line(self.place), self.row
         self._visit(min(line.start[row], self.now))
         ended = _ready(line, row, self.now)
-        if ended < self.now and line.begun[row] == line.start[row] == self.now:
+        begun = line.meeting[row][0] if row in line.meeting else NONE
+        if ended < self.now and begun == line.start[row] == self.now:
             # It began with others: the one that was ready last is the one they waited for.
             for other, its in self.courses.account.arrivals.together(self.place, row):
-                there = self._line(other)
-                if there.start[its] == self.now and _ready(there, its, self.now) > ended:
-                    ended = _ready(there, its, self.now)
+                near = self._line(other)
+                if near.start[its] == self.now and _ready(near, its, self.now) > ended:
+                    ended = _ready(near, its, self.now)
                     self.place, self.row = other, its
             if (self.place, self.row) != (self._places[-1], self._rows[-1]):
                 self._visit(self.now)
@@ -251,23 +262,21 @@ class _Walk:
         self.now = ended
 
     def _visit(self, bottom: int) -> None:
-        for column, value in (
-            (self._places, self.place),
-            (self._rows, self.row),
-            (self._tops, self.now),
-            (self._bottoms, bottom),
-        ):
-            column.append(value)
+        self._places.append(self.place)
+        self._counts.append(1)
+        self._rows.append(self.row)
+        self._tops.append(self.now)
+        self._bottoms.append(bottom)
         self.now = bottom
 
     def _joins(self, line: _Line, row: int) -> bool:
         """Whether the node waited for a last arrival at a collective or message."""
-        begun = line.begun[row]
+        begun, partner, _ = line.meeting[row]
         # A message is on its way from the moment it is sent; a collective, and a recorded message, from the last arrival.
         waited = begun > line.start[row] or (
             self._eager and row in line.receives and line.start[row] < self.now
         )
-        if line.partner[row] == NONE or not waited or not 0 <= begun <= self.now:
+        if partner == NONE or not waited or not 0 <= begun <= self.now:
             return False
         if begun < self.now:
             return True
@@ -291,18 +300,18 @@ def _ready(line: _Line, row: int, now: int) -> int:
 def _line(courses: Courses, place: int) -> _Line:
     start, end = courses.spans(place)
     there, zero = start >= 0, courses.zero(place)
+    meets = courses.account.arrivals.meets(place, len(start))
+    rows = np.flatnonzero(meets)
     partner, partner_row = courses.partners(place)
-    first = int(courses.times.first[place])
-    begun = courses.account.arrivals.begun_ns[first : first + len(start)]
+    begun = courses.account.arrivals.begun_ns[int(courses.times.first[place]) + rows]
+    met = (np.where(begun >= 0, begun - zero, NONE), partner[rows], partner_row[rows])
     graph = courses.trace.graph_of(courses.trace.ranks[place])
     return _Line(
         np.where(there, start - zero, NONE).tolist(),
         np.where(there, end - zero, NONE).tolist(),
         courses.gates(place).gate.tolist(),
-        np.where(begun >= 0, begun - zero, NONE).tolist(),
-        partner.tolist(),
-        partner_row.tolist(),
-        courses.account.arrivals.meets(place, len(start)).tolist(),
+        meets.tolist(),
+        dict(zip(rows.tolist(), zip(*(column.tolist() for column in met), strict=True), strict=True)),
         set(np.flatnonzero(graph.type == NodeType.COMM_RECV).tolist()),
     )
 
@@ -386,6 +395,8 @@ def _merge(pieces: Int64) -> Int64:
     for column in (pieces[0], pieces[4]):
         differs |= column[1:] != column[:-1]
     first = np.flatnonzero(np.append(True, differs))
+    if len(first) == pieces.shape[1]:
+        return pieces
     joined = pieces[:, first]
     joined[3] = pieces[3, np.append(first[1:], pieces.shape[1]) - 1]
     return joined
