@@ -11,7 +11,16 @@ from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, plural, rank_words, schema_name
 from studio.advice.edits import ScaleTimes
 from studio.advice.terms import NODES_NAMED, Change
-from studio.advice.work import Work, compute_rows, group_ranks, groups_words, parallel_groups, stages, work_of
+from studio.advice.work import (
+    Work,
+    compute_rows,
+    group_ranks,
+    groups_words,
+    parallel_groups,
+    stages,
+    with_all_members,
+    work_of,
+)
 from studio.trace import Float64, Int32, Int64, int_column
 from studio.units import format_ns
 
@@ -135,14 +144,11 @@ class _Arrivals:
 
 def _arrivals(scene: Scene, group: int) -> _Arrivals:
     members = scene.members
-    mine = np.flatnonzero(members.group == group)
-    count = np.diff(members.offsets)[mine]
-    mine = mine[count == count.max()]
-    where = members.offsets[mine][:, None] + np.arange(int(count.max()))
+    mine, where = with_all_members(members, np.flatnonzero(members.group == group))
     places = members.rank[where[0]].astype(np.int64)
     begun = np.sort(members.start_ns[where].T, axis=1)
     types = np.unique(members.type[mine])
-    if (begun < 0).any() or (members.rank[where] != places).any():
+    if (begun < 0).any():
         return _Arrivals(group, types, places, begun, {})
     work = np.zeros(begun.shape)
     segments, rows_of = [], []

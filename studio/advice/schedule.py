@@ -12,7 +12,7 @@ from studio.advice.candidates import Candidate, Found, Refusal, plural, schema_n
 from studio.advice.collective_times import Took, collective_costs
 from studio.advice.edits import Rewire, SetSizes, ShiftTimes, Wiring
 from studio.advice.terms import NODES_NAMED, Change
-from studio.advice.work import groups_words, parallel_groups
+from studio.advice.work import groups_words, parallel_groups, with_all_members
 from studio.analysis.collectives.matching import issue_order
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.trace import (
@@ -221,6 +221,9 @@ def _families(scene: Scene, took: Took, group: int) -> Iterator[_Buckets]:
     size = np.maximum.reduceat(members.bytes, members.offsets[:-1])
     mine = np.flatnonzero(members.group == group)
     mine = mine[np.argsort(members.position[mine], kind="stable")]
+    if len(with_all_members(members, mine)[0]) < len(mine):
+        # Of collectives that a member left out nothing says which of the others they belong to.
+        return
     small = (took.carried[mine] * line.ns_per_byte < line.fixed_ns) & (
         members.type[mine] != CollectiveType.BARRIER
     )

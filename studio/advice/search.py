@@ -45,6 +45,8 @@ _COMBINED = 6
 _COMBINED_LARGE = 3
 _LARGE = 300_000
 """From so many nodes on fewer changes are combined."""
+_PER_DIMENSION = 20
+"""About so many simulations the changes of a dimension take."""
 _SET = 3
 _TRIFLE = 0.001
 """What saves less than this share of the finish is not combined with anything."""
@@ -142,6 +144,8 @@ def find_advice(
     elif not isinstance(family, str):
         search.tick()
         combined.append(_combine(search, family, of_system))
+    if progress:
+        progress(search.done, search.done)
     advice = sorted((item for _, item in job + of_system), key=_order)
     return Advised(
         scene.baseline,
@@ -162,6 +166,8 @@ def find_advice(
 def _of_system(search: _Search, scene: Scene) -> tuple[list[_Made], list[Sensitivity]]:
     made: list[_Made] = []
     sensitivity: list[Sensitivity] = []
+    # How many it will be is known once it is done: the knee is searched for.
+    search.total += _PER_DIMENSION * len(scene.config.topology.dims)
     for make in _OF_SYSTEM:
 
         def finish(change: Change) -> int | None:

@@ -19,7 +19,7 @@ from studio.advice.candidates import Candidate, Found, Refusal, plural, rank_wor
 from studio.advice.collective_times import Took, carried_bytes, collective_costs
 from studio.advice.edits import ScaleTimes, SetSizes, ShiftTimes
 from studio.advice.terms import NODES_NAMED, Change, Kind
-from studio.advice.work import Work, groups_words, parallel_groups, work_of
+from studio.advice.work import Work, groups_words, parallel_groups, with_all_members, work_of
 from studio.trace import NONE, Bool, CollectiveType, Float64, Int64, Trace
 
 ALIKE = 0.02
@@ -102,9 +102,7 @@ def _family(scene: Scene, group: int, kind: int) -> Family | None:
     mine = np.flatnonzero((members.group == group) & (members.type == kind))
     if not len(mine):
         return None
-    count = np.diff(members.offsets)[mine]
-    mine = mine[count == count.max()]
-    where = members.offsets[mine][:, None] + np.arange(int(count.max()))
+    mine, where = with_all_members(members, mine)
     rank, row = members.rank[where].astype(np.int64), members.row[where].astype(np.int64)
     return Family(group, kind, mine, rank[0], row, members.bytes[where])
 

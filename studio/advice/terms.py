@@ -31,6 +31,8 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OF_SYSTEM: tuple[Kind, ...] = ("bandwidth", "latency", "algorithm", "chunks", "dimension-order")
 """Kinds that change the system; all others change the job."""
+HYPOTHETICAL: tuple[Kind, ...] = ("compute", *OF_SYSTEM)
+"""Kinds that ask what better hardware or kernels would do; the others mend a cause in the job."""
 WORTH = 0.01
 """Savings below this share of the finish are not worth a change: "nothing above 1 %"."""
 
@@ -121,6 +123,11 @@ class Advice:
         return self.kind in OF_SYSTEM
 
     @property
+    def is_cause(self) -> bool:
+        """Whether it mends a cause in the job, rather than asks what better hardware would do."""
+        return self.kind not in HYPOTHETICAL and self.kind != "combined"
+
+    @property
     def is_worth_it(self) -> bool:
         """Whether it saves more than `WORTH`."""
         return self.saving_ns > WORTH * self.baseline_ns
@@ -204,6 +211,11 @@ class Advised:
     def worth_it(self) -> tuple[Advice, ...]:
         """The advice that saves more than 1 %; empty where there is nothing above that."""
         return tuple(item for item in self.advice if item.is_worth_it)
+
+    @property
+    def causes(self) -> tuple[Advice, ...]:
+        """The advice that mends a cause in the job, the largest saving first."""
+        return tuple(item for item in self.advice if item.is_cause)
 
     def __repr__(self) -> str:
         """Return it in a line."""

@@ -165,6 +165,25 @@ def parallel_groups(members: Members) -> list[list[int]]:
     return sorted(every, key=lambda groups: groups[0])
 
 
+def with_all_members(members: Members, collectives: Int64) -> tuple[Int64, Int64]:
+    """Return those collectives of a group in which as many ranks take part as in any, and the same ones as in the first of these.
+
+    Args:
+        members: All collectives.
+        collectives: Some of one group, at least one.
+
+    Returns:
+        (C,) the collectives, and (C, R) where their members stand.
+    """
+    count = np.diff(members.offsets)[collectives]
+    most = int(count.max())
+    chosen = collectives[count == most]
+    where = members.offsets[chosen][:, None] + np.arange(most)
+    ranks = members.rank[where]
+    same = (ranks == ranks[0]).all(axis=1)
+    return chosen[same], where[same]
+
+
 def groups_words(names: Sequence[str]) -> str:
     """Return how a sentence names parallel groups.
 

@@ -6,7 +6,6 @@ so that both are compared node by node.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,7 +15,7 @@ from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
-from studio.trace import Trace
+from studio.trace import Trace, trace_digest
 
 _MARK = "advice"
 _NAME = 150
@@ -97,8 +96,7 @@ def _run(name: str, trace: Trace, parts: Parts) -> Run:
 
 def _changed_job(workspace: Workspace, job: str, trace: Trace, item: Advice) -> str:
     """Store the changed job, or return the one stored earlier for the same change."""
-    what = hashlib.blake2b(f"{item.kind} {item.action}".encode("utf-8", "replace"), digest_size=8).hexdigest()
-    mark = f"{_MARK}:{job}:{what}"
+    mark = f"{_MARK}:{job}:{trace_digest(trace)}"
     known = workspace.find(mark)
     if known:
         return known.id

@@ -22,9 +22,10 @@ from studio.sim.engine import Cancelled
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
+from studio.sim.systems.uses import DEVICE
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
-from studio.trace import CommGroup, Trace
+from studio.trace import Attribute, CommGroup, Trace, ValueKind
 from studio.views.advice import advice_of
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
@@ -217,6 +218,25 @@ def test_a_replay_that_misses_its_recording_gives_ranges():
     assert (found.baseline.finish_ns, found.baseline.recorded_ns) == (70 * US, 120 * US)
     faster = only(found, "compute")
     assert (faster.saving_low_ns, faster.saving_ns, faster.saving_high_ns) == (0, 6 * US, 56 * US)
+
+
+def test_changes_of_the_system_are_simulated_on_the_family_of_the_recorded_gpu():
+    trace = arriving(100, 100, 200)
+    named = (Attribute(DEVICE, ValueKind.STRING, "NVIDIA H100 80GB HBM3"),)
+    trace = replace(trace, ranks=tuple(replace(rank, metadata=named) for rank in trace.ranks))
+    found = advise(trace)
+    assert found.system_baseline is not None
+    assert "hgx-h100, the family of the recorded NVIDIA H100" in found.system_baseline.words
+    assert {item.baseline_ns for item in found.advice if item.about_system} == {
+        found.system_baseline.finish_ns
+    }
+    # The all-reduce takes other than the recorded 10 µs there, which the finish differs by.
+    assert (
+        all(item.saving_low_ns is not None for item in found.advice if item.about_system)
+        == found.system_baseline.misses
+    )
+    assert [item.kind for item in found.causes] == ["slow-rank", "equal-arrivals"]
+    assert_simulated(trace, found)
 
 
 def test_nothing_above_one_percent():
