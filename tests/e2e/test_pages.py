@@ -24,6 +24,7 @@ PAGES = {
     "timeline": "#timeline-scroll[data-ready]",
     "collectives": "#collectives-heat[data-ready], .cs-empty",
     "simulate": "#sim-drawing svg",
+    "sweep": "#sweep-run:enabled",
     "compare": ".cs-compare-list",
     "findings": "#findings-list",
     "validate": "h1",

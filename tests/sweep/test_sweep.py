@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pandas as pd
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,12 +20,14 @@ from studio.sim.result import ledger_of
 from studio.sweep import running
 from studio.sweep.analysis import best, importance, pareto, reasons
 from studio.sweep.costs import Costs, costs_of, load_costs, port_rates
-from studio.sweep.journal import journal_of
+from studio.sweep.journal import Journal, fingerprint, journal_of, read_journal
 from studio.sweep.running import Elsewhere, Here, Row, run_piece, store_job
 from studio.sweep.search import Plan, Target, cheapest
 from studio.sweep.space import Axis, Space, parse_space
 from studio.sweep.sweep import Sweep, run_sweep, values_of
 from studio.sweep.systems import Base, Jobs, parts_at
+from tests.conftest import ROOT
+from tests.waiting import PATIENCE_S, wait_until
 
 MEMORY = ("memory-type=PER_NPU_MEMORY_EXPANSION", "remote-mem-latency=1000", "remote-mem-bw=64")
 BASE = Base("hgx-h100-8", settings=MEMORY)
@@ -313,3 +318,30 @@ def test_the_command_writes_and_tells_what_simulate_would(tmp_path, capsys):
     assert table.finish_ns.notna().all()
     assert {one["key"] for one in plain["importance"]} == {"bandwidth[0]", "costs.algorithm"}
     assert "variance of the finish" in command.text(outcome)
+
+
+def test_a_killed_process_leaves_what_the_next_one_continues(job, tmp_path):
+    output, files = tmp_path / "out.parquet", str(studio.sample_path("transformer_8r"))
+    varied = "bandwidth[0]=1..100", "latency[0]=1..30", *MEMORY
+    options = [f"--set={setting}" for setting in varied]
+    command = [sys.executable, "-m", "studio", "sweep", files, "--preset", "hgx-h100", *options, "-o", str(output)]
+    killed = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    journal = journal_of(output)
+    wait_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 40)
+    workers = psutil.Process(killed.pid).children()
+    killed.kill()
+    killed.wait()
+    # They end with their piece, as nobody asks for another.
+    psutil.wait_procs(workers, timeout=PATIENCE_S)
+    assert not output.exists()
+    done = {row.index for row in read_journal(journal)}
+    assert 40 <= len(done) < 3000
+    # The rest is cut short here: what counts is that nothing is simulated twice, and that rows are equal.
+    sweep = Sweep(parse_space(varied), Base("hgx-h100"))
+    identity = fingerprint(job, sweep.base, sweep.space, None)
+    again = Journal(journal, identity)
+    again.close()
+    assert again.rows.keys() == done
+    points = [(index, sweep.space.point(index)) for index in sorted(done)[:8]]
+    fresh = [row for rows in Here(job, sweep.base, None).run(points, lambda: None) for row in rows]
+    assert fresh == [again.rows[index] for index, _ in points]
