@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from studio.calibration.tables import MeasuredTable
+from studio.sim.costs.library import LIBRARIES
 from studio.sim.costs.model import CostModel
 from studio.sim.costs.parameters import NAMES
 from studio.sim.costs.shapes import Float64, GroupShape, Ports
@@ -98,7 +99,7 @@ def design(
         choice = model.taken(table.collective, table.size_bytes, shape, ports)
         for taken in np.unique(choice):
             way, rows = ways[taken], np.flatnonzero(choice == taken)
-            split = terms(way, table.collective, table.size_bytes[rows], shape, ports, model.nics)
+            split = terms(way, table.collective, table.size_bytes[rows], shape, ports, model.nics, shared=LIBRARIES[model.library].searches)
             for part, group in enumerate((split.launch, split.waits, split.inside, split.between)):
                 for name, factor in group:
                     parts[part, start + rows, columns[name]] += factor

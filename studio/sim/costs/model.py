@@ -227,7 +227,7 @@ class CostModel:
         self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports
     ) -> tuple[Float64, Float64]:
         """Return the part of a way's time in which no bytes move, and the whole of it."""
-        split = terms(way, kind, buffer, shape, ports, self.nics)
+        split = terms(way, kind, buffer, shape, ports, self.nics, shared=LIBRARIES[self.library].searches)
         waits = split.latency_ns + self._sum(split.waits, len(buffer))
         moving = np.maximum(self._sum(split.inside, len(buffer)), self._sum(split.between, len(buffer)))
         total = self._sum(split.launch, len(buffer)) + combine(waits, moving, OVERLAP[way.rates])

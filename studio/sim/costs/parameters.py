@@ -14,6 +14,7 @@ GROUPS: Mapping[str, str] = {
     "efficiency": "share of the port's rate that is reached, at most 1",
     "ramp": "filling of the pipe: times the square root of (1 µs × time at the full rate)",
     "copy": "time of a rank's own part of the buffer, in units of its time at the full rate",
+    "shared": "on PCIe, time more of bytes that share a path, in units of their time at the full rate",
 }
 """Groups of parameters, with the unit of each."""
 
@@ -43,6 +44,8 @@ NAMES: tuple[str, ...] = (
         for place in ("inside", "between")
     ),
     *(f"copy {kind}" for kind in (*_KINDS, "send_recv")),
+    "shared both ways",
+    "shared between switches",
 )
 """All parameters: group, and what it is of."""
 
@@ -77,6 +80,8 @@ GENERAL: Mapping[str, float] = {
     "efficiency direct between": 0.85,
     "ramp": 0.7,
     "copy": 0.4,
+    "shared both ways": 0.15,
+    "shared between switches": 0.6,
 }
 """What is expected before anything is measured, by name or group: NCCL's own constants (src/graph/tuning.cc, with the
 launch taken apart from the base) and shares of peak as published. Defaults are learnt from measured tables around these."""
@@ -89,7 +94,8 @@ def default(library: str, name: str) -> float:
         library: Name of the library (`studio.sim.costs.library`).
         name: The parameter.
     """
-    return DEFAULTS[library][name]
+    found = DEFAULTS[library].get(name)
+    return GENERAL.get(name, GENERAL.get(name.partition(' ')[0], 1.0)) if found is None else found
 
 
 def to_groups(values: Mapping[str, float]) -> dict[str, dict[str, float]]:

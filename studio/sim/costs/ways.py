@@ -144,7 +144,16 @@ class Terms:
     between: tuple[tuple[str, Float64], ...]
 
 
-def terms(way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports, nics: int = 0) -> Terms:
+def terms(
+    way: Way,
+    kind: str,
+    buffer: Float64,
+    shape: GroupShape,
+    ports: Ports,
+    nics: int = 0,
+    *,
+    shared: bool = False,
+) -> Terms:
     """Return the terms of a way's time.
 
     Args:
@@ -154,6 +163,7 @@ def terms(way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports,
         shape: The group.
         ports: The network.
         nics: NICs of a node; 0 stands for one an NPU.
+        shared: Whether ports inside a node share paths, as those of PCIe do.
     """
     one = np.ones(len(buffer))
     inside: list[tuple[str, Float64]] = []
@@ -161,6 +171,8 @@ def terms(way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports,
     if way.inside:
         time = buffer * way.inside / ports.inside
         inside = _moving(f"{way.rates} inside", time)
+        if shared:
+            inside += _sharing(way, kind, time, shape)
     if way.own and way.protocol == "Simple":
         inside.append((f"copy {kind}", buffer * way.own / ports.inside))
     if way.between:
@@ -198,6 +210,21 @@ def _waits(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
 def _moving(rate: str, time: Float64) -> list[tuple[str, Float64]]:
     """Return the terms of bytes that take `time` at the full rate: slower by an efficiency, and by filling the pipe."""
     return [(f"efficiency {rate}", time), (f"ramp {rate}", np.sqrt(time * _RAMP_NS))]
+
+
+def _sharing(way: Way, kind: str, time: Float64, shape: GroupShape) -> list[tuple[str, Float64]]:
+    """Return the terms of bytes on paths of PCIe that other bytes need too.
+
+    Without peer access both directions go through the same memory; a broadcast or reduce of two has one direction only. More
+    than two GPUs lie behind more than one switch, and share what joins the switches. LL sends two bytes for one.
+    """
+    lines = 2.0 if way.protocol == "LL" else 1.0
+    found = []
+    if shape.per_node > 2 or kind not in ("broadcast", "reduce", "gather", "scatter"):
+        found.append(("shared both ways", lines * time))
+    if shape.per_node > 2:
+        found.append(("shared between switches", lines * (1 - 2 / shape.per_node) * time))
+    return found
 
 
 def combine(waits: Float64, moving: Float64, overlap: Float64 | float) -> Float64:
