@@ -30,6 +30,7 @@ SPREAD: Mapping[str, float] = {
     "efficiency Simple between": 0.15,
     "efficiency NVLS between": 0.15,
     "efficiency direct between": 0.3,
+    "host interval": 0.9,
     "shared both ways": 1.0,
     "shared between switches": 0.7,
 }

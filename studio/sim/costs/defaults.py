@@ -67,6 +67,9 @@ DEFAULTS: Mapping[str, Mapping[str, float]] = {
         "copy scatter": 0.448,
         "copy broadcast": 0.319,
         "copy send_recv": 0.448,
+        "shared both ways": 0.15,
+        "shared between switches": 0.6,
+        "host interval": 6000,
     },
     "nccl-ampere": {
         "launch all_reduce": 9820,
@@ -124,6 +127,9 @@ DEFAULTS: Mapping[str, Mapping[str, float]] = {
         "copy scatter": 0.392,
         "copy broadcast": 0.279,
         "copy send_recv": 0.392,
+        "shared both ways": 0.15,
+        "shared between switches": 0.6,
+        "host interval": 6000,
     },
     "nccl-hopper": {
         "launch all_reduce": 4940,
@@ -181,6 +187,9 @@ DEFAULTS: Mapping[str, Mapping[str, float]] = {
         "copy scatter": 0.276,
         "copy broadcast": 0.197,
         "copy send_recv": 0.276,
+        "shared both ways": 0.15,
+        "shared between switches": 0.6,
+        "host interval": 6000,
     },
     "nccl-blackwell": {
         "launch all_reduce": 7150,
@@ -238,6 +247,9 @@ DEFAULTS: Mapping[str, Mapping[str, float]] = {
         "copy scatter": 0.581,
         "copy broadcast": 0.414,
         "copy send_recv": 0.581,
+        "shared both ways": 0.15,
+        "shared between switches": 0.6,
+        "host interval": 6000,
     },
     "nccl-pcie": {
         "launch all_reduce": 3970,
@@ -295,6 +307,9 @@ DEFAULTS: Mapping[str, Mapping[str, float]] = {
         "copy scatter": 0.538,
         "copy broadcast": 0.339,
         "copy send_recv": 0.538,
+        "shared both ways": 0.15,
+        "shared between switches": 0.6,
+        "host interval": 6000,
     },
     "rccl": {
         "launch all_reduce": 4670,
@@ -352,5 +367,10 @@ DEFAULTS: Mapping[str, Mapping[str, float]] = {
         "copy scatter": 0.509,
         "copy broadcast": 0.362,
         "copy send_recv": 0.509,
+        "shared both ways": 0.15,
+        "shared between switches": 0.6,
+        "host interval": 6000,
     },
 }
+
+TRANSPORT_FACTORS: Mapping[str, Mapping[str, float]] = {}

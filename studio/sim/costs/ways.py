@@ -2,12 +2,14 @@
 
 A way is an algorithm with a protocol. Its time is
 
-    launch + (waits^p + moving^p)^(1/p)
+    (host^4 + own^4)^(1/4)
+    own    = launch + (waits^p + moving^p)^(1/p)
     waits  = base + steps × hop
     moving = the larger of (bytes inside the node / rate, bytes between nodes / rate)
 
 Steps and bytes overlap, as a pipeline does: with p = 1 they would follow each other, with a large p the longer one hides
-the other (`OVERLAP`). Waits and moving are sums of parameters of the machine, each multiplied by something that follows
+the other (`OVERLAP`). The host's time from call to call passes beside the collective: it is seen where the collective is
+shorter. Waits and moving are sums of parameters of the machine, each multiplied by something that follows
 from group and size, so that a fit needs no more than these factors. Bytes are those of the busiest member's port, in one
 direction:
 
@@ -37,6 +39,8 @@ RINGS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Collectives that libraries carry out by rings; all others are messages from rank to rank."""
 OVERLAP: Mapping[str, float] = {"LL": 1.5, "LL128": 1.5, "Simple": 2.0, "NVLS": 1.5, "direct": 2.0}
 """How far waits and moving bytes overlap, by what a way's rates are named after; found by leaving tables out."""
+HOST_OVERLAP = 4.0
+"""How far a collective and the host's work for the next call overlap: nearly the longer of both. Found by leaving tables out."""
 _RAMP_NS = 1000.0
 _SETTLE_BYTES = 24 * 1024.0
 
@@ -144,7 +148,7 @@ class Terms:
     between: tuple[tuple[str, Float64], ...]
 
 
-def terms(
+def terms(  # noqa: PLR0913 (all that a time follows from)
     way: Way,
     kind: str,
     buffer: Float64,
