@@ -54,7 +54,7 @@ STUDENT = 20.0
 """Machines far from the others pull the defaults less: degrees of freedom."""
 
 
-NOISE = 0.06
+NOISE = 0.05
 """Times of a machine as those of its library, as a logarithm: versions, boards and ways of starting differ besides."""
 LIBRARIES_LIE = 1.5
 TRANSPORTS_LIE = 2.0

@@ -56,7 +56,11 @@ def test_tables_that_say_nothing_of_costs_are_left_out():
 def test_the_errors_in_a_system_file_are_those_of_its_costs(name, shared):
     """Fitted again from the measured tables, a family has the costs and the errors that its file says."""
     tables = tables_of_family(SYSTEMS[name], read_csv(shared / "measured" / "measured.csv"))
-    system = replace(SYSTEMS[name], costs={"library": SYSTEMS[name].costs["library"]}, calibration={})
+    system = replace(
+        SYSTEMS[name],
+        costs={key: SYSTEMS[name].costs[key] for key in ("library", "transport")},
+        calibration={},
+    )
     again = calibration_of(fit_family(system, tables))["errors"]
     for place, errors in SYSTEMS[name].calibration["errors"].items():
         assert again[place]["tables"] == errors["tables"]

@@ -54,6 +54,7 @@ PLAIN = {
         for place in ("inside", "between")
     },
     **{f"copy {kind}": 1e-12 for kind in ("all_reduce", "all_gather", "all_to_all")},
+    "host interval": 1e-3,
 }
 
 
