@@ -24,7 +24,7 @@ from studio.sim.costs.curves import Curve, correction
 from studio.sim.costs.library import LIBRARIES, estimates
 from studio.sim.costs.parameters import GROUPS, NAMES, TRANSPORTS, default, members, moved, to_groups
 from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, rate_between
-from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, RINGS, Way, combine, terms, ways
+from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, RINGS, Way, combine, sharing, terms, ways
 from studio.sim.fields import Fields
 from studio.sim.kinds import COLLECTIVE_KINDS
 
@@ -218,7 +218,9 @@ class CostModel:
         used = rate_between(ports, shape.per_node, self.nics) if shape.nodes > 1 else 0.0
         library, inside = LIBRARIES[self.library], ports.inside
         if library.searches:
-            inside *= min(1.0, self.value("efficiency Simple inside") / library.link_share)
+            slower = sum(self.value(name) * share for name, share in sharing(kind, shape).items())
+            reached = 1 / (1 / self.value("efficiency Simple inside") + slower)
+            inside *= min(1.0, reached / library.link_share)
         believed = estimates(library, kind, buffer, shape, inside, used)
         unknown = np.full(len(buffer), np.inf)
         rows = np.array([believed.get(way.name, unknown) for way in found])

@@ -176,7 +176,8 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
         time = buffer * way.inside / ports.inside
         inside = _moving(f"{way.rates} inside", time)
         if shared:
-            inside += _sharing(way, kind, time, shape)
+            lines = 2.0 if way.protocol == "LL" else 1.0  # LL sends two bytes for one.
+            inside += [(name, share * lines * time) for name, share in sharing(kind, shape).items()]
     if way.own and way.protocol == "Simple":
         inside.append((f"copy {kind}", buffer * way.own / ports.inside))
     if way.between:
@@ -216,18 +217,17 @@ def _moving(rate: str, time: Float64) -> list[tuple[str, Float64]]:
     return [(f"efficiency {rate}", time), (f"ramp {rate}", np.sqrt(time * _RAMP_NS))]
 
 
-def _sharing(way: Way, kind: str, time: Float64, shape: GroupShape) -> list[tuple[str, Float64]]:
-    """Return the terms of bytes on paths of PCIe that other bytes need too.
+def sharing(kind: str, shape: GroupShape) -> dict[str, float]:
+    """Return how far bytes on paths of PCIe are slowed by others there: the parameters, with their factors.
 
     Without peer access both directions go through the same memory; a broadcast or reduce of two has one direction only. More
-    than two GPUs lie behind more than one switch, and share what joins the switches. LL sends two bytes for one.
+    than two GPUs lie behind more than one switch, and share what joins the switches.
     """
-    lines = 2.0 if way.protocol == "LL" else 1.0
-    found = []
+    found = {}
     if shape.per_node > 2 or kind not in ("broadcast", "reduce", "gather", "scatter"):
-        found.append(("shared both ways", lines * time))
+        found["shared both ways"] = 1.0
     if shape.per_node > 2:
-        found.append(("shared between switches", lines * (1 - 2 / shape.per_node) * time))
+        found["shared between switches"] = 1 - 2 / shape.per_node
     return found
 
 
