@@ -1,8 +1,8 @@
 """The parameters of machines that were never measured, by library.
 
 Learnt from the public measured tables of 30 machines (nccl-tests and rccl-tests, 2021 to 2026; the sources stand in
-`docs/accuracy.md`) by `benchmarks/accuracy.py --learn`: each machine is fitted around the mean of its library, and the
-libraries lie around what all have in common, starting from the constants of NCCL (`parameters.GENERAL`). Parameters that
+`docs/accuracy.md`) by `benchmarks/accuracy.py --learn`: each machine is fitted around the mean of its library
+and transport, and these lie around what all have in common, starting from the constants of NCCL (`parameters.GENERAL`). Parameters that
 no table of a library tells of are those of the others. ns, shares and ratios as in `parameters.GROUPS`.
 """
 
