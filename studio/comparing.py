@@ -15,6 +15,7 @@ from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
 from studio.errors import StudioError
 from studio.sim.compared import side_of
+from studio.sim.doubts import Doubt
 from studio.sim.setting_values import SettingValue, describe_values, differ, settings_of
 from studio.store.runs import Run, RunInfo
 from studio.timeline import NodeTimes, node_times, recorded
@@ -38,6 +39,7 @@ class Compared:
         side: Its trace and times.
         settings: What is known of how it came about.
         job, run: Ids in the workspace, `RECORDED` for a recording; "" where it came from files.
+        doubts: Why a simulation is not to be believed as it stands.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Compared:
     settings: Mapping[str, SettingValue] = field(default_factory=dict)
     job: str = ""
     run: str = RECORDED
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,8 @@ def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name
     side = side_of(result)
     facts = _facts(summary or summarise(result.trace))
     known = {"times": SettingValue("simulated"), **facts, **settings_of(info.tables)}
-    return Compared(f"{job_name} · {info.label}" if job_name else info.label, side, known, info.job, info.id)
+    name = f"{job_name} · {info.label}" if job_name else info.label
+    return Compared(name, side, known, info.job, info.id, info.doubts)
 
 
 def _facts(summary: Summary) -> dict[str, SettingValue]:
