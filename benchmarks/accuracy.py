@@ -19,14 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from studio.calibration.design import design
+from studio.calibration.design import Design, design
 from studio.calibration.fit import fit, library_of, predict
+from studio.calibration.machines import transport_of
 from studio.calibration.prior import precision
 from studio.calibration.solve import solve
 from studio.calibration.tables import MeasuredTable, read_csv
 from studio.sim.costs.library import LIBRARIES
 from studio.sim.costs.model import CostModel
-from studio.sim.costs.parameters import GENERAL, NAMES
+from studio.sim.costs.parameters import GENERAL, NAMES, TRANSPORTS
 from studio.sim.costs.shapes import Float64, Ports
 
 INSIDE = {
@@ -51,6 +52,15 @@ ODD = ("vidur", "h100y")
 """Machines whose network or times are not known well enough to learn defaults from."""
 STUDENT = 20.0
 """Machines far from the others pull the defaults less: degrees of freedom."""
+
+
+NOISE = 0.05
+"""Times of a machine as those of its library, as a logarithm: versions, boards and ways of starting differ besides."""
+LIBRARIES_LIE = 1.5
+TRANSPORTS_LIE = 2.0
+"""How far libraries and transports lie from what all have in common, in units of what machines of one library do."""
+BETWEEN = np.array([place for place, name in enumerate(NAMES) if name.endswith(" between")])
+REACHED = np.array([name.startswith("efficiency") for name in NAMES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +104,31 @@ def learnable(table: MeasuredTable) -> bool:
     """Return whether defaults may be learnt from a table."""
     name = table.table_id
     rates_of_calls = name.startswith("abci") and table.collective == "broadcast"
-    odd = rates_of_calls or (name.startswith("h100x") and table.collective == "send_recv")
+    single_link = name.startswith("astrasim_fig_v100")
+    odd = rates_of_calls or single_link or (name.startswith("h100x") and table.collective == "send_recv")
     return len(table.size_bytes) >= 3 and not odd and not name.startswith(ODD)
 
 
 class Defaults:
-    """The parameters of each library's machines in general: a mean over machines, each with its own deviation.
+    """What holds for machines that were never measured: means of libraries and transports, each machine with its own deviation.
 
-    Machines lie around their library's mean as `studio.calibration.prior` says, and libraries around what all have in
-    common; each machine counts by what its tables tell.
+    A machine lies around the sum of what all have in common, what its library adds and, for parameters between nodes, what its
+    transport adds, as `studio.calibration.prior` says. All three are found together; each machine counts by what its tables tell.
     """
 
     def __init__(self, machines: Mapping[str, Sequence[MeasuredTable]]) -> None:
         self.machines = machines
         self.weights: dict[str, float] = {}
-        general = np.log([GENERAL.get(name, GENERAL.get(name.partition(" ")[0], 1.0)) for name in NAMES])
-        self.general = general
-        self.means = dict.fromkeys(LIBRARIES, general)
+        self.designs: dict[str, tuple[Design, Float64]] = {}
+        self.general = np.log([GENERAL.get(name, GENERAL.get(name.partition(" ")[0], 1.0)) for name in NAMES])
+        count = len(NAMES)
+        places = [*LIBRARIES, *TRANSPORTS]
+        sizes = [count] * len(LIBRARIES) + [len(BETWEEN)] * len(TRANSPORTS)
+        starts = np.cumsum([count, *sizes]).tolist()
+        self.rows = {
+            name: np.arange(at, at + size) for name, at, size in zip(places, starts, sizes, strict=False)
+        }
+        self.means = np.concatenate([self.general, np.zeros(starts[-1] - count)])
 
     def learn(self, rounds: int = 6) -> Defaults:
         """Learn the means; returns itself."""
@@ -127,50 +145,70 @@ class Defaults:
             if name == machine or (family in ("p5", "polaris") and name.startswith(family))
         }
         rest = Defaults({name: tables for name, tables in self.machines.items() if name not in same})
-        rest.means, rest.weights = dict(self.means), dict(self.weights)
+        rest.means, rest.weights, rest.designs = self.means.copy(), dict(self.weights), self.designs
         return rest.learn(2)
 
-    def costs(self, library: str) -> CostModel:
-        """Return the model of a library's machine that was never measured."""
-        logs = self.means[library]
-        return CostModel(library, values=dict(zip(NAMES, np.exp(logs).tolist(), strict=True)))
+    def logs(self, library: str, transport: str = "") -> Float64:
+        """Return the logarithms of the parameters of a library's machines with a transport; "" where it is not known."""
+        found: Float64 = self.means[: len(NAMES)] + self.means[self.rows[library]]
+        if transport:
+            found[BETWEEN] += self.means[self.rows[transport]]
+        return np.where(REACHED, np.minimum(found, -0.005), found)
+
+    def factors(self, transport: str) -> dict[str, float]:
+        """Return what a transport multiplies the parameters between nodes by."""
+        found = np.exp(self.means[self.rows[transport]]).tolist()
+        return {NAMES[place]: value for place, value in zip(BETWEEN, found, strict=True)}
+
+    def costs(self, library: str, transport: str = "") -> CostModel:
+        """Return the model of a machine that was never measured."""
+        values = np.exp(self.logs(library, transport)).tolist()
+        return CostModel(library, values=dict(zip(NAMES, values, strict=True)), transport=transport)
 
     def _round(self) -> None:
-        count = len(NAMES)
-        sums = {library: (np.zeros((count, count)), np.zeros(count)) for library in LIBRARIES}
-        for machine, tables in self.machines.items():
-            library = library_of(tables[0].hardware)
-            mean, firm = self.means[library], precision(library)
-            plan = design(CostModel(library), tables, ports_of(tables))
-            times = np.concatenate([table.time_us for table in tables]) * 1000
-            weight = self.weights.get(machine, 1.0)
-            for _ in range(2):
-                found = solve(plan, times, mean, firm * weight)
-                away = found.logs - mean
-                weight = 1 / (1 + away @ firm @ away / STUDENT)
-            self.weights[machine] = weight
-            told, held = found.information, firm * weight
-            share = held @ np.linalg.inv(told + held)
-            sums[library][0][:] += share @ told
-            sums[library][1][:] += share @ (told @ found.logs + held @ away)
-        self._pool(sums)
-
-    def _pool(self, sums: Mapping[str, tuple[Float64, Float64]]) -> None:
-        """Bring the libraries' sums together: what all have in common first, then each library around it."""
+        """Take one step towards the means that fit all machines."""
+        count, every = len(NAMES), np.arange(len(NAMES))
+        matrix, vector = np.zeros((len(self.means), len(self.means))), np.zeros(len(self.means))
         wide = precision("", 2.5)
-        matrix, vector = wide.copy(), wide @ self.general
-        for library, (told, where) in sums.items():
-            held = precision(library, 1.5)
-            share = held @ np.linalg.inv(told + held)
-            matrix += share @ told
-            vector += share @ where
-        common = np.linalg.solve(matrix, vector)
-        reached = np.array([name.startswith("efficiency") for name in NAMES])
-        for library, (told, where) in sums.items():
-            held = precision(library, 1.5)
-            mean = np.linalg.solve(told + held, where + held @ common)
-            mean = self.means[library] + np.clip(mean - self.means[library], -1, 1)
-            self.means[library] = np.where(reached, np.minimum(mean, -0.005), mean)
+        matrix[:count, :count], vector[:count] = wide, wide @ self.general
+        for name, rows in self.rows.items():
+            firm = precision(name, LIBRARIES_LIE) if name in LIBRARIES else _firm_between()
+            matrix[np.ix_(rows, rows)] = firm
+        for machine, tables in self.machines.items():
+            library, transport = library_of(tables[0].hardware), transport_of(tables)
+            told, where = self._told(machine, library, transport or "")
+            parts = [(every, every), (self.rows[library], every)]
+            if transport:
+                parts.append((self.rows[transport], BETWEEN))
+            for rows, own in parts:
+                vector[rows] += where[own]
+                for columns, other in parts:
+                    matrix[np.ix_(rows, columns)] += told[np.ix_(own, other)]
+        self.means = self.means + np.clip(np.linalg.solve(matrix, vector) - self.means, -1, 1)
+
+    def _told(self, machine: str, library: str, transport: str) -> tuple[Float64, Float64]:
+        """Return what a machine's tables tell of the means: its information (K, K), and that times the means it speaks for."""
+        tables = self.machines[machine]
+        if machine not in self.designs:
+            times = np.concatenate([table.time_us for table in tables]) * 1000
+            self.designs[machine] = design(CostModel(library), tables, ports_of(tables)), times
+        plan, times = self.designs[machine]
+        mean, firm = self.logs(library, transport), precision(library)
+        weight = self.weights.get(machine, 1.0)
+        for _ in range(2):
+            found = solve(plan, times, mean, firm * weight, NOISE)
+            away = found.logs - mean
+            weight = 1 / (1 + away @ firm @ away / STUDENT)
+        self.weights[machine] = weight
+        told, held = found.information, firm * weight
+        share = held @ np.linalg.inv(told + held)
+        return share @ told, share @ (told @ found.logs + held @ away)
+
+
+def _firm_between() -> Float64:
+    """Return how firmly what a transport adds lies around none (B, B)."""
+    spread = np.linalg.inv(precision("", TRANSPORTS_LIE))
+    return np.asarray(np.linalg.inv(spread[np.ix_(BETWEEN, BETWEEN)]))
 
 
 def by_machine(
@@ -195,7 +233,7 @@ def splits(tables: Sequence[MeasuredTable]) -> dict[str, list[Judged]]:
     defaults = Defaults(by_machine(tables, learnable)).learn()
     machines = by_machine(tables, lambda _: True)
     for machine, group in machines.items():
-        start = defaults.without(machine).costs(library_of(group[0].hardware))
+        start = defaults.without(machine).costs(library_of(group[0].hardware), transport_of(group) or "")
         ports = ports_of(group)
         usable = [table for table in group if len(table.size_bytes) >= 3]
         for table in group:
@@ -254,11 +292,22 @@ def main() -> None:
         show(splits(tables), options.each)
         return
     defaults = Defaults(by_machine(tables, learnable)).learn()
-    for library in LIBRARIES:
-        sys.stdout.write(f'    "{library}": {{\n')
-        for name, log in zip(NAMES, defaults.means[library], strict=True):
-            sys.stdout.write(f'        "{name}": {float(f"{np.exp(log):.3g}"):g},\n')
+    _print_table("DEFAULTS", {library: _values(defaults, library) for library in LIBRARIES})
+    _print_table("TRANSPORT_FACTORS", {transport: defaults.factors(transport) for transport in TRANSPORTS})
+
+
+def _values(defaults: Defaults, library: str) -> dict[str, float]:
+    return dict(zip(NAMES, np.exp(defaults.logs(library)).tolist(), strict=True))
+
+
+def _print_table(name: str, table: Mapping[str, Mapping[str, float]]) -> None:
+    sys.stdout.write(f"{name}: Mapping[str, Mapping[str, float]] = {{\n")
+    for key, values in table.items():
+        sys.stdout.write(f'    "{key}": {{\n')
+        for parameter, value in values.items():
+            sys.stdout.write(f'        "{parameter}": {float(f"{value:.3g}"):g},\n')
         sys.stdout.write("    },\n")
+    sys.stdout.write("}\n")
 
 
 def _sorted(table: MeasuredTable) -> MeasuredTable:

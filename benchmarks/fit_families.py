@@ -31,7 +31,8 @@ def main(path: Path) -> None:
 def _refit(name: str, tables: list[MeasuredTable]) -> None:
     file = FOLDER / f"{name}.yml"
     table = read_yaml(file)
-    library = {"library": dict(table["costs"])["library"]}  # type: ignore[call-overload]  # a table, as it was read
+    given = dict(table["costs"])  # type: ignore[call-overload]  # a table, as it was read
+    library = {key: given[key] for key in ("library", "transport") if key in given}
     table["costs"] = library
     table.pop("calibration", None)
     plain = system_of(table, f"preset {name}")

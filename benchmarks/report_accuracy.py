@@ -14,6 +14,7 @@ from benchmarks.accuracy import Defaults, by_machine, learnable
 from benchmarks.report_completion import section_of
 from studio.calibration.accuracy import accuracy_report
 from studio.calibration.fit import library_of
+from studio.calibration.machines import transport_of
 from studio.calibration.reading.files import read_tables
 
 
@@ -22,7 +23,7 @@ def main(source: Path, target: Path) -> None:
     tables = read_tables([source]).tables
     learnt = Defaults(by_machine(tables, learnable)).learn()
     starts = {
-        machine: learnt.without(machine).costs(library_of(own[0].hardware))
+        machine: learnt.without(machine).costs(library_of(own[0].hardware), transport_of(own) or "")
         for machine, own in by_machine(tables, lambda _: True).items()
     }
     command = f"python -m benchmarks.report_accuracy {source.name} {target.name}"

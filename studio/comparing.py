@@ -16,6 +16,7 @@ from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
 from studio.errors import StudioError
 from studio.sim.compared import side_of
+from studio.sim.doubts import Doubt
 from studio.sim.parts import Parts
 from studio.sim.setting_values import SettingValue, describe_values, differ, settings_of
 from studio.store.runs import Run, RunInfo
@@ -41,6 +42,7 @@ class Compared:
         settings: What is known of how it came about.
         job, run: Ids in the workspace, `RECORDED` for a recording; "" where it came from files.
         system: The tables of what it was simulated on; None for a recording.
+        doubts: Why a simulation is not to be believed as it stands.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Compared:
     job: str = ""
     run: str = RECORDED
     system: Parts | None = None
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +121,8 @@ def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name
     side = side_of(result)
     facts = _facts(result.trace, summary)
     known = {"times": SettingValue("simulated"), **facts, **settings_of(info.tables)}
-    return Compared(
-        f"{job_name} · {info.label}" if job_name else info.label, side, known, info.job, info.id, run.parts
-    )
+    name = f"{job_name} · {info.label}" if job_name else info.label
+    return Compared(name, side, known, info.job, info.id, run.parts, info.doubts)
 
 
 def _facts(trace: Trace, known: Summary | None) -> dict[str, SettingValue]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from studio.cli import main
 from studio.comparing import recording, simulation
 from studio.reporting import report
 from studio.sim import simulate
+from studio.sim.doubts import Cure, Doubt
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
@@ -55,6 +57,23 @@ def test_a_comparison_says_how_much_and_why():
     assert text.count("What the ranks were doing over time") >= 2
     shares = re.findall(r"<td class=num>([−0-9.]+) %</td>", text.split("<table>")[1])
     assert sum(float(one.replace("−", "-")) for one in shares) == pytest.approx(100, abs=0.3)
+
+
+def test_doubts_about_a_simulation_come_first_with_their_cure():
+    doubts = (
+        Doubt("links-ignored", "4 GB/s over <links> of 2 GB/s.", True, Cure("", "full")),
+        Doubt("extrapolated", "Not fitted to 64 ranks.", False),
+    )
+    doubtful = replace(recording(job(30), "tuesday"), doubts=doubts)
+    text = report([recording(job(), "monday"), doubtful])
+    assert "A (monday) is not to be believed" not in text
+    first = text.index("B (tuesday) is not to be believed as it stands:")
+    assert (
+        first
+        < text.index("impossible: 4 GB/s over &lt;links&gt; of 2 GB/s.")
+        < text.index("doubtful: Not fitted")
+    )
+    assert text.index("Simulate again with --model full.") < text.index("From A to B")
 
 
 @pytest.mark.e2e

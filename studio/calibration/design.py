@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from studio.calibration.tables import MeasuredTable
+from studio.sim.costs.library import LIBRARIES
 from studio.sim.costs.model import CostModel
 from studio.sim.costs.parameters import NAMES
 from studio.sim.costs.shapes import Float64, GroupShape, Ports
-from studio.sim.costs.ways import OVERLAP, combine, terms
+from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, combine, terms
 
 _LEAST_NS = 1e-3
 
@@ -72,11 +73,16 @@ class Design:
         moving = np.maximum(np.where(crossing, between, inside), _LEAST_NS)
         waits = np.maximum(self.latency + self.waits @ values, _LEAST_NS)
         both = combine(waits, moving, self.overlap)
-        total = self.launch @ values + both
+        inner = self.launch @ values + both
+        host = np.full(len(inner), values[self.names.index("host interval")])
+        total = combine(host, inner, HOST_OVERLAP)
+        by_host, by_inner = (host / total) ** (HOST_OVERLAP - 1), (inner / total) ** (HOST_OVERLAP - 1)
         by_waits = (waits / both) ** (self.overlap - 1)
         by_moving = (moving / both) ** (self.overlap - 1)
         factors = np.where(crossing[:, None], self.between, self.inside) * by_moving[:, None]
         slopes = (self.launch + self.waits * by_waits[:, None] + factors) * (values * self.powers)
+        slopes *= by_inner[:, None]
+        slopes[:, self.names.index("host interval")] += by_host * host
         return total, slopes / total[:, None]
 
 
@@ -98,7 +104,15 @@ def design(
         choice = model.taken(table.collective, table.size_bytes, shape, ports)
         for taken in np.unique(choice):
             way, rows = ways[taken], np.flatnonzero(choice == taken)
-            split = terms(way, table.collective, table.size_bytes[rows], shape, ports, model.nics)
+            split = terms(
+                way,
+                table.collective,
+                table.size_bytes[rows],
+                shape,
+                ports,
+                model.nics,
+                shared=LIBRARIES[model.library].searches,
+            )
             for part, group in enumerate((split.launch, split.waits, split.inside, split.between)):
                 for name, factor in group:
                     parts[part, start + rows, columns[name]] += factor

@@ -22,7 +22,7 @@ from studio.calibration.solve import solve
 from studio.calibration.tables import MeasuredTable
 from studio.sim.costs import CostModel
 from studio.sim.costs.model import KINDS, Range
-from studio.sim.costs.parameters import NAMES
+from studio.sim.costs.parameters import NAMES, factor
 from studio.sim.systems import System
 
 _DIGITS = 5
@@ -80,30 +80,41 @@ def fit_family(system: System, tables: Sequence[MeasuredTable]) -> FamilyFit:
     """
     own = machines_of(tables)
     machines = {name: machine_of(system, listed) for name, listed in own.items()}
-    costs = _fit(own, machines)
+    costs = _fit(own, machines, _transport(system))
     judged = [
         judge(table, _with(machines[name], costs), "fitted")
         for name, listed in own.items()
         for table in listed
     ]
-    return FamilyFit(costs, tuple(tables), tuple(judged), tuple(_unseen(own, machines)))
+    return FamilyFit(costs, tuple(tables), tuple(judged), tuple(_unseen(own, machines, _transport(system))))
 
 
 def machine_of(system: System, tables: Sequence[MeasuredTable]) -> Machine:
     """Return a machine of a family as data sheets and its own tables describe it, before any fit."""
     given = CostModel.from_table(system.costs or {}, f"{system.place}: costs")
     forced = all(_RING.search(table.interconnect) for table in tables)
-    costs = CostModel(library=given.library, algorithm="ring" if forced else "auto")
+    costs = CostModel(
+        library=given.library, algorithm="ring" if forced else "auto", transport=given.transport
+    )
     return describe(Machine(system, costs, ports_of(system)), tables)
 
 
 def _with(machine: Machine, costs: CostModel) -> Machine:
-    """Return a machine with the costs of its family; the network ports of its nodes, and what is forced, stay its own."""
-    return replace(machine, costs=replace(costs, nics=machine.costs.nics, algorithm=machine.costs.algorithm))
+    """Return a machine with the costs of its family; its network, and what is forced, stay its own."""
+    own = machine.costs
+    moved = costs.over(own.transport)
+    return replace(machine, costs=replace(moved, nics=own.nics, algorithm=own.algorithm))
 
 
-def _fit(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine]) -> CostModel:
-    start = CostModel(library=next(iter(machines.values())).costs.library)
+def _transport(system: System) -> str:
+    return CostModel.from_table(system.costs or {}, f"{system.place}: costs").transport
+
+
+def _fit(
+    own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine], transport: str
+) -> CostModel:
+    """Return the costs of a family with this transport; those of machines with another one differ by what transports do."""
+    start = CostModel(library=next(iter(machines.values())).costs.library, transport=transport)
     times = np.concatenate([_rising(table).time_us for listed in own.values() for table in listed]) * 1000
     expected = np.log([start.value(name) for name in NAMES])
     values: dict[str, float] = {}
@@ -111,10 +122,14 @@ def _fit(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Mach
     for _ in range(passes(start)):
         plan = _joined(
             [
-                design(
-                    replace(machines[name].costs, values=values),
-                    [_rising(table) for table in listed],
-                    machines[name].ports,
+                _over(
+                    transport,
+                    machines[name].costs.transport,
+                    design(
+                        replace(machines[name].costs, values=values),
+                        [_rising(table) for table in listed],
+                        machines[name].ports,
+                    ),
                 )
                 for name, listed in own.items()
             ]
@@ -124,6 +139,12 @@ def _fit(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Mach
         fitted = {name: float(f"{np.exp(log):.{_DIGITS}g}") for name, log in logs}
         values = {name: value for name, value in fitted.items() if abs(value / start.value(name) - 1) > 1e-3}
     return replace(start, values=values, fitted=_range(own, machines))
+
+
+def _over(family: str, own: str, plan: Design) -> Design:
+    """Return a design in terms of a family's parameters, of a machine that has another transport."""
+    ratios = np.array([factor(own, name) / factor(family, name) for name in plan.names]) ** plan.powers
+    return replace(plan, waits=plan.waits * ratios, between=plan.between * ratios)
 
 
 def _rising(table: MeasuredTable) -> MeasuredTable:
@@ -160,20 +181,22 @@ def _range(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Ma
     )
 
 
-def _unseen(own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine]) -> list[Judgement]:
+def _unseen(
+    own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine], transport: str
+) -> list[Judgement]:
     """Judge each machine by a fit to the others, and of a single one each table by a fit to its others."""
     found = []
     if len(own) > 1:
         for name, listed in own.items():
             others = {other: tables for other, tables in own.items() if other != name}
-            machine = _with(machines[name], _fit(others, machines))
+            machine = _with(machines[name], _fit(others, machines, transport))
             found += [judge(table, machine, "other machine") for table in listed]
         return found
     [(name, listed)] = own.items()
     for table in listed:
         rest = [other for other in listed if other.table_id != table.table_id]
         if rest:
-            machine = _with(machines[name], _fit({name: rest}, machines))
+            machine = _with(machines[name], _fit({name: rest}, machines, transport))
             found.append(judge(table, machine, "other collective or count"))
     return found
 

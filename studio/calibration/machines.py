@@ -18,6 +18,13 @@ from studio.sim.systems import SYSTEMS, System, find_system
 _LISTED = 12
 _NICS = re.compile(r"\b(\d+)\s*x\s+(?=\w)")
 _RING = re.compile(r"\bNCCL_ALGO=Ring\b|\bring algorithm\b", re.IGNORECASE)
+_VERBS = re.compile(r"\b(?:InfiniBand|RoCE)", re.IGNORECASE)
+_PLUGIN = re.compile(r"\b(?:EFA|Slingshot|CXI|TCP|GPUDirect-TCPXO?|sockets|plugin)\b", re.IGNORECASE)
+_TRANSPORT_NOTES = {
+    "verbs": "Other nodes are reached by InfiniBand verbs, as the tables say.",
+    "plugin": "Other nodes are reached by a network plugin or sockets, as the tables say.",
+    "": "The tables do not say how other nodes are reached: between InfiniBand and network plugins.",
+}
 _MESH = re.compile(r"\bmesh of (\d+)\b")
 
 
@@ -213,10 +220,29 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
         if nics and shared != costs.nics:
             costs = replace(costs, nics=shared)
             notes.append(f"{nics} network ports a node of {host} GPUs, as the tables say.")
+    transport = transport_of(tables)
+    if transport is not None and transport != costs.transport:
+        costs = costs.over(transport)
+        notes.append(_TRANSPORT_NOTES[transport])
     if all(_RING.search(table.interconnect) for table in tables):
         costs = replace(costs, algorithm="ring")
         notes.append("The ring is forced, as the tables say.")
     return replace(machine, ports=ports, costs=costs, notes=tuple(notes))
+
+
+def transport_of(tables: Sequence[MeasuredTable]) -> str | None:
+    """Return the transport between nodes that tables of a machine name; "" where they name none, None where all have one node.
+
+    Example:
+        >>> transport_of([])
+    """
+    across = [table.interconnect for table in tables if table.nodes > 1 and not _within_rack(table)]
+    for words in across:
+        if _PLUGIN.search(words):
+            return "plugin"
+        if _VERBS.search(words):
+            return "verbs"
+    return "" if across else None
 
 
 def _has_rate(table: MeasuredTable) -> bool:

@@ -30,6 +30,9 @@ SPREAD: Mapping[str, float] = {
     "efficiency Simple between": 0.15,
     "efficiency NVLS between": 0.15,
     "efficiency direct between": 0.3,
+    "host interval": 0.9,
+    "shared both ways": 1.0,
+    "shared between switches": 0.7,
 }
 """Standard deviation of a parameter's logarithm over the machines of a generation; 0.5 where none is given. Chosen by leaving tables out
 (`benchmarks/accuracy.py`): what predicts tables that were not fitted best."""
@@ -43,6 +46,12 @@ TOGETHER: Sequence[tuple[str, str, float, float]] = (
 """Parameters that a machine has in common: start and end of their names, how far all of them lie from the generation's
 together, and how far each one from the others. A machine whose all-reduces take long to launch takes long for its
 all-gathers too."""
+
+ALIKE: Sequence[tuple[tuple[str, ...], float]] = (
+    (("efficiency Simple inside", "efficiency direct inside"), 0.8),
+    (("efficiency Simple between", "efficiency direct between"), 0.7),
+)
+"""Parameters whose deviations go together, and their correlation: rings and messages use the same ports."""
 
 WIDER: Mapping[str, float] = {"nccl-pcie": 3.0, "rccl": 2.0}
 """Libraries whose machines differ more in what they make of their ports: PCIe trees with and without peer access, and
@@ -65,4 +74,9 @@ def precision(library: str = "", widen: float = 1.0, names: Sequence[str] = NAME
         which = np.array([name.startswith(start) and name.endswith(end) for name in names])
         rows = np.flatnonzero(which)
         covariance[np.ix_(rows, rows)] = common**2 + each**2 * np.eye(len(rows))
+    for alike, correlation in ALIKE:
+        rows = np.array([place for place, name in enumerate(names) if name in alike])
+        for one in rows:
+            for other in rows[rows != one]:
+                covariance[one, other] = correlation * spread[one] * spread[other]
     return np.asarray(np.linalg.inv(covariance * widen**2))

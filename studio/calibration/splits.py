@@ -89,7 +89,7 @@ def from_data_sheet(machine: Machine, defaults: CostModel | None = None) -> Mach
         defaults: What holds where nothing is fitted; None takes the library's own defaults.
     """
     own = machine.costs
-    plain = CostModel(library=own.library) if defaults is None else defaults
+    plain = CostModel(library=own.library, transport=own.transport) if defaults is None else defaults
     return replace(
         machine, costs=replace(plain, nics=own.nics, algorithm=own.algorithm, protocol=own.protocol)
     )

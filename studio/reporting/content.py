@@ -27,6 +27,7 @@ from studio.figures.waterfall import waterfall
 from studio.reporting.advice import write_advice
 from studio.reporting.answers import write_path, write_waits
 from studio.reporting.document import Cell, Document
+from studio.sim.doubts import options_of
 from studio.trace import Float64, Int64, collective_name, trace_digest
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
@@ -46,6 +47,8 @@ def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
     title = " against ".join(side.name for side in sides)
     document = Document(f"{title} · Chakra Studio")
     document.heading(1, title)
+    for letter, side in zip(LETTERS, sides, strict=False):
+        _doubts(document, side, letter if len(sides) > 1 else "")
     if len(sides) > 1:
         for letter, other, comparison in zip(
             LETTERS[1:], sides[1:], comparisons(sides, progress), strict=False
@@ -63,6 +66,19 @@ def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
     html = document.html(f"Chakra Studio {__version__} · {made} · traces {hashes}")
     tell("drawing", len(sides) + 1, len(sides) + 1)
     return html
+
+
+def _doubts(document: Document, run: Compared, letter: str) -> None:
+    """Say before anything else why a simulation is not to be believed as it stands, and what to simulate instead."""
+    if not run.doubts:
+        return
+    subject = f"{letter} ({run.name})" if letter else run.name
+    document.paragraph(f"{subject} is not to be believed as it stands:", "verdict")
+    document.bullets(
+        [f"{'impossible' if doubt.impossible else 'doubtful'}: {doubt.message}" for doubt in run.doubts]
+    )
+    if options := options_of(run.doubts):
+        document.paragraph(f"Simulate again with {options}.", "dim")
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from studio.calibration.families import calibration_of, fit_family, tables_of_family
+from studio.calibration.machines import transport_of
 from studio.calibration.tables import MeasuredTable, read_csv
 from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.systems import SYSTEMS
@@ -29,7 +30,8 @@ def plain():
 
 def test_a_family_takes_what_its_machines_have_in_common():
     found = fit_family(plain(), [measured("one"), measured("two"), measured("three")])
-    assert found.costs.value("launch all_reduce") == pytest.approx(9000, rel=0.15)
+    start = found.costs.charge("all_reduce", SIZES[:1], GroupShape(8, 8, 1), Ports(450, 0, 50, 0, 8)).total_ns
+    assert start[0] / 1e3 == pytest.approx(measured("one").time_us[0], rel=0.03)
     assert max(one.errors.gmf for one in found.judged) < 0.05
     assert {one.relation for one in found.unseen} == {"other machine"}
     kept = calibration_of(found)
@@ -56,8 +58,44 @@ def test_tables_that_say_nothing_of_costs_are_left_out():
 def test_the_errors_in_a_system_file_are_those_of_its_costs(name, shared):
     """Fitted again from the measured tables, a family has the costs and the errors that its file says."""
     tables = tables_of_family(SYSTEMS[name], read_csv(shared / "measured" / "measured.csv"))
-    system = replace(SYSTEMS[name], costs={"library": SYSTEMS[name].costs["library"]}, calibration={})
+    system = replace(
+        SYSTEMS[name],
+        costs={key: SYSTEMS[name].costs[key] for key in ("library", "transport")},
+        calibration={},
+    )
     again = calibration_of(fit_family(system, tables))["errors"]
     for place, errors in SYSTEMS[name].calibration["errors"].items():
         assert again[place]["tables"] == errors["tables"]
         assert again[place]["gmf"] == pytest.approx(errors["gmf"], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "interconnect", "transport"),
+    [
+        (2, "8x InfiniBand NDR 400G + NVLink4", "verbs"),
+        (2, "8x RoCE 400G", "verbs"),
+        (2, "32x EFA 100G + NVLink4 NVSwitch", "plugin"),
+        (2, "TCP sockets over 2x Slingshot-11 200G", "plugin"),
+        (2, "8x 200G GPUDirect-TCPXO + NVLink4", "plugin"),
+        (2, "network not stated", ""),
+        (1, "8x InfiniBand NDR 400G + NVLink4", None),
+    ],
+)
+def test_tables_name_their_transport(nodes: int, interconnect: str, transport: str | None):
+    assert transport_of([replace(measured("one"), nodes=nodes, interconnect=interconnect)]) == transport
+
+
+def test_a_machine_with_another_transport_is_fitted_as_what_it_is():
+    """Of two machines that differ by their transport only, both fit, and the family keeps its own transport."""
+    shape, ports = GroupShape(16, 8, 2), Ports(450, 0, 50, 0, 8)
+    tables = []
+    for transport, words in (("verbs", "8x InfiniBand 400G"), ("plugin", "8x EFA 400G")):
+        charge = CostModel("nccl-hopper", transport=transport).charge("all_reduce", SIZES, shape, ports)
+        one = replace(measured(transport), nodes=2, interconnect=words, nominal_gbytes_per_s=400.0)
+        tables.append(replace(one, time_us=charge.total_ns / 1e3))
+    system = replace(
+        SYSTEMS["hgx-h100"], costs={"library": "nccl-hopper", "transport": "verbs"}, calibration={}
+    )
+    found = fit_family(system, tables)
+    assert found.costs.transport == "verbs"
+    assert max(one.errors.gmf for one in found.judged) < 0.02

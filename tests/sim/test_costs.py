@@ -54,6 +54,7 @@ PLAIN = {
         for place in ("inside", "between")
     },
     **{f"copy {kind}": 1e-12 for kind in ("all_reduce", "all_gather", "all_to_all")},
+    "host interval": 1e-3,
 }
 
 
@@ -301,3 +302,48 @@ def test_every_way_has_defaults() -> None:
             for shape in (ONE_NODE, FOUR_NODES):
                 for way in ways(kind, shape):
                     assert model.value(f"efficiency {way.rates} inside") <= 1
+
+
+def test_short_collectives_take_what_the_host_takes_from_call_to_call() -> None:
+    forced_ring = replace(forced("ring", "Simple"), values={**PLAIN, "host interval": 30_000.0})
+    own = total(forced("ring", "Simple"), "all_reduce", 1024.0, ONE_NODE, NODE)
+    taken = total(forced_ring, "all_reduce", 1024.0, ONE_NODE, NODE)
+    assert taken == pytest.approx((30_000.0**4 + own**4) ** 0.25, rel=1e-6)
+    large = total(forced("ring", "Simple"), "all_reduce", 1024 * MIB, ONE_NODE, NODE)
+    assert total(forced_ring, "all_reduce", 1024 * MIB, ONE_NODE, NODE) == pytest.approx(large, rel=1e-6)
+
+
+@pytest.mark.parametrize(("gpus", "slower"), [(2, 0.2), (8, 0.2 + 0.5 * (1 - 2 / 8))])
+def test_bytes_on_pcie_share_paths(gpus: int, slower: float) -> None:
+    """Of a large all-gather by a ring, beside a broadcast of two, which has one direction only."""
+    shared = {"shared both ways": 0.2, "shared between switches": 0.5}
+    model = replace(forced("ring", "Simple"), library="nccl-pcie", values={**PLAIN, **shared})
+    none = replace(model, values={**PLAIN, **dict.fromkeys(shared, 1e-12)})
+    size, shape = 2.0**36, GroupShape(gpus, gpus, 1)
+    moving = size * (gpus - 1) / NODE.inside
+    more = total(model, "all_gather", size, shape, NODE) - total(none, "all_gather", size, shape, NODE)
+    assert more == pytest.approx(moving * slower, rel=0.01)
+    two = GroupShape(2, 2, 1)
+    assert total(model, "broadcast", size, two, NODE) == total(none, "broadcast", size, two, NODE)
+    nvlink = replace(model, library="nccl-hopper")
+    plain = replace(none, library="nccl-hopper")
+    assert total(nvlink, "all_gather", size, shape, NODE) == total(plain, "all_gather", size, shape, NODE)
+
+
+def test_a_transport_changes_what_happens_between_nodes_only() -> None:
+    unknown = CostModel("nccl-hopper")
+    verbs, plugin = unknown.over("verbs"), unknown.over("plugin")
+
+    def small(model: CostModel, shape: GroupShape) -> float:
+        return total(model, "all_reduce", 1024.0, shape, CLUSTER)
+
+    assert small(verbs, FOUR_NODES) < small(unknown, FOUR_NODES) < small(plugin, FOUR_NODES)
+    assert small(verbs, ONE_NODE) == small(plugin, ONE_NODE)
+    own = CostModel(
+        "nccl-hopper", values={"hop LL between": 4000.0, "launch all_reduce": 5000.0}, transport="verbs"
+    )
+    moved = own.over("plugin")
+    ratio = plugin.value("hop LL between") / verbs.value("hop LL between")
+    assert moved.values == {"hop LL between": pytest.approx(4000.0 * ratio), "launch all_reduce": 5000.0}
+    assert moved.over("verbs").value("hop LL between") == pytest.approx(4000.0)
+    assert CostModel.from_table(moved.to_table()) == moved

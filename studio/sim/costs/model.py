@@ -13,7 +13,7 @@ from sources.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,9 @@ from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.sim.costs.curves import Curve, correction
 from studio.sim.costs.library import LIBRARIES, estimates
-from studio.sim.costs.parameters import GROUPS, NAMES, default, members, to_groups
+from studio.sim.costs.parameters import GROUPS, NAMES, TRANSPORTS, default, members, moved, to_groups
 from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, rate_between
-from studio.sim.costs.ways import OVERLAP, RINGS, Way, combine, terms, ways
+from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, RINGS, Way, combine, sharing, terms, ways
 from studio.sim.fields import Fields
 from studio.sim.kinds import COLLECTIVE_KINDS
 
@@ -106,6 +106,7 @@ class CostModel:
         algorithm: `auto`, or the algorithm to take wherever a collective has it.
         protocol: `auto`, or the protocol to take wherever the algorithm has it.
         nics: NICs of a node; 0 stands for one an NPU.
+        transport: How other nodes are reached (`studio.sim.costs.parameters.TRANSPORTS`); "" where it is not known.
         curves: Residual curves of collectives in groups that were measured.
         fitted: What `values` were fitted to; None where they come from data sheets.
     """
@@ -116,6 +117,7 @@ class CostModel:
     algorithm: str = "auto"
     protocol: str = "auto"
     nics: int = 0
+    transport: str = ""
     curves: tuple[Curve, ...] = ()
     fitted: Range | None = None
 
@@ -124,7 +126,14 @@ class CostModel:
     def value(self, name: str) -> float:
         """Return a parameter: this machine's, or the library's default."""
         found = self.values.get(name)
-        return default(self.library, name) if found is None else found
+        return default(self.library, name, self.transport) if found is None else found
+
+    def over(self, transport: str) -> CostModel:
+        """Return the model of the same machine with another transport between nodes; "" where it is not known."""
+        if transport == self.transport:
+            return self
+        values = {name: moved(name, value, self.transport, transport) for name, value in self.values.items()}
+        return replace(self, transport=transport, values=values)
 
     def charge(
         self, kind: str, sizes: Float64, shape: GroupShape, ports: Ports, *, corrected: bool = True
@@ -209,7 +218,9 @@ class CostModel:
         used = rate_between(ports, shape.per_node, self.nics) if shape.nodes > 1 else 0.0
         library, inside = LIBRARIES[self.library], ports.inside
         if library.searches:
-            inside *= min(1.0, self.value("efficiency Simple inside") / library.link_share)
+            slower = sum(self.value(name) * share for name, share in sharing(kind, shape).items())
+            reached = 1 / (1 / self.value("efficiency Simple inside") + slower)
+            inside *= min(1.0, reached / library.link_share)
         believed = estimates(library, kind, buffer, shape, inside, used)
         unknown = np.full(len(buffer), np.inf)
         rows = np.array([believed.get(way.name, unknown) for way in found])
@@ -231,10 +242,11 @@ class CostModel:
         self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports
     ) -> tuple[Float64, Float64]:
         """Return the part of a way's time in which no bytes move, and the whole of it."""
-        split = terms(way, kind, buffer, shape, ports, self.nics)
+        split = terms(way, kind, buffer, shape, ports, self.nics, shared=LIBRARIES[self.library].searches)
         waits = split.latency_ns + self._sum(split.waits, len(buffer))
         moving = np.maximum(self._sum(split.inside, len(buffer)), self._sum(split.between, len(buffer)))
         total = self._sum(split.launch, len(buffer)) + combine(waits, moving, OVERLAP[way.rates])
+        total = combine(np.full(len(buffer), self.value("host interval")), total, HOST_OVERLAP)
         return total - moving, total
 
     def _sum(self, parts: Sequence[tuple[str, Float64]], count: int) -> Float64:
@@ -256,7 +268,17 @@ class CostModel:
             ConfigError: A key is unknown, or a value not allowed.
         """
         fields = Fields(named, table, texts_are_numbers=True)
-        known = {*GROUPS, "library", "choice", "algorithm", "protocol", "nics", "curves", "fitted"}
+        known = {
+            *GROUPS,
+            "library",
+            "choice",
+            "algorithm",
+            "protocol",
+            "nics",
+            "transport",
+            "curves",
+            "fitted",
+        }
         for key in table:
             if key not in known:
                 raise ConfigError(
@@ -280,6 +302,7 @@ class CostModel:
             algorithm=one_of("algorithm", ALGORITHMS, "auto"),
             protocol=one_of("protocol", PROTOCOLS, "auto"),
             nics=fields.whole_in("nics", table["nics"], 0, 1024) if "nics" in table else 0,
+            transport=one_of("transport", TRANSPORTS, ""),
             curves=_read_curves(fields),
             fitted=_read_range(fields),
         )
@@ -294,6 +317,8 @@ class CostModel:
             "nics": self.nics,
             **to_groups({name: float(self.values[name]) for name in NAMES if name in self.values}),
         }
+        if self.transport:
+            table["transport"] = self.transport
         if self.fitted is not None:
             table["fitted"] = {
                 "collectives": list(self.fitted.kinds),

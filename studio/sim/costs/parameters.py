@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from studio.sim.costs.defaults import DEFAULTS
+from studio.sim.costs.defaults import DEFAULTS, TRANSPORT_FACTORS
 
 GROUPS: Mapping[str, str] = {
     "launch": "ns before anything moves, per collective",
+    "host": "ns that the host takes from call to call, which hide behind those of the collective",
     "base": "ns that a protocol takes on top of the launch",
     "hop": "ns of a step on top of the network's latency",
     "settle": "ns that LL takes more from about 24 KiB on, where it opens further channels",
     "efficiency": "share of the port's rate that is reached, at most 1",
     "ramp": "filling of the pipe: times the square root of (1 µs × time at the full rate)",
     "copy": "time of a rank's own part of the buffer, in units of its time at the full rate",
+    "shared": "on PCIe, time more of bytes that share a path, in units of their time at the full rate",
 }
 """Groups of parameters, with the unit of each."""
 
@@ -43,6 +45,9 @@ NAMES: tuple[str, ...] = (
         for place in ("inside", "between")
     ),
     *(f"copy {kind}" for kind in (*_KINDS, "send_recv")),
+    "shared both ways",
+    "shared between switches",
+    "host interval",
 )
 """All parameters: group, and what it is of."""
 
@@ -77,19 +82,40 @@ GENERAL: Mapping[str, float] = {
     "efficiency direct between": 0.85,
     "ramp": 0.7,
     "copy": 0.4,
+    "host": 6000,
+    "shared both ways": 0.15,
+    "shared between switches": 0.6,
 }
 """What is expected before anything is measured, by name or group: NCCL's own constants (src/graph/tuning.cc, with the
 launch taken apart from the base) and shares of peak as published. Defaults are learnt from measured tables around these."""
 
 
-def default(library: str, name: str) -> float:
-    """Return the value of a parameter on machines of a library that were never measured.
+TRANSPORTS: tuple[str, ...] = ("verbs", "plugin")
+"""How a library reaches other nodes: by InfiniBand verbs itself (InfiniBand, RoCE), or by a plugin or sockets (EFA, Slingshot,
+GPUDirect-TCPX, TCP), whose steps take longer."""
+_MOST_REACHED = 0.995
+
+
+def default(library: str, name: str, transport: str = "") -> float:
+    """Return the value of a parameter on machines that were never measured.
 
     Args:
         library: Name of the library (`studio.sim.costs.library`).
         name: The parameter.
+        transport: One of `TRANSPORTS`; "" where it is not known.
     """
-    return DEFAULTS[library][name]
+    return moved(name, DEFAULTS[library][name], "", transport)
+
+
+def moved(name: str, value: float, known: str, transport: str) -> float:
+    """Return what a parameter that holds for one transport is worth for another."""
+    value *= factor(transport, name) / factor(known, name)
+    return min(value, _MOST_REACHED) if name.startswith("efficiency") and known != transport else value
+
+
+def factor(transport: str, name: str) -> float:
+    """Return what a parameter is multiplied by where the transport is known."""
+    return TRANSPORT_FACTORS.get(transport, {}).get(name, 1.0)
 
 
 def to_groups(values: Mapping[str, float]) -> dict[str, dict[str, float]]:

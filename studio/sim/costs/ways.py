@@ -2,12 +2,14 @@
 
 A way is an algorithm with a protocol. Its time is
 
-    launch + (waits^p + moving^p)^(1/p)
+    (host^4 + own^4)^(1/4)
+    own    = launch + (waits^p + moving^p)^(1/p)
     waits  = base + steps × hop
     moving = the larger of (bytes inside the node / rate, bytes between nodes / rate)
 
 Steps and bytes overlap, as a pipeline does: with p = 1 they would follow each other, with a large p the longer one hides
-the other (`OVERLAP`). Waits and moving are sums of parameters of the machine, each multiplied by something that follows
+the other (`OVERLAP`). The host's time from call to call passes beside the collective: it is seen where the collective is
+shorter. Waits and moving are sums of parameters of the machine, each multiplied by something that follows
 from group and size, so that a fit needs no more than these factors. Bytes are those of the busiest member's port, in one
 direction:
 
@@ -37,6 +39,8 @@ RINGS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Collectives that libraries carry out by rings; all others are messages from rank to rank."""
 OVERLAP: Mapping[str, float] = {"LL": 1.5, "LL128": 1.5, "Simple": 2.0, "NVLS": 1.5, "direct": 2.0}
 """How far waits and moving bytes overlap, by what a way's rates are named after; found by leaving tables out."""
+HOST_OVERLAP = 4.0
+"""How far a collective and the host's work for the next call overlap: nearly the longer of both. Found by leaving tables out."""
 _RAMP_NS = 1000.0
 _SETTLE_BYTES = 24 * 1024.0
 
@@ -144,7 +148,16 @@ class Terms:
     between: tuple[tuple[str, Float64], ...]
 
 
-def terms(way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports, nics: int = 0) -> Terms:
+def terms(  # noqa: PLR0913 (all that a time follows from)
+    way: Way,
+    kind: str,
+    buffer: Float64,
+    shape: GroupShape,
+    ports: Ports,
+    nics: int = 0,
+    *,
+    shared: bool = False,
+) -> Terms:
     """Return the terms of a way's time.
 
     Args:
@@ -154,6 +167,7 @@ def terms(way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports,
         shape: The group.
         ports: The network.
         nics: NICs of a node; 0 stands for one an NPU.
+        shared: Whether ports inside a node share paths, as those of PCIe do.
     """
     one = np.ones(len(buffer))
     inside: list[tuple[str, Float64]] = []
@@ -161,6 +175,9 @@ def terms(way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports,
     if way.inside:
         time = buffer * way.inside / ports.inside
         inside = _moving(f"{way.rates} inside", time)
+        if shared:
+            lines = 2.0 if way.protocol == "LL" else 1.0  # LL sends two bytes for one.
+            inside += [(name, share * lines * time) for name, share in sharing(kind, shape).items()]
     if way.own and way.protocol == "Simple":
         inside.append((f"copy {kind}", buffer * way.own / ports.inside))
     if way.between:
@@ -198,6 +215,20 @@ def _waits(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
 def _moving(rate: str, time: Float64) -> list[tuple[str, Float64]]:
     """Return the terms of bytes that take `time` at the full rate: slower by an efficiency, and by filling the pipe."""
     return [(f"efficiency {rate}", time), (f"ramp {rate}", np.sqrt(time * _RAMP_NS))]
+
+
+def sharing(kind: str, shape: GroupShape) -> dict[str, float]:
+    """Return how far bytes on paths of PCIe are slowed by others there: the parameters, with their factors.
+
+    Without peer access both directions go through the same memory; a broadcast or reduce of two has one direction only. More
+    than two GPUs lie behind more than one switch, and share what joins the switches.
+    """
+    found = {}
+    if shape.per_node > 2 or kind not in ("broadcast", "reduce", "gather", "scatter"):
+        found["shared both ways"] = 1.0
+    if shape.per_node > 2:
+        found["shared between switches"] = 1 - 2 / shape.per_node
+    return found
 
 
 def combine(waits: Float64, moving: Float64, overlap: Float64 | float) -> Float64:
