@@ -136,12 +136,15 @@ def _unheld(graph: Graph, kind: int, *, behind_others: bool) -> Wiring | None:
     if np.array_equal(rows[0], graph.ctrl.rows) and np.array_equal(rows[1], graph.data.rows):
         return None
     return Wiring(
-        rows[0], rows[1], _in_sequence(np.flatnonzero(chosen), slots, place), np.zeros(len(graph), np.bool_)
+        rows[0],
+        rows[1],
+        _in_sequence(np.flatnonzero(graph.type == NodeType.COMM_COLL), slots, place),
+        np.zeros(len(graph), np.bool_),
     )
 
 
 def _in_sequence(rows: Int64, slots: Int64, place: Int64) -> Int64:
-    """Return (2, X) the collectives of each group, each with the one before it."""
+    """Return (2, X) the collectives of each group, each with the one before it: by these all members match them."""
     rows = rows[np.lexsort((place[rows], slots[rows]))]
     same = slots[rows[1:]] == slots[rows[:-1]]
     return np.stack([rows[1:][same], rows[:-1][same]])
