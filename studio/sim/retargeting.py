@@ -27,6 +27,13 @@ def retarget(
 
     Raises:
         ConfigError: A GPU is not known, or no operation of a device was recorded.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> faster, outcome = studio.retarget(trace, "b200", "h100")
+        >>> outcome.words
+        'durations recomputed for NVIDIA B200 SXM 180 GB from NVIDIA H100 SXM5 80 GB: 0 % of compute time by formula, 100 % by memory bandwidth, host gaps kept'
     """
     from studio.sim.systems.gpus import find_gpu, gpu_of_recording
 
