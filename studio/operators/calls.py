@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 
@@ -260,7 +261,8 @@ def _work(
     keys = np.column_stack((graph.name[rows], matched[rows], io, hints, told_size, kernels))
     distinct, back = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(back.reshape(-1), kind="stable")
-    groups = np.split(order, np.cumsum(np.bincount(back.reshape(-1), minlength=len(distinct)))[:-1])
+    ends = np.cumsum(np.bincount(back.reshape(-1), minlength=len(distinct)))
+    groups = [order[start:end] for start, end in pairwise((0, *ends.tolist()))]
     for own, (name, operator, values, shapes, kinds, hint, told, ran) in zip(
         groups, distinct.tolist(), strict=True
     ):
