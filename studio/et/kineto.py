@@ -54,6 +54,7 @@ _FLOWS = ("ac2g", "async_gpu", "async_cpu_to_gpu")
 _LARGEST_RANK = 2**31 - 1
 _LONGEST_NS = 2**62
 _EMPTY_LIST = 2
+_MOST_BLOCKS = 2**31 - 1
 
 
 def sniff(head: bytes) -> bool:
@@ -77,6 +78,7 @@ class _Args(msgspec.Struct, gc=False):
     stream: Any = NONE
     device: Any = NONE
     bytes: Any = NONE
+    grid: Any = None
     wait_stream: Any = msgspec.field(default=NONE, name="wait_on_stream")
     wait_record: Any = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")
     collective: Any = msgspec.field(default=None, name="Collective name")
@@ -332,12 +334,23 @@ def _trace(name: str, events: Sequence[_Event]) -> DeviceTrace:
         bytes=columns["bytes"],
         wait_stream=columns["wait_stream"],
         wait_record=columns["wait_record"],
+        grid=_grids(args),
         comm={row: _comm(args[row]) for row in np.flatnonzero(communicating).tolist()},
         inputs=inputs,
         input_texts=input_texts,
         names=names,
         pid=NONE,
     )
+
+
+def _grids(args: Sequence[_Args]) -> Int64:
+    """Return (M, 3) the blocks that each kernel was launched with along each dimension, -1 where nothing says it."""
+    grids = np.full((len(args), 3), NONE, np.int64)
+    told = [row for row, arg in enumerate(args) if isinstance(arg.grid, list) and len(arg.grid) == 3]
+    if told:
+        numbers = [_numbers([args[row].grid[place] for row in told]) for place in range(3)]
+        grids[told] = np.clip(np.stack(numbers, axis=1), NONE, _MOST_BLOCKS)
+    return grids
 
 
 def _inputs(args: Sequence[_Args]) -> tuple[Int32, list[tuple[str, str, str]]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from studio.advice.advice import Advised, advise
+from studio.advice.advice import advise
+from studio.advice.terms import Advised, Progress
 from studio.session import Session
 from studio.store.tasks import (
     ACTIVE,
@@ -64,15 +65,25 @@ def start_advising(tasks: Tasks, session: Session, job: str, run: str) -> bool:
     return True
 
 
-def _seek(session: Session, job: str, run: str, report: Report) -> str:
+def find_advice_for(session: Session, job: str, run: str, progress: Progress | None = None) -> Advised:
+    """Return the advice for a run, "" for the recording; the session keeps it.
+
+    Raises:
+        StudioError: There is no such job or run, or it cannot be simulated.
+    """
+
     def make() -> Advised:
         if not run:
-            return advise(session.trace(job), progress=report.running)
+            return advise(session.trace(job), progress=progress)
         opened = session.run(job, run)
-        return advise(opened.result.trace, opened.parts, progress=report.running)
+        return advise(opened.result.trace, opened.parts, progress=progress)
 
+    return session.keep_of_job("advice", job, make, run)
+
+
+def _seek(session: Session, job: str, run: str, report: Report) -> str:
     try:
-        session.keep_of_job("advice", job, make, run)
+        find_advice_for(session, job, run, report.running)
         session.answers_made += 1
     except TaskCancelled:
         session.unadvised[job, run] = _CANCELLED

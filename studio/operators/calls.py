@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 
@@ -235,6 +236,9 @@ def _join_by_name(graph: Graph, part: Int64, call: Int64, share: Float64, by_nam
 # ---------------------------------------------------------------------------------------------------
 # Work
 
+_Kernels = tuple[tuple[str, tuple[int, ...]], ...]
+"""Name and grid of each kernel."""
+
 
 def _work(
     graph: Graph, rows: Int64, matched: Int64, call: Int64, outer: Bool
@@ -248,16 +252,23 @@ def _work(
     types: dict[str, int] = {}
     reasons: dict[str, int] = {}
     hints, meanings = _hints(graph, call, len(rows))
+    kernels, launched = _kernels(graph, call, matched[rows])
     needs_values = np.array([one.needs_values for one in OPERATORS], np.bool_)
     io = graph.io[rows, :3].astype(np.int64) if len(graph.io) else np.full((len(rows), 3), NONE, np.int64)
     io[~needs_values[matched[rows]], 0] = NONE
     size = dense_column(graph, "tensor_size", NONE)[rows]
-    keys = np.column_stack((graph.name[rows], matched[rows], io, hints, np.where(io[:, 1] < 0, size, NONE)))
+    told_size = np.where(io[:, 1] < 0, size, NONE)
+    keys = np.column_stack((graph.name[rows], matched[rows], io, hints, told_size, kernels))
     distinct, back = np.unique(keys, axis=0, return_inverse=True)
-    for number, (name, operator, values, shapes, kinds, hint, told) in enumerate(distinct.tolist()):
-        own = back.reshape(-1) == number
+    order = np.argsort(back.reshape(-1), kind="stable")
+    ends = np.cumsum(np.bincount(back.reshape(-1), minlength=len(distinct)))
+    groups = [order[start:end] for start, end in pairwise((0, *ends.tolist()))]
+    for own, (name, operator, values, shapes, kinds, hint, told, ran) in zip(
+        groups, distinct.tolist(), strict=True
+    ):
         try:
-            done = _work_of(graph, name, operator, (values, shapes, kinds), meanings[hint], told)
+            told_by_kernels = (*meanings[hint], launched.get(ran, ()))
+            done = _work_of(graph, name, operator, (values, shapes, kinds, told), told_by_kernels)
         except NotRecordedError as error:
             lacking[own] = reasons.setdefault(f"{error} was not recorded", len(reasons))
             continue
@@ -269,10 +280,23 @@ def _work(
 
 
 def _work_of(
-    graph: Graph, name: int, operator: int, io: tuple[int, int, int], hint: tuple[str, bool], told: int
+    graph: Graph,
+    name: int,
+    operator: int,
+    inputs: tuple[int, int, int, int],
+    kernels: tuple[str, bool, _Kernels],
 ) -> Work:
+    """Return the work of a call.
+
+    Args:
+        graph: The graph.
+        name: Its name.
+        operator: Row of the table.
+        inputs: Texts of values, shapes and types, and the bytes that the node itself tells; -1 for what is missing.
+        kernels: What its kernels tell: type, TF32, and which they are.
+    """
     row = OPERATORS[operator]
-    values, shapes, kinds = io
+    values, shapes, kinds, told = inputs
     if shapes < 0 or kinds < 0:
         # A copy or fill on the device that no operator stands for tells its bytes itself.
         tensors: tuple[Tensor | tuple[Tensor, ...] | None, ...] = (
@@ -282,9 +306,33 @@ def _work_of(
     tensors = read_tensors(graph.strings[shapes], graph.strings[kinds])
     plain = read_values(graph.strings[values]) if values >= 0 else ()
     try:
-        return row.work(Call(graph.strings[name], tensors, plain, *hint))
+        return row.work(Call(graph.strings[name], tensors, plain, *kernels))
     except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError) as error:
         raise NotRecordedError("a shape that fits the operator") from error
+
+
+def _kernels(graph: Graph, call: Int64, operator: Int64) -> tuple[Int64, dict[int, _Kernels]]:
+    """Return (C,) numbers of the sets of kernels that calls launched, -1 where no formula needs them, and the sets."""
+    needed = np.array([one.needs_kernels for one in OPERATORS], np.bool_)[operator]
+    numbers = np.full(len(operator), NONE, np.int64)
+    if not needed.any():
+        return numbers, {}
+    rows, where = graph.rows_with("grid")
+    grids = {
+        row: tuple(graph.attrs.items[first : first + length].tolist())
+        for row, first, length in zip(
+            rows.tolist(), graph.attrs.value[where].tolist(), graph.attrs.length[where].tolist(), strict=True
+        )
+    }
+    sets: dict[_Kernels, int] = {}
+    joined = np.flatnonzero(call >= 0)
+    joined = joined[needed[call[joined]]]
+    ran: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
+    for row, number in zip(joined.tolist(), call[joined].tolist(), strict=True):
+        ran.setdefault(number, []).append((graph.strings[int(graph.name[row])], grids.get(row, ())))
+    for number, each in ran.items():
+        numbers[number] = sets.setdefault(tuple(each), len(sets))
+    return numbers, {number: each for each, number in sets.items()}
 
 
 def _hints(graph: Graph, call: Int64, count: int) -> tuple[Int64, list[tuple[str, bool]]]:

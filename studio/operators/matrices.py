@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 from studio.operators.tensors import Call, NotRecordedError, Tensor
@@ -64,6 +65,46 @@ def grouped_product(call: Call) -> Work:
     left, right = call.tensor(0), call.tensor(1)
     results = left.shape[0] * right.shape[-1]
     return Work(2.0 * results * left.shape[-1], _read(call) + Tensor((results,), "bf16").bytes, left.type)
+
+
+_TILE = re.compile(r"bmm_[^_]+_([^_]+)_[^_]+_t(\d+)x(\d+)x")
+_WEIGHT_BYTES = (
+    ("MxE2m1", 0.5 + 1 / 32),
+    ("E2m1", 0.5),
+    ("MxE4m3", 1 + 1 / 32),
+    ("E4m3", 1.0),
+    ("Bfloat16", 2.0),
+)
+"""Bytes of a weight by how the kernel calls its type; those of type Mx share a byte of scale among 32."""
+
+
+def experts(call: Call) -> Work:
+    """Return the work of a mixture of experts by TensorRT-LLM's batched kernels, of which the first has both halves of a gate.
+
+    A kernel's name tells its tile of weights × rows, its grid how many of them: along the first dimension those of the
+    weights, along the second as many as n rows need at most that lie with e experts, (n + e · (tile - 1)) / tile.
+    """
+    states, scores = call.tensor(0), call.tensor(1)
+    tokens, hidden, count = states.shape[0], states.shape[-1], scores.shape[-1]
+    found = [(name, grid, tile) for name, grid in call.kernels if (tile := _TILE.match(name)) and grid]
+    up = [one for one in found if "swiGlu" in one[0]]
+    down = [one for one in found if "swiGlu" not in one[0]]
+    if len(up) != 1 or len(down) != 1:
+        raise NotRecordedError("a pair of kernels whose names tell their tiles")
+    (_, grid, tile), (_, last_grid, last_tile) = up[0], down[0]
+    tile_rows = int(tile[3])
+    rows = grid[1] * tile_rows - count * (tile_rows - 1)
+    if rows < tokens or rows % tokens:
+        raise NotRecordedError("a grid that tells the rows of all experts")
+    gated, out = grid[0] * int(tile[2]), last_grid[0] * int(last_tile[2])
+    inner = gated // 2
+    each = next((size for kind, size in _WEIGHT_BYTES if tile[1].startswith(kind)), None)
+    if each is None:
+        raise NotRecordedError("the type of the weights")
+    weights = min(count, rows) * (gated * hidden + inner * out) * each
+    kind = "bf16" if tile[1].startswith("Bfloat16") else "fp8"
+    moved = weights + rows * (hidden + 2 * inner) + 2 * rows * out
+    return Work(2.0 * rows * (gated * hidden + inner * out), moved, kind)
 
 
 # ---------------------------------------------------------------------------------------------------

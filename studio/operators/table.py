@@ -34,6 +34,7 @@ class Operator:
         bytes: The bytes in words.
         source: Where the formula is from.
         needs_values: Whether it needs arguments that are no tensors.
+        needs_kernels: Whether it needs the kernels that were launched.
     """
 
     family: str
@@ -43,6 +44,7 @@ class Operator:
     bytes: str
     source: str = _DEFINITION
     needs_values: bool = False
+    needs_kernels: bool = False
 
 
 _ALL_ONCE = "every operand once"
@@ -83,6 +85,7 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("matrix product", (*_aten("linear mkldnn_linear _mkldnn_linear"), "vllm::rocm_unquantized_gemm", "mkldnn::_linear_pointwise"), matrices.product(transposed=True), _PRODUCT, _ALL_ONCE, _BLAS),
     Operator("matrix product", _aten("_scaled_mm"), matrices.scaled_product, _PRODUCT, "every operand once, the result in 16 bits", _BLAS),
     Operator("matrix product", _aten("_grouped_mm"), matrices.grouped_product, "2·n·k·m, n over all groups", _ALL_ONCE, _BLAS),
+    Operator("matrix product", ("vllm::moe_forward",), matrices.experts, "2·n·k·m of both products, n and m by the tiles of TensorRT-LLM's kernels", "weights of the experts in use, rows once", "TensorRT-LLM, batched GEMM kernels: names and grids; vLLM, fused_moe", needs_kernels=True),
     # --- convolution
     Operator("convolution", _aten("convolution _convolution convolution_overrideable"), matrices.convolution(3, 4, 5, 6), _TAPS, _ALL_ONCE, _CONVOLUTION, needs_values=True),
     Operator("convolution", _aten("conv1d conv2d conv3d cudnn_convolution_relu miopen_convolution_relu"), matrices.convolution(3, 4, 5), _TAPS, _ALL_ONCE, _CONVOLUTION, needs_values=True),

@@ -96,6 +96,7 @@ class Call:
         values: By position what is no tensor; None where it is one or was not recorded.
         kernel_type: The element type that the names of its kernels tell, for lists whose type no input tells.
         tf32: Whether a kernel is named after TF32.
+        kernels: Name of each kernel it launched, and the blocks it was launched with, for formulas that need them.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Call:
     values: tuple[Any, ...] = ()
     kernel_type: str = ""
     tf32: bool = False
+    kernels: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def tensor(self, place: int) -> Tensor:
         """Return the tensor at a position.

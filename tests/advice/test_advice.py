@@ -16,6 +16,7 @@ from studio.advice.advice import Advice, Advised, Kind, advise
 from studio.advice.terms import OF_SYSTEM
 from studio.advice.words import bars, verdict
 from studio.errors import TraceError
+from studio.jobs.advice_search import find_advice_for
 from studio.session import Session
 from studio.sim import simulate
 from studio.sim.engine import Cancelled
@@ -26,7 +27,6 @@ from studio.sim.systems.uses import DEVICE
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.trace import Attribute, CommGroup, Trace, ValueKind
-from studio.views.advice import advice_of
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 from tests.test_cli import refused, run
@@ -394,10 +394,10 @@ def test_a_session_works_it_out_once_for_a_recording_and_once_for_a_run(tmp_path
     job = workspace.save(trace, "job")
     run_id = workspace.save_run(job, Run("on H100", simulate(trace, interpret(parts).config), parts))
     session = Session(workspace)
-    found = advice_of(session, job, "")
-    assert found is advice_of(session, job, "")
+    found = find_advice_for(session, job, "")
+    assert found is find_advice_for(session, job, "")
     assert found.baseline.words == "replay of the recording"
-    on_system = advice_of(session, job, run_id)
+    on_system = find_advice_for(session, job, run_id)
     assert on_system.baseline.finish_ns == session.run(job, run_id).result.makespan_ns
     assert {row.label for row in bars(found)} == {
         "rank 2: slow to median",

@@ -179,12 +179,31 @@ def test_formulas_by_hand() -> None:
     assert adam == Work(160, 4 * (40 + 30), "fp32")
 
 
+def test_experts_by_the_tiles_of_their_kernels() -> None:
+    name = "bmm_{}_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_dynBatch{}_sm100f"
+    kernels = (
+        ("routing", (4, 1, 1)),
+        (name.format("MxE4m3", "_swiGlu"), (8, 342, 1)),
+        (name.format("Bfloat16", ""), (24, 342, 1)),
+    )
+    tensors = read_tensors("[[888, 3072], [888, 128]]", '["c10::BFloat16", "c10::BFloat16"]')
+    row = OPERATORS[find_operator("vllm::moe_forward")]
+    work = row.work(Call("vllm::moe_forward", tensors, kernels=kernels))
+    # Four experts a token: 342 tiles of 16 hold 3,552 rows that lie with 128 experts in any way.
+    assert work.flop == 2 * (4 * 888) * (1024 * 3072 + 512 * 3072)
+    assert work.type == "fp8"
+    assert work.bytes > 128 * (1024 + 512) * 3072 / 2
+    for fewer in (kernels[:2], (kernels[0], (kernels[1][0], (8, 340, 1)), kernels[2])):
+        with pytest.raises(NotRecordedError):
+            row.work(Call("vllm::moe_forward", tensors, kernels=fewer))
+
+
 @pytest.mark.parametrize(
     "file",
     [
         "h100_timesformer__1016002.json.gz",
         "mi300_resnet_act_checkpoint.json.gz",
-        "mi300_qwen1.5_0.5b__1016005.json.gz",
+        "b200_eager.json.gz",
     ],
 )
 def test_coverage_of_device_time(shared: Path, file: str) -> None:

@@ -234,6 +234,14 @@ def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_d
     columns.words(
         "device_kind", places, [_DEVICE_KINDS[EventKind(kind)] for kind in device.kind[events].tolist()]
     )
+    launched_with = np.flatnonzero((device.grid[events] >= 0).all(axis=1))
+    columns.ragged(
+        "grid",
+        places[launched_with],
+        np.full(len(launched_with), 3),
+        device.grid[events[launched_with]].reshape(-1),
+        ValueKind.INT32_LIST,
+    )
     moved = (device.bytes[events] >= 0) & (device.kind[events] != EventKind.KERNEL)
     columns.numbers("tensor_size", places[moved], device.bytes[events][moved], ValueKind.UINT64)
     columns.flag("unattributed", places[launched.operator < 0], True)
