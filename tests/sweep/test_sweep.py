@@ -121,7 +121,7 @@ VARIED = {
 }
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.lists(st.sampled_from(sorted(VARIED)), min_size=1, max_size=3, unique=True), st.data())
 def test_a_point_is_what_a_single_simulation_gives(keys, data):
     trace = studio.read(studio.sample_path("transformer_8r"))
@@ -324,7 +324,18 @@ def test_a_killed_process_leaves_what_the_next_one_continues(job, tmp_path):
     output, files = tmp_path / "out.parquet", str(studio.sample_path("transformer_8r"))
     varied = "bandwidth[0]=1..100", "latency[0]=1..30", *MEMORY
     options = [f"--set={setting}" for setting in varied]
-    command = [sys.executable, "-m", "studio", "sweep", files, "--preset", "hgx-h100", *options, "-o", str(output)]
+    command = [
+        sys.executable,
+        "-m",
+        "studio",
+        "sweep",
+        files,
+        "--preset",
+        "hgx-h100",
+        *options,
+        "-o",
+        str(output),
+    ]
     killed = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     journal = journal_of(output)
     wait_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") > 40)
