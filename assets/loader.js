@@ -4,7 +4,8 @@
 
   const NAMESPACES = [
     "studio_asked", "studio_collectives", "studio_compare", "studio_explain", "studio_frame", "studio_graph",
-    "studio_nodes", "studio_ranks", "studio_simulate", "studio_timeline", "studio_validate",
+    "studio_nodes", "studio_ranks", "studio_simulate", "studio_sweep", "studio_timeline",
+    "studio_validate",
   ];
 
   /** @typedef {Record<string, (...values: any[]) => unknown>} Names the callbacks of a namespace */

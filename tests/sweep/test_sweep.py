@@ -121,7 +121,7 @@ VARIED = {
 }
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.lists(st.sampled_from(sorted(VARIED)), min_size=1, max_size=3, unique=True), st.data())
 def test_a_point_is_what_a_single_simulation_gives(keys, data):
     trace = studio.read(studio.sample_path("transformer_8r"))

@@ -7,7 +7,18 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import Input, Output, State, callback, ctx, dcc, html, no_update
+from dash import (
+    ClientsideFunction,
+    Input,
+    Output,
+    State,
+    callback,
+    clientside_callback,
+    ctx,
+    dcc,
+    html,
+    no_update,
+)
 
 from studio.errors import StudioError
 from studio.figures.sweeps import FRONT_PX, front_figure
@@ -105,6 +116,7 @@ def layout(**_query: str) -> Any:
             dcc.Store(id="sweep-started"),
             dcc.Store(id="sweep-mark"),
             stores(SWEEP),
+            html.Div(id="sweep-sync", hidden=True),
             dcc.Interval(id="sweep-poll", interval=_POLL_MS, disabled=True),
         ],
         className="cs-page",
@@ -245,24 +257,20 @@ def _carry_out(asked: Asked, job: str, typed: tuple[str | None, str | None, str 
     Output("sweep-runs", "children"),
     Output("sweep-poll", "disabled"),
     Output("sweep-mark", "data"),
-    Input("job", "data"),
+    Input("view", "data"),
     Input("theme", "data"),
     Input("sweep-started", "data"),
     Input("sweep-poll", "n_intervals"),
-    Input("sweep-pick", "value"),
-    Input("sweep-key", "value"),
     Input("sweep-price-gpu", "value"),
     Input("sweep-price-inside", "value"),
     Input("sweep-price-between", "value"),
     State("sweep-mark", "data"),
 )
 def show(  # noqa: PLR0913 (a callback has an argument for each input)
-    job: str | None,
+    view: dict[str, Any],
     theme: str | None,
     started: dict[str, Any] | None,
     _polled: int | None,
-    picked: str | None,
-    key: str | None,
     gpu: str | None,
     inside: str | None,
     between: str | None,
@@ -270,6 +278,7 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
 ) -> Any:
     """Show the sweep that is picked, as far as it is."""
     nothing: tuple[Any, ...] = [], None, [], None, None, no_update, True, None, "", None, None, True, None
+    job, picked, key = (view.get(name) for name in ("job", "sweep", "along"))
     if not job:
         return nothing
     try:
@@ -303,6 +312,15 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
         else summary(kept, rows)
     )
     return options, kept.id, keys, along, *drawn, words, _actions(kept, task), made, not (going or busy), now
+
+
+clientside_callback(
+    ClientsideFunction("studio_sweep", "choose"),
+    Output("sweep-sync", "title"),
+    Input("sweep-pick", "value"),
+    Input("sweep-key", "value"),
+    prevent_initial_call=True,
+)
 
 
 def _first_key(kept: Kept) -> str:

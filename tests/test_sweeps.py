@@ -1,0 +1,87 @@
+"""Sweeps in the background: kept with their job, continued after a stop, and points that become runs."""
+
+from __future__ import annotations
+
+import pytest
+
+import studio
+from studio.errors import ConfigError
+from studio.jobs.simulations import Simulations, get, simulate_jobs
+from studio.jobs.sweeps import (
+    Asked,
+    continue_sweep,
+    delete_sweep,
+    is_under_way,
+    list_sweeps,
+    priced,
+    start_point,
+    start_sweep,
+    task_of,
+)
+from studio.session import Session
+from studio.store.tasks import cancel, close_tasks, open_tasks
+from studio.store.workspace import Workspace
+from studio.sweep.costs import Costs
+from tests.waiting import wait_until
+
+MEMORY = ("memory-type=PER_NPU_MEMORY_EXPANSION", "remote-mem-latency=1000", "remote-mem-bw=64")
+
+
+@pytest.fixture
+def opened(tmp_path):
+    workspace = Workspace(tmp_path)
+    job = workspace.save(studio.read(studio.sample_path("transformer_8r")), "transformer")
+    tasks = open_tasks(tmp_path)
+    yield job, tasks, Session(workspace)
+    close_tasks(tasks)
+
+
+def test_a_sweep_is_kept_priced_and_its_point_becomes_a_run(opened):
+    job, tasks, session = opened
+    asked = Asked(job, ("bandwidth[0]=100,200", "preset=hgx-h100,no-such", *MEMORY))
+    kept = start_sweep(tasks, session, asked)
+    wait_until(lambda: not is_under_way(tasks, kept))
+    assert task_of(tasks, kept).status == "done"
+    assert [one.id for one in list_sweeps(session, job)] == [kept.id]
+    rows = kept.rows()
+    assert [row.finish_ns is None for row in rows] == [False, True, False, True]
+    one, _, two, _ = priced(rows, Costs(gpu=1, gb_per_s_port=(1.0,)), kept)
+    # The rates are in GiB/s where a preset counts so: what counts is that they double.
+    assert two.cost - 8 == pytest.approx(2 * (one.cost - 8))
+    simulations = Simulations(tasks, simulate_jobs(session))
+    made = start_point(simulations, session, kept, 2)
+    wait_until(lambda: get(simulations, made.id).run is not None)
+    info = session.workspace.run_info(job, get(simulations, made.id).run)
+    assert info.makespan_ns == rows[2].finish_ns
+    assert info.name.startswith("sweep point 2: bandwidth[0]=200, preset=hgx-h100")
+    delete_sweep(tasks, session, kept)
+    assert list_sweeps(session, job) == []
+
+
+def test_a_sweep_that_was_stopped_continues(opened, monkeypatch):
+    # Processes of its own would take longer to start than all of this.
+    monkeypatch.setattr("studio.sweep.sweep._FEW", 1_000)
+    job, tasks, session = opened
+    kept = start_sweep(tasks, session, Asked(job, ("bandwidth[0]=1..500", *MEMORY), "hgx-h100"))
+    wait_until(lambda: len(kept.rows()) > 3)
+    cancel(tasks, task_of(tasks, kept).id)
+    done = {row.index: row for row in kept.rows()}
+    assert not kept.is_whole
+    assert not is_under_way(tasks, kept)
+    # What a stop leaves can be asked for in full: here the rest is a point.
+    continue_sweep(tasks, session, kept)
+    wait_until(lambda: len(kept.rows()) > len(done) + 3)
+    assert {row.index: row for row in kept.rows()}.items() >= done.items()
+    cancel(tasks, task_of(tasks, kept).id)
+
+
+def test_what_cannot_be_asked_for_is_said_before_anything_starts(opened):
+    job, tasks, session = opened
+    for varied, told in (((), "no setting is varied"), (("bandwith=1",), "no such key")):
+        with pytest.raises(ConfigError, match=told):
+            start_sweep(tasks, session, Asked(job, varied, "hgx-h100"))
+    assert list_sweeps(session, job) == []
+    kept = start_sweep(tasks, session, Asked(job, ("dp=4", *MEMORY), "hgx-h100"))
+    with pytest.raises(ConfigError, match="scaled to 4 replicas"):
+        start_point(Simulations(tasks, simulate_jobs(session)), session, kept, 0)
+    wait_until(lambda: not is_under_way(tasks, kept))
