@@ -217,6 +217,9 @@ def intercept(page, matches: Callable[[str], bool], act: Callable[[Route], None]
     )
 
 
+BRIEF = {"resultTypes": ["violations"]}
+"""Axe describes each element that breaks a rule, and of those that break none only the first."""
+
 PROBE = "/assets/logo.svg?caught"
 
 

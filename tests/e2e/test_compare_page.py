@@ -9,7 +9,7 @@ from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
-from tests.e2e.conftest import Studio, quiet, until, view
+from tests.e2e.conftest import BRIEF, Studio, quiet, until, view
 from tests.kernels import compiled
 
 pytestmark = pytest.mark.e2e
@@ -129,6 +129,6 @@ def test_a_comparison_from_the_first_click_to_the_link(studio: Studio, page, run
         page.wait_for_selector(f"html[data-mantine-color-scheme='{scheme}']", state="attached")
         quiet(page)
         drawn(page)
-        found = Axe().run(page).response["violations"]
+        found = Axe().run(page, options=BRIEF).response["violations"]
         serious = [one for one in found if one["impact"] in ("serious", "critical")]
         assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]

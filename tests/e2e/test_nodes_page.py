@@ -19,7 +19,7 @@ from studio.sim.presets import preset
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.units import format_ns
-from tests.e2e.conftest import Held, Studio, becomes, quiet, until
+from tests.e2e.conftest import BRIEF, Held, Studio, becomes, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.handmade import node, trace_of
 from tests.kernels import compiled
@@ -313,7 +313,7 @@ def test_the_page_is_accessible_while_a_filter_is_open(nodes):
         nodes.wait_for_selector(f"html[data-mantine-color-scheme='{scheme}']", state="attached")
         quiet(nodes)
         assert nodes.locator(".ag-filter").is_visible()
-        found = Axe().run(nodes).response["violations"]
+        found = Axe().run(nodes, options=BRIEF).response["violations"]
         serious = [one for one in found if one["impact"] in ("serious", "critical")]
         assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
 
