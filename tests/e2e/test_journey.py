@@ -95,6 +95,24 @@ def compared_and_reported(page, tmp_path: Path, run: str) -> None:
     assert len(text) < 5_000_000
 
 
+def the_verdict_names_both_causes(page) -> None:
+    """The hot expert and the slow rank with their savings, within the first screen."""
+    page.wait_for_selector("#overview-advice li")
+    page.wait_for_selector("#overview-bars .bars")
+    advice = page.locator("#overview-advice li")
+    shown = [advice.nth(place) for place in range(advice.count())]
+    causes = {}
+    for item in shown:
+        words = item.inner_text()
+        for rank, said in ((5, "rank 5 brings 1.6"), (2, "Bring rank 2 to the compute time")):
+            if said in words:
+                causes.setdefault(rank, item)
+                assert re.search(r"−[\d.]+ ms", words), words
+    assert set(causes) == {2, 5}
+    below = [item.bounding_box()["y"] + item.bounding_box()["height"] for item in causes.values()]
+    assert max(below) <= page.viewport_size["height"]
+
+
 def test_from_a_sample_to_a_report(studio: Studio, page, tmp_path: Path) -> None:
     """The sample that is out of balance: overview, graph, two systems, timeline by keys, collectives, compare, report."""
     page.goto(studio.url)
@@ -102,6 +120,7 @@ def test_from_a_sample_to_a_report(studio: Studio, page, tmp_path: Path) -> None
     page.get_by_text("Mixture of experts, out of balance").first.click()
     page.wait_for_url("**/overview?job=*")
     page.wait_for_selector(".cs-facts")
+    the_verdict_names_both_causes(page)
 
     go(page, "Graph", "#graph-canvas[data-ready]")
     page.get_by_label("Search nodes").fill("all_to_all")

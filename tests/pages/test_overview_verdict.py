@@ -1,0 +1,48 @@
+"""The verdict on Overview: whom ranks wait for, and how combinations of advice are named."""
+
+from __future__ import annotations
+
+import studio
+from studio.advice.advice import advise
+from studio.analysis.job.blame import blame
+from studio.analysis.job.ledger import recorded_ledger
+from studio.analysis.job.rank_rows import rank_rows
+from studio.pages.overview.advice import _together
+from studio.pages.overview.verdict import _blamed, waits_for
+from studio.timeline import recorded, recorded_times
+from tests.handmade import collective, node, trace_of
+
+
+def at(begins: int, made):
+    """The same node with a start."""
+    made.start_time_micros = begins
+    return made
+
+
+def test_rows_say_for_whom_they_wait_and_what_that_rank_did() -> None:
+    """Ranks 0 and 1 wait 60 µs in an all-reduce for rank 2, which computes."""
+
+    def rank(works: int) -> list:
+        reduce = collective(2, "ALL_REDUCE", 8, 1)
+        reduce.duration_micros = 110 - works
+        return [at(10, node(1, "COMP", micros=works)), at(10 + works, reduce)]
+
+    trace = trace_of([rank(40), rank(40), rank(100)])
+    account = recorded_ledger(trace, recorded(trace), 10_000)
+    found = blame(trace, recorded_times(trace), account)
+    rows = rank_rows(account, 8, found.of_culprits(len(account)))
+    assert [row.label for row in rows] == ["rank 2", "ranks 0–1"]
+    assert waits_for(rows, account, found) == ["", "100 % of it for rank 2, which meanwhile was in compute"]
+    assert _blamed(account, found) == "100 % of all waiting is for rank 2, 100 % of which it was in compute. "
+
+
+def test_a_combination_is_named_by_the_numbers_of_its_changes() -> None:
+    """Of the sample that is out of balance; where a change is not listed, nothing is said in short."""
+    made = advise(studio.read(studio.sample_path("imbalance_8r")))
+    assert made.combined is not None
+    listed = made.worth_it[:6]
+    words = _together(made.combined, listed)
+    numbers = [int(word) for word in words.replace(" and ", ", ").removesuffix(" together").split(", ")]
+    chosen = [listed[number - 1] for number in numbers]
+    assert sorted(item.kind for item in chosen) == sorted(made.combined.parts)
+    assert _together(made.combined, [item for item in listed if item is not chosen[0]]) == ""
