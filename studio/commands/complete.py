@@ -39,7 +39,7 @@ from studio.errors import TraceError
 from studio.et import Progress
 from studio.et.write import write_with_copies
 from studio.sim.retargeting import retarget
-from studio.trace import Trace, assumed_from
+from studio.trace import Trace, assumed_from, assumed_stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,8 @@ def report(done: Completed) -> dict[str, Any]:
             for rank in done.trace.ranks
             if (source := assumed_from(rank)) is not None
         },
+        "built_stages": sorted({words for rank in done.trace.ranks if (words := assumed_stage(rank))}),
+        "measured": [f.message for f in done.trace.findings if f.code == "spread-measured"],
         "graphs": len(done.trace.graphs),
         "groups": len(done.trace.groups),
     }
@@ -151,6 +153,8 @@ def text(done: Completed) -> str:
     ]
     lines += [f"layout {done.mesh.layout}, the dimension of adjacent ranks first:", *mesh_lines(done.mesh)]
     lines += [done.recomputed] if done.recomputed else []
+    measured = [finding for finding in done.trace.findings if finding.code == "spread-measured"]
+    lines += [finding.message for finding in measured]
     lines.append(written_line(done.files))
     return "\n".join(printable(line) for line in lines)
 
@@ -224,7 +228,7 @@ def command(
         done = run(request, progress=progress_line())
     except LayoutNeededError as error:
         raise click.UsageError(str(error)) from error
-    for finding in done.known.findings:
+    for finding in done.trace.findings:
         warn(finding)
     show(done, as_json, report, text)
     end_with_losses(ctx, done.known.findings, allow_damaged)

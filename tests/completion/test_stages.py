@@ -19,6 +19,7 @@ from studio.trace import Trace, assumed_from, assumed_stage
 from tests.completion.pipelines import pipelined
 from tests.completion.test_complete import exchanged, finish_ns
 from tests.examples import examples
+from tests.test_cli import run
 
 
 def keep(trace: Trace, *numbers: int) -> Trace:
@@ -68,6 +69,14 @@ def test_what_is_built_is_marked_and_counted_and_stays_so_in_files(tmp_path):
         assert [assumed_from(rank) for rank in job.ranks] == [None, *[0] * 7]
         assert [bool(assumed_stage(rank)) for rank in job.ranks] == [False] * 4 + [True] * 4
     assert not errors(made)
+
+
+def test_the_command_says_what_it_built(tmp_path):
+    studio.write(keep(studio.read(studio.sample_path("transformer_8r")), 0), tmp_path / "in", "job")
+    done = run("complete", tmp_path / "in", "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "Warning: 7 of 8 ranks were not recorded" in done.output
+    assert "lacks the output layer and the loss" in done.output
 
 
 def renamed(trace: Trace, old: str, new: str) -> Trace:

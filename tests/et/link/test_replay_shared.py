@@ -76,6 +76,11 @@ def test_a_kineto_trace_alone_replays_in_the_recorded_time(shared, file, record_
         assert abs(one.difference) < BOUND, one
 
 
+def test_threads_of_a_pool_that_wake_each_other_by_what_takes_no_time_replay(shared):
+    [step] = replayed(studio.read(shared / "traces" / "foreign" / "mi300_jax_conv.xplane.pb"))
+    assert abs(step.difference) < BOUND, step
+
+
 def test_idle_streams_are_no_work_and_without_them_the_time_is_missing(shared):
     file = shared / "traces/foreign/vllm_decode_full_graph_execution.json.gz"
     trace, without = studio.link(file), studio.link(file, options=LinkOptions(idle=False))
