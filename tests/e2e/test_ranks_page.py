@@ -81,8 +81,8 @@ def test_one_kineto_file_becomes_64_ranks_on_two_systems(studio: Studio, page) -
     page.keyboard.type("64")
     page.locator("#ranks-make", has_text="Make the job of 64 ranks").wait_for()
     assert page.get_by_role("textbox", name="Replicas").input_value() == "64"
+    until(page, lambda: page.locator("#ranks-after rect.rk-assumed").count() == 56)
     assert page.locator("#ranks-after rect.rk-kept").count() == 8
-    assert page.locator("#ranks-after rect.rk-assumed").count() == 56
     follows(page)
     page.click("#ranks-make")
     page.get_by_text("64 of 64 ranks assumed equal to rank 0.").wait_for()
@@ -91,17 +91,20 @@ def test_one_kineto_file_becomes_64_ranks_on_two_systems(studio: Studio, page) -
 
     page.get_by_role("link", name="Simulate it").click()
     simulated(page)
-    page.click("#sim-preset")
-    page.keyboard.type("hgx-h200")
-    page.keyboard.press("Enter")
+    first = view(page).get("config")
+    page.get_by_role("textbox", name="Bandwidth of dimension 0", exact=True).click()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("40")
+    until(page, lambda: view(page).get("config") != first)
     quiet(page)
     simulated(page)
     page.locator("nav").get_by_text("Compare", exact=True).click()
-    page.locator(".cs-compare-list a").first.click()
+    page.locator(".cs-compare-list li").filter(has_not_text="recorded").locator("a").first.click()
     page.wait_for_selector("#compare-canvas[data-ready]")
-    until(page, lambda: re.search(r"B is .* than A", page.inner_text("#compare-verdict")))
+    until(page, lambda: re.search(r"Finish: A .* B ", page.inner_text("#compare-verdict")))
     assert "A and B: 64 of 64 ranks assumed equal to rank 0." in page.inner_text("#compare-verdict")
     assert int(page.evaluate("sessionStorage.getItem('clicks')")) <= 10
+    assert {side.partition("/")[0] for side in (view(page)["with"], f"{view(page)['job']}/")} == {made}
     assert not page.evaluate("window.harmed")
 
     runs = [
