@@ -107,6 +107,7 @@ def text(listed: Listed) -> str:
         )
     if len(found.rows) > _SHOWN:
         lines.append(f"  and {format_count(len(found.rows) - _SHOWN)} more; --json lists them all")
+    lines += _compared(found)
     if found.uncovered:
         lines += ["", "  without a formula:"]
         lines += [
@@ -116,6 +117,20 @@ def text(listed: Listed) -> str:
     if len(found.uncovered) > _SHOWN:
         lines.append(f"  and {format_count(len(found.uncovered) - _SHOWN)} more; --json lists them all")
     return "\n".join(printable(line) for line in lines)
+
+
+def _compared(found: OperatorReport) -> list[str]:
+    """Hold the operations by formula against those that the recorder counts, where it counts any."""
+    told = [row for row in found.rows if row.told_flop]
+    if not told:
+        return []
+    lines = ["", "  counted by the recorder itself:"]
+    for row in told[:_SHOWN]:
+        counted = row.told_flop or 0.0
+        lines.append(
+            f"  {_short(row.operator):<{_LONGEST}} {format_si(counted, 'FLOP'):>13}, {row.flop / counted:.3g} times as many by formula"
+        )
+    return lines
 
 
 def _by_name(found: OperatorReport) -> str:

@@ -79,6 +79,7 @@ class _Args(msgspec.Struct, gc=False):
     device: Any = NONE
     bytes: Any = NONE
     grid: Any = None
+    flops: Any = NONE
     wait_stream: Any = msgspec.field(default=NONE, name="wait_on_stream")
     wait_record: Any = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")
     collective: Any = msgspec.field(default=None, name="Collective name")
@@ -335,6 +336,7 @@ def _trace(name: str, events: Sequence[_Event]) -> DeviceTrace:
         wait_stream=columns["wait_stream"],
         wait_record=columns["wait_record"],
         grid=_grids(args),
+        flops=columns["flops"],
         comm={row: _comm(args[row]) for row in np.flatnonzero(communicating).tolist()},
         inputs=inputs,
         input_texts=input_texts,
@@ -384,6 +386,7 @@ def _values(args: Sequence[_Args]) -> dict[str, list[Any]]:
         "bytes": [arg.bytes for arg in args],
         "wait_stream": [arg.wait_stream for arg in args],
         "wait_record": [arg.wait_record for arg in args],
+        "flops": [arg.flops for arg in args],
     }
 
 

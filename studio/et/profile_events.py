@@ -99,6 +99,7 @@ class Events:
             wait_stream=missing.copy(),
             wait_record=missing.copy(),
             comm={row: dict(event.comm) for row, event in enumerate(rows) if event.comm is not None},
+            flops=missing.copy(),
             grid=np.full((len(rows), 3), NONE, np.int64),
             inputs=np.full(len(rows), NONE, np.int32),
             input_texts=[],

@@ -169,6 +169,7 @@ class DeviceTrace:
         threads: Process and thread as the file writes them.
         record_function, external, correlation, stream, device, bytes: (E,) as in the file, -1 where missing.
         wait_stream, wait_record: (E,) stream, and correlation of the recorded event, that a SYNC waits for.
+        flops: (E,) operations that the recorder counts for an operator, -1 where missing.
         grid: (E, 3) blocks that a kernel was launched with along each dimension, -1 where missing.
         comm: What an event tells about a collective, by row.
         inputs: (E,) index into `input_texts`, -1 where the event says nothing about its inputs.
@@ -194,6 +195,7 @@ class DeviceTrace:
     bytes: Int64
     wait_stream: Int64
     wait_record: Int64
+    flops: Int64
     grid: Int64
     comm: dict[int, dict[str, Any]]
     inputs: Int32

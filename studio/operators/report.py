@@ -10,7 +10,7 @@ import numpy as np
 from studio.notebook import line, table
 from studio.operators.calls import Calls, Part, calls_of
 from studio.operators.table import OPERATORS
-from studio.trace import NONE, Graph, Trace
+from studio.trace import NONE, Graph, Trace, dense_column
 
 DEVICE_NAME = "device_name"
 """Metadata of a rank that names the GPU it was recorded on."""
@@ -28,6 +28,7 @@ class OperatorRow:
         time_ns: The time of what they ran.
         by_name_ns: The part of it that was joined by name, because its launch was not recorded.
         flop, bytes: What they did in that time.
+        told_flop: What the recorder itself counts for these calls; None where it counts none.
         formula: The operations in words.
         bytes_formula: The bytes in words.
         source: Where the formula is from.
@@ -41,6 +42,7 @@ class OperatorRow:
     by_name_ns: int
     flop: float
     bytes: float
+    told_flop: float | None
     formula: str
     bytes_formula: str
     source: str
@@ -129,6 +131,7 @@ class _Sum:
     by_name_ns: int = 0
     flop: float = 0.0
     bytes: float = 0.0
+    told: float | None = None
     why: Counter[str] = field(default_factory=Counter)
 
 
@@ -196,6 +199,7 @@ def _row(name: str, operator: int, kind: str, amount: _Sum) -> OperatorRow:
         amount.by_name_ns,
         amount.flop,
         amount.bytes,
+        amount.told,
         row.flop,
         row.bytes,
         row.source,
@@ -212,6 +216,7 @@ def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Ca
     named = known[calls.by_name[known]]
     loose = np.bincount(calls.call[named], graph.duration_ns[named], count)
     part_of = np.bincount(call, calls.share[known], count)
+    told = dense_column(graph, "flops", NONE)[calls.row]
     for index in np.flatnonzero(spent + run).tolist():
         kind = calls.types[int(calls.type[index])]
         key = (graph.strings[int(graph.name[calls.row[index]])], int(calls.operator[index]), kind)
@@ -219,6 +224,8 @@ def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Ca
         amount.count += times * int(run[index])
         amount.time_ns += times * int(spent[index])
         amount.by_name_ns += times * int(loose[index])
+        if run[index] and told[index] > 0:
+            amount.told = (amount.told or 0.0) + times * int(told[index])
         amount.flop += times * float(calls.flop[index] * part_of[index])
         amount.bytes += times * float(calls.bytes[index] * part_of[index])
 

@@ -10,7 +10,7 @@ _GPU = Gpu("made up", {"fp32": 10.0, "bf16": 100.0}, 1000.0, 40.0)
 
 
 def _row(name: str, family: str, kind: str, time_ns: int, flop: float, moved: float) -> OperatorRow:
-    return OperatorRow(name, family, kind, 1, time_ns, 0, flop, moved, "", "", "")
+    return OperatorRow(name, family, kind, 1, time_ns, 0, flop, moved, None, "", "", "")
 
 
 def _report(*rows: OperatorRow) -> OperatorReport:

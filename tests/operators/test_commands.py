@@ -18,7 +18,7 @@ def recording(tmp_path: Path) -> Path:
     both = {"ph": "X", "pid": 1, "tid": 1}
     dims = {"Input Dims": [[512, 256], [256, 128]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
     events: list[dict[str, Any]] = [
-        {**both, "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 20, "args": {"External id": 5, **dims}},
+        {**both, "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 20, "args": {"External id": 5, "flops": 1 << 24, **dims}},
         {**both, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 5, "dur": 5, "args": {"correlation": 9, "External id": 5}},
         {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "name": "gemm", "ts": 12, "dur": 1000, "args": {"stream": 7, "device": 0, "correlation": 9, "External id": 5}},
     ]  # fmt: skip
@@ -42,8 +42,11 @@ def test_operators_as_json_and_text(recording: Path) -> None:
     assert (row["operator"], row["count"], row["time_ns"]) == ("aten::mm", 1, 1_000_000)
     assert row["flop"] == 2 * 512 * 256 * 128
     assert row["bytes"] == 2 * (512 * 256 + 256 * 128 + 512 * 128)
+    assert row["told_flop"] == 1 << 24
     assert row["flop_per_s"] == row["flop"] / 1e-3
-    assert "100.0 % of it by formula" in _invoke("operators", recording)
+    said = _invoke("operators", recording)
+    assert "100.0 % of it by formula" in said
+    assert "16.8 MFLOP, 2 times as many by formula" in said
 
 
 def test_simulate_for_another_gpu(recording: Path) -> None:

@@ -204,6 +204,16 @@ def _host_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
             columns.flag("unlinked", loose, True)
     if rank_draft.device is not None:
         _thread_attributes(columns, rank_draft, gaps)
+        _told_flops(columns, rank_draft)
+
+
+def _told_flops(columns: AttributeColumns, rank_draft: RankDraft) -> None:
+    """Write the operations that the Kineto trace counts for operators."""
+    assert rank_draft.device is not None
+    event = rank_draft.operations.event
+    rows = np.flatnonzero(event >= 0)
+    told = rank_draft.device.flops[event[rows]]
+    columns.numbers("flops", rows[told > 0], told[told > 0])
 
 
 def _thread_attributes(columns: AttributeColumns, rank_draft: RankDraft, gaps: Int64) -> None:
