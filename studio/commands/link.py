@@ -24,10 +24,12 @@ from studio.commands.base.options import (
     paths_argument,
     rank_option,
     refuse_own_input,
+    scheduler_option,
 )
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.terminal import printable, written_line
 from studio.et import LinkOptions, link, write
+from studio.et.executors import executor_at
 from studio.et.job import Progress
 from studio.trace import NodeType, Rank, Trace, collective_name, int_column
 from studio.units import format_bytes, format_count, format_ns
@@ -46,6 +48,7 @@ class Request:
         compress: Whether the files become `.et.gz`.
         reader: The simulator that is to read the files, where it stops at something; None for any.
         ranks: Rank numbers by file name, for files that do not tell theirs.
+        scheduler: Address of a Dask scheduler whose workers read and link; None for this machine.
     """
 
     paths: tuple[Path, ...]
@@ -54,6 +57,7 @@ class Request:
     compress: bool = False
     reader: Reader | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
+    scheduler: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,10 @@ def run(request: Request, *, progress: Progress | None = None) -> Linked:
     """
     paths = request.paths
     refuse_own_input(paths, request.target)
-    linked = link(paths, options=request.options, ranks=request.ranks, progress=progress)
+    with executor_at(request.scheduler) as executor:
+        linked = link(
+            paths, options=request.options, ranks=request.ranks, progress=progress, executor=executor
+        )
     trace = for_reader(linked, request.reader)
     name = paths[0].resolve().name.split(".")[0] or "job"
     files = write(trace, request.target, name, compress=request.compress, progress=progress)
@@ -208,6 +215,7 @@ SWITCHES = (
     "sequence), host-gaps, idle, align-clocks or metadata-nodes; may be repeated.",
 )  # fmt: skip
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files.")
+@scheduler_option
 @for_option
 @json_option
 @allow_damaged
@@ -223,10 +231,11 @@ def command(
     as_json: bool,
     allow_damaged: bool,
     ranks: dict[str, int],
+    scheduler: str | None,
 ) -> None:
     """Carry out `link`."""
     options = options_without(without, lambda message: click.BadParameter(message, param_hint="--without"))
-    request = Request(paths, target, options, compress, reader, ranks)
+    request = Request(paths, target, options, compress, reader, ranks, scheduler)
     linked = run(request, progress=progress_line())
     show(linked, as_json, report, text)
     end_with_losses(ctx, linked.trace.findings, allow_damaged)

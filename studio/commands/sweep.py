@@ -22,6 +22,7 @@ from studio.commands.base.options import (
     allow_damaged,
     json_option,
     rank_option,
+    scheduler_option,
     system_size_options,
     workspace_option,
 )
@@ -291,7 +292,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--under", "under_ns", callback=_under, metavar="TIME", help="Finish to come under, such as 20ms."
 )
-@click.option("--scheduler", metavar="ADDRESS", help="Simulate on the workers of a Dask scheduler.")
+@scheduler_option
 @workspace_option
 @json_option
 @allow_damaged

@@ -109,6 +109,16 @@ def connect_scheduler(address: str) -> Iterator[tuple[Executor, int]]:
         yield client.get_executor(pure=False, retries=_RETRIES), threads
 
 
+@contextmanager
+def executor_at(scheduler: str | None) -> Iterator[Executor | None]:
+    """Yield an executor of the workers of a Dask scheduler; None where none is named."""
+    if scheduler is None:
+        yield None
+        return
+    with connect_scheduler(scheduler) as (executor, _):
+        yield executor
+
+
 def call_in_order(
     executor: Executor, calls: Iterable[Call[T]], poll: Callable[[], None], ahead: int | None = None
 ) -> Iterator[T]:

@@ -14,7 +14,9 @@ from studio.sweep.running import Row
 from studio.sweep.space import Axis, Space
 from studio.units import format_ns, format_si
 
-MOST_LINES = 2_000
+MOST_POINTS = 2_000
+"""So many points are drawn beside the front; of more every n-th."""
+MOST_LINES = 600
 """So many points are drawn as lines; of more every n-th."""
 FRONT_PX = 320
 """Height of the figure of cost against finish."""
@@ -39,18 +41,19 @@ def front_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
     colours, front = palette(dark), pareto(rows)
     best = {row.index for row in front}
     rest = [row for row in possible(rows) if row.cost is not None and row.index not in best]
-    rest = rest[:: -(-len(rest) // MOST_LINES)] if rest else rest
+    step = max(1, -(-len(rest) // MOST_POINTS))
+    beaten = f"beaten in both ({len(rest):,}{f', 1 in {step} drawn' if step > 1 else ''})"
     figure = go.Figure(layout=_layout(rows, dark))
     for chosen, name, mark, mode in (
-        (rest, "beaten in both", {"color": colours.host, "size": 5, "opacity": 0.55}, "markers"),
-        (front, "front", {"color": colours.compute, "size": 8}, "lines+markers"),
+        (rest[::step], beaten, {"color": colours.host, "size": 5, "opacity": 0.55}, "markers"),
+        (front, f"front ({len(front):,})", {"color": colours.compute, "size": 8}, "lines+markers"),
     ):
         figure.add_trace(
             go.Scatter(
                 x=[row.cost for row in chosen],
                 y=[(row.finish_ns or 0) / 1e9 for row in chosen],
                 mode=mode,
-                name=f"{name} ({len(chosen):,})",
+                name=name,
                 marker=mark,
                 line={"color": colours.compute, "width": 1.5, "shape": "hv"},
                 text=[point_words(space, row) for row in chosen],
@@ -105,7 +108,9 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
     import plotly.graph_objects as go
 
     found = sorted(possible(rows), key=lambda row: (-(row.finish_ns or 0), row.index))
-    shown = found[:: -(-len(found) // MOST_LINES)] if found else found
+    step = max(1, -(-len(found) // MOST_LINES))
+    # From the best one on, which is the last.
+    shown = found[::-1][::step][::-1]
     colours, shades = palette(dark), SEQUENTIAL["dark" if dark else "light"]
     axes = [_setting_axis(axis, space, shown) for axis in space.axes if len(axis.values) > 1]
     if shown and all(row.cost is not None for row in shown):

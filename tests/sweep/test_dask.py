@@ -12,6 +12,7 @@ import pytest
 
 import studio
 from studio.errors import ConfigError
+from studio.et.executors import executor_at
 from studio.sweep.space import parse_space
 from studio.sweep.sweep import Sweep, run_sweep
 from studio.sweep.systems import Base
@@ -44,9 +45,10 @@ def start(folder, name, *arguments):
     return process, log
 
 
-@pytest.fixture
-def dask(tmp_path):
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory):
     """A scheduler and two workers of one thread each."""
+    tmp_path = tmp_path_factory.mktemp("dask")
     scheduler, log = start(
         tmp_path, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-jupyter"
     )
@@ -87,6 +89,15 @@ def test_a_worker_that_is_killed_loses_nothing_and_repeats_nothing(dask, tmp_pat
     assert told[-1] == 64
     assert pd.read_parquet(there)["finish_ns"].notna().all()
     assert not (tmp_path / "there.parquet.job").exists()
+
+
+def test_ranks_are_read_and_linked_by_workers(dask, shared):
+    """By the worker that is left."""
+    address, _ = dask
+    files = shared / "traces" / "torch" / "ddp_mlp_4r"
+    here = studio.link(files)
+    with executor_at(address) as executor:
+        assert studio.link(files, executor=executor) == here
 
 
 def test_a_scheduler_that_nobody_runs_is_told(tmp_path, monkeypatch):

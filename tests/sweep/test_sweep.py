@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import studio
 from studio.errors import ConfigError, StudioError
+from studio.figures import sweeps as sweeps_drawn
 from studio.sim import simulate
 from studio.sim.parts import interpret
 from studio.sim.result import ledger_of
@@ -356,3 +357,23 @@ def test_a_killed_process_leaves_what_the_next_one_continues(job, tmp_path):
     points = [(index, sweep.space.point(index)) for index in sorted(done)[:8]]
     fresh = [row for rows in Here(job, sweep.base, None).run(points, lambda: None) for row in rows]
     assert fresh == [again.rows[index] for index, _ in points]
+
+
+def test_figures_of_many_points_draw_the_best_ones(monkeypatch):
+    space = Space(
+        (Axis("a", tuple(map(str, range(50)))), Axis("b", ("<x", "y", "z", "é")), Axis("c", ("1",)))
+    )
+    rows = [Row(at, 1000 + (at * 37) % 200, {"exposed": 1.0}, cost=float(at)) for at in range(199)]
+    rows += [Row(199, error="no")]
+    monkeypatch.setattr(sweeps_drawn, "MOST_LINES", 50)
+    lines = sweeps_drawn.parallel_figure(space, rows, dark=True)
+    drawn = [words for trace in lines.data for words in trace.text]
+    [least] = best(rows, 1)
+    assert any(f"point {least.index}" in words for words in drawn)
+    assert "&lt;" in "".join(drawn)
+    assert "<x" not in "".join(drawn)
+    front = sweeps_drawn.front_figure(space, rows, dark=False)
+    shown = {index for trace in front.data for index in trace.customdata}
+    assert shown == set(range(199))
+    for key in space.keys:
+        assert sweeps_drawn.slice_figure(space, rows, key, dark=False).data

@@ -129,6 +129,11 @@ for_option = click.option(
 )
 
 
+scheduler_option = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Have the work done by the workers of a Dask scheduler, which see the files where they are.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 workspace_option = click.option(
     "--workspace", type=PathOption(file_okay=False), help="Folder of imported jobs."

@@ -283,12 +283,14 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
         return nothing
     try:
         listed = list_sweeps(session(), job)
-        costs = prices(gpu, inside, between)
+        costs, made = prices(gpu, inside, between), runs_made(job)
+        wanted = (
+            started["id"] if started and ctx.triggered_id == "sweep-started" and started["id"] else picked
+        )
+        kept = next((one for one in listed if one.id == wanted), listed[0] if listed else None)
+        rows = priced(kept.rows(), costs, kept) if kept else []
     except StudioError as error:
         return (*nothing[:4], error_box(error), *nothing[5:])
-    wanted = started["id"] if started and ctx.triggered_id == "sweep-started" and started["id"] else picked
-    kept = next((one for one in listed if one.id == wanted), listed[0] if listed else None)
-    made = runs_made(job)
     busy = any(
         one.status in UNDER_WAY and one.name.startswith(PREFIX)
         for one in list_simulations(simulations(), job)
@@ -297,7 +299,6 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
         return (*nothing[:4], _empty(), *nothing[5:10], made, not busy, None)
     task, going = task_of(tasks(), kept), is_under_way(tasks(), kept)
     along = key if key in kept.space.keys else _first_key(kept)
-    rows = priced(kept.rows(), costs, kept)
     options = [{"value": one.id, "label": _label(one)} for one in listed]
     keys = [{"value": name, "label": name} for name in kept.space.keys]
     now = [kept.id, len(rows), along, theme, gpu, inside, between, going]

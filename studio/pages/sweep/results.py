@@ -7,7 +7,7 @@ from typing import Any
 from dash import dcc, html
 
 from studio.analysis.job.part_words import ABOUT, NAMES
-from studio.figures.sweeps import importance_figure, parallel_figure, slice_figure
+from studio.figures.sweeps import MOST_LINES, importance_figure, parallel_figure, slice_figure
 from studio.jobs.simulations import ACTIVE, list_simulations
 from studio.jobs.sweeps import PREFIX, Kept
 from studio.pages.base.asked import SWEEP, asks
@@ -34,6 +34,8 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
     if not found:
         return None if rows else html.P("No results yet.", className="cs-dim")
     shares = importance(space, rows)
+    step = -(-len(found) // MOST_LINES)
+    lines = f" (1 in {step} drawn)" if step > 1 else ""
     numbers = columns_of(space, rows[:_MOST_ROWS])
     every = Table(list(numbers), list(zip(*numbers.values(), strict=True)))
     return html.Div(
@@ -63,7 +65,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                 ],
                 className="sweep-pair",
             ),
-            _head("All settings side by side, the quickest on top", "sweep-parallel", every),
+            _head(f"All settings side by side, the quickest on top{lines}", "sweep-parallel", every),
             drawn_figure("sweep-parallel", parallel_figure(space, rows, dark=dark)),
             html.H2("Least finish"),
             html.Div(_points(kept, best(rows, _BEST)), className="sweep-points"),
