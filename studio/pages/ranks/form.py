@@ -10,7 +10,7 @@ from dash import dcc, html
 
 from studio.completion.clues import dimension_words
 from studio.completion.mesh import NAMES, Mesh
-from studio.completion.scale import DATA, RULES, excuse
+from studio.completion.rules import DATA, RULES, excuse
 from studio.completion.spread import Spread
 from studio.errors import ConfigError
 from studio.jobs.completing import Completing
@@ -36,6 +36,9 @@ _SEED = "Equal seeds draw the same durations."
 
 Fields = Mapping[str, str]
 """Texts of the controls by name."""
+
+_WEAK = "weak"
+"""Every replica does the work of one of before, so that the batch grows with them."""
 
 
 def control_id(name: str) -> dict[str, str]:
@@ -222,8 +225,8 @@ def legend(*items: tuple[str, str]) -> Any:
 
 
 def rules_table() -> Any:
-    """Return the rules by which a job is scaled, and the dimensions that cannot be scaled."""
-    rules = [(rule.about, rule.change, rule.why) for rule in RULES]
+    """Return the rules by which replicas are added, and why other dimensions are not scaled here, or how."""
+    rules = [(rule.about, rule.change, rule.why) for rule in RULES if rule.case in (DATA, _WEAK)]
     refused = [(dimension_words(name), excuse(name)) for name in NAMES if name != DATA]
     return html.Div(
         [
@@ -236,8 +239,8 @@ def rules_table() -> Any:
             ),
             html.Div(
                 [
-                    html.H2("What cannot be scaled"),
-                    with_copy_button(table(("Dimension", "Why not"), refused), "what cannot be scaled"),
+                    html.H2("Other dimensions"),
+                    with_copy_button(table(("Dimension", "Why not, or how"), refused), "other dimensions"),
                 ],
                 className="cs-section",
             ),
