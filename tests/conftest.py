@@ -196,8 +196,8 @@ def profile(
 def page(profile: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Page]:
     """An empty page at 1440×900, of a browser without cookies and storage.
 
-    It may have served another test: a third of what a page costs is the page itself. After a test that asked for what
-    would last, see `LASTING`, it is closed.
+    It may have served another test, and show the logo then: a new page costs more. After a test that asked for what would
+    last, see `LASTING`, it is closed.
 
     After the test it fails on every console error or warning, uncaught exception, failed request and
     request to another machine, of this page and of those it opened. A test that means one of them to

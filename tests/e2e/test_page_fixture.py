@@ -29,6 +29,7 @@ pytestmark = pytest.mark.e2e
     ],
 )
 def test_each_mishap_is_noted(page, script, complaint):
+    page.goto("about:blank")
     page.set_content("<h1>Studio</h1>")
     page.expected += [".*"]
     page.add_script_tag(content=script)
@@ -36,6 +37,7 @@ def test_each_mishap_is_noted(page, script, complaint):
 
 
 def test_a_quiet_page_has_no_complaint(page):
+    page.goto("about:blank")
     page.set_content("<h1>Studio</h1>")
     page.evaluate("console.log('all is well')")
     assert page.complaints == []
