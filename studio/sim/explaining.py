@@ -1,7 +1,7 @@
 """Explain what one collective costs: each way to carry it out, with the numbers of its formula filled in.
 
-The time of a way is `launch + (waits^p + moving^p)^(1/p)` (`studio.sim.costs.ways`); every term of these sums is told by
-name, with what it is made of, so that it can be checked by hand.
+The time of a way is `(host^4 + own^4)^(1/4)`, with own = `launch + (waits^p + moving^p)^(1/p)` (`studio.sim.costs.ways`); every
+term of these sums is told by name, with what it is made of, so that it can be checked by hand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from studio.sim.charges import crossed_dimensions, group_shape, network_ports
 from studio.sim.config import SystemConfig
 from studio.sim.costs.model import KINDS, CostModel
 from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, buffer_factor
-from studio.sim.costs.ways import OVERLAP, Way, terms
+from studio.sim.costs.ways import OVERLAP, Way
 
 _CURVE_STEPS = 121
 _LEAST_BYTES = 8.0
@@ -45,6 +45,7 @@ class WayTime:
 
     Attributes:
         name: Algorithm and protocol, such as `ring LL`.
+        host: The host's time from call to call, which passes beside all that follows.
         launch: Terms of the launch.
         waits: Terms of protocol and hops.
         inside: Terms of bytes on the port inside the node.
@@ -56,6 +57,7 @@ class WayTime:
     """
 
     name: str
+    host: Term
     launch: tuple[Term, ...]
     waits: tuple[Term, ...]
     inside: tuple[Term, ...]
@@ -228,7 +230,8 @@ def _way_time(
     model: CostModel, way: Way, kind: str, buffer: float, shape: GroupShape, ports: Ports
 ) -> WayTime:
     one = np.array([buffer])
-    split = terms(way, kind, one, shape, ports, model.nics)
+    split = model.terms(way, kind, one, shape, ports)
+    host = model.value("host interval")
 
     def told(parts: Sequence[tuple[str, Float64]]) -> tuple[Term, ...]:
         found = []
@@ -241,6 +244,7 @@ def _way_time(
     latency = (Term("network latency", split.latency_ns, split.latency_ns),) if split.latency_ns else ()
     return WayTime(
         way.name,
+        Term("host interval", host, host),
         told(split.launch),
         (*latency, *told(split.waits)),
         told(split.inside),

@@ -14,7 +14,8 @@ from studio.units import format_bytes, format_counted, format_ns, format_rate
 _BUS = "busbw, as nccl-tests defines it: bytes of the buffer over time, times what a ring sends over each port per byte."
 _FORMULA = (
     "Waits are latencies of the network, of the protocol and of hops. Moving is the time of the bytes on the busiest port. Both "
-    "overlap, as a pipeline does: with p = 1 they would follow each other, with a large p the longer hides the other."
+    "overlap, as a pipeline does: with p = 1 they would follow each other, with a large p the longer hides the other. The host's time "
+    "from call to call passes beside; it is seen where the collective is shorter."
 )
 _TAKEN = "The library takes a way by its own estimates, which is not always the quickest."
 _ABOUT_VALUE = (
@@ -49,8 +50,9 @@ def formula_words(made: Explanation) -> Any:
     way = made.ways[made.taken]
     return [
         html.Code(
-            f"{format_ns(way.total_ns)} = {format_ns(way.launch_ns)} launch + (({format_ns(way.waits_ns)} waits)^{way.overlap:g} + "
-            f"({format_ns(way.moving_ns)} moving)^{way.overlap:g})^(1/{way.overlap:g})"
+            f"{format_ns(way.total_ns)} = (({format_ns(way.host.ns)} host)^4 + ({format_ns(way.launch_ns)} launch + "
+            f"(({format_ns(way.waits_ns)} waits)^{way.overlap:g} + ({format_ns(way.moving_ns)} moving)^{way.overlap:g})"
+            f"^(1/{way.overlap:g}))^4)^(1/4)"
         ),
         hint("the formula", _FORMULA),
     ]
@@ -88,6 +90,7 @@ def way_table(made: Explanation) -> Any:
 def term_table(way: WayTime) -> Any:
     """Return the terms of a way's sums."""
     parts = (
+        ("host", (way.host,)),
         ("launch", way.launch),
         ("waits", way.waits),
         ("in the node", way.inside),

@@ -371,7 +371,7 @@ def _choose_preset(draft: Draft, name: str | None, job: str) -> Draft:
         return draft
     if name == draft.origin and not is_changed(draft, trace(job)):
         return draft
-    tables = preset_like(name, draft.tables)
+    tables = preset_like(name, draft.tables, completeness(trace(job)).world)
     chosen = Draft(replace(tables, groups=draft.tables.groups), name)
     return suit_to_job(chosen, trace(job)) if name == draft.origin else chosen
 

@@ -24,7 +24,7 @@ from studio.sim.costs.curves import Curve, correction
 from studio.sim.costs.library import LIBRARIES, estimates
 from studio.sim.costs.parameters import GROUPS, NAMES, TRANSPORTS, default, members, moved, to_groups
 from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, rate_between
-from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, RINGS, Way, combine, sharing, terms, ways
+from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, RINGS, Terms, Way, combine, sharing, terms, ways
 from studio.sim.fields import Fields
 from studio.sim.kinds import COLLECTIVE_KINDS
 
@@ -238,11 +238,16 @@ class CostModel:
         """Return (S,) what a way takes, without residual curves, at sizes of the whole buffer."""
         return self._parts(way, kind, buffer, shape, ports)[1]
 
+    def terms(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Terms:
+        """Return the terms of what a way takes, at sizes of the whole buffer."""
+        shared = LIBRARIES[self.library].searches
+        return terms(way, kind, buffer, shape, ports, self.nics, shared=shared)
+
     def _parts(
         self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports
     ) -> tuple[Float64, Float64]:
         """Return the part of a way's time in which no bytes move, and the whole of it."""
-        split = terms(way, kind, buffer, shape, ports, self.nics, shared=LIBRARIES[self.library].searches)
+        split = self.terms(way, kind, buffer, shape, ports)
         waits = split.latency_ns + self._sum(split.waits, len(buffer))
         moving = np.maximum(self._sum(split.inside, len(buffer)), self._sum(split.between, len(buffer)))
         total = self._sum(split.launch, len(buffer)) + combine(waits, moving, OVERLAP[way.rates])
