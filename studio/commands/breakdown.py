@@ -7,8 +7,7 @@ add up to each rank's finish to the nanosecond.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -19,15 +18,9 @@ from studio.analysis.job.group_times import COLUMNS, GroupTimes, group_times, in
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
 from studio.analysis.job.part_words import NAMES
 from studio.analysis.job.windows import between, of_step, whole
-from studio.commands.base.names import find_runs
 from studio.commands.base.node_names import NodeNames
-from studio.commands.base.options import (
-    allow_damaged,
-    json_option,
-    rank_option,
-    suggest,
-    workspace_option,
-)
+from studio.commands.base.one_run import RunRequest, run_options
+from studio.commands.base.options import suggest
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import align_columns, printable, shorten
 from studio.comparing import Compared
@@ -41,21 +34,15 @@ _WORLD_WORD = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(RunRequest):
     """Options of `breakdown`.
 
     Attributes:
-        name: The job or run, as `names.find_runs` takes it.
-        workspace: Its folder; None is the user's.
-        ranks: Rank numbers by file name, for files that do not tell theirs.
         step: Number of the training step to look at; None for the whole run.
         from_ns, to_ns: The stretch of time to look at; None for the beginning and the finish.
         group: Name of the comm group to look at, "all" for that of all ranks; None for all groups.
     """
 
-    name: str
-    workspace: Path | None = None
-    ranks: Mapping[str, int] = field(default_factory=dict)
     step: int | None = None
     from_ns: int | None = None
     to_ns: int | None = None
@@ -104,7 +91,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Breakdown:
         ConfigError: Nothing is called so, or it has no such step or group.
         StudioError: What is named cannot be read, or holds no times.
     """
-    [found] = find_runs([request.name], request.workspace, ranks=request.ranks, progress=progress, least=1)
+    found = request.find(progress)
     side = found.side
     trace, account = side.trace, side.ledger()
     windows = _windows(request, found, account)
@@ -331,8 +318,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio breakdown traces/ --step 2")
-@click.argument("name", metavar="JOB|RUN")
-@json_option
+@run_options
 @click.option(
     "--step", type=click.IntRange(min=0), metavar="N", help="Look at a training step of each rank alone."
 )
@@ -343,24 +329,9 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
 @click.option(
     "--group", metavar="NAME", help="Look at the waits in a comm group alone; all is that of all ranks."
 )
-@workspace_option
-@allow_damaged
-@rank_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    name: str,
-    as_json: bool,
-    step: int | None,
-    from_ns: int | None,
-    to_ns: int | None,
-    group: str | None,
-    workspace: Path | None,
-    allow_damaged: bool,
-    ranks: dict[str, int],
-) -> None:
+def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `breakdown`."""
-    request = Request(name, workspace, ranks, step, from_ns, to_ns, group)
-    shown = run(request, progress=progress_line())
+    shown = run(Request(**given), progress=progress_line())
     show(shown, as_json, report, text)
     end_with_losses(ctx, findings_of([shown.of]), allow_damaged, warned=False)

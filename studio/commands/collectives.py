@@ -1,6 +1,6 @@
 """List collectives by type, group size and size: how many, how long, how fast, who comes last.
 
-JOB is a folder, files or the prefix of files of traces that hold times, or, in the workspace, a run (RUN or JOB/RUN) or a
+JOB|RUN is a folder, files or the prefix of files of traces that hold times, or, in the workspace, a run (RUN or JOB/RUN) or a
 job: its recording (JOB/recorded), else its newest run. Times are from the arrival of the last member to the end. With
 --preset, or for a recording on devices that are known, they are held against what that system attains.
 """
@@ -8,17 +8,14 @@ job: its recording (JOB/recorded), else its newest run. Times are from the arriv
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
 
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import collective_times
-from studio.commands.base.names import find_runs
-from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import printable
 from studio.comparing import Compared
@@ -29,20 +26,14 @@ from studio.units import format_bytes, format_count, format_ns, format_rate
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(RunRequest):
     """Options of `collectives`.
 
     Attributes:
-        side: Name of the run, as `names.find_runs` takes it.
         system: The preset to hold times against; None is that of the recorded devices.
-        workspace: Its folder; None is the user's.
-        ranks: Rank numbers by file name, for files that do not tell theirs.
     """
 
-    side: str
     system: str | None = None
-    workspace: Path | None = None
-    ranks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +58,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
         ConfigError: Nothing is called so, or the preset does not fit the job.
         StudioError: What is named cannot be read, or holds no times.
     """
-    names = (request.side,)
-    [found] = find_runs(names, request.workspace, ranks=request.ranks, progress=progress, least=1)
+    found = request.find(progress)
     side = found.side
     classes = size_classes(side.trace, collective_times(side.trace, side.times, side.groups))
     return Listed(found, classes, attained_by(side.trace, classes, request.system))
@@ -118,23 +108,11 @@ def _last(each: SizeClass) -> str:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio collectives traces/ --preset hgx-h100 --json")
-@click.argument("side", metavar="JOB")
+@run_options
 @click.option("--preset", "system", metavar="NAME|FILE", help="The system to hold times against.")
-@json_option
-@allow_damaged
-@workspace_option
-@rank_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    side: str,
-    system: str | None,
-    workspace: Path | None,
-    ranks: dict[str, int],
-    **flags: bool,
-) -> None:
+def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `collectives`."""
-    listed = run(Request(side, system, workspace, ranks), progress=progress_line())
-    show(listed, flags["as_json"], report, text)
-    end_with_losses(ctx, findings_of([listed.side]), flags["allow_damaged"])
+    listed = run(Request(**given), progress=progress_line())
+    show(listed, as_json, report, text)
+    end_with_losses(ctx, findings_of([listed.side]), allow_damaged, warned=False)

@@ -6,9 +6,8 @@ segments fill the time from the beginning of the run to the latest finish, one w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -18,9 +17,8 @@ from studio.analysis.job.ledger import Ledger
 from studio.analysis.path.critical import CAUSES, CriticalPath, critical_path
 from studio.analysis.path.slack import NEAR, slack
 from studio.analysis.path.words import Share, path_sentence, path_shares
-from studio.commands.base.names import find_runs
 from studio.commands.base.node_names import NodeNames
-from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import align_columns, printable, shorten
 from studio.comparing import Compared
@@ -32,19 +30,13 @@ _LISTED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(RunRequest):
     """Options of `critical-path`.
 
     Attributes:
-        name: The job or run, as `names.find_runs` takes it.
-        workspace: Its folder; None is the user's.
-        ranks: Rank numbers by file name, for files that do not tell theirs.
         slack: Whether to work out the slack of every node.
     """
 
-    name: str
-    workspace: Path | None = None
-    ranks: Mapping[str, int] = field(default_factory=dict)
     slack: bool = False
 
 
@@ -74,7 +66,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Found:
         ConfigError: Nothing is called so.
         StudioError: What is named cannot be read, or holds no times.
     """
-    [found] = find_runs([request.name], request.workspace, ranks=request.ranks, progress=progress, least=1)
+    found = request.find(progress)
     side = found.side
     account = side.ledger()
     path = critical_path(side.trace, side.times, account)
@@ -206,23 +198,11 @@ def _near_lines(found: Found) -> Iterator[str]:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio critical-path traces/ --slack")
-@click.argument("name", metavar="JOB|RUN")
-@json_option
+@run_options
 @click.option("--slack", is_flag=True, help="Work out how much later each node could have ended, too.")
-@workspace_option
-@allow_damaged
-@rank_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    name: str,
-    as_json: bool,
-    slack: bool,
-    workspace: Path | None,
-    allow_damaged: bool,
-    ranks: dict[str, int],
-) -> None:
+def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `critical-path`."""
-    found = run(Request(name, workspace, ranks, slack), progress=progress_line())
+    found = run(Request(**given), progress=progress_line())
     show(found, as_json, report, text)
     end_with_losses(ctx, findings_of([found.of]), allow_damaged, warned=False)

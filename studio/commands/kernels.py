@@ -1,21 +1,18 @@
 """List what runs by name: kernels or operators, how often, how long, and how fast copies are.
 
-JOB is a folder, files or the prefix of files of traces that hold times, or, in the workspace, a run (RUN or JOB/RUN) or a
+JOB|RUN is a folder, files or the prefix of files of traces that hold times, or, in the workspace, a run (RUN or JOB/RUN) or a
 job: its recording (JOB/recorded), else its newest run. Numbers of steps, layers and the like are shown as *.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from studio.analysis.job.kernels import Kernel, kernels
-from studio.commands.base.names import find_runs
-from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import printable, shorten
 from studio.comparing import Compared
@@ -26,21 +23,6 @@ _NAME_WIDTH = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Options of `kernels`.
-
-    Attributes:
-        side: Name of the run, as `names.find_runs` takes it.
-        workspace: Its folder; None is the user's.
-        ranks: Rank numbers by file name, for files that do not tell theirs.
-    """
-
-    side: str
-    workspace: Path | None = None
-    ranks: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Listed:
     """What ran by name in a run."""
 
@@ -48,14 +30,14 @@ class Listed:
     kernels: list[Kernel]
 
 
-def run(request: Request, *, progress: Progress | None = None) -> Listed:
+def run(request: RunRequest, *, progress: Progress | None = None) -> Listed:
     """Read the run and add up what ran by name.
 
     Raises:
         ConfigError: Nothing is called so.
         StudioError: What is named cannot be read, or holds no times.
     """
-    [side] = find_runs((request.side,), request.workspace, ranks=request.ranks, progress=progress, least=1)
+    side = request.find(progress)
     return Listed(side, kernels(side.side.trace, side.side.times))
 
 
@@ -99,22 +81,10 @@ def text(listed: Listed) -> str:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio kernels rank0.json.gz --json")
-@click.argument("side", metavar="JOB")
-@json_option
-@allow_damaged
-@workspace_option
-@rank_option
+@run_options
 @click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    side: str,
-    as_json: bool,
-    allow_damaged: bool,
-    workspace: Path | None,
-    ranks: dict[str, int],
-) -> None:
+def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `kernels`."""
-    listed = run(Request(side, workspace, ranks), progress=progress_line())
+    listed = run(RunRequest(**given), progress=progress_line())
     show(listed, as_json, report, text)
-    end_with_losses(ctx, findings_of([listed.side]), allow_damaged)
+    end_with_losses(ctx, findings_of([listed.side]), allow_damaged, warned=False)
