@@ -23,6 +23,11 @@ _NAME_WIDTH = 60
 
 
 @dataclass(frozen=True, slots=True)
+class Request(RunRequest):
+    """Options of `kernels`: those of every command that looks at one run."""
+
+
+@dataclass(frozen=True, slots=True)
 class Listed:
     """What ran by name in a run."""
 
@@ -30,7 +35,7 @@ class Listed:
     kernels: list[Kernel]
 
 
-def run(request: RunRequest, *, progress: Progress | None = None) -> Listed:
+def run(request: Request, *, progress: Progress | None = None) -> Listed:
     """Read the run and add up what ran by name.
 
     Raises:
@@ -85,6 +90,6 @@ def text(listed: Listed) -> str:
 @click.pass_context
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `kernels`."""
-    listed = run(RunRequest(**given), progress=progress_line())
+    listed = run(Request(**given), progress=progress_line())
     show(listed, as_json, report, text)
     end_with_losses(ctx, findings_of([listed.side]), allow_damaged, warned=False)
