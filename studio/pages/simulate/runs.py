@@ -41,6 +41,12 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
     run_of = {"job": info.job, "run": info.id}
     slowest = link("/collectives", {**run_of, "metric": "duration", "sort": "time"})
     onward = [
+        dcc.Link(
+            "What to change",
+            href=link("/overview", run_of),
+            title="The verdict of this run: where its time goes, and what changes of the job or this system would save",
+            className="cs-button",
+        ),
         dcc.Link("Collectives", href=slowest, className="cs-button"),
         dcc.Link("Open the timeline", href=link("/timeline", run_of), className="cs-button"),
     ]
