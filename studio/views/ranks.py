@@ -10,6 +10,7 @@ from studio.analysis.job.completeness import Completeness, completeness
 from studio.completion.clues import Known
 from studio.completion.complete import LayoutNeededError, chosen_mesh
 from studio.completion.mesh import NAMES, PIPELINE, Axis, Clue, Mesh, fitting_meshes
+from studio.completion.rules import DATA
 from studio.completion.spread import NO_SPREAD
 from studio.errors import StudioError
 from studio.jobs.completing import Completing, Scaling, completed, layout_facts, scaled
@@ -67,9 +68,18 @@ def layouts_of(known: Known) -> Layouts:
     try:
         return Layouts((chosen_mesh(known, None, None, first=False),), "", known.world)
     except LayoutNeededError as error:
+        if is_alone(known.trace):
+            # Its collectives move nothing, whatever groups they name.
+            return Layouts((Mesh.of([(DATA, 1)]),), "", 1)
         why = error.message.partition(": ")[2] or error.message
         guessed = tuple(itertools.islice(_guessed(known), _MOST_ASKED))
         return Layouts(error.meshes or guessed, why, known.world)
+
+
+def is_alone(trace: Trace) -> bool:
+    """Whether a job is one rank, as far as its files say."""
+    job = completeness(trace)
+    return job.is_whole and job.world == 1
 
 
 def _guessed(known: Known) -> Iterator[Mesh]:

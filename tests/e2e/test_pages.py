@@ -321,7 +321,7 @@ def test_the_job_before_is_dimmed_until_the_other_one_is_there(studio: Studio, p
     until(page, lambda: shown.evaluate("one => Number(getComputedStyle(one).opacity)") < 0.5)
     held.let_go()
     until(page, lambda: shown.evaluate("one => getComputedStyle(one).opacity") == "1")
-    page.locator(".cs-facts", has_text="8").wait_for()
+    page.locator(".cs-page-head h1", has_text="imbalance_8r").wait_for()
 
 
 def test_a_page_that_takes_long_says_what_it_does(studio: Studio, page) -> None:
