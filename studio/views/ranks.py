@@ -78,7 +78,7 @@ def layouts_of(known: Known) -> Layouts:
 
 def is_alone(trace: Trace) -> bool:
     """Whether a job is one rank, as far as its files say."""
-    job = completeness(trace)
+    job = known_ranks(trace)
     return job.is_whole and job.world == 1
 
 
