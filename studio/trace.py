@@ -770,6 +770,15 @@ def _copy_names(strings: Strings) -> list[int]:
     return found
 
 
+def without_starts(trace: Trace) -> Trace:
+    """Return a job without the times at which its nodes began; how long they took stays.
+
+    Of a job that never ran only a simulation says when nodes begin.
+    """
+    graphs = (replace(graph, start_ns=np.full_like(graph.start_ns, NONE)) for graph in trace.graphs)
+    return replace(trace, graphs=tuple(graphs))
+
+
 def shown_types(graph: Graph) -> Int32:
     """Return (N,) the types of nodes as they are shown: those of the file, but `COPY` for copies."""
     chosen = copies(graph)

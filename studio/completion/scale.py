@@ -51,6 +51,7 @@ from studio.trace import (
     assumed_from,
     copied_metadata,
     int_column,
+    without_starts,
 )
 
 __all__ = [
@@ -289,7 +290,8 @@ def scale_to(
     done = _with_replicas(trace, before, after, replicas, made_of)
     done = replace(done, findings=(*done.findings, *findings))
     refuse_unmatched(done)
-    return done
+    # What was recorded is another job: when the nodes of this one begin, a simulation says.
+    return without_starts(done)
 
 
 def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:

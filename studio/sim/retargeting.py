@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
 from studio.operators.retarget import Retargeting, retargeted
 from studio.sim.config import SystemConfig
 from studio.sim.result import SimResult
 from studio.sim.systems.gpu import Gpu
-from studio.trace import NONE, Trace
+from studio.trace import Trace, without_starts
 
 
 def retarget(
@@ -43,8 +39,7 @@ def retarget(
         source = recorded_gpu or gpu_of_recording(trace)
     made, outcome = retargeted(trace, target, source)
     if not keep_starts:
-        graphs = tuple(replace(graph, start_ns=np.full_like(graph.start_ns, NONE)) for graph in made.graphs)
-        made = replace(made, graphs=graphs)
+        made = without_starts(made)
     return made, outcome
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from studio.trace import Bool, Graph, Int64, NodeType, Trace, copies, idles, int_column
 
 COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
+
+
+_LIBRARY_KERNEL = re.compile(rb"(?:nccl|rccl|msccl)\w*(?:Kernel|Func)", re.IGNORECASE)
+"""Kernels of communication libraries. Of those that were launched before a recording began nothing else is known."""
 
 
 def node_kinds(graph: Graph) -> Int64:
@@ -15,7 +21,7 @@ def node_kinds(graph: Graph) -> Int64:
     kinds[graph.type == NodeType.COMP] = COMPUTE
     kinds[copies(graph)] = COPY
     kinds[idles(graph)] = NOTHING
-    kinds[_talks(graph)] = COMMUNICATION
+    kinds[_talks(graph) | is_library_kernel(graph)] = COMMUNICATION
     kinds[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = MEMORY
     rows, values = int_column(graph, "is_cpu_op")
     kinds[rows[values != 0]] = CPU
@@ -39,6 +45,15 @@ def work_kinds(trace: Trace) -> list[Int64]:
             kinds[working & (graph.type == NodeType.COMP)] = COMPUTE
             kinds[working & _talks(graph)] = COMMUNICATION
     return found
+
+
+def is_library_kernel(graph: Graph) -> Bool:
+    """Return (N,) which compute nodes are kernels of a communication library, by their names."""
+    found = np.zeros(len(graph.strings), np.bool_)
+    if _LIBRARY_KERNEL.search(graph.strings.data.tobytes()):
+        used = np.unique(graph.name[graph.type == NodeType.COMP]).tolist()
+        found[used] = [_LIBRARY_KERNEL.search(graph.strings.raw(code)) is not None for code in used]
+    return np.asarray(found[graph.name] & (graph.type == NodeType.COMP))
 
 
 def _talks(graph: Graph) -> Bool:

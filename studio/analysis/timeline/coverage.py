@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.analysis.job.kinds import is_library_kernel
 from studio.timeline import LaneKind, Timeline
 from studio.trace import Bool, Int64, NodeType, Trace, UInt8, copies, idles
 
@@ -63,6 +64,7 @@ def categories(timeline: Timeline, trace: Trace) -> UInt8:
     for graph, of_graph in zip(trace.graphs, kinds, strict=True):
         of_graph[copies(graph)] = Category.COPY
         of_graph[idles(graph)] = Category.HOST
+        of_graph[is_library_kernel(graph)] = Category.COLLECTIVE
     bounds = np.searchsorted(timeline.lane, np.arange(len(timeline.lanes) + 1))
     for index, lane in enumerate(timeline.lanes):
         part = slice(int(bounds[index]), int(bounds[index + 1]))
