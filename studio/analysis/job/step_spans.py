@@ -10,7 +10,7 @@ from studio.analysis.job.step_times import STEP
 from studio.analysis.job.steps import graph_steps
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Graph, Int64, Trace
+from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class StepSpans:
     Attributes:
         steps: (S,) numbers of the steps, ascending.
         ranks: (K,) numbers of the ranks.
-        ns: (K, S) from the first node of a step to that of the next one of the rank, of its last step to the rank's end; -1
+        ns: (K, S) from the first node of a step (on a device, the first that it launched) to that of the next one of the rank, of its last step to the rank's end; -1
             where the rank has no node of the step.
     """
 
@@ -83,9 +83,31 @@ def step_spans(trace: Trace, times: NodeTimes) -> StepSpans | None:
 
 
 def _steps(graph: Graph) -> Int64:
-    """Return (N,) the step of each node, -1 where unknown; annotations mark steps and belong to none."""
+    """Return (N,) the step of each node, -1 where unknown; annotations mark steps and belong to none.
+
+    A device runs behind the host: where it works, a step is what its operators launched, whenever that ran.
+    """
     marks = np.array([name.startswith(STEP) for name in graph.strings], np.bool_)
-    return np.where(marks[graph.name], NONE, graph_steps(graph))
+    steps = np.where(marks[graph.name], NONE, graph_steps(graph))
+    on_device = dense_column(graph, "stream", NONE) >= 0
+    if not on_device.any():
+        return steps
+    launched = np.where(on_device, _of_launch(graph, steps, on_device), NONE)
+    return launched if (launched != NONE).any() else steps
+
+
+def _of_launch(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
+    """Return (N,) the step of the operator of the host that launched each device operation, -1 where that is not known."""
+    waits = graph.ctrl
+    node = np.repeat(np.arange(len(graph)), np.diff(waits.offsets))
+    is_gap = np.zeros(len(graph), np.bool_)
+    is_gap[graph.rows_with("gap")[0]] = True
+    # Dangling dependencies are negative; the first operator of the host counts.
+    host = (waits.rows >= 0) & on_device[node]
+    host[host] &= ~on_device[waits.rows[host]] & ~is_gap[waits.rows[host]]
+    found = np.full(len(graph), NONE, np.int64)
+    found[node[host][::-1]] = steps[waits.rows[host]][::-1]
+    return found
 
 
 def _lengths(step: Int64, times: NodeTimes, first: int) -> dict[int, int]:

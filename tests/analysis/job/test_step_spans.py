@@ -55,3 +55,26 @@ def test_a_job_without_steps_has_none() -> None:
     bare = trace_of([[node(1, "COMP", name="step0.a", micros=3)]])
     assert step_spans(bare, recorded_times(bare)) is None
     assert np.all(recorded_times(bare).start_ns == -1)
+
+
+def test_a_step_of_a_device_is_what_its_operators_launched() -> None:
+    """The host is done with step 1 when the device has just begun it; the kernels run one step behind."""
+    host = [
+        at(1, 10, 10, "ProfilerStep#1"),
+        at(2, 12, 2, "aten::mm"),
+        at(3, 20, 10, "ProfilerStep#2"),
+        at(4, 22, 2, "aten::mm"),
+    ]
+    kernels = []
+    for number, begins, launch in ((5, 25, 2), (6, 60, 4)):
+        kernel = at(number, begins, 30, "gemm")
+        kernel.ctrl_deps.append(launch)
+        stream = kernel.attr.add(name="stream")
+        stream.int64_val = 7
+        kernels.append(kernel)
+    trace = trace_of([[*host, *kernels]])
+    found = step_spans(trace, recorded_times(trace))
+    assert found is not None
+    assert found.steps.tolist() == [1, 2]
+    # From 25 to 60 µs, and from there to the end at 90.
+    assert (found.ns // 1000).tolist() == [[35, 30]]
