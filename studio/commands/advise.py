@@ -30,6 +30,7 @@ from studio.sim import astra
 from studio.sim.models import MODELS, Model, with_model
 from studio.sim.parts import Parts, with_settings
 from studio.sim.presets import preset, said_npus
+from studio.sim.remote_memory import with_memory_for
 from studio.trace import Finding, Trace
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _system(request: Request, trace: Trace) -> Parts | None:
     parts = Parts({}, {})
     if request.preset:
         npus = said_npus(request.preset) or completeness(trace).world
-        parts = preset(request.preset, npus).under(request.model or "full")
+        parts = with_memory_for(preset(request.preset, npus).under(request.model or "full"), trace)
     given_files = astra.load_given(request.system, request.network, None, request.remote_memory)
     parts = replace(parts, **{**given_files, "names": {**parts.names, **given_files["names"]}})
     if request.model and not request.preset:

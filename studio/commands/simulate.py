@@ -39,6 +39,8 @@ from studio.sim.extensions import ComputeTimes
 from studio.sim.models import MODELS, Model, model_of, with_model
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset, said_npus
+from studio.sim.remote_memory import WORDS as REMOTE_MEMORY_ASSUMED
+from studio.sim.remote_memory import with_memory_for
 from studio.sim.replays import as_replay, idle_system
 from studio.sim.result import SimResult
 from studio.sim.systems import SYSTEMS, is_system_file
@@ -153,6 +155,10 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
             request, _under_model(_system_for(request, trace), request), ranks=completeness(trace).world
         )
         read_config = _read_parts(parts, request)
+    if request.preset and (known := with_memory_for(parts, trace)) is not parts:
+        # Presets are machines, and say nothing of what a job keeps elsewhere.
+        parts, read_config = known, _read_parts(known, request)
+        chosen = (*chosen, Finding("warning", "remote-memory-assumed", REMOTE_MEMORY_ASSUMED))
     # The order of events across ranks needs every rank simulated.
     every_rank = request.events is not None and _in_order(request.events)
 

@@ -11,7 +11,7 @@ Killed and run again, a sweep continues where it was, and writes the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,14 @@ from studio.commands.base.options import (
     system_size_options,
     workspace_option,
 )
-from studio.commands.base.output import end_with_losses, progress_line, show
+from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.terminal import printable, shorten
 from studio.commands.simulate import Request as SimulateRequest
 from studio.commands.simulate import parts_for, with_system_file, workload
 from studio.errors import ConfigError
 from studio.et.format import UNSAID, JobSize
 from studio.sim.models import MODELS, Model
+from studio.sim.remote_memory import ASSUMED, WORDS, needs_memory
 from studio.sweep.analysis import IMPORTANCE, best, importance, models, pareto, possible, reasons
 from studio.sweep.costs import load_costs
 from studio.sweep.running import Row
@@ -46,6 +47,8 @@ from studio.units import format_count, format_counted, format_ns, format_si, par
 _BEST = 5
 _REASONS = 5
 _WIDE = 100
+
+_MEMORY_ASSUMED = "remote-memory-assumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +145,14 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     trace = workload(simulated, progress)
     tables = parts_for(simulated, ranks=len(trace.ranks)) if given else None
     base = Base(None if given else simulated.preset, tables, request.size.npus, request.model)
+    findings = trace.findings
+    if not given and "memory-type" not in space.keys and needs_memory(trace):
+        # Presets are machines, and say nothing of what a job keeps elsewhere.
+        base = replace(base, settings=tuple(f"{key}={value}" for key, value in ASSUMED.items()))
+        findings = (*findings, Finding("warning", _MEMORY_ASSUMED, WORDS))
     sweep = Sweep(space, base, Plan(request.random, request.seed, target), costs)
     swept = run_sweep(trace, sweep, request.output, scheduler=request.scheduler, progress=progress)
-    return Outcome(", ".join(request.job), swept, request.output, trace.findings)
+    return Outcome(", ".join(request.job), swept, request.output, findings)
 
 
 def report(outcome: Outcome) -> dict[str, Any]:
@@ -310,5 +318,8 @@ def command(
 ) -> None:
     """Carry out `sweep`."""
     outcome = run(Request(size=JobSize(npus, passes), **given), progress=progress_line())
+    for finding in outcome.damaged:
+        if finding.code == _MEMORY_ASSUMED:
+            warn(finding)
     show(outcome, as_json, report, text)
     end_with_losses(ctx, outcome.damaged, allow_damaged)

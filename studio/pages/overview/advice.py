@@ -156,7 +156,7 @@ def _item(item: Advice, number: int, job: str, run: str, words: str = "") -> Any
         between = f" ({format_ns(item.saving_low_ns)} to {format_ns(item.saving_high_ns)})"
     return html.Li(
         [
-            html.Div(html.Bdi(words or item.action), title=item.action if words else None),
+            html.Div(html.Bdi(words or item.action)),
             html.Div(
                 [
                     exact(saves, f"{item.saving_ns:,} ns", classes="cs-saving"),

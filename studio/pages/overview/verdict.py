@@ -219,7 +219,7 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict
         if most - least > _EVEN * finish:
             waiter = int(waits.argmax())
             said.append(
-                f"On top whom others wait for. Rank {account.numbers[waiter]} waits or stalls {format_ns(most - least)} longer than "
+                f"On top {'whom others wait for' if len(found) else 'who waits or stalls least'}. Rank {account.numbers[waiter]} waits or stalls {format_ns(most - least)} longer than "
                 f"the one that does so least, {100 * (most - least) / max(finish, 1):.1f} % of the finish. "
             )
         work = times.of("compute", "overlapped")

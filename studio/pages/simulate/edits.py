@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from studio.analysis.job.completeness import completeness
 from studio.decoding import decoder
@@ -20,6 +19,7 @@ from studio.sim.network import plain
 from studio.sim.parts import Parts, is_extended, table_of, with_mode, with_value
 from studio.sim.presets import PRESETS, full_form, preset
 from studio.sim.problems import examine_parts
+from studio.sim.remote_memory import WORDS, with_memory_for
 from studio.sim.replays import as_replay
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
 from studio.sim.systems.proposals import propose
@@ -27,10 +27,6 @@ from studio.store.drafts import Draft
 from studio.trace import Finding, NodeType, Trace
 
 _ROOFLINE = "roofline-enabled"
-_ASSUMED_MEMORY: Mapping[str, object] = {
-    "memory-type": "PER_NPU_MEMORY_EXPANSION",
-    **{key: BY_KEY[key].start for key in ("remote-mem-latency", "remote-mem-bw")},
-}
 _LISTS = (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
 
 
@@ -300,11 +296,9 @@ def suit_to_job(draft: Draft, trace: Trace) -> Draft:
     if tables.system.get(_ROOFLINE) and not is_extended(tables) and _lacks_roofline(trace):
         tables = replace(tables, system={**tables.system, _ROOFLINE: 0})
         notes.append("Roofline off: compute nodes lack num_ops or tensor_size, so recorded times are used.")
-    if tables.memory is None and _uses_memory(trace):
-        tables = replace(tables, memory=_ASSUMED_MEMORY)
-        notes.append(
-            "Remote memory of 64 GB/s and 1,000 ns per NPU assumed, a PCIe 5.0 slot of 16 lanes: the job has memory nodes."
-        )
+    if (with_memory := with_memory_for(tables, trace)) is not tables:
+        tables = with_memory
+        notes.append(WORDS)
     reason = extended_reason(trace)
     if reason and not is_extended(tables):
         tables = with_mode(tables, "extended")
@@ -334,11 +328,6 @@ def extended_reason(trace: Trace) -> str:
     if any((graph.type == NodeType.METADATA).any() for graph in trace.graphs):
         return "the job has METADATA nodes, at which ASTRA-sim stops"
     return ""
-
-
-def _uses_memory(trace: Trace) -> bool:
-    kinds = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
-    return any(np.isin(graph.type, kinds).any() for graph in trace.graphs)
 
 
 def _lacks_roofline(trace: Trace) -> bool:
