@@ -1,0 +1,37 @@
+"""Doubts about memory: a job that held more than the GPU it is asked about has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from studio.analysis.job.memory import MemoryUse, gpu_peak, memory_use
+from studio.operators.roofline import Gpu
+from studio.sim.doubt_facts import Facts, Found
+from studio.sim.systems.gpus import find_gpu
+from studio.units import format_bytes, format_si
+
+
+def find_unfit(facts: Facts) -> Found:
+    """Find a peak of device memory beyond the GPU that the job is recomputed for."""
+    extensions = facts.config.extensions
+    if extensions is None or extensions.recompute_for is None:
+        return
+    result = facts.result
+    words = unfit_words(memory_use(result.trace, result.node_times()), find_gpu(extensions.recompute_for))
+    if words:
+        yield words, None
+
+
+def unfit_words(uses: Sequence[MemoryUse], gpu: Gpu) -> str:
+    """Say that the memory of a GPU is smaller than the highest peak, with both; empty where it is not.
+
+    What the allocator reserved beyond what it gave out is no reason: it reserves what it finds.
+    """
+    use = gpu_peak(uses)
+    if use is None or use.peak_bytes <= gpu.memory_gbytes * 1e9:
+        return ""
+    how = "" if use.noted else " by an estimate from its tensors"
+    return (
+        f"Does not fit: rank {use.rank} holds {format_si(use.peak_bytes, 'B')} ({format_bytes(use.peak_bytes)}) of device "
+        f"memory at its peak{how}; {gpu.name} has {gpu.memory_gbytes:g} GB."
+    )
