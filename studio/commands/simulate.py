@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from studio.analysis.job.completeness import completeness
-from studio.analysis.job.memory import is_recording, memory_use
+from studio.analysis.job.completeness import completeness, is_recording
+from studio.analysis.job.memory import memory_use
 from studio.commands.base.options import (
     PathOption,
     Seconds,
