@@ -2,8 +2,10 @@
 
 Each node has lists of equal length, one item per allocation or free, in the order of time: `memory_ns` after the start of
 the node, `memory_bytes` (negative for a free), `memory_device` (-1 is the processor's memory), `memory_address`,
-`memory_total` and `memory_reserved` of the device after it, `memory_outside` 1 where no operator was running. Such an event
-stands with the operator that began last before it on its thread, or with the first one.
+`memory_total` and `memory_reserved` of the device after it, `memory_outside` 1 where no operator was running; processes,
+threads and steps are no operators. An allocation stands with the innermost operator around it. Frees, and allocations outside,
+stand with the operator that began last before on the thread, or with the first: as near in time as can be, so that they
+move with it in a simulation.
 """
 
 from __future__ import annotations
@@ -40,28 +42,29 @@ def memory_attributes(columns: AttributeColumns, operations: Operations, device:
 
 
 def _operators_of(noted: Allocations, operations: Operations, device: DeviceTrace) -> tuple[Int64, Bool]:
-    """Return the operator (M,) of each event, and whether it (M,) ran then."""
-    timed = np.flatnonzero(operations.timed)
+    """Return the operator (M,) of each event, and whether none (M,) ran then."""
+    timed = np.flatnonzero(operations.timed & ~operations.frame)
+    timed = timed if len(timed) else np.flatnonzero(operations.timed)
     timed = timed[np.lexsort((operations.depth[timed], operations.start_ns[timed]))]
     lane = np.where(operations.event >= 0, device.thread[operations.event], NONE)
     codes = {thread: code for code, thread in enumerate(device.threads)}
     thread = np.array([codes.get(pair, NONE) for pair in noted.threads], np.int64)
-    row, outside = np.zeros(len(noted), np.int64), np.ones(len(noted), np.bool_)
+    around, before = np.full(len(noted), NONE, np.int64), np.zeros(len(noted), np.int64)
     order = np.lexsort((np.arange(len(noted)), noted.time_ns, thread))
     ends = [0, *(np.flatnonzero(np.diff(thread[order])) + 1).tolist(), len(order)]
     for low, high in pairwise(ends):
         here = order[low:high]
         own = timed[lane[timed] == thread[here[0]]]
         known = len(own) > 0 and int(thread[here[0]]) != NONE
-        row[here], inside = _sweep(own if known else timed, operations, noted.time_ns[here])
-        outside[here] = ~inside if known else True
-    return row, outside
+        inner, before[here] = _sweep(own if known else timed, operations, noted.time_ns[here])
+        around[here] = inner if known else NONE
+    return np.where((around >= 0) & (noted.bytes > 0), around, before), around < 0
 
 
-def _sweep(rows: Int64, operations: Operations, times: Int64) -> tuple[Int64, Bool]:
-    """Return the innermost operation of one thread at each time, else the last one before; and whether it ran then."""
+def _sweep(rows: Int64, operations: Operations, times: Int64) -> tuple[Int64, Int64]:
+    """Return the innermost operation around each time, -1 where there is none, and the last one that had begun."""
     listed, starts, ends = rows.tolist(), operations.start_ns[rows].tolist(), operations.end_ns[rows].tolist()
-    found, inside = np.full(len(times), listed[0], np.int64), np.zeros(len(times), np.bool_)
+    around, before = np.full(len(times), NONE, np.int64), np.full(len(times), listed[0], np.int64)
     stack: list[int] = []
     reached = 0
     for place, time in enumerate(times.tolist()):
@@ -73,7 +76,7 @@ def _sweep(rows: Int64, operations: Operations, times: Int64) -> tuple[Int64, Bo
         while stack and ends[stack[-1]] < time:
             stack.pop()
         if stack:
-            found[place], inside[place] = listed[stack[-1]], True
-        elif reached:
-            found[place] = listed[reached - 1]
-    return found, inside
+            around[place] = listed[stack[-1]]
+        if reached:
+            before[place] = listed[reached - 1]
+    return around, before

@@ -162,3 +162,13 @@ def test_the_command_lists_peaks_and_warns(tmp_path: Path) -> None:
     assert use["holders"] == [{"operator": "aten::inner", "bytes": 12 * giga, "count": 1}]
     assert "12.0 GB" in told["unfit"]
     assert "RTX 2080 Ti" in told["unfit"]
+
+
+def test_a_preset_whose_gpus_are_too_small_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "kineto_0.json"
+    drawn = [*DRAWN[:3], noted(22, 12 * 10**9, 12 * 10**9, 64)]
+    path.write_bytes(device_file(drawn, distributedInfo={"rank": 0, "world_size": 1}))
+    for name, warns in (("rtx-2080ti", True), ("hgx-h100", False)):
+        done = CliRunner().invoke(main, ["simulate", str(path), "--preset", name, "--json"])
+        codes = [finding["code"] for finding in json.loads(done.stdout)["findings"]]
+        assert ("does-not-fit" in codes) == warns
