@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dash import html
@@ -32,16 +33,24 @@ _HELD = "The operators in which it was allocated, the most first."
 def memory_section(job: str, run: str) -> Any:
     """Return the peaks of the ranks that hold most, in a run or, for "", the recording; None where nothing tells."""
     found = session().memory(job, run)
+    return peaks(found, {"job": job, **({"run": run} if run else {})}, _unfit(job, found)) if found else None
+
+
+def peaks(found: Sequence[MemoryUse], view: dict[str, Any], unfit: str) -> Any:
+    """Return the table of peaks: of devices, else of processors.
+
+    Args:
+        found: The memory of each device of each rank, at least one.
+        view: The job and the run, for links.
+        unfit: What does not fit, in words.
+    """
     devices = [use for use in found if use.device != HOST_MEMORY]
     shown = sorted(devices or found, key=lambda use: -use.peak_bytes)
-    if not shown:
-        return None
     reserved = any(use.reserved_bytes >= 0 for use in shown)
     head: list[Any] = ["Rank", "Where", "Peak", "At", *(["Reserved"] if reserved else [])]
     head.append(html.Span(["Held by", hint("held by", _HELD)]))
-    rows = [_row(use, job, run, reserved=reserved) for use in shown[:_SHOWN]]
+    rows = [_row(use, view, reserved=reserved) for use in shown[:_SHOWN]]
     more = len(shown) - _SHOWN
-    unfit = _unfit(job, shown)
     about = _NOTED if all(use.noted for use in shown) else _ESTIMATED
     return html.Div(
         [
@@ -62,15 +71,14 @@ def memory_section(job: str, run: str) -> Any:
     )
 
 
-def _unfit(job: str, uses: list[MemoryUse]) -> str:
+def _unfit(job: str, uses: Sequence[MemoryUse]) -> str:
     try:
         return unfit_words(uses, gpu_of_recording(session().trace(job)))
     except ConfigError:
         return ""
 
 
-def _row(use: MemoryUse, job: str, run: str, *, reserved: bool) -> list[Any]:
-    view = {"job": job, **({"run": run} if run else {})}
+def _row(use: MemoryUse, view: dict[str, Any], *, reserved: bool) -> list[Any]:
     how = "" if use.noted else "about "
     held = "; ".join(f"{_name(one)} {format_bytes(one.bytes)}" for one in use.holders[:_HOLDERS])
     return [
