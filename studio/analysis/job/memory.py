@@ -36,7 +36,7 @@ class Holder:
     """What operators of one name hold of the memory at the peak.
 
     Attributes:
-        name: The operator that allocated it, untrusted text; `BEFORE` for what was there before the recording began.
+        name: The operator that allocated it, or the first that names it, untrusted text; `BEFORE` for what was there before the recording began.
         bytes: Bytes.
         count: Allocations, or storages; 0 for what was there before.
     """

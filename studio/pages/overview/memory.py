@@ -27,7 +27,7 @@ _ESTIMATED = (
     "what no operator names; ids of storages that recorders give twice make it too high. Record with profile_memory=True for "
     "exact figures."
 )
-_HELD = "The operators in which it was allocated, the most first."
+_HELD = "The operators in which it was allocated, or, of an estimate, the first that name it; the most first."
 
 
 def memory_section(job: str, run: str) -> Any:
