@@ -14,11 +14,12 @@ from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from studio.analysis.job.ledger import Ledger
+from studio.analysis.job.memory import MemoryUse, memory_use
 from studio.analysis.job.nodes import NodeIndex
 from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.path.slack import slack
 from studio.analysis.path.whole import WholePath, whole_path
-from studio.analysis.timeline.counters import Series, in_flight
+from studio.analysis.timeline.counters import Series, in_flight, memory_held
 from studio.analysis.timeline.differences import Ghost
 from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import RECORDED, Compared, Lineup, recording, side_use, simulation
@@ -239,6 +240,15 @@ class Session:
 
         return self.keep(((job, run), (job, name)), "ghost", make)
 
+    def memory(self, job: str, run: str) -> list[MemoryUse]:
+        """Return the memory of each device of each rank in a run, or in the recording for "".
+
+        Raises:
+            StudioError: There is no such job or run, or its files are damaged.
+            TraceError: The job holds no times.
+        """
+        return self.keep_of_job("memory", job, lambda: memory_use(self.trace(job), self.times(job, run)), run)
+
     def counters(self, job: str, run: str) -> tuple[Series, ...]:
         """Return the counters of a run, or of the recording for "".
 
@@ -249,7 +259,9 @@ class Session:
 
         def make() -> tuple[Series, ...]:
             shown = self.gantt(job, run)
-            return in_flight(shown) + (network_load(self.run(job, run).result, shown) if run else ())
+            load = network_load(self.run(job, run).result, shown) if run else ()
+            end_ns = int(shown.coverage.end_ns.max(initial=0))
+            return in_flight(shown) + load + memory_held(self.memory(job, run), end_ns, shown.origin_ns)
 
         return self.keep_of_job("counters", job, make, run)
 

@@ -26,8 +26,9 @@ def node(number: int, kind: str, *deps: int, name: str = "", micros: int = 0, **
     for key, value in attributes.items():
         attribute = made.attr.add(name=key)
         if isinstance(value, list):
-            attribute.bool_list.SetInParent()
-            attribute.bool_list.values.extend(value)
+            items = attribute.bool_list if not value or isinstance(value[0], bool) else attribute.int64_list
+            items.SetInParent()
+            items.values.extend(value)
         else:
             setattr(attribute, value_field(KINDS[type(value)]), value)
     return made

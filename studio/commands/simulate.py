@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from studio.analysis.job.completeness import completeness, is_recording
+from studio.analysis.job.memory import memory_use
 from studio.commands.base.options import (
     PathOption,
     Seconds,
@@ -34,6 +35,7 @@ from studio.et.format import UNSAID, JobSize
 from studio.sim import astra, simulate
 from studio.sim.check import REPLAY_KNOWN, check
 from studio.sim.config import Congestion, SystemConfig
+from studio.sim.doubted_memory import unfit_words
 from studio.sim.doubts import FORESEEN, Cured, cured, doubts_of, options_of
 from studio.sim.extensions import ComputeTimes
 from studio.sim.models import MODELS, Model, model_of, with_model
@@ -170,7 +172,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         spent_s = time.monotonic() - begun
         doubts = doubts_of(result)
         rest = (finding for finding in findings if finding.code not in FORESEEN)
-        told = (*chosen, *rest, *(doubt.finding for doubt in doubts))
+        told = (*chosen, *rest, *(doubt.finding for doubt in doubts), *_unfit(request, result))
         return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job, doubts=doubts)
 
     outcome = simulated(read_config)
@@ -181,6 +183,15 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     again = simulated(_read_parts(parts, request))
     cures = Cured(options, outcome.result.makespan_ns)
     return replace(again, cures=cures, cured_doubts=outcome.doubts), parts
+
+
+def _unfit(request: Request, result: SimResult) -> tuple[Finding, ...]:
+    """Warn where the job held more memory than a GPU of the preset has; with `--gpu` a doubt tells of that GPU."""
+    gpu = preset(request.preset).system.gpu if request.preset and not request.gpu else None
+    if gpu is None:
+        return ()
+    words = unfit_words(memory_use(result.trace, result.node_times(), estimated=False), gpu)
+    return (Finding("warning", "does-not-fit", words),) if words else ()
 
 
 _FEW_FILES = 4

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from studio.et.allocations import join_allocations
 from studio.et.recording import DeviceTrace
 from studio.trace import NONE, Int32, Int64
 
@@ -43,6 +44,7 @@ def join_events(traces: Sequence[DeviceTrace]) -> DeviceTrace:
         threads=tuple(threads),
         comm=comm,
         input_texts=list(inputs),
+        allocations=join_allocations([trace.allocations for trace in traces]),
         **columns,
     )
 

@@ -2,7 +2,7 @@
 
 Times come as whole or fractional microseconds, with or without a base; categories have old and new names and
 differ between CUDA, ROCm and MTIA; nearly every key may be missing. Events become columns; what is neither on a
-processor nor on a device (counters, metadata, the profiler's own marks) is left out.
+processor nor on a device (counters, metadata, the profiler's own marks) is left out; allocations of memory are kept.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
+from studio.et.allocations import HOST_MEMORY, Allocations, no_allocations
 from studio.et.device_events import join_events, reorder_events
 from studio.et.direct import OPERATORS
 from studio.et.event_pieces import split_events
@@ -50,6 +51,7 @@ CATEGORIES = {
 }
 """Categories by lower-case name, old spellings included."""
 
+_MEMORY = "[memory]"
 _FLOWS = ("ac2g", "async_gpu", "async_cpu_to_gpu")
 _LARGEST_RANK = 2**31 - 1
 _LONGEST_NS = 2**62
@@ -80,6 +82,12 @@ class _Args(msgspec.Struct, gc=False):
     bytes: Any = NONE
     grid: Any = None
     flops: Any = NONE
+    memory_bytes: Any = msgspec.field(default=None, name="Bytes")
+    device_type: Any = msgspec.field(default=NONE, name="Device Type")
+    device_id: Any = msgspec.field(default=NONE, name="Device Id")
+    address: Any = msgspec.field(default=NONE, name="Addr")
+    total: Any = msgspec.field(default=NONE, name="Total Allocated")
+    reserved: Any = msgspec.field(default=NONE, name="Total Reserved")
     wait_stream: Any = msgspec.field(default=NONE, name="wait_on_stream")
     wait_record: Any = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")
     collective: Any = msgspec.field(default=None, name="Collective name")
@@ -242,7 +250,8 @@ def _columns(content: _Content, events: _Events, name: str) -> tuple[DeviceTrace
         base_ns = None
     trace = reorder_events(trace, np.lexsort((-trace.duration_ns, trace.start_ns)))
     trace.start_ns[:] += base_ns or 0
-    trace = replace(trace, head=_head(content, base_ns), pid=_pid(trace))
+    allocations = trace.allocations.later_by(base_ns or 0)
+    trace = replace(trace, head=_head(content, base_ns), pid=_pid(trace), allocations=allocations)
     if (trace.correlation[trace.is_device] < 0).any():
         flows = [event for some in events() for event in some if event.ph == "f" and event.cat in _FLOWS]
         _correlate_by_flow(trace, flows, base_ns or 0)
@@ -263,7 +272,32 @@ def _piece(events: list[_Event], name: str) -> tuple[DeviceTrace, int]:
         complete = [whole[index] for index in kept.tolist()]
     trace = _trace(name, complete)
     trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind[kept], start_ns, duration_ns
-    return trace, int(len(good) - good.sum())
+    allocations, odd = _allocations(events)
+    return replace(trace, allocations=allocations), int(len(good) - good.sum()) + odd
+
+
+def _allocations(events: list[_Event]) -> tuple[Allocations, int]:
+    """Return the allocations among some events, in the order of the file, and how many had to be left out."""
+    noted = [event for event in events if event.ph == "i" and event.name == _MEMORY]
+    if not noted:
+        return no_allocations(), 0
+    time_ns, timed = times_ns([event.ts for event in noted])
+    args = [event.args or _NO_ARGS for event in noted]
+    size, sized = integers([arg.memory_bytes for arg in args])
+    on_host = _numbers([arg.device_type for arg in args]) == 0
+    columns = {
+        "time_ns": time_ns,
+        "bytes": size,
+        "device": np.where(on_host, HOST_MEMORY, _numbers([arg.device_id for arg in args])),
+        "address": _numbers([arg.address for arg in args]),
+        "total": _numbers([arg.total for arg in args]),
+        "reserved": _numbers([arg.reserved for arg in args]),
+    }
+    kept = np.flatnonzero(timed & sized)
+    threads = tuple((str(noted[place].pid), str(noted[place].tid)) for place in kept.tolist())
+    return Allocations(threads=threads, **{key: column[kept] for key, column in columns.items()}), len(
+        noted
+    ) - len(kept)
 
 
 def _kinds(events: Sequence[_Event]) -> UInt8:

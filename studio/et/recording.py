@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
+from studio.et.allocations import Allocations, no_allocations
 from studio.trace import Bool, Int32, Int64, UInt8
 
 _ROOT_MARK = "[pytorch|"
@@ -177,6 +178,7 @@ class DeviceTrace:
         names: Distinct names.
         pid: Process that called the operators, -1 where it is no number.
         damaged: Whether the file is cut off or broken, so that events are missing.
+        allocations: What the profiler noted of memory.
     """
 
     file: str
@@ -203,6 +205,7 @@ class DeviceTrace:
     names: list[str]
     pid: int
     damaged: bool = False
+    allocations: Allocations = field(default_factory=no_allocations)
 
     def __len__(self) -> int:
         return len(self.kind)

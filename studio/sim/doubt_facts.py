@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
+from studio.analysis.job.memory import MemoryUse, memory_use
 from studio.sim.config import Dimension, SystemConfig
 from studio.sim.models import Model, with_model
 from studio.sim.parts import Parts, with_settings
@@ -88,6 +89,11 @@ class Facts:
     def times(self) -> CollectiveTimes:
         """Every collective that ran."""
         return collective_times(self.result.trace, self.result.node_times(), self.config.groups)
+
+    @cached_property
+    def memory(self) -> list[MemoryUse]:
+        """The memory of each device of each rank."""
+        return memory_use(self.result.trace, self.result.node_times())
 
     @cached_property
     def communication_ns(self) -> Int64:

@@ -18,6 +18,7 @@ from studio.sim.doubted_choices import (
     find_ring_behind_switch,
     find_timeless,
 )
+from studio.sim.doubted_memory import find_perhaps_unfit, find_unfit
 from studio.sim.doubted_range import find_extrapolated
 from studio.sim.doubted_rates import (
     find_collectives,
@@ -153,6 +154,8 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("long-ring", "a collective that is mostly the latency of a long ring", False, find_long_rings),
     Check("extrapolated", "collectives unlike those the costs were fitted to", False, find_extrapolated),
+    Check("does-not-fit", "more memory held than the GPU has that is recomputed for", True, find_unfit),
+    Check("may-not-fit", "the same, estimated from tensors", False, find_perhaps_unfit),
     Check("compute-took-no-time", "compute without any time", False, find_timeless),
 )
 """Every kind of doubt, in the order in which they are told."""

@@ -61,6 +61,26 @@ def between(source: int, target: int, size: int) -> Trace:
     return trace_of([nodes(rank) for rank in range(16)])
 
 
+NOTED = {
+    "memory_ns": [0],
+    "memory_bytes": [12_000_000_000],
+    "memory_device": [0],
+    "memory_address": [64],
+    "memory_total": [12_000_000_000],
+    "memory_reserved": [12_000_000_000],
+}
+ON_SMALL = system(SWITCH, extensions=Extensions(recompute_for="rtx-2080ti", recorded_gpu="h100"))
+
+
+def holding(inputs: str = "", **noted: list[int]) -> Trace:
+    """Return a job in which an operator holds memory and a kernel runs."""
+    host = node(1, "COMP", name="aten::empty", micros=5, is_cpu_op=True, **noted)
+    if inputs:
+        host.inputs.values = inputs
+    kernel = node(2, "COMP", 1, name="k", micros=5, is_cpu_op=False, device_kind="kernel", stream=7)
+    return trace_of([[host, kernel]] * 8)
+
+
 CASES = {
     # Two chunks at once pass each port.
     "beyond-capacity": (
@@ -104,6 +124,9 @@ CASES = {
             costs=CostModel(fitted=Range(("all_reduce",), (2, 8), (1, 1), (8.0, float(MIB)))),
         ),
     ),
+    # 12 GB at the peak, on a GPU of 11; recorded on one of 80.
+    "does-not-fit": (holding(**NOTED), ON_SMALL),
+    "may-not-fit": (holding("[[1, 2, 0, 3000000000, 4, 'cuda:0']]"), ON_SMALL),
     "compute-took-no-time": (
         trace_of([[node(1, "COMP"), collective(2, "ALL_REDUCE", MIB, 1)]] * 8),
         system(SWITCH, extensions=Extensions()),
@@ -123,7 +146,7 @@ def test_what_makes_an_answer_doubtful_is_found_and_its_cure_takes_it_away(code)
     [doubt] = [one for one in doubts if one.code == code]
     assert doubt.impossible == next(check.impossible for check in CHECKS if check.code == code)
     if doubt.cure is None:
-        assert code in ("compute-took-no-time", "extrapolated")
+        assert code in ("compute-took-no-time", "extrapolated", "does-not-fit", "may-not-fit")
         return
     after, left = looked_at(trace, cured(parts, [doubt]))
     assert code not in {one.code for one in left}

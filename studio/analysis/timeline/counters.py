@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from studio.analysis.job.memory import HOST_MEMORY, MemoryUse
 from studio.analysis.timeline.coverage import Category, Float64
 from studio.analysis.timeline.gantt import Gantt
 from studio.trace import Int64
@@ -154,6 +155,36 @@ def in_flight(gantt: Gantt) -> tuple[Series, ...]:
             Steps(start[talks], end[talks], (weight * size)[talks]),
         ),
     )  # fmt: skip
+
+
+def memory_held(uses: Sequence[MemoryUse], end_ns: int, origin_ns: int = 0) -> tuple[Series, ...]:
+    """Return how much memory all ranks hold: that of their devices, else that of their processors; nothing where unknown.
+
+    Args:
+        uses: The memory of each device of each rank.
+        end_ns: When the timeline ends; what is held then is held until then.
+        origin_ns: The time that the timeline begins at.
+    """
+    devices = [use for use in uses if use.device != HOST_MEMORY]
+    chosen = devices or list(uses)
+    if not chosen:
+        return ()
+    parts = []
+    for use in chosen:
+        start = np.maximum(np.append(0, use.time_ns - origin_ns), 0)
+        level = np.append(use.before_bytes, use.bytes)
+        end = np.append(start[1:], max(end_ns - origin_ns, int(start[-1])))
+        kept = (level > 0) & (end > start)
+        parts.append((start[kept], end[kept], level[kept].astype(np.float64)))
+    start, end, level = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    where = "device memory" if devices else "memory of the processor"
+    noted = all(use.noted for use in chosen)
+    how = (
+        "as PyTorch's allocator counts it; what it keeps in reserve is not in it"
+        if noted
+        else "estimated from the storages of tensors, each from its first to its last use"
+    )
+    return (Series("memory held", f"{where} that all ranks hold, {how}", "bytes", Steps(start, end, level)),)
 
 
 def span_bytes(gantt: Gantt) -> Float64:

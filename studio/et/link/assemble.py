@@ -13,6 +13,7 @@ from studio.et.format import RankPart
 from studio.et.link.clock import correct_times
 from studio.et.link.communication import INIT, Facts
 from studio.et.link.draft import RankDraft
+from studio.et.link.memory import memory_attributes
 from studio.et.link.names import RECEIVE, SEND, node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
 from studio.et.recording import DeviceTrace, EventKind
@@ -205,6 +206,7 @@ def _host_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
     if rank_draft.device is not None:
         _thread_attributes(columns, rank_draft, gaps)
         _told_flops(columns, rank_draft)
+        memory_attributes(columns, operations, rank_draft.device)
 
 
 def _told_flops(columns: AttributeColumns, rank_draft: RankDraft) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from studio.et.allocations import no_allocations
 from studio.et.link.attribute import DeviceOperations, attribute
 from studio.et.link.communication import Communication, communicate
 from studio.et.link.depend import Plan, depend
@@ -82,7 +83,7 @@ def outline(rank_draft: RankDraft) -> RankDraft:
         device = replace(device, name=none32, thread=none32, names=[], comm={}, record_function=none)
         device = replace(device, external=none, correlation=none, stream=none, device=none, bytes=none)
         device = replace(device, wait_stream=none, wait_record=none, inputs=none32, input_texts=[])
-        device = replace(device, grid=none.reshape(0, 3), flops=none)
+        device = replace(device, grid=none.reshape(0, 3), flops=none, allocations=no_allocations())
     return RankDraft(
         rank_draft.number, host, device, None, rank_draft.host_operations, replace(rank_draft.operations, names=[]),
         rank_draft.launched, rank_draft.communication, Plan(none, none, (), no_idles(), none, none, none32, none, {}), rank_draft.clock,

@@ -41,6 +41,7 @@ from studio.pages.overview.advice import advice_section, keep_advised, tornado_s
 from studio.pages.overview.assumed import assumed_section
 from studio.pages.overview.files import files_section
 from studio.pages.overview.kernels import kernels_section
+from studio.pages.overview.memory import memory_section
 from studio.pages.overview.operators import operators_place
 from studio.pages.overview.times import over_time_section, times_skeleton, untimed
 from studio.pages.overview.verdict import (
@@ -122,6 +123,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
             className="cs-columns cs-verdict",
         ),
         html.Div(id="overview-tornado"),
+        html.Div(id="overview-memory"),
         operators_place(),
         html.Div(
             [
@@ -277,6 +279,14 @@ def show_kernels(shown: list[Any]) -> Any:
     """Show what runs longest by name."""
     job, run, _ = shown
     return no_update if run is None else still(kernels_section(job, run))
+
+
+@callback(Output("overview-memory", "children"), Input("overview-shown", "data"))
+@show_errors
+def show_memory(shown: list[Any]) -> Any:
+    """Show how much memory the ranks held; a callback of its own, since it reads every tensor."""
+    job, run, _ = shown
+    return no_update if run is None else still(memory_section(job, run))
 
 
 @callback(Output("overview-layout", "children"), Input("overview-shown", "data"))

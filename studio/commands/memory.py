@@ -1,0 +1,156 @@
+"""List how much memory each rank held at its peak, when, and the operators that had allocated it.
+
+JOB is a folder, files or the prefix of files of traces that hold times, or, in the workspace, a run (RUN or JOB/RUN) or a
+job: its recording (JOB/recorded), else its newest run. Recordings made with profile_memory=True tell it exactly; of others
+it is estimated from the storages of their tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, MemoryUse, memory_use
+from studio.commands.base.names import find_runs
+from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
+from studio.commands.base.terminal import printable, shorten
+from studio.comparing import Compared
+from studio.et import Progress
+from studio.sim.doubted_memory import unfit_words
+from studio.sim.systems.gpus import SYSTEM_OF, find_gpu
+from studio.units import format_bytes, format_count, format_ns
+
+_SHOWN, _NAME_WIDTH = 5, 60
+NOTHING = (
+    "Nothing tells of memory: no allocations were noted (profile_memory=True), and no tensors name storages."
+)
+ESTIMATE = (
+    "Estimated from the storages that operators name, from first to last use; it may be too low or too high."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `memory`.
+
+    Attributes:
+        side: Name of the run, as `names.find_runs` takes it.
+        gpu: The GPU whose memory is asked about, by its short name.
+        workspace: Its folder; None is the user's.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+    """
+
+    side: str
+    gpu: str | None = None
+    workspace: Path | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The memory of a run, and what does not fit, in words."""
+
+    side: Compared
+    uses: list[MemoryUse]
+    unfit: str
+
+
+def run(request: Request, *, progress: Progress | None = None) -> Listed:
+    """Read the run and follow its memory.
+
+    Raises:
+        ConfigError: Nothing is called so, or no GPU is.
+        StudioError: What is named cannot be read, or holds no times.
+    """
+    gpu = find_gpu(request.gpu) if request.gpu is not None else None
+    [side] = find_runs((request.side,), request.workspace, ranks=request.ranks, progress=progress, least=1)
+    uses = memory_use(side.side.trace, side.side.times)
+    return Listed(side, uses, "" if gpu is None else unfit_words(uses, gpu))
+
+
+def report(listed: Listed) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    return {
+        "name": listed.side.name,
+        "unfit": listed.unfit,
+        "memory": [
+            {
+                "rank": use.rank,
+                "device": use.device,
+                "noted": use.noted,
+                "before_bytes": use.before_bytes,
+                "peak_bytes": use.peak_bytes,
+                "peak_ns": use.peak_ns,
+                "reserved_bytes": use.reserved_bytes,
+                "holders": [
+                    {"operator": one.name, "bytes": one.bytes, "count": one.count} for one in use.holders
+                ],
+            }
+            for use in listed.uses
+        ],
+    }
+
+
+def text(listed: Listed) -> str:
+    """Format the list for a terminal."""
+    lines = [f"{listed.side.name}: memory at the peak"]
+    for use in listed.uses:
+        place = "processor" if use.device == HOST_MEMORY else f"device {use.device}"
+        reserved = f", {format_bytes(use.reserved_bytes)} reserved" if use.reserved_bytes >= 0 else ""
+        how = "" if use.noted else ", estimated"
+        lines.append(
+            f"rank {use.rank}, {place}: {format_bytes(use.peak_bytes)} at {format_ns(use.peak_ns)}{reserved}{how}"
+        )
+        lines += [_holder(one) for one in use.holders[:_SHOWN]]
+        rest = use.holders[_SHOWN:]
+        if rest:
+            held = format_bytes(sum(one.bytes for one in rest))
+            lines.append(
+                f"  {f'and {format_count(len(rest))} more; --json lists them all':{_NAME_WIDTH}}{held:>12}"
+            )
+    if not listed.uses:
+        lines.append(NOTHING)
+    elif not all(use.noted for use in listed.uses):
+        lines.append(ESTIMATE)
+    lines += [f"warning: {listed.unfit}"] if listed.unfit else []
+    return "\n".join(printable(line) for line in lines)
+
+
+def _holder(one: Holder) -> str:
+    if one.name == BEFORE and not one.count:
+        return f"  {'allocated before the recording':{_NAME_WIDTH}}{format_bytes(one.bytes):>12}"
+    return f"  {shorten(one.name, _NAME_WIDTH - 1):{_NAME_WIDTH}}{format_bytes(one.bytes):>12}{format_count(one.count):>9}"
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio memory rank0.json.gz --gpu a100 --json")
+@click.argument("side", metavar="JOB")
+@click.option(
+    "--gpu",
+    type=click.Choice(list(SYSTEM_OF), case_sensitive=False),
+    metavar="GPU",
+    help="Say whether the highest peak fits this GPU's memory, such as h100.",
+)
+@json_option
+@allow_damaged
+@workspace_option
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    side: str,
+    gpu: str | None,
+    as_json: bool,
+    allow_damaged: bool,
+    workspace: Path | None,
+    ranks: dict[str, int],
+) -> None:
+    """Carry out `memory`."""
+    listed = run(Request(side, gpu, workspace, ranks), progress=progress_line())
+    show(listed, as_json, report, text)
+    end_with_losses(ctx, findings_of([listed.side]), allow_damaged)

@@ -1,0 +1,103 @@
+"""How much memory each rank held at its peak, on Overview."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dash import html
+
+from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, MemoryUse
+from studio.errors import ConfigError
+from studio.pages.base.export import Table, exports
+from studio.pages.base.state import session
+from studio.pages.base.widgets import exact, hint, link, table
+from studio.sim.doubted_memory import unfit_words
+from studio.sim.systems.gpus import gpu_of_recording
+from studio.units import format_bytes, format_count, format_ns
+
+_SHOWN, _HOLDERS = 8, 3
+_TITLE = "Memory at the peak"
+_NOTED = (
+    "What PyTorch's allocator had given out, as the profiler noted it (profile_memory=True): exact, with what was allocated "
+    "on a device before the recording. The allocator reserves more of the device than it gives out."
+)
+_ESTIMATED = (
+    "Estimated from the storages of tensors that operators name, each from its first to its last use. It lacks workspaces and "
+    "what no operator names; ids of storages that recorders give twice make it too high. Record with profile_memory=True for "
+    "exact figures."
+)
+_HELD = "The operators in which it was allocated, or, of an estimate, the first that name it; the most first."
+
+
+def memory_section(job: str, run: str) -> Any:
+    """Return the peaks of the ranks that hold most, in a run or, for "", the recording; None where nothing tells."""
+    found = session().memory(job, run)
+    return peaks(found, {"job": job, **({"run": run} if run else {})}, _unfit(job, found)) if found else None
+
+
+def peaks(found: Sequence[MemoryUse], view: dict[str, Any], unfit: str) -> Any:
+    """Return the table of peaks: of devices, else of processors.
+
+    Args:
+        found: The memory of each device of each rank, at least one.
+        view: The job and the run, for links.
+        unfit: What does not fit, in words.
+    """
+    devices = [use for use in found if use.device != HOST_MEMORY]
+    shown = sorted(devices or found, key=lambda use: -use.peak_bytes)
+    reserved = any(use.reserved_bytes >= 0 for use in shown)
+    head: list[Any] = ["Rank", "Where", "Peak", "At", *(["Reserved"] if reserved else [])]
+    head.append(html.Span(["Held by", hint("held by", _HELD)]))
+    rows = [_row(use, view, reserved=reserved) for use in shown[:_SHOWN]]
+    more = len(shown) - _SHOWN
+    about = _NOTED if all(use.noted for use in shown) else _ESTIMATED
+    return html.Div(
+        [
+            html.Div(
+                [html.H2([_TITLE, hint(_TITLE, about)]), exports("memory", table=_numbers(shown))],
+                className="cs-figure-head",
+            ),
+            html.P(unfit, className="cs-level-warning") if unfit else None,
+            html.Div(table(head, rows, numeric=range(2, len(head) - 1)), className="cs-scroll"),
+            html.P(
+                f"{format_count(more)} more hold at most {format_bytes(shown[_SHOWN].peak_bytes)} each.",
+                className="cs-dim",
+            )
+            if more > 0
+            else None,
+        ],
+        className="cs-section",
+    )
+
+
+def _unfit(job: str, uses: Sequence[MemoryUse]) -> str:
+    try:
+        return unfit_words(uses, gpu_of_recording(session().trace(job)))
+    except ConfigError:
+        return ""
+
+
+def _row(use: MemoryUse, view: dict[str, Any], *, reserved: bool) -> list[Any]:
+    how = "" if use.noted else "about "
+    held = "; ".join(f"{_name(one)} {format_bytes(one.bytes)}" for one in use.holders[:_HOLDERS])
+    return [
+        html.A(str(use.rank), href=link("/timeline", view, rank=str(use.rank))),
+        "processor" if use.device == HOST_MEMORY else f"device {use.device}",
+        exact(how + format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes"),
+        exact(format_ns(use.peak_ns), f"{use.peak_ns:,} ns"),
+        *([exact(format_bytes(use.reserved_bytes), f"{use.reserved_bytes:,} bytes")] if reserved else []),
+        html.Bdi(held),
+    ]
+
+
+def _name(one: Holder) -> str:
+    return "before the recording" if one.name == BEFORE and not one.count else one.name
+
+
+def _numbers(uses: list[MemoryUse]) -> Table:
+    head = ("rank", "device", "noted", "peak_bytes", "peak_ns", "reserved_bytes")
+    return Table(
+        head,
+        [(use.rank, use.device, use.noted, use.peak_bytes, use.peak_ns, use.reserved_bytes) for use in uses],
+    )
