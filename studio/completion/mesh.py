@@ -234,14 +234,15 @@ def mesh_of(clues: Sequence[Clue], world: int) -> Mesh:
 
 def fitting_meshes(sizes: Sequence[tuple[str, int]], clues: Sequence[Clue]) -> Iterator[Mesh]:
     """Yield the meshes of given sizes that contradict no clue: in the order given, then in others."""
+    # Many groups tell the same.
+    spans = {span for clue in clues for span in clue.spans}
+    messages = [clue for clue in clues if clue.name == PIPELINE]
     for order in _orders(list(sizes)):
         mesh = Mesh.of(order)
         starts = {axis.stride for axis in mesh.axes} | {mesh.world}
-        if all(
-            stride in starts and (not size or stride * size in starts)
-            for clue in clues
-            for stride, size in clue.spans
-        ) and all(_agrees(mesh, clue) for clue in clues):
+        if all(stride in starts and (not size or stride * size in starts) for stride, size in spans) and all(
+            _agrees(mesh, clue) for clue in messages
+        ):
             yield mesh
 
 
@@ -256,9 +257,7 @@ def _orders(sizes: list[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
 
 
 def _agrees(mesh: Mesh, clue: Clue) -> bool:
-    """Whether messages go along the pipeline, where the mesh has one."""
-    if clue.name != PIPELINE:
-        return True
+    """Whether what belongs to the pipeline goes along that of the mesh."""
     pipeline = mesh.axis(PIPELINE)
     return pipeline is not None and clue.spans[0][0] == pipeline.stride
 
