@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import completeness, size_by_groups
+from studio.analysis.job.spans import spans_of
 from studio.completion.layout import Layout, with_members
-from studio.completion.mesh import NAMES, PIPELINE, Clue, spans_of
+from studio.completion.mesh import NAMES, PIPELINE, Clue
 from studio.errors import ConfigError
 from studio.trace import (
     GROUP_KEYS,
+    PEER_KEYS,
     WORLD_NAMES,
     CollectiveType,
     CommGroup,
@@ -28,7 +30,6 @@ from studio.trace import (
     int_column,
 )
 
-PEER_KEYS = ("comm_src", "comm_dst")
 _BY_TEXT = (
     ("dp", r"data.?parallel|fsdp|replica|shard|(^|[^a-z])d?dp([^a-z]|$)"),
     ("pp", r"pipeline|(^|[^a-z])(pp|pipe)([^a-z]|$)"),
@@ -127,25 +128,12 @@ def known_facts(trace: Trace, given: Layout | None = None) -> Known:
 
 
 def _world(trace: Trace, groups: Mapping[str, CommGroup]) -> int:
-    """Return how many ranks the job has: as its files say, else as many as its groups and known ranks number without a gap.
-
-    Groups of one rank may number some of the others only, by chance without a gap: ranks 0 and 1, and 0 and 2, are no job of 3.
-    """
+    """Return how many ranks the job has: as its files say, else as its groups and known ranks number; 0 where neither tells."""
     job = completeness(trace)
     if job.told > 0:
         return job.told
-    named = {rank for group in groups.values() for rank in group.ranks}
-    every = named | set(job.known)
-    count = len(every)
-    if not named or count != max(every) + 1 or count == len(job.known):
-        return 0
-    whole = any(len(group.ranks) == count for group in groups.values())
-    return count if whole or all(_divides(group.ranks, count) for group in groups.values()) else 0
-
-
-def _divides(members: Sequence[int], world: int) -> bool:
-    """Whether a mesh of a number of ranks can have the dimensions along which the members of a group differ."""
-    return all(world % (stride * size) == 0 for stride, size in spans_of(members) or ())
+    count = size_by_groups(groups.values(), job.known)
+    return 0 if count == len(job.known) else count
 
 
 def slot_rows(graph: Graph) -> Iterator[tuple[int, str, Int64]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from studio.analysis.job.completeness import range_words
 from studio.completion.agreement import refuse_unmatched
-from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts, slot_keys, slot_rows
+from studio.completion.clues import Known, axes_of_unlisted, known_facts, slot_keys, slot_rows
 from studio.completion.guesses import guessed_meshes
 from studio.completion.layout import Layout, given_layout
 from studio.completion.measured import Measured, measured_imbalance, measured_jitter
@@ -26,6 +26,7 @@ from studio.errors import ConfigError
 from studio.trace import (
     ASSUMED_STAGE,
     GROUP_KEYS,
+    PEER_KEYS,
     Attribute,
     CommGroup,
     Finding,

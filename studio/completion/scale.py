@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from studio.completion.agreement import refuse_unmatched
-from studio.completion.clues import PEER_KEYS, known_facts, slot_keys, slot_rows
+from studio.completion.clues import known_facts, slot_keys, slot_rows
 from studio.completion.complete import chosen_mesh, complete_on
 from studio.completion.experts import with_balanced_experts
 from studio.completion.fewer import with_fewer_layers, with_fewer_micro_batches
@@ -36,6 +36,7 @@ from studio.errors import ConfigError, TraceError
 from studio.trace import (
     ASSUMED,
     GROUP_KEYS,
+    PEER_KEYS,
     WORLD_NAMES,
     Attribute,
     Bool,
