@@ -46,6 +46,18 @@ def percent(share: float) -> str:
     return f"{'−' if share < 0 else ''}{f'{size:,.0f}' if size >= 100 else f'{size:.3g}'} %"
 
 
+def told_share(share: float | None) -> str:
+    """Return a step's share of the difference in finish; "" where there is none, and beyond 100 %.
+
+    The shares of the steps of a waterfall add up to 100 %. One beyond that says that others outweigh it: its time tells more.
+
+    Example:
+        >>> told_share(0.284), told_share(-1.0), told_share(1.2), told_share(None)
+        ('28.4 %', '−100.0 %', '', '')
+    """
+    return "" if share is None or abs(share) > 1 else f"{100 * share:.1f} %".replace("-", "\N{MINUS SIGN}")
+
+
 def signed_ns(ns: float) -> str:
     """Return a difference in time with its sign.
 
