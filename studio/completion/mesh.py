@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
@@ -25,6 +25,7 @@ NAMES: Mapping[str, str] = {
 }
 """Dimensions by the short names that layouts use. Ranks that differ in the last one run different stages."""
 PIPELINE = "pp"
+_MOST_TOLD = 16
 _TERM = re.compile(r"\s*([a-z]{2})\s*=\s*([0-9]{1,7})\s*")
 
 
@@ -201,7 +202,7 @@ def mesh_of(clues: Sequence[Clue], world: int) -> Mesh:
             )
         taken.add(name)
         evidence = (
-            "; ".join(dict.fromkeys(clue.words for clue in (own or about)))
+            _listed(clue.words for clue in (own or about))
             or "nothing recorded tells; its ranks exchange nothing that is known"
         )
         axes.append(Axis(name, high // low, low, evidence))
@@ -242,6 +243,13 @@ def with_evidence(mesh: Mesh, clues: Sequence[Clue]) -> Mesh:
     """Return a mesh that was given, with what supports each dimension."""
     axes = []
     for axis in mesh.axes:
-        about = [clue.words for clue in clues if clue.covers(axis.stride, axis.stride * axis.size)]
-        axes.append(replace(axis, evidence="; ".join(["given", *dict.fromkeys(about)])))
+        about = _listed(clue.words for clue in clues if clue.covers(axis.stride, axis.stride * axis.size))
+        axes.append(replace(axis, evidence=f"given; {about}" if about else "given"))
     return Mesh(tuple(axes))
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Join what clues say, each once; the first of many."""
+    each = list(dict.fromkeys(words))
+    more = len(each) - _MOST_TOLD
+    return "; ".join([*each[:_MOST_TOLD], *([f"and {more:,} more"] if more > 0 else [])])
