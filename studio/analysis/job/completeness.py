@@ -149,9 +149,13 @@ def _divides(members: Sequence[int], world: int) -> bool:
 def _named(trace: Trace) -> set[int]:
     """Return the ranks that the known ones communicate with: members of groups that fit a mesh, and peers of messages."""
     listed = {group.name: group for group in trace.groups if not group.inferred}
-    keys = [[graph.strings[code] for code in graph.slot_key.tolist()] for graph in trace.graphs]
+    filled = [rank for rank in trace.ranks if rank.slots]
+    keys = {
+        index: [trace.graphs[index].strings[code] for code in trace.graphs[index].slot_key.tolist()]
+        for index in {rank.graph for rank in filled}
+    }
     used, named = set[str](), set[int]()
-    for rank in trace.ranks:
+    for rank in filled:
         for key, value in zip(keys[rank.graph], rank.slots, strict=False):
             if key in GROUP_KEYS:
                 used.add(str(value))
