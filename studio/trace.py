@@ -123,6 +123,8 @@ SLOT_KEYS = ("pg_name", "comm_group", "comm_src", "comm_dst")
 
 GROUP_KEYS = ("pg_name", "comm_group")
 """Attributes that name a node's comm group; of both the first counts."""
+PEER_KEYS = ("comm_src", "comm_dst")
+"""Attributes that name the other rank of a message."""
 WORLD = ""
 """Stands for the comm group of a node that names none: all ranks."""
 WORLD_NAMES = (WORLD, "0")

@@ -12,13 +12,13 @@ from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.job.completeness import completeness
 from studio.errors import TraceError
 from studio.notebook import one_line
-from studio.sim import simulate
-from studio.sim.check import check
 from studio.sim.config import SystemConfig
 from studio.sim.engine import Cancelled
+from studio.sim.known import Known
 from studio.sim.matched import replays_communication
 from studio.sim.models import with_model, words_of
 from studio.sim.parts import Parts, interpret
+from studio.sim.play import play
 from studio.sim.replays import as_replay, idle_system
 from studio.sim.result import SimResult
 from studio.sim.systems.proposals import system_of_recording
@@ -38,6 +38,7 @@ class Scene:
         times: Its times, of all ranks.
         members: Its collectives by member.
         baseline: Its finish, and how it was made.
+        known: What simulations of the job on changed systems have in common.
     """
 
     trace: Trace
@@ -47,6 +48,7 @@ class Scene:
     times: NodeTimes
     members: Members
     baseline: Baseline
+    known: Known
 
     __repr__ = one_line
 
@@ -87,7 +89,9 @@ class Scene:
         """
         parts = change.of_parts(self.parts)
         config = self.config if parts is self.parts else interpret(parts).config
-        return simulate(change.of_trace(self.trace), config, cancel=cancel)
+        trace = change.of_trace(self.trace)
+        # Plans and matches of the job hold for every system; of a changed job nothing is known.
+        return play(trace, config, known=self.known if trace is self.trace else None, cancel=cancel)[0]
 
 
 def replay_scene(trace: Trace, cancel: Cancel | None = None) -> Scene:
@@ -147,15 +151,16 @@ def recorded_finish(trace: Trace) -> int | None:
 
 def _scene(trace: Trace, parts: Parts, words: str, recorded_ns: int | None, cancel: Cancel | None) -> Scene:
     config = interpret(parts).config
-    errors = [finding for finding in check(trace, config) if finding.level == "error"]
+    known = Known(trace)
+    errors = [finding for finding in known.check(config) if finding.level == "error"]
     if errors:
         more = f" And {len(errors) - 1:,} more." if len(errors) > 1 else ""
         raise TraceError(f"The job cannot be simulated: {errors[0].message}{more}", hint=errors[0].hint)
-    result = simulate(trace, config, cancel=cancel)
+    result, _ = play(trace, config, known=known, cancel=cancel)
     times = result.node_times()
     members = collective_members(trace, times, config.groups)
     return Scene(
-        trace, parts, config, result, times, members, Baseline(result.makespan_ns, words, recorded_ns)
+        trace, parts, config, result, times, members, Baseline(result.makespan_ns, words, recorded_ns), known
     )
 
 

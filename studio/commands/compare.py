@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side, Waterfall
-from studio.analysis.compare.words import node_words, percent, signed_ns, verdict
+from studio.analysis.compare.words import node_words, percent, signed_ns, told_share, verdict
 from studio.analysis.job.part_words import NAMES
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import allow_damaged, rank_option, workspace_option
@@ -268,12 +268,7 @@ def _table(title: str, letter: str, *, share: str = "share") -> Iterator[str]:
 def _row_line(name: str, a: float | None, b: float | None, share: float | None) -> str:
     cells = "".join(f"{'-' if value is None else format_ns(round(value)):>12}" for value in (a, b))
     change = "-" if a is None or b is None else signed_ns(round(b - a))
-    # Parts that outweigh the total difference by this factor nearly cancel out, so shares mean nothing.
-    percent = "" if share is None or abs(share) >= _SHARE_TOLD else f"{100 * share:.1f} %".replace("-", "−")
-    return f"  {shorten(name, _NAME_WIDTH):{_NAME_WIDTH}}{cells}{change:>14}{percent:>10}"
-
-
-_SHARE_TOLD = 10
+    return f"  {shorten(name, _NAME_WIDTH):{_NAME_WIDTH}}{cells}{change:>14}{told_share(share):>10}"
 
 
 def _node_lines(comparison: Comparison, letter: str) -> Iterator[str]:

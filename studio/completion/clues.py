@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
-from studio.analysis.job.completeness import completeness
+from studio.analysis.job.completeness import completeness, size_by_groups
+from studio.analysis.job.spans import spans_of
 from studio.completion.layout import Layout, with_members
-from studio.completion.mesh import NAMES, PIPELINE, Clue, spans_of
+from studio.completion.mesh import NAMES, PIPELINE, Clue
 from studio.errors import ConfigError
 from studio.trace import (
     GROUP_KEYS,
+    PEER_KEYS,
     WORLD_NAMES,
     CollectiveType,
     CommGroup,
@@ -27,7 +30,6 @@ from studio.trace import (
     int_column,
 )
 
-PEER_KEYS = ("comm_src", "comm_dst")
 _BY_TEXT = (
     ("dp", r"data.?parallel|fsdp|replica|shard|(^|[^a-z])d?dp([^a-z]|$)"),
     ("pp", r"pipeline|(^|[^a-z])(pp|pipe)([^a-z]|$)"),
@@ -95,6 +97,13 @@ class Known:
         """Uses of groups whose members are not known."""
         return tuple(use for use in self.uses if not use.members)
 
+    def unlisted_by_rank(self) -> dict[int, list[GroupUse]]:
+        """Return `unlisted` of each rank that has any."""
+        found: dict[int, list[GroupUse]] = {}
+        for use in self.unlisted:
+            found.setdefault(use.rank, []).append(use)
+        return found
+
 
 def known_facts(trace: Trace, given: Layout | None = None) -> Known:
     """Return what a job tells about its mesh.
@@ -110,33 +119,21 @@ def known_facts(trace: Trace, given: Layout | None = None) -> Known:
     world = _world(trace, {group.name: group for group in trace.groups if not group.inferred})
     trace = with_members(trace, given) if given else trace
     groups = {group.name: group for group in trace.groups if not group.inferred}
-    uses = tuple(use for rank in trace.ranks for use in _uses(trace.graph_of(rank), rank, groups))
-    steps = tuple(sorted({step for rank in trace.ranks for step in _steps(trace.graph_of(rank), rank)}))
+    graphs = [_Slots(graph) for graph in trace.graphs]
+    uses = tuple(use for rank in trace.ranks for use in graphs[rank.graph].uses(rank, groups))
+    steps = tuple(sorted({step for rank in trace.ranks for step in graphs[rank.graph].steps(rank)}))
     trains = any(_BACKWARD.search(text) for graph in trace.graphs for text in graph.strings)
     clues = (*_group_clues(uses, world, trains=trains), *_message_clues(steps))
     return Known(trace, groups, uses, steps, world, clues)
 
 
 def _world(trace: Trace, groups: Mapping[str, CommGroup]) -> int:
-    """Return how many ranks the job has: as its files say, else as many as its groups and known ranks number without a gap.
-
-    Groups of one rank may number some of the others only, by chance without a gap: ranks 0 and 1, and 0 and 2, are no job of 3.
-    """
+    """Return how many ranks the job has: as its files say, else as its groups and known ranks number; 0 where neither tells."""
     job = completeness(trace)
     if job.told > 0:
         return job.told
-    named = {rank for group in groups.values() for rank in group.ranks}
-    every = named | set(job.known)
-    count = len(every)
-    if not named or count != max(every) + 1 or count == len(job.known):
-        return 0
-    whole = any(len(group.ranks) == count for group in groups.values())
-    return count if whole or all(_divides(group.ranks, count) for group in groups.values()) else 0
-
-
-def _divides(members: Sequence[int], world: int) -> bool:
-    """Whether a mesh of a number of ranks can have the dimensions along which the members of a group differ."""
-    return all(world % (stride * size) == 0 for stride, size in spans_of(members) or ())
+    count = size_by_groups(groups.values(), job.known)
+    return 0 if count == len(job.known) else count
 
 
 def slot_rows(graph: Graph) -> Iterator[tuple[int, str, Int64]]:
@@ -148,44 +145,85 @@ def slot_rows(graph: Graph) -> Iterator[tuple[int, str, Int64]]:
         yield slot, graph.strings[int(graph.slot_key[slot])], rows[numbers == slot]
 
 
-def _uses(graph: Graph, rank: Rank, groups: Mapping[str, CommGroup]) -> Iterator[GroupUse]:
-    kinds = dict(zip(*(column.tolist() for column in int_column(graph, "comm_type")), strict=True))
-    found: dict[str, list[tuple[int, Int64]]] = {}
-    for slot, key, rows in slot_rows(graph):
-        if key in GROUP_KEYS and (graph.type[rows] == NodeType.COMM_COLL).any():
-            found.setdefault(str(rank.slots[slot]), []).append((slot, rows))
-    described = _descriptions(rank)
-    for name, parts in found.items():
-        listed = groups.get(name)
-        if (listed is None and name in WORLD_NAMES) or (listed is not None and len(listed.ranks) < 2):
-            continue
-        rows = np.concatenate([rows for _, rows in parts])
-        likely, weight, why = _likely(graph, (name, described.get(name, "")), rows, kinds)
-        members = listed.ranks if listed else ()
-        yield GroupUse(
-            rank.number, name, tuple(slot for slot, _ in parts), members, len(rows), likely, weight, why
-        )
+def slot_keys(trace: Trace) -> list[tuple[str, ...]]:
+    """Return for each graph of a job the attribute that each of its slots belongs to."""
+    return [tuple(graph.strings[code] for code in graph.slot_key.tolist()) for graph in trace.graphs]
 
 
-def _descriptions(rank: Rank) -> dict[str, str]:
+class _Slots:
+    """What the slots of a graph are used for: found once for all ranks of the graph, which fill them with names of their own."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        every = list(slot_rows(graph))
+        self._groups = [
+            (slot, rows)
+            for slot, key, rows in every
+            if key in GROUP_KEYS and (graph.type[rows] == NodeType.COMM_COLL).any()
+        ]
+        self._peers = [slot for slot, key, rows in every if key in PEER_KEYS and len(rows)]
+        self._kinds = dict(zip(*(column.tolist() for column in int_column(graph, "comm_type")), strict=True))
+        self._rows = dict(self._groups)
+        self._carried: dict[tuple[int, ...], tuple[int, tuple[str, float, str]]] = {}
+
+    def uses(self, rank: Rank, groups: Mapping[str, CommGroup]) -> Iterator[GroupUse]:
+        """Yield how a rank of the graph uses groups of more than one member."""
+        found: dict[str, list[int]] = {}
+        for slot, _ in self._groups:
+            found.setdefault(str(rank.slots[slot]), []).append(slot)
+        described = _descriptions(rank)
+        for name, slots in found.items():
+            listed = groups.get(name)
+            if (listed is None and name in WORLD_NAMES) or (listed is not None and len(listed.ranks) < 2):
+                continue
+            members = listed.ranks if listed else ()
+            count, carried = self._content(tuple(slots))
+            likely, weight, why = _by_text(name, described.get(name, "")) or carried
+            yield GroupUse(rank.number, name, tuple(slots), members, count, likely, weight, why)
+
+    def steps(self, rank: Rank) -> Iterator[tuple[int, int]]:
+        """Yield (rank, peer) of the messages of a rank of the graph."""
+        for slot in self._peers:
+            value = rank.slots[slot]
+            if isinstance(value, int):
+                yield rank.number, value
+
+    def _content(self, slots: tuple[int, ...]) -> tuple[int, tuple[str, float, str]]:
+        """Return how many collectives the slots' group has, and the dimension it seems to belong to by what they carry."""
+        if slots not in self._carried:
+            rows = np.concatenate([self._rows[slot] for slot in slots])
+            self._carried[slots] = len(rows), _by_content(self._graph, rows, self._kinds)
+        return self._carried[slots]
+
+
+def _descriptions(rank: Rank) -> Mapping[str, str]:
     """Return what a recording says each process group is for, by name: PyTorch's `pg_desc`."""
     text = next((item.value for item in rank.metadata if item.name == "process_groups"), None)
+    return _described(text) if isinstance(text, str) else {}
+
+
+@lru_cache(maxsize=4)
+def _described(text: str) -> Mapping[str, str]:
     try:
-        entries = json.loads(text) if isinstance(text, str) else None
+        entries = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     return {str(entry.get("pg_name")): str(entry.get("pg_desc", "")) for entry in listed}
 
 
-def _likely(
-    graph: Graph, names: tuple[str, str], rows: Int64, kinds: Mapping[int, int]
-) -> tuple[str, float, str]:
-    """Return the dimension that a group seems to belong to, how sure that is, and why; by its name and description first."""
-    for text, how in zip(names, ("named", "described as"), strict=True):
+@lru_cache(maxsize=1 << 12)
+def _by_text(name: str, description: str) -> tuple[str, float, str] | None:
+    """Return the dimension that a group's name or description tells, how sure that is, and why; None where neither does."""
+    for text, how in ((name, "named"), (description, "described as")):
         for short, pattern in _TEXTS:
             if pattern.search(text):
                 return short, 4.0, f"{how} {text!r}"
+    return None
+
+
+def _by_content(graph: Graph, rows: Int64, kinds: Mapping[int, int]) -> tuple[str, float, str]:
+    """Return the dimension that a group seems to belong to by what its collectives carry, how sure that is, and why."""
     told = Counter(kinds.get(row, -1) for row in rows.tolist())
     words = ", ".join(f"{count:,} {_kind_words(kind)}" for kind, count in told.most_common(3))
     if told[int(CollectiveType.ALL_TO_ALL)] * 2 > len(rows):
@@ -205,9 +243,13 @@ def _kind_words(kind: int) -> str:
 
 
 def _group_clues(uses: tuple[GroupUse, ...], world: int, *, trains: bool) -> Iterator[Clue]:
+    """Yield what groups tell about the mesh: each once, though all its members say it."""
+    seen = set[tuple[str, str, str, float]]()
     for use in uses:
-        if not use.members:
+        what = use.name, use.why, use.likely, use.weight
+        if not use.members or what in seen:
             continue
+        seen.add(what)
         spans = spans_of(use.members)
         words = f"group {use.name} of ranks {_listed(use.members)} ({use.why})"
         if spans is None or (world and max(use.members) >= world):
@@ -233,13 +275,6 @@ def _message_clues(steps: tuple[tuple[int, int], ...]) -> Iterator[Clue]:
         yield Clue(f"messages between rank {rank} and rank {peer}", ((least, 0),), PIPELINE, 5.0)
 
 
-def _steps(graph: Graph, rank: Rank) -> Iterator[tuple[int, int]]:
-    for slot, key, rows in slot_rows(graph):
-        value = rank.slots[slot]
-        if key in PEER_KEYS and len(rows) and isinstance(value, int):
-            yield rank.number, value
-
-
 def _listed(members: tuple[int, ...]) -> str:
     text = ", ".join(map(str, members[:4]))
     return text if len(members) <= 4 else f"{text}, … {members[-1]}"
@@ -262,8 +297,7 @@ def axes_of_unlisted(known: Known, names: list[str], given: Mapping[str, str]) -
         raise ConfigError(
             f"layout: group {alone} lies along {given[alone]}; allowed: {', '.join(names) or 'none'}, which have several ranks"
         )
-    for rank in dict.fromkeys(use.rank for use in known.unlisted):
-        own = [use for use in known.unlisted if use.rank == rank]
+    for rank, own in known.unlisted_by_rank().items():
         own.sort(key=lambda use: (-use.weight, -use.count, use.name))
         free = [name for name in names if name not in {given[use.name] for use in own if use.name in given}]
         for use in own:

@@ -15,21 +15,23 @@ import numpy as np
 
 from studio.analysis.job.completeness import range_words
 from studio.completion.agreement import refuse_unmatched
-from studio.completion.clues import PEER_KEYS, Known, axes_of_unlisted, known_facts, slot_rows
+from studio.completion.clues import Known, axes_of_unlisted, known_facts, slot_keys, slot_rows
 from studio.completion.guesses import guessed_meshes
 from studio.completion.layout import Layout, given_layout
 from studio.completion.measured import Measured, measured_imbalance, measured_jitter
-from studio.completion.mesh import PIPELINE, Mesh, fitting_meshes, mesh_of, with_evidence
+from studio.completion.mesh import PIPELINE, Axis, Mesh, fitting_meshes, mesh_of, with_evidence
 from studio.completion.spread import MEASURED, NO_SPREAD, NOT_MEASURED, Spread, spread_durations
 from studio.completion.stages import Stage, all_stages
 from studio.errors import ConfigError
 from studio.trace import (
     ASSUMED_STAGE,
     GROUP_KEYS,
+    PEER_KEYS,
     Attribute,
     CommGroup,
     Finding,
     Graph,
+    Int64,
     Rank,
     Trace,
     ValueKind,
@@ -183,6 +185,9 @@ class _Groups:
         listed: The groups of the files.
         axis_of: Dimension of each group without members, by name.
         made: New groups by what tells them apart.
+        found: What `moved` returned: by group, and by how far a rank lies from another one or where its line begins.
+        shifts: Dimensions of the mesh that a group's members do not hold whole, by name: those along which it moves.
+        highest: The highest number that is a group's name.
     """
 
     mesh: Mesh
@@ -191,14 +196,30 @@ class _Groups:
     names: set[str] = field(default_factory=set)
     by_members: dict[tuple[int, ...], list[str]] = field(default_factory=dict)
     made: dict[tuple[tuple[int, ...], int | str], CommGroup] = field(default_factory=dict)
+    found: dict[tuple[str, int | tuple[int, ...]], str] = field(default_factory=dict)
+    shifts: dict[str, tuple[Axis, ...]] = field(default_factory=dict)
+    highest: int = 0
 
     def __post_init__(self) -> None:
         self.names = set(self.listed)
+        self.highest = max((int(name) for name in self.names if name.isdecimal()), default=0)
         for group in self.listed.values():
             self.by_members.setdefault(group.ranks, []).append(group.name)
 
     def moved(self, name: str, source: int, target: int) -> str:
         """Return the group that is to `target` what a group is to `source`."""
+        key: tuple[str, int | tuple[int, ...]]
+        if name not in self.listed:
+            axis = self._along(name)
+            key = name, -1 if axis is None else target - axis.place(target) * axis.stride
+        else:
+            apart = self._shifts(name)
+            key = name, tuple((axis.place(target) - axis.place(source)) % axis.size for axis in apart)
+        if key not in self.found:
+            self.found[key] = self._moved(name, source, target)
+        return self.found[key]
+
+    def _moved(self, name: str, source: int, target: int) -> str:
         listed = self.listed.get(name)
         if listed is None:
             members = self._line(name, target)
@@ -213,6 +234,21 @@ class _Groups:
             alike[number] if number < len(alike) else self._group(tuple(sorted(members)), number, name).name
         )
 
+    def _shifts(self, name: str) -> tuple[Axis, ...]:
+        """Return the dimensions along which a listed group becomes another one: not those that its members hold whole."""
+        if name not in self.shifts:
+            ranks = self.listed[name].ranks
+            every = set(ranks)
+            self.shifts[name] = tuple(
+                axis
+                for axis in self.mesh.axes
+                # The order of the members tells which of several groups is meant, where one is listed out of order.
+                if tuple(sorted(ranks)) != ranks
+                or len(every) % axis.size
+                or any(_next(rank, axis) not in every for rank in ranks)
+            )
+        return self.shifts[name]
+
     def moved_member(self, member: int, name: str, source: int, target: int) -> int:
         """Return the rank that has the place in a moved group that `member` has in the group."""
         listed = self.listed.get(name)
@@ -225,11 +261,14 @@ class _Groups:
 
     def _line(self, name: str, rank: int) -> tuple[int, ...]:
         """Return the ranks of a group whose members are not listed: those along its dimension; none of other groups."""
-        axis = self.mesh.axis(self.axis_of[name]) if name in self.axis_of else None
+        axis = self._along(name)
         if axis is None:
             return ()
         first = rank - axis.place(rank) * axis.stride
         return tuple(range(first, first + axis.stride * axis.size, axis.stride))
+
+    def _along(self, name: str) -> Axis | None:
+        return self.mesh.axis(self.axis_of[name]) if name in self.axis_of else None
 
     def _group(self, members: tuple[int, ...], which: int | str, source: str) -> CommGroup:
         if (members, which) not in self.made:
@@ -239,8 +278,8 @@ class _Groups:
     def _new_name(self, source: str, members: tuple[int, ...]) -> str:
         if source.isdecimal():
             # Simulators take numbers only; 0 stands for all ranks.
-            number = max((int(name) for name in self.names if name.isdecimal()), default=0)
-            name = str(number + 1)
+            self.highest += 1
+            name = str(self.highest)
         else:
             name = f"{source}@{members[0]}"
             while name in self.names:
@@ -251,6 +290,12 @@ class _Groups:
     def all(self) -> tuple[CommGroup, ...]:
         """Return the groups of the files and those made."""
         return (*self.listed.values(), *self.made.values())
+
+
+def _next(rank: int, axis: Axis) -> int:
+    """Return the next rank along a dimension, the first one after the last."""
+    place = axis.place(rank)
+    return rank + ((place + 1) % axis.size - place) * axis.stride
 
 
 def complete_on(
@@ -275,6 +320,7 @@ def complete_on(
     stages = all_stages(trace, mesh)
     sources, trace = _with_graphs(trace, stages)
     graphs = _Graphs(list(trace.graphs))
+    keys = slot_keys(trace)
     measured, told, spread = _measured(known, mesh, sources, spread)
     ranks = []
     for number in range(mesh.world):
@@ -284,7 +330,7 @@ def complete_on(
             source,
             number=number,
             graph=graphs.rooted(source, number, groups) if copied else source.graph,
-            slots=_slots(trace.graph_of(source), source, number, mesh, groups),
+            slots=_slots(keys[source.graph], source, number, mesh, groups),
             metadata=_metadata(
                 source, number, mesh.world, stages[mesh.stage(number)].words if copied else ""
             ),
@@ -338,15 +384,17 @@ def _measured(
     return measured, told, spread
 
 
-def _slots(graph: Graph, source: Rank, number: int, mesh: Mesh, groups: _Groups) -> tuple[int | str, ...]:
+def _slots(
+    keys: Sequence[str], source: Rank, number: int, mesh: Mesh, groups: _Groups
+) -> tuple[int | str, ...]:
     """Return the values of a copy's slots: its own groups and peers."""
     values: list[int | str] = []
-    for slot, value in enumerate(source.slots):
-        key = graph.strings[int(graph.slot_key[slot])]
+    world = mesh.world
+    for key, value in zip(keys, source.slots, strict=False):
         if key in GROUP_KEYS:
             name = groups.moved(str(value), source.number, number)
             values.append(int(name) if isinstance(value, int) and name.isdecimal() else name)
-        elif key in PEER_KEYS and isinstance(value, int) and 0 <= value < mesh.world:
+        elif key in PEER_KEYS and isinstance(value, int) and 0 <= value < world:
             values.append(mesh.moved(value, source.number, number))
         else:
             values.append(value)
@@ -379,23 +427,21 @@ class _Graphs:
     Attributes:
         graphs: All of them.
         made: Those with other roots, by graph and roots.
+        roots: Where the roots of a graph stand (`_roots`), by graph.
     """
 
     graphs: list[Graph]
     made: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    roots: dict[int, tuple[Int64, Int64, dict[int, int]]] = field(default_factory=dict)
 
     def rooted(self, source: Rank, number: int, groups: _Groups) -> int:
         """Return the graph of a copy: a root keeps its place among the members of its group."""
         graph = self.graphs[source.graph]
-        rows, where = (np.concatenate(parts) for parts in zip(*map(graph.rows_with, _ROOT_KEYS), strict=True))
-        mine = (graph.attrs.length[where] == 0) & ~graph.attrs.slot[where]
-        rows, where = rows[mine], where[mine]
+        if source.graph not in self.roots:
+            self.roots[source.graph] = _roots(graph)
+        rows, where, slot_of = self.roots[source.graph]
         if not len(where):
             return source.graph
-        slot_of: dict[int, int] = {}
-        for slot, key, using in slot_rows(graph):
-            if key in GROUP_KEYS:
-                slot_of.update(dict.fromkeys(using.tolist(), slot))
         roots = graph.attrs.value[where]
         values = roots.copy()
         for place, (row, root) in enumerate(zip(rows.tolist(), roots.tolist(), strict=True)):
@@ -411,6 +457,17 @@ class _Graphs:
             self.graphs.append(replace(graph, attrs=replace(graph.attrs, value=column)))
             self.made[found] = len(self.graphs) - 1
         return self.made[found]
+
+
+def _roots(graph: Graph) -> tuple[Int64, Int64, dict[int, int]]:
+    """Return the rows of a graph that name a root, where their attributes stand, and the slot of each row's group."""
+    rows, where = (np.concatenate(parts) for parts in zip(*map(graph.rows_with, _ROOT_KEYS), strict=True))
+    mine = (graph.attrs.length[where] == 0) & ~graph.attrs.slot[where]
+    slot_of: dict[int, int] = {}
+    for slot, key, using in slot_rows(graph) if mine.any() else ():
+        if key in GROUP_KEYS:
+            slot_of.update(dict.fromkeys(using.tolist(), slot))
+    return rows[mine], where[mine], slot_of
 
 
 def _findings(trace: Trace, mesh: Mesh, stages: Mapping[int, Stage]) -> list[Finding]:

@@ -47,10 +47,8 @@ def guessed_meshes(known: Known, world: int) -> tuple[Mesh, ...]:
 def _names(known: Known, told: set[str]) -> list[str]:
     """Return the dimensions that groups without members seem to belong to, one each for those of a rank."""
     most: list[str] = []
-    for rank in dict.fromkeys(use.rank for use in known.unlisted):
-        own = sorted(
-            (use for use in known.unlisted if use.rank == rank), key=lambda use: (-use.weight, -use.count)
-        )
+    for uses in known.unlisted_by_rank().values():
+        own = sorted(uses, key=lambda use: (-use.weight, -use.count))
         left = [name for name in NAMES if name not in told and name != PIPELINE]
         chosen: list[str] = []
         for use in own:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
@@ -25,6 +25,7 @@ NAMES: Mapping[str, str] = {
 }
 """Dimensions by the short names that layouts use. Ranks that differ in the last one run different stages."""
 PIPELINE = "pp"
+_MOST_TOLD = 16
 _TERM = re.compile(r"\s*([a-z]{2})\s*=\s*([0-9]{1,7})\s*")
 
 
@@ -133,30 +134,6 @@ def parse_layout(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(found.items())
 
 
-def spans_of(members: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
-    """Return (stride, size) of the dimensions along which members differ, the innermost first; None where they fit no mesh.
-
-    Example:
-        >>> spans_of([0, 4, 8, 12]), spans_of([2, 3, 10, 11]), spans_of([0, 1, 3])
-        (((4, 4),), ((1, 2), (8, 2)), None)
-    """
-    ranks = sorted(members)
-    spans = []
-    while len(ranks) > 1:
-        stride = ranks[1] - ranks[0]
-        size = 1
-        while size < len(ranks) and ranks[size] - ranks[0] == size * stride:
-            size += 1
-        if len(ranks) % size:
-            return None
-        for start in range(0, len(ranks), size):
-            if any(ranks[start + step] - ranks[start] != step * stride for step in range(size)):
-                return None
-        spans.append((stride, size))
-        ranks = ranks[::size]
-    return tuple(spans)
-
-
 @dataclass(frozen=True, slots=True)
 class Clue:
     """What a comm group or messages tell about the mesh.
@@ -225,7 +202,7 @@ def mesh_of(clues: Sequence[Clue], world: int) -> Mesh:
             )
         taken.add(name)
         evidence = (
-            "; ".join(dict.fromkeys(clue.words for clue in (own or about)))
+            _listed(clue.words for clue in (own or about))
             or "nothing recorded tells; its ranks exchange nothing that is known"
         )
         axes.append(Axis(name, high // low, low, evidence))
@@ -234,14 +211,15 @@ def mesh_of(clues: Sequence[Clue], world: int) -> Mesh:
 
 def fitting_meshes(sizes: Sequence[tuple[str, int]], clues: Sequence[Clue]) -> Iterator[Mesh]:
     """Yield the meshes of given sizes that contradict no clue: in the order given, then in others."""
+    # Many groups tell the same.
+    spans = {span for clue in clues for span in clue.spans}
+    messages = [clue for clue in clues if clue.name == PIPELINE]
     for order in _orders(list(sizes)):
         mesh = Mesh.of(order)
         starts = {axis.stride for axis in mesh.axes} | {mesh.world}
-        if all(
-            stride in starts and (not size or stride * size in starts)
-            for clue in clues
-            for stride, size in clue.spans
-        ) and all(_agrees(mesh, clue) for clue in clues):
+        if all(stride in starts and (not size or stride * size in starts) for stride, size in spans) and all(
+            _agrees(mesh, clue) for clue in messages
+        ):
             yield mesh
 
 
@@ -256,9 +234,7 @@ def _orders(sizes: list[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
 
 
 def _agrees(mesh: Mesh, clue: Clue) -> bool:
-    """Whether messages go along the pipeline, where the mesh has one."""
-    if clue.name != PIPELINE:
-        return True
+    """Whether what belongs to the pipeline goes along that of the mesh."""
     pipeline = mesh.axis(PIPELINE)
     return pipeline is not None and clue.spans[0][0] == pipeline.stride
 
@@ -267,6 +243,13 @@ def with_evidence(mesh: Mesh, clues: Sequence[Clue]) -> Mesh:
     """Return a mesh that was given, with what supports each dimension."""
     axes = []
     for axis in mesh.axes:
-        about = [clue.words for clue in clues if clue.covers(axis.stride, axis.stride * axis.size)]
-        axes.append(replace(axis, evidence="; ".join(["given", *dict.fromkeys(about)])))
+        about = _listed(clue.words for clue in clues if clue.covers(axis.stride, axis.stride * axis.size))
+        axes.append(replace(axis, evidence=f"given; {about}" if about else "given"))
     return Mesh(tuple(axes))
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Join what clues say, each once; the first of many."""
+    each = list(dict.fromkeys(words))
+    more = len(each) - _MOST_TOLD
+    return "; ".join([*each[:_MOST_TOLD], *([f"and {more:,} more"] if more > 0 else [])])

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from studio.completion.agreement import refuse_unmatched
-from studio.completion.clues import PEER_KEYS, known_facts, slot_rows
+from studio.completion.clues import known_facts, slot_keys, slot_rows
 from studio.completion.complete import chosen_mesh, complete_on
 from studio.completion.experts import with_balanced_experts
 from studio.completion.fewer import with_fewer_layers, with_fewer_micro_batches
@@ -36,6 +36,7 @@ from studio.errors import ConfigError, TraceError
 from studio.trace import (
     ASSUMED,
     GROUP_KEYS,
+    PEER_KEYS,
     WORLD_NAMES,
     Attribute,
     Bool,
@@ -194,6 +195,8 @@ class _Scaling:
         before, after: The meshes.
         listed: The groups of the smaller job.
         gradients: Groups that exchange gradients or weights, where the smaller job has no data dimension: more replicas join them.
+        roles: Dimensions of the old groups, which of several alike they are, and those dimensions in the larger mesh.
+        pairs: Dimensions of the larger mesh, with what they were.
         made: Those of the larger one, by their dimensions, which of several alike they are, and their first rank.
         names: Their names.
     """
@@ -206,10 +209,15 @@ class _Scaling:
     names: set[str] = field(default_factory=set)
     spans: dict[str, tuple[str, ...]] = field(default_factory=dict)
     numbers: dict[tuple[int, ...], list[str]] = field(default_factory=dict)
+    roles: dict[str, tuple[tuple[str, ...], int, list[Axis]]] = field(default_factory=dict)
+    pairs: list[tuple[Axis, Axis]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for group in self.listed.values():
             self.numbers.setdefault(tuple(sorted(group.ranks)), []).append(group.name)
+        for larger in self.after.axes:
+            old = self.before.axis(larger.name) or Axis(larger.name, 1, self.before.world)
+            self.pairs.append((larger, old))
 
     def axes_of(self, name: str) -> tuple[str, ...]:
         """Return the dimensions along which the members of a group differ.
@@ -231,10 +239,12 @@ class _Scaling:
 
     def group(self, name: str, rank: int) -> str:
         """Return the group of a rank of the larger job that has the role of an old one."""
-        axes = self.axes_of(name)
-        moving = [axis for axis in self.after.axes if axis.name in axes]
+        if name not in self.roles:
+            axes = self.axes_of(name)
+            number = self.numbers[tuple(sorted(self.listed[name].ranks))].index(name)
+            self.roles[name] = axes, number, [axis for axis in self.after.axes if axis.name in axes]
+        axes, number, moving = self.roles[name]
         first = rank - sum(axis.place(rank) * axis.stride for axis in moving)
-        number = self.numbers[tuple(sorted(self.listed[name].ranks))].index(name)
         key = axes, number, first
         if key not in self.made:
             old = self.listed[name].name
@@ -298,6 +308,7 @@ def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:
     """Return a job with more pipeline stages: the first and the last stay so, those between are built (`stages.py`)."""
     scaling = _Scaling(before, after, {group.name: group for group in trace.groups})
     last = size_of(before, PIPELINE) - 1
+    keys = slot_keys(trace)
     ranks = []
     for rank in trace.ranks:
         number = 0
@@ -306,7 +317,7 @@ def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:
             place = old.place(rank.number) if old else 0
             at_end = axis.name == PIPELINE and place == last
             number += (axis.size - 1 if at_end else place) * axis.stride
-        slots = _slots(trace.graph_of(rank), rank, number, scaling)
+        slots = _slots(keys[rank.graph], rank, number, scaling)
         kept = tuple(item for item in rank.metadata if item.name not in ("world_size", ASSUMED))
         told = (*kept, Attribute("world_size", ValueKind.INT64, after.world))
         metadata = copied_metadata(replace(rank, metadata=told), number, None)
@@ -323,17 +334,17 @@ def _with_replicas(trace: Trace, before: Mesh, after: Mesh, replicas: int, made_
     gradients = _gradients(trace) if before.axis(DATA) is None else frozenset()
     scaling = _Scaling(before, after, {group.name: group for group in trace.groups}, gradients)
     graphs: dict[int, Graph] = {}
+    keys = slot_keys(trace)
     ranks = []
     for number in range(after.world):
-        source = by_number[_source(before, after, number)]
-        graph = trace.graph_of(source)
+        source = by_number[_source(scaling, number)]
         if source.graph not in graphs:
-            graphs[source.graph] = _scaled_graph(graph, source, scaling, replicas)
+            graphs[source.graph] = _scaled_graph(trace.graph_of(source), source, scaling, replicas)
         ranks.append(
             replace(
                 source,
                 number=number,
-                slots=_slots(graph, source, number, scaling),
+                slots=_slots(keys[source.graph], source, number, scaling),
                 metadata=_metadata(source, number, after.world, made_of),
             )
         )
@@ -355,24 +366,19 @@ def _gradients(trace: Trace) -> frozenset[str]:
     return frozenset(name for name, likely in uses.items() if likely == {DATA})
 
 
-def _source(before: Mesh, after: Mesh, number: int) -> int:
+def _source(scaling: _Scaling, number: int) -> int:
     """Return the rank of the smaller job that has a rank's place in all dimensions, replicas in turn."""
-    found = 0
-    for axis in before.axes:
-        larger = after.axis(axis.name)
-        assert larger is not None
-        found += larger.place(number) % axis.size * axis.stride
-    return found
+    return sum(larger.place(number) % axis.size * axis.stride for larger, axis in scaling.pairs)
 
 
-def _slots(graph: Graph, source: Rank, number: int, scaling: _Scaling) -> tuple[int | str, ...]:
+def _slots(keys: Sequence[str], source: Rank, number: int, scaling: _Scaling) -> tuple[int | str, ...]:
     values: list[int | str] = []
-    for slot, value in enumerate(source.slots):
-        key = graph.strings[int(graph.slot_key[slot])]
+    world = scaling.before.world
+    for key, value in zip(keys, source.slots, strict=False):
         if key in GROUP_KEYS and str(value) in scaling.listed:
             name = scaling.group(str(value), number)
             values.append(int(name) if isinstance(value, int) and name.isdecimal() else name)
-        elif key in PEER_KEYS and isinstance(value, int) and 0 <= value < scaling.before.world:
+        elif key in PEER_KEYS and isinstance(value, int) and 0 <= value < world:
             values.append(_peer(scaling, source.number, value, number))
         else:
             values.append(value)
@@ -382,8 +388,7 @@ def _slots(graph: Graph, source: Rank, number: int, scaling: _Scaling) -> tuple[
 def _peer(scaling: _Scaling, source: int, peer: int, number: int) -> int:
     """Return who is to a rank what the peer was to its source."""
     found = 0
-    for larger in scaling.after.axes:
-        axis = scaling.before.axis(larger.name) or Axis(larger.name, 1, scaling.before.world)
+    for larger, axis in scaling.pairs:
         step = axis.place(peer) - axis.place(source)
         # Round the end of the smaller mesh is round the end of the larger one.
         found += (larger.place(number) + step) % larger.size * larger.stride

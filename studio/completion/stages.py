@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from studio.completion.clues import PEER_KEYS, slot_rows
+from studio.completion.clues import slot_rows
 from studio.completion.layers import begins, ends, layer_of
 from studio.completion.mesh import PIPELINE, Axis, Mesh
 from studio.completion.surgery import (
@@ -34,7 +34,7 @@ from studio.completion.surgery import (
     with_values,
 )
 from studio.errors import TraceError
-from studio.trace import NONE, Bool, Graph, Int64, NodeType, Rank, Trace, dense_column
+from studio.trace import NONE, PEER_KEYS, Bool, Graph, Int64, NodeType, Rank, Trace, dense_column
 
 Kind = Literal["first", "middle", "last"]
 Side = Literal["before", "after"]

@@ -3,16 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from studio.analysis.collectives.groups import GroupUse
 from studio.figures.theme import SEQUENTIAL, layout, palette
+from studio.trace import Int64
 from studio.units import format_bytes, format_counted
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
+
+
+MOST_CELLS = 200
+"""Rows and columns up to which each group and rank has one of its own: more are narrower than can be told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Cells of the matrix: C of them that have a member.
+
+    Attributes:
+        shape: Rows and columns.
+        rows, columns: Groups to a row, and ranks to a column.
+        row, column: (C,) where each cell is.
+        members: (C,) members in it: of each group there, each rank there.
+        count, sized: (C,) nodes of all of them, and how many of those say how much they move.
+        bytes: (C,) of the member that moves most.
+    """
+
+    shape: tuple[int, int]
+    rows: int
+    columns: int
+    row: Int64
+    column: Int64
+    members: Int64
+    count: Int64
+    bytes: Int64
+    sized: Int64
+
+
+def _blocks(use: GroupUse) -> _Blocks:
+    """Return the cells of the matrix, each of as many neighbours as have to share one."""
+    rows, columns = (max(1, -(-len(each) // MOST_CELLS)) for each in (use.groups, use.ranks))
+    shape = -(-len(use.groups) // rows), -(-len(use.ranks) // columns)
+    cell, where = np.unique((use.group // rows) * shape[1] + use.rank // columns, return_inverse=True)
+    sums = [np.zeros(len(cell), np.int64) for _ in range(4)]
+    members, count, sized, most = sums
+    np.add.at(members, where, 1)
+    np.add.at(count, where, use.count)
+    np.add.at(sized, where, use.sized)
+    np.maximum.at(most, where, use.bytes)
+    return _Blocks(shape, rows, columns, cell // shape[1], cell % shape[1], members, count, most, sized)
+
+
+def _columns(ranks: Sequence[int], each: int) -> list[str]:
+    """Return the names of columns of so many ranks."""
+    starts = range(0, len(ranks), each)
+    ends = [min(start + each, len(ranks)) - 1 for start in starts]
+    return [
+        str(ranks[start]) if start == end else f"{ranks[start]}–{ranks[end]}"
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _labels(groups: Sequence[str], notes: Sequence[str], each: int) -> list[str]:
+    """Return the names of rows of so many groups, with what is said of a group that has a row of its own."""
+    most = 24 if each == 1 else 14
+    names = [
+        name if len(name) <= most else f"{name[: most - 1]}…"
+        for name in (group or "(all ranks)" for group in groups)
+    ]
+    if each == 1:
+        return [f"{name}  {note}" for name, note in zip(names, notes, strict=True)] if notes else names
+    starts = range(0, len(names), each)
+    ends = [min(start + each, len(names)) - 1 for start in starts]
+    return [
+        names[start] if start == end else f"{names[start]} … {names[end]}"
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _title(what: str, each: int) -> str:
+    """Name an axis, and how many share a place on it."""
+    return what if each == 1 else f"{what}s, {each} to a cell"
 
 
 def widest_px(use: GroupUse) -> int:
@@ -24,7 +100,8 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
     """Return the heatmap of bytes by comm group and rank, at full width; None where there is nothing to show.
 
     Cells are blank where a rank is no member, and faintest where a member moves nothing. Colour is linear in the
-    bytes, so that members of a group that differ by a part of what they move look different.
+    bytes, so that members of a group that differ by a part of what they move look different. Beyond `MOST_CELLS` groups or
+    ranks, neighbours share a cell, which has the colour of the member that moves most; axes and cells say so.
 
     Args:
         use: Who communicates where.
@@ -35,27 +112,27 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
 
     if not len(use.group):
         return None
-    shape = len(use.groups), len(use.ranks)
+    blocks = _blocks(use)
+    shape = blocks.shape
     size = np.full(shape, np.nan)
-    size[use.group, use.rank] = use.bytes
+    size[blocks.row, blocks.column] = blocks.bytes
     hover = np.full(shape, "", object)
-    cells = zip(use.group, use.rank, use.count, use.bytes, use.sized, strict=True)
-    for group, rank, count, amount, sized in cells:
+    several = blocks.rows * blocks.columns > 1
+    cells = (blocks.row, blocks.column, blocks.count, blocks.bytes, blocks.sized, blocks.members)
+    for row, column, count, amount, sized, members in zip(*(one.tolist() for one in cells), strict=True):
         said = (
             f"{format_bytes(float(amount))} ({amount:,} bytes)"
             if sized or not count
             else "sizes not recorded"
         )
-        hover[group, rank] = f"{format_counted(count, 'node')}, {said}"
+        places = f"{format_counted(members, 'member')} of groups here, " if several else ""
+        most_of = "the most of one member " if several else ""
+        hover[row, column] = f"{places}{format_counted(count, 'node')}, {most_of}{said}"
     most = int(use.bytes.max())
     # Nothing of a size that is not recorded is no size of 0.
     known = bool((use.sized[use.bytes == 0] > 0).any()) or bool((use.count[use.bytes == 0] == 0).any())
     zero = ("0 B" if known else "not recorded") if (use.bytes == 0).any() else ""
-    labels = [
-        name if len(name) <= 24 else f"{name[:23]}…"
-        for name in (group or "(all ranks)" for group in use.groups)
-    ]
-    labels = [f"{name}  {note}" for name, note in zip(labels, notes, strict=True)] if notes else labels
+    labels = _labels(use.groups, notes, blocks.rows)
     colours = palette(dark)
     steps = [step * most // 4 for step in range(1, 5)] if most else []
     ticks = {
@@ -64,7 +141,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
     }
     heat = go.Heatmap(
         z=size,
-        x=[str(rank) for rank in use.ranks],
+        x=_columns(use.ranks, blocks.columns),
         y=[f"{index}" for index in range(len(labels))],
         customdata=hover,
         hovertemplate="group %{text} · rank %{x}<br>%{customdata}<extra></extra>",
@@ -78,7 +155,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         ygap=1 if shape[0] <= 60 else 0,
         hoverongaps=False,
         colorbar={
-            "title": {"text": "bytes", "side": "right"},
+            "title": {"text": "most bytes of a member" if several else "bytes", "side": "right"},
             **ticks,
             "thickness": 10,
             "outlinewidth": 0,
@@ -90,10 +167,14 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
     every = max(1, -(-len(labels) // ((height - 60) // 14)))
     shown = list(range(0, len(labels), every))
     figure.update_xaxes(
-        title="rank", type="category", showgrid=False, nticks=min(32, shape[1]), title_standoff=6
+        title=_title("rank", blocks.columns),
+        type="category",
+        showgrid=False,
+        nticks=min(32, shape[1]),
+        title_standoff=6,
     )
     figure.update_yaxes(
-        title="comm group",
+        title=_title("comm group", blocks.rows),
         tickvals=[str(index) for index in shown],
         ticktext=[labels[index] for index in shown],
         type="category",

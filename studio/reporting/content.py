@@ -12,7 +12,14 @@ from studio.analysis.collectives.imbalance import matrix, own_means, rows_of, sp
 from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
-from studio.analysis.compare.words import node_words, signed_bytes, signed_ns, signed_share, verdict
+from studio.analysis.compare.words import (
+    node_words,
+    signed_bytes,
+    signed_ns,
+    signed_share,
+    told_share,
+    verdict,
+)
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.kernels import kernels
@@ -106,7 +113,7 @@ def _difference(
                     _time(step.a_ns),
                     _time(step.b_ns),
                     _change(step.difference_ns),
-                    _share(step.share),
+                    told_share(step.share),
                 ]
                 for step in fall.steps
                 if step.a_ns or step.b_ns
@@ -114,7 +121,7 @@ def _difference(
             ["finish", _time(fall.a_ns), _time(fall.b_ns), _change(fall.b_ns - fall.a_ns), ""],
         ],
         numeric=(1, 2, 3, 4),
-        caption="The parts add up exactly.",
+        caption="The parts add up exactly. Where others outweigh a part, so that it is more than the difference, no share is given.",
     )
     _figures(document, "Means over ranks", comparison.figures, letter)
     about = dict.fromkeys(side.side.dimensions.about for side in sides)
@@ -468,10 +475,6 @@ def _percent(share: float) -> str:
 
 def _load(load: float) -> Cell:
     return "–" if np.isnan(load) else (_percent(load), f"{100 * load:.6g} %")
-
-
-def _share(share: float | None) -> str:
-    return "" if share is None else _percent(share).replace("-", "\N{MINUS SIGN}")
 
 
 def _rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from studio.analysis.job.completeness import Completeness, completeness
 from studio.completion.clues import Known
 from studio.completion.complete import LayoutNeededError, chosen_mesh
 from studio.completion.mesh import NAMES, PIPELINE, Axis, Clue, Mesh, fitting_meshes
@@ -207,19 +206,6 @@ def _tried(trace: Trace, plan: Planned, made: Trace) -> Planned:
     return replace(
         plan, graphs=len(made.graphs), nodes=made.node_count, groups=len(made.groups), findings=findings
     )
-
-
-def known_ranks(trace: Trace) -> Completeness:
-    """Return which ranks of a job are known, as its comm groups and messages tell, too: they may name others."""
-    here = completeness(trace)
-    try:
-        known = layout_facts(trace)
-    except StudioError:
-        return here
-    named = {member for use in known.uses for member in use.members} | {peer for _, peer in known.steps}
-    if here.is_whole and (here.told > 0 or named <= set(here.known)):
-        return here
-    return replace(here, world=max(known.world, here.world), is_open=not known.world)
 
 
 def place_before(before: Mesh, after: Mesh, rank: int) -> int:

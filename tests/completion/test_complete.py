@@ -11,8 +11,9 @@ import pytest
 
 import studio
 from studio.analysis.job.completeness import assumed_words
+from studio.analysis.job.spans import spans_of
 from studio.completion import LayoutNeededError, Mesh, Spread, complete, layouts
-from studio.completion.mesh import Clue, bounds_of, spans_of
+from studio.completion.mesh import Clue, bounds_of
 from studio.doctor import examine
 from studio.errors import ConfigError, TraceError
 from studio.et.write import write_with_copies

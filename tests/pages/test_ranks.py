@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 import studio
+from studio.analysis.job.completeness import completeness
 from studio.errors import ConfigError, TraceError
 from studio.jobs.completing import Completing, Scaling, layout_facts
 from studio.pages.ranks.form import completing, dimensions_text, whole_number
 from studio.views.ranks import (
     also_fitting,
-    known_ranks,
     layout_mesh,
     layouts_of,
     planned_completion,
@@ -28,7 +28,7 @@ def test_the_layout_of_groups_that_are_listed_is_known_and_what_else_fits_is_sai
     layouts = layouts_of(known)
     assert layouts.fitting[0].layout == "tp=2,dp=4"
     assert layouts.why == "the files do not say how many ranks the job has"
-    assert known_ranks(trace).is_open
+    assert completeness(trace).is_open
     # One is named after what it exchanges, the other by its name.
     mesh = layout_mesh(known, "tp=2,dp=4")
     assert mesh.axes[0].evidence == "group a of ranks 0, 1 (1 all-reduce)"
@@ -51,9 +51,9 @@ def test_members_that_are_not_listed_are_asked_for_the_likeliest_first(shared):
 def test_a_job_that_sends_to_ranks_that_are_not_here_is_not_whole():
     send = node(1, "COMM_SEND", comm_dst=2, comm_size=8)
     trace = trace_of([[send, node(2, "COMM_RECV", comm_src=2, comm_size=8)]])
-    here = known_ranks(trace)
+    here = completeness(trace)
     assert (here.is_whole, here.is_open) == (False, True)
-    assert known_ranks(trace_of([[node(1, "COMP")]])).is_whole
+    assert completeness(trace_of([[node(1, "COMP")]])).is_whole
 
 
 def test_what_would_be_made_is_made_and_forgotten():

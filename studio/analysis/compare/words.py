@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.analysis.compare.runs import Comparison, Side
+from studio.analysis.compare.runs import Comparison, Side, Waterfall
 from studio.analysis.job.nodes import node_ref
 from studio.analysis.job.part_words import NAMES
 from studio.trace import shown_type, type_name
@@ -14,18 +14,17 @@ from studio.units import format_bytes, format_ns
 def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
     """Return a sentence: how much slower or faster, and why.
 
-    The reasons are the steps of the waterfall on the busiest ranks that change the finish most. Simulations of different
+    The reasons are the parts of the waterfall on the busiest ranks that change the finish most (`causes`). Simulations of different
     models are not ranked: the sentence gives both times and says why.
     """
     if comparison.unranked:
         times = [format_ns(side.makespan_ns) for side in (comparison.a, comparison.b)]
         return f"{name_a} takes {times[0]}, {name_b} {times[1]}. {comparison.unranked}"
     grew, before = comparison.difference_ns, comparison.a.makespan_ns
-    steps = sorted(comparison.waterfall("busiest").steps, key=lambda step: -abs(step.difference_ns))
     reasons = [
-        f"{NAMES[step.part]} {signed_ns(step.difference_ns)}"
-        for step in steps
-        if abs(step.difference_ns) * 50 >= max(abs(grew), 1)
+        f"{NAMES[part]} {signed_ns(difference)}"
+        for part, difference in causes(comparison.waterfall("busiest"))
+        if abs(difference) * 50 >= max(abs(grew), 1)
     ][:3]
     if not grew:
         same = f"{name_b} takes as long as {name_a}: {format_ns(before)}."
@@ -33,6 +32,21 @@ def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str
     word = "slower" if grew > 0 else "faster"
     share = f" ({percent(abs(grew) / before)})" if before else ""
     return f"{name_b} is {format_ns(abs(grew))}{share} {word} than {name_a}: {', '.join(reasons)}."
+
+
+def causes(fall: Waterfall) -> list[tuple[str, int]]:
+    """Return the parts of a waterfall with their differences in ns, the largest first.
+
+    Compute (copies, where they take longer) counts once, whether or not communication is under way beside it: communication that takes longer hides behind more of
+    it, and neither takes more time for that. The waterfall tells the two apart.
+    """
+    differences: dict[str, int] = {}
+    took = {step.part: step.a_ns + step.b_ns for step in fall.steps}
+    work = max(("compute", "copy"), key=lambda part: took.get(part, 0))
+    for step in fall.steps:
+        part = work if step.part == "overlapped" else step.part
+        differences[part] = differences.get(part, 0) + step.difference_ns
+    return sorted(differences.items(), key=lambda cause: -abs(cause[1]))
 
 
 def percent(share: float) -> str:
@@ -44,6 +58,18 @@ def percent(share: float) -> str:
     """
     size = 100 * abs(share)
     return f"{'−' if share < 0 else ''}{f'{size:,.0f}' if size >= 100 else f'{size:.3g}'} %"
+
+
+def told_share(share: float | None) -> str:
+    """Return a step's share of the difference in finish; "" where there is none, and beyond 100 %.
+
+    The shares of the steps of a waterfall add up to 100 %. One beyond that says that others outweigh it: its time tells more.
+
+    Example:
+        >>> told_share(0.284), told_share(-1.0), told_share(1.2), told_share(None)
+        ('28.4 %', '−100.0 %', '', '')
+    """
+    return "" if share is None or abs(share) > 1 else f"{100 * share:.1f} %".replace("-", "\N{MINUS SIGN}")
 
 
 def signed_ns(ns: float) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from studio.trace import NONE, Rank, Trace, assumed_from, assumed_stage
+from studio.analysis.job.spans import spans_of
+from studio.trace import GROUP_KEYS, NONE, PEER_KEYS, CommGroup, Rank, Trace, assumed_from, assumed_stage
 from studio.units import format_count
 
 MOST_RANKS = 1 << 20
@@ -111,7 +112,7 @@ def range_words(runs: Sequence[range]) -> str:
 
 
 def completeness(trace: Trace) -> Completeness:
-    """Return which ranks of a job are known."""
+    """Return which ranks of a job are known, and how many there are as far as files, comm groups and messages tell."""
     known = tuple(sorted({rank.number for rank in trace.ranks}))
     largest = max(known, default=-1)
     told = max((told_world(rank) for rank in trace.ranks), default=NONE)
@@ -119,7 +120,51 @@ def completeness(trace: Trace) -> Completeness:
         told = NONE
     world = _with_groups(trace, max(told, largest + 1, len(known)))
     is_open = any(item.name == "world_size_unknown" for rank in trace.ranks for item in rank.metadata)
+    others = told <= 0 and bool(_named(trace) - set(known))
+    if told <= 0 and (others or len(known) < world):
+        size = size_by_groups((group for group in trace.groups if not group.inferred), known)
+        world, is_open = max(world, size), is_open or (others and size < world)
     return Completeness(known, world, told, is_open)
+
+
+def size_by_groups(groups: Iterable[CommGroup], known: Sequence[int]) -> int:
+    """Return how many ranks a job has by its listed groups: as many as they and its known ranks number without a gap, else 0.
+
+    Groups of one rank may number some of the others only, by chance without a gap: ranks 0 and 1, and 0 and 2, are no job of 3.
+    """
+    members = [group.ranks for group in groups]
+    every = {rank for ranks in members for rank in ranks} | set(known)
+    count = len(every)
+    if not any(members) or count != max(every) + 1 or count > MOST_RANKS:
+        return 0
+    whole = any(len(ranks) == count for ranks in members)
+    return count if whole or all(_divides(ranks, count) for ranks in members) else 0
+
+
+def _divides(members: Sequence[int], world: int) -> bool:
+    """Whether a mesh of a number of ranks can have the dimensions along which the members of a group differ."""
+    return all(world % (stride * size) == 0 for stride, size in spans_of(members) or ())
+
+
+def _named(trace: Trace) -> set[int]:
+    """Return the ranks that the known ones communicate with: members of groups that fit a mesh, and peers of messages."""
+    listed = {group.name: group for group in trace.groups if not group.inferred}
+    filled = [rank for rank in trace.ranks if rank.slots]
+    keys = {
+        index: [trace.graphs[index].strings[code] for code in trace.graphs[index].slot_key.tolist()]
+        for index in {rank.graph for rank in filled}
+    }
+    used, named = set[str](), set[int]()
+    for rank in filled:
+        for key, value in zip(keys[rank.graph], rank.slots, strict=False):
+            if key in GROUP_KEYS:
+                used.add(str(value))
+            elif key in PEER_KEYS and isinstance(value, int) and 0 <= value < MOST_RANKS:
+                named.add(value)
+    for name in used & listed.keys():
+        if spans_of(listed[name].ranks) is not None:
+            named.update(listed[name].ranks)
+    return named
 
 
 def _with_groups(trace: Trace, world: int) -> int:

@@ -144,8 +144,8 @@ def _missing(pair: Pair) -> list[Finding]:
         return [Finding("warning", "no-device-trace", message, hint, file=pair.host.file)]
     if pair.device is not None and pair.host is None:
         message = (
-            f"{pair.device.file}: a {pair.device.head.recorder} without an execution trace: no tensors, so no data "
-            "dependencies, and sizes of collectives only where the events carry them."
+            f"{pair.device.file}: a {pair.device.head.recorder} without an execution trace: of tensors only the "
+            "shapes and types that the events carry, so no data dependencies; sizes of collectives likewise only where they are carried."
         )
         # Only PyTorch writes an execution trace beside its recording.
         pytorch = pair.device.head.recorder == Head().recorder

@@ -25,10 +25,6 @@ from studio.units import format_count, format_counted, format_ns
 _LISTED = 12
 _OPERATIONS = 16
 _CELLS = 20_000
-_SHARE = (
-    "The share of the difference in finish that this difference is. Figures of ranks are means over ranks, and several can cover "
-    "the same time, so that these shares do not add up; those of the waterfall do."
-)
 _MATCHED = (
     "Nodes of one job are matched by rank and id. Nodes of different jobs are matched by structure: type, name, size and "
     "role of the comm group, the n-th in order of issue with the n-th; then with the numbers in names left out, and at "

@@ -9,7 +9,7 @@ import dash
 from dash import Input, Output, callback, dcc, html, no_update
 
 from studio.analysis.collectives.groups import group_use, shared_use
-from studio.analysis.job.completeness import Completeness, is_recording
+from studio.analysis.job.completeness import Completeness, completeness, is_recording
 from studio.analysis.job.files import files_of
 from studio.analysis.job.summary import Summary, count_unsized
 from studio.analysis.job.type_times import type_times
@@ -62,7 +62,6 @@ from studio.store.runs import RunInfo
 from studio.store.workspace import JobInfo
 from studio.units import format_count, format_ns, format_si
 from studio.views.address import shown_run
-from studio.views.ranks import known_ranks
 
 dash.register_page(__name__, path="/overview", name="Overview", title="Overview · Chakra Studio", order=1)
 
@@ -89,7 +88,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
     info = workspace().info(view["job"])
     trace = session().trace(view["job"])
     summary = info.summary
-    here = known_ranks(trace)
+    here = completeness(trace)
     (use, alone), run = shared_use(group_use(trace)), shown_run(session(), view["job"], view)
     simulated = _run_info(info.id, run)
     figure = group_matrix(use, dark=theme == "dark")

@@ -21,7 +21,7 @@ from dash import (
     no_update,
 )
 
-from studio.analysis.job.completeness import Completeness
+from studio.analysis.job.completeness import Completeness, completeness
 from studio.completion.mesh import Mesh, parse_layout
 from studio.completion.scale import DATA, scaled_mesh
 from studio.errors import ConfigError, StudioError
@@ -57,7 +57,6 @@ from studio.views.ranks import (
     Layouts,
     Planned,
     also_fitting,
-    known_ranks,
     layout_mesh,
     layouts_of,
     planned_completion,
@@ -114,7 +113,7 @@ def show_job(job: str) -> Any:
     if not job:
         return no_job()
     info, known = workspace().info(job), trace(job)
-    here = known_ranks(known)
+    here = completeness(known)
     try:
         layouts = layouts_of(layout_facts(known))
     except StudioError as error:
@@ -259,7 +258,7 @@ def _followed(job: str, fields: dict[str, str], touched: set[str]) -> Any:
         StudioError: It is not.
     """
     known = trace(job)
-    here = known_ranks(known)
+    here = completeness(known)
     after: dict[str, Any] | None = None
     if here.is_whole:
         mesh, larger, plan = _scaling(job, fields, touched)
@@ -311,7 +310,7 @@ def _after_cell(rank: int, plan: Planned, replicas: int) -> Cell:
 
 def _refused(job: str, fields: dict[str, str], error: StudioError) -> Any:
     """Return what the form shows where something in it is wrong: the layout, as far as it is one."""
-    here = known_ranks(trace(job))
+    here = completeness(trace(job))
     box = error_box(error, title="This cannot be made")
     drawn, dims = None, no_update
     try:

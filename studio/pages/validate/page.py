@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 import dash
@@ -35,11 +36,11 @@ _TAKES_DROPS: dict[str, Any] = {"data-takes-drops": "Drop measured tables to add
 _GIVEN = "GPUs of a node, and nodes, that took part in tables that are added: for logs without a list of devices, and CSV files without these columns."
 
 
-def layout(**_query: str) -> Any:
-    """Return the page; its content follows the view."""
+def layout(**query: str) -> Any:
+    """Return the page; its content follows the view, and what the address says already stands in the choices."""
     return html.Div(
         [
-            _controls(),
+            _controls(_system_of(query), _curve_of(query)),
             html.Div(id="validate-kept-words", role="status"),
             html.Div(id="validate-body"),
             dcc.Store(id="validate-kept"),
@@ -51,19 +52,20 @@ def layout(**_query: str) -> Any:
     )
 
 
-def _controls() -> Any:
+def _controls(system: str, curve: str) -> Any:
     return html.Div(
         [
             html.H1("Validate"),
             _select("tables", "Measured tables", "no tables yet", 220),
             _select("machine", "Machine", "machine", 170),
-            _select("system", "System to judge on", "the system its hardware names", 250),
+            _select("system", "System to judge on", "the system its hardware names", 250, value=system),
             dmc.SegmentedControl(
                 id="validate-curve",
                 data=[
                     {"value": "with", "label": "with residual curve"},
                     {"value": "without", "label": "without"},
                 ],
+                value=curve,
                 size="xs",
                 **aria_label("Residual curves"),
             ),
@@ -96,10 +98,11 @@ def _upload() -> Any:
     )
 
 
-def _select(name: str, title: str, placeholder: str, width: int) -> Any:
+def _select(name: str, title: str, placeholder: str, width: int, *, value: str | None = None) -> Any:
     return dmc.Select(
         id=f"validate-{name}",
-        data=[],
+        data=[] if value is None else _systems(),
+        value=value,
         size="xs",
         w=width,
         searchable=True,
@@ -164,25 +167,43 @@ def _whole(text: str | None) -> int | None:
     Input("view", "data"),
     Input("theme", "data"),
     Input("validate-kept", "data"),
+    State("validate-tables", "value"),
+    State("validate-machine", "value"),
+    State("validate-system", "value"),
+    State("validate-curve", "value"),
 )
-def show(view: dict[str, Any], theme: str | None, _kept: dict[str, str] | None) -> Any:
-    """Fill choices and content for a view."""
+def show(view: dict[str, Any], theme: str | None, _kept: dict[str, str] | None, *there: str | None) -> Any:
+    """Fill choices and content for a view; choices that stand `there` already are not written again.
+
+    One that is made while this answer is under way would be taken back by it.
+    """
     sets = _shelf().tables()
     chosen = str(view.get("tables") or (sets[0] if sets else ""))
-    system = str(view.get("system") or _AUTOMATIC)
-    curve = "without" if view.get("curve") == "without" else "with"
+    system, curve = _system_of(view), _curve_of(view)
     machines, machine, problem = _machines(chosen, str(view.get("machine") or ""))
     body = problem or show_machine((chosen, machine, system), curve == "with", theme == "dark")
+    wanted = (chosen or None, machine, system, curve)
+    tables_value, machine_value, system_value, curve_value = (
+        no_update if value == shown else value for value, shown in zip(wanted, there, strict=True)
+    )
     return (
         [{"value": name, "label": name} for name in sets],
-        chosen or None,
+        tables_value,
         [{"value": name, "label": name or "(no name)"} for name in machines],
-        machine,
+        machine_value,
         _systems(),
-        system,
-        curve,
+        system_value,
+        curve_value,
         body if chosen else _nothing(),
     )
+
+
+def _system_of(view: Mapping[str, Any]) -> str:
+    return str(view.get("system") or _AUTOMATIC)
+
+
+def _curve_of(view: Mapping[str, Any]) -> str:
+    return "without" if view.get("curve") == "without" else "with"
 
 
 def _machines(chosen: str, wanted: str) -> tuple[list[str], str, Any]:
