@@ -21,6 +21,16 @@ _TAKEN = "The library takes a way by its own estimates, which is not always the 
 _ABOUT_VALUE = (
     "What the parameter of this machine is worth: a time, or for efficiencies, ramps and copies a number."
 )
+_LAUNCH = "From the call to the first byte: the kernel's start, by collective and way."
+_WAITS = "Latencies that follow each other: of the protocol once, and of each hop."
+_MOVING = "The bytes of the busiest port over its bandwidth, as far as the way attains it, and until it is up to speed."
+_THROUGH = "Bytes through the port of the busiest member, to others of its node and, in the next column, to other nodes."
+_HOPS = "Inside nodes + between nodes, one after the other."
+_PARAMETER = (
+    "As the costs of the system name it: base is a latency once per collective, hop one per hop; efficiency is the share of the "
+    "port's bandwidth that large sizes attain, ramp how much is lost until then, copy what copying between buffers costs."
+)
+_ADDS = "What the term adds to the part of the formula that it stands under."
 _NUMBERS = ("efficiency", "ramp", "copy")
 
 
@@ -28,7 +38,7 @@ def headline_words(made: Explanation) -> Any:
     """Say what the collective takes, and by which way."""
     shape, taken = made.shape, made.ways[made.taken]
     said: list[Any] = [
-        f"{made.kind.replace('_', '-')} of {format_bytes(made.comm_size)}, {shape.ranks} ranks on ",
+        f"{made.kind.replace('_', '-')} of {format_bytes(made.comm_size)}, {format_counted(shape.ranks, 'rank')} on ",
         f"{format_counted(shape.nodes, 'node')}: ",
         html.Strong(exact(format_ns(made.total_ns), f"{made.total_ns:,.0f} ns")),
         f" by {taken.name}",
@@ -79,12 +89,22 @@ def way_table(made: Explanation) -> Any:
                 *(exact(format_ns(time), f"{time:,.1f} ns") for time in times),
                 format_bytes(way.inside_bytes) if way.inside_bytes else "–",
                 format_bytes(way.between_bytes) if way.between_bytes else "–",
-                f"{way.steps_inside:g} + {way.steps_between:.3g}",
+                f"{_steps(way.steps_inside)} + {_steps(way.steps_between)}",
             ]
         )
-    head = ["Way", "Time", "Launch", "Waits", "Moving", "In the node", "Between nodes"]
-    steps = html.Span(["Hops", hint("hops", "Inside nodes + between nodes, one after the other.")])
-    return table([*head, steps], rows, numeric=range(1, 8))
+    head = [
+        "Way", "Time", _named("Launch", _LAUNCH), _named("Waits", _WAITS), _named("Moving", _MOVING),
+        _named("In the node", _THROUGH), "Between nodes", _named("Hops", _HOPS),
+    ]  # fmt: skip
+    return table(head, rows, numeric=range(1, 8))
+
+
+def _steps(steps: float) -> str:
+    return f"{steps:,.1f}".removesuffix(".0")
+
+
+def _named(name: str, about: str) -> Any:
+    return html.Span([name, hint(name.lower(), about)])
 
 
 def term_table(way: WayTime) -> Any:
@@ -102,7 +122,9 @@ def term_table(way: WayTime) -> Any:
         for term in terms
     ]
     return table(
-        ["Part", "Parameter", html.Span(["Value", hint("value", _ABOUT_VALUE)]), "Adds"], rows, numeric=(2, 3)
+        ["Part", _named("Parameter", _PARAMETER), _named("Value", _ABOUT_VALUE), _named("Adds", _ADDS)],
+        rows,
+        numeric=(2, 3),
     )
 
 
