@@ -21,11 +21,11 @@ _TAKEN = "The library takes a way by its own estimates, which is not always the 
 _ABOUT_VALUE = (
     "What the parameter of this machine is worth: a time, or for efficiencies, ramps and copies a number."
 )
-_LAUNCH = "From the call to the first byte: the kernel's start, by collective and way."
-_WAITS = "Latencies that follow each other: of the protocol once, and of each hop."
-_MOVING = "The bytes of the busiest port over its bandwidth, as far as the way attains it, and until it is up to speed."
-_THROUGH = "Bytes through the port of the busiest member, to others of its node and, in the next column, to other nodes."
-_HOPS = "Inside nodes + between nodes, one after the other."
+ABOUT_WAYS = (
+    "Launch: from the call to the first byte. Waits: latencies that follow each other, of the protocol once and of each hop. Moving: "
+    "the bytes of the busiest port over what the way attains of its bandwidth. In the node, between nodes: bytes through the "
+    "port of the busiest member, to others of its node and to other nodes. Hops: inside nodes + between nodes, one after the other."
+)
 _PARAMETER = (
     "As the costs of the system name it: base is a latency once per collective, hop one per hop; efficiency is the share of the "
     "port's bandwidth that large sizes attain, ramp how much is lost until then, copy what copying between buffers costs."
@@ -92,10 +92,7 @@ def way_table(made: Explanation) -> Any:
                 f"{_steps(way.steps_inside)} + {_steps(way.steps_between)}",
             ]
         )
-    head = [
-        "Way", "Time", _named("Launch", _LAUNCH), _named("Waits", _WAITS), _named("Moving", _MOVING),
-        _named("In the node", _THROUGH), "Between nodes", _named("Hops", _HOPS),
-    ]  # fmt: skip
+    head = ["Way", "Time", "Launch", "Waits", "Moving", "In the node", "Between nodes", "Hops"]
     return table(head, rows, numeric=range(1, 8))
 
 

@@ -235,4 +235,4 @@ def _count_findings(job: JobInfo, checking: frozenset[str]) -> Any:
     if levels is not None:
         return shown or html.Span("none", className="cs-dim")
     words = "being checked" if job.id in checking else "not checked yet"
-    return html.Span([shown, " " if shown else None, html.Span(words, className="cs-dim")])
+    return html.Span([shown, " · " if shown else None, html.Span(words, className="cs-dim")])
