@@ -141,6 +141,8 @@ def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
                 html.Tr(
                     [
                         html.Th(name, scope="col", className="cs-num" if i in numeric else None)
+                        if name
+                        else html.Td()
                         for i, name in enumerate(head)
                     ]
                 )
