@@ -229,7 +229,8 @@ def _frame() -> Any:
                         className="cs-navbar",
                     ),
                     dmc.AppShellMain(
-                        html.Main(
+                        # Mantine makes the main landmark around it.
+                        html.Div(
                             [html.Div(id="view-missing", role="status"), dash.page_container],
                             id="content",
                             tabIndex=-1,

@@ -73,7 +73,8 @@ def test_doubts_about_a_simulation_come_first_with_their_cure():
         < text.index("impossible: 4 GB/s over &lt;links&gt; of 2 GB/s.")
         < text.index("doubtful: Not fitted")
     )
-    assert text.index("Simulate again with --model full.") < text.index("From A to B")
+    assert text.index("Simulate again with --model full.") < text.index("From A to B</h2>")
+    assert '<nav aria-label="Contents">' in text
 
 
 @pytest.mark.e2e

@@ -1,7 +1,11 @@
 /** Where a choice in the palette leads. No page is needed here. */
 
 /** @import { Patch, View } from "../base/view.mjs" */
-/** @typedef {{ kind: string, title: string, about: string, path?: string, view: View }} Item */
+/**
+ * An entry; `press` is the id of a button that is pressed in place of a jump.
+ *
+ * @typedef {{ kind: string, title: string, about: string, path?: string, view: View, press?: string }} Item
+ */
 /** @typedef {{ path: string, view: Patch } | { patch: Patch }} Jump another page, or a change of the view */
 
 /**

@@ -1,12 +1,18 @@
-/** The command palette (Ctrl+K): jumps to pages, jobs, runs, ranks and nodes. */
+/** The command palette (Ctrl+K): jumps to pages, jobs, runs, ranks and nodes, and does what the bar does. */
 
-import { element, targetOf } from "../base/dom.mjs";
+import { byId, element, targetOf } from "../base/dom.mjs";
 import { changeView, goTo, readView } from "../base/view.mjs";
 import { jumpTo } from "./jumps.mjs";
 
 /** @import { Item } from "./jumps.mjs" */
 
 const TYPING_MS = 120;
+/** What the bar does, by its buttons. @type {Item[]} */
+const ACTIONS = [
+  action("Change the theme", "system, light, dark", "theme-toggle"),
+  action("Save a report", "export this run, or this comparison, as HTML", "report"),
+  action("Share this view", "copy the link", "share"),
+];
 
 class Palette {
   /** @type {Item[]} */
@@ -66,7 +72,7 @@ class Palette {
       const query = new URLSearchParams({ q: words, job: readView().job ?? "" });
       const answer = await fetch(`/api/palette?${query}`);
       if (!answer.ok) throw new Error(`The studio answered with ${answer.status}.`);
-      items = await answer.json();
+      items = [...await answer.json(), ...actionsFor(words)];
     } catch {
       nothing = "The studio does not answer.";
     }
@@ -127,10 +133,44 @@ class Palette {
   #choose(item) {
     if (!item) return;
     this.dialog.close();
+    if (item.press) {
+      buttonOf(item)?.click();
+      return;
+    }
     const jump = jumpTo(item, window.location.pathname, readView());
     if ("patch" in jump) changeView(jump.patch);
     else goTo(jump.path, jump.view);
   }
+}
+
+/**
+ * @param {string} title
+ * @param {string} about
+ * @param {string} press
+ * @returns {Item}
+ */
+function action(title, about, press) {
+  return { kind: "action", title, about, view: {}, press };
+}
+
+/**
+ * Return the actions that can be done now and whose words begin with what is typed.
+ *
+ * @param {string} words
+ */
+function actionsFor(words) {
+  const typed = words.trim().toLowerCase();
+  if (!typed) return [];
+  return ACTIONS.filter((item) => {
+    const said = `${item.title} ${item.about}`.toLowerCase();
+    return (said.startsWith(typed) || said.includes(` ${typed}`)) && buttonOf(item)?.disabled === false;
+  });
+}
+
+/** @param {Item} item */
+function buttonOf(item) {
+  const found = byId(item.press ?? "");
+  return found instanceof HTMLButtonElement ? found : null;
 }
 
 /**

@@ -304,6 +304,8 @@ export class NodeList {
     if (empty.length) sentences.push(`no node has: ${titles(empty)}`);
     if (narrow.length) sentences.push(`hidden for lack of space: ${titles(narrow)}`);
     setText("nodes-lacks", sentences.join(" · "));
+    // The line may cut it.
+    byId("nodes-lacks")?.setAttribute("title", sentences.join(" · "));
   }
 
   /* ---- selection ---- */

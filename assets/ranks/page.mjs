@@ -10,6 +10,8 @@ import { drawShapes } from "../base/shapes.mjs";
 function draw(drawings) {
   show("ranks-before", drawings?.before ?? null);
   show("ranks-after", drawings?.after ?? null);
+  // What stands below the form is shown from now on: before, every part that came would have moved it.
+  if (drawings) byId("ranks-said")?.setAttribute("data-drawn", "");
   return noUpdate;
 }
 

@@ -57,8 +57,8 @@ _EXCUSES: Mapping[str, str] = {
     "cp": "a trace does not say how operators divide the context",
 }
 _ELSEWHERE: Mapping[str, str] = {
-    "pp": "on the command line, `scale --pp`: messages between stages show them, and names of nodes the layers",
-    "ep": "on the command line, `scale --ep`: with balanced routing",
+    "pp": "on the command line, scale --pp: messages between stages show them, and names of nodes the layers",
+    "ep": "on the command line, scale --ep: with balanced routing",
 }
 
 

@@ -23,6 +23,9 @@ STACKED: tuple[Part, ...] = (
 """The parts from the bottom of a stack: work, exposed communication, idle."""
 assert set(STACKED) == set(PARTS)
 
+_NO_LINE = {"width": 0}
+"""Plotly's own outline is nearly white: among many bars it is all that is seen in the dark."""
+
 
 def mark_of(part: Part, colours: Palette) -> dict[str, Any]:
     """Return plotly's marker of a part."""
@@ -50,7 +53,7 @@ def mark_of(part: Part, colours: Palette) -> dict[str, Any]:
         "communication": colours.collective,
         "host": colours.host,
     }
-    return {"color": plain[part]}
+    return {"color": plain[part], "line": _NO_LINE}
 
 
 def area_of(part: Part, colours: Palette) -> tuple[str, dict[str, Any]]:
@@ -63,4 +66,4 @@ def area_of(part: Part, colours: Palette) -> tuple[str, dict[str, Any]]:
 
 def _hatch(colour: str, over: str, shape: str) -> dict[str, Any]:
     pattern = {"shape": shape, "fgcolor": over, "bgcolor": colour, "size": 5, "solidity": 0.25}
-    return {"color": colour, "pattern": pattern}
+    return {"color": colour, "pattern": pattern, "line": _NO_LINE}

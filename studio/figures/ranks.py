@@ -67,11 +67,13 @@ def rank_times(account: Ledger, *, dark: bool) -> Any:
     figure.update_xaxes(
         tickvals=list(range(0, len(chosen), every)),
         ticktext=[
-            names[index].removeprefix("rank ").removeprefix("ranks ")
+            # Of several ranks the first: all of a range has no room below its column.
+            names[index].removeprefix("rank ").removeprefix("ranks ").partition("–")[0]
             for index in range(0, len(chosen), every)
         ],
         title="rank",
         title_standoff=4,
+        tickangle=0,
         showgrid=False,
     )
     figure.update_yaxes(title=unit, title_standoff=6, nticks=5, rangemode="tozero")

@@ -75,7 +75,7 @@ def _layout(rows: Sequence[Row], dark: bool) -> dict[str, Any]:
         "margin": {"l": 10, "r": 16, "t": 28, "b": 10},
         "xaxis": {
             **made["xaxis"], "title": {"text": "cost of the system", "font": small}, "tickfont": small,
-            "tickvals": ticks, "ticktext": [format_si(tick) for tick in ticks],
+            "tickvals": ticks, "ticktext": [_whole_si(tick) for tick in ticks],
         },
         "yaxis": {**made["yaxis"], **_time_axis(rows), "title": {"text": "finish", "font": small}, "tickfont": small},
     }  # fmt: skip
@@ -100,6 +100,13 @@ def _ticks(values: Sequence[float | None]) -> list[float]:
     return [float(f"{first + step * at:.10g}") for at in range(int((high - first) / step) + 2)]
 
 
+def _whole_si(value: float) -> str:
+    """Write a round number with its decimal prefix and all its digits: three would show different ticks as equal."""
+    short, _, prefix = format_si(value).partition(" ")
+    powers = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+    return f"{value / powers[prefix]:g} {prefix}" if prefix in powers else short
+
+
 def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
     """Return every setting, cost and finish as axes beside each other, a line a point, darker where it finishes sooner.
 
@@ -114,7 +121,7 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
     colours, shades = palette(dark), SEQUENTIAL["dark" if dark else "light"]
     axes = [_setting_axis(axis, space, shown) for axis in space.axes if len(axis.values) > 1]
     if shown and all(row.cost is not None for row in shown):
-        axes.append(_number_axis("cost", [row.cost or 0.0 for row in shown], format_si))
+        axes.append(_number_axis("cost", [row.cost or 0.0 for row in shown], _whole_si))
     axes.append(_number_axis("finish", [float(row.finish_ns or 0) for row in shown], format_ns))
     figure = go.Figure(layout=layout(dark, height=340, hovermode="closest", showlegend=False))
     # The quickest are drawn last, above all others.
@@ -130,7 +137,11 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
         )
     for at, axis in enumerate(axes):
         figure.add_shape(type="line", x0=at, x1=at, y0=0, y1=1, line={"color": colours.dim, "width": 1})
-        figure.add_annotation(x=at, y=1, yshift=18, text=f"<b>{_escape(axis.name)}</b>", showarrow=False)
+        # Those at the ends reach inwards: a long name would be cut off.
+        anchor = "left" if at == 0 else "right" if at == len(axes) - 1 else "center"
+        figure.add_annotation(
+            x=at, y=1, yshift=18, text=f"<b>{_escape(axis.name)}</b>", showarrow=False, xanchor=anchor
+        )
         for height, words in axis.ticks:
             figure.add_annotation(
                 x=at, y=height, text=_escape(words), showarrow=False, font={"size": 11},

@@ -18,8 +18,9 @@ dl { display: flex; flex-wrap: wrap; gap: 4px 34px; margin: 12px 0 } dt { color:
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 6px 0 } caption { color: var(--dim); padding-bottom: 4px; text-align: left }
 th { border-bottom: 1px solid var(--border); color: var(--dim); font-weight: 500; padding: 3px 16px 3px 0; text-align: left; vertical-align: bottom }
 td { border-bottom: 1px solid #e9ecf0; overflow-wrap: anywhere; padding: 3px 16px 3px 0; vertical-align: top } .num { overflow-wrap: normal; text-align: right; white-space: nowrap }
+.wide { max-width: 100%; overflow-x: auto } nav { display: flex; flex-wrap: wrap; gap: 2px 16px; margin-bottom: 14px } nav a { color: var(--accent) }
 .figure { margin: 4px 0 10px; min-height: 60px } footer { border-top: 1px solid var(--border); color: var(--dim); margin-top: 40px; padding-top: 8px }
-ul { margin: 4px 0; padding-left: 18px } @media print { body { max-width: none; padding: 0 } h2, h3 { break-after: avoid } tr, .figure { break-inside: avoid } }
+ul { margin: 4px 0; padding-left: 18px } @media print { nav { display: none } body { max-width: none; padding: 0 } h2, h3 { break-after: avoid } tr, .figure { break-inside: avoid } }
 """
 _DRAW = """
 (async function () {
@@ -43,6 +44,9 @@ _DRAW = """
 })();
 """
 
+_SECTION = 2
+"""The level of headings that stand in the contents."""
+
 Cell = str | tuple[str, str]
 """A text, or a text and its tooltip."""
 
@@ -54,10 +58,15 @@ class Document:
         self._title = title
         self._parts: list[str] = []
         self._figures = 0
+        self._sections: list[str] = []
 
     def heading(self, level: int, text: str) -> None:
-        """Write a heading."""
-        self._parts.append(f"<h{level}>{escape(text)}</h{level}>")
+        """Write a heading; those of level 2 stand in the contents."""
+        place = ""
+        if level == _SECTION:
+            self._sections.append(text)
+            place = f' id="section-{len(self._sections)}"'
+        self._parts.append(f"<h{level}{place}>{escape(text)}</h{level}>")
 
     def paragraph(self, text: str, kind: str = "") -> None:
         """Write a paragraph; `kind` is "dim", "verdict" or empty."""
@@ -81,15 +90,19 @@ class Document:
         """Write a table; columns in `numeric` are right-aligned."""
 
         def line(tag: str, cells: Sequence[Cell]) -> str:
-            written = [
-                f"<{tag}{' class=num' if column in numeric else ''}>{_cell(cell)}</{tag}>"
-                for column, cell in enumerate(cells)
-            ]
+            written = []
+            for column, cell in enumerate(cells):
+                # A column without a name has no header cell: an empty one is read aloud.
+                kind = tag if cell else "td"
+                number = " class=num" if column in numeric else ""
+                written.append(f"<{kind}{number}>{_cell(cell)}</{kind}>")
             return f"<tr>{''.join(written)}</tr>"
 
         about = f"<caption>{escape(caption)}</caption>" if caption else ""
         body = "".join(line("td", row) for row in rows)
-        self._parts.append(f"<table>{about}<thead>{line('th', head)}</thead><tbody>{body}</tbody></table>")
+        self._parts.append(
+            f"<div class=wide><table>{about}<thead>{line('th', head)}</thead><tbody>{body}</tbody></table></div>"
+        )
 
     def bullets(self, texts: Sequence[str]) -> None:
         """Write a list."""
@@ -103,9 +116,19 @@ class Document:
         self._figures += 1
         label = escape(title, quote=True)
         self._parts.append(
-            f'<div class="figure" role="img" aria-label="{label}">'
+            f'<div class="figure" role="group" aria-label="{label}">'
             f'<script type="application/json">{figure_json(figure)}</script></div>'
         )
+
+    def _contents(self) -> str:
+        """Return links to the sections, where there are several."""
+        if len(self._sections) < 2:
+            return ""
+        links = [
+            f'<a href="#section-{number}">{escape(title)}</a>'
+            for number, title in enumerate(self._sections, start=1)
+        ]
+        return f'<nav aria-label="Contents">{" ".join(links)}</nav>'
 
     def html(self, foot: str) -> str:
         """Return the whole file."""
@@ -118,7 +141,7 @@ class Document:
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{escape(self._title)}</title><style>{_STYLE}</style></head><body><main>"
+            f"<title>{escape(self._title)}</title><style>{_STYLE}</style></head><body>{self._contents()}<main>"
             f"{''.join(self._parts)}</main><footer>{escape(foot)}</footer>{drawn}</body></html>\n"
         )
 

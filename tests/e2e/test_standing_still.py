@@ -25,6 +25,7 @@ new PerformanceObserver((list) => {
     ("name", "ready"),
     [
         ("overview", "#overview-groups .js-plotly-plot, #overview-bars .bars"),
+        ("ranks", "#ranks-said[data-drawn]"),
         ("graph", "#graph-canvas canvas"),
         ("timeline", "#timeline-counters canvas"),
         ("simulate", "#sim-ranks .bars"),
@@ -47,3 +48,13 @@ def test_nothing_moves_while_a_page_fills(
     quiet(page)
     found = page.evaluate("window.shifts")
     assert sum(value for value, _ in found) < _MOST, found
+
+
+def test_a_narrow_window_shows_the_page_below_its_navigation(studio: Studio, page) -> None:
+    """The pages stand in a line, and what is wider than the window scrolls by itself."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(studio.address("overview", "transformer_8r"))
+    page.wait_for_selector("#overview-kernels table")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    pages, heading = page.locator(".cs-navbar").bounding_box(), page.locator("h1").bounding_box()
+    assert pages["y"] + pages["height"] <= heading["y"]

@@ -127,7 +127,10 @@ def table(
             html.Thead(
                 html.Tr(
                     [
+                        # A column of buttons has no name; an empty header cell would be read aloud.
                         html.Th(name, scope="col", className="cs-num" if i in numeric else None)
+                        if name
+                        else html.Td()
                         for i, name in enumerate(head)
                     ]
                 )

@@ -15,6 +15,7 @@ from studio.pages.base.figures import drawn_figure
 from studio.pages.base.state import session
 from studio.pages.base.widgets import aria_label, hint, show_errors
 from studio.pages.explain.words import (
+    ABOUT_WAYS,
     crossover_words,
     curve_table,
     formula_words,
@@ -85,7 +86,7 @@ def _text(name: str, title: str, width: int, about: str) -> Any:
         size="xs",
         w=width,
         debounce=True,
-        placeholder="all" if name == "ranks" else "",
+        placeholder={"ranks": "all", "npus": "as is"}.get(name, ""),
         **aria_label(title),
     )
     label = html.Span([title, hint(title, about) if about else None], className="cs-dim")
@@ -152,7 +153,10 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
             ),
             html.Div(
                 [
-                    html.Div([html.H2("At this size"), way_table(made)], className="cs-section cs-scroll"),
+                    html.Div(
+                        [html.H2(["At this size", hint("the ways", ABOUT_WAYS)]), way_table(made)],
+                        className="cs-section cs-scroll",
+                    ),
                     html.Div(
                         [
                             html.H2(f"Terms of {made.ways[made.taken].name}"),
@@ -161,7 +165,7 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
                         className="cs-section cs-scroll",
                     ),
                 ],
-                className="cs-columns",
+                className="cs-columns cs-verdict",
             ),
         ]
     )

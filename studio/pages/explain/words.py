@@ -21,6 +21,16 @@ _TAKEN = "The library takes a way by its own estimates, which is not always the 
 _ABOUT_VALUE = (
     "What the parameter of this machine is worth: a time, or for efficiencies, ramps and copies a number."
 )
+ABOUT_WAYS = (
+    "Launch: from the call to the first byte. Waits: latencies that follow each other, of the protocol once and of each hop. Moving: "
+    "the bytes of the busiest port over what the way attains of its bandwidth. In the node, between nodes: bytes through the "
+    "port of the busiest member, to others of its node and to other nodes. Hops: inside nodes + between nodes, one after the other."
+)
+_PARAMETER = (
+    "As the costs of the system name it: base is a latency once per collective, hop one per hop; efficiency is the share of the "
+    "port's bandwidth that large sizes attain, ramp how much is lost until then, copy what copying between buffers costs."
+)
+_ADDS = "What the term adds to the part of the formula that it stands under."
 _NUMBERS = ("efficiency", "ramp", "copy")
 
 
@@ -28,7 +38,7 @@ def headline_words(made: Explanation) -> Any:
     """Say what the collective takes, and by which way."""
     shape, taken = made.shape, made.ways[made.taken]
     said: list[Any] = [
-        f"{made.kind.replace('_', '-')} of {format_bytes(made.comm_size)}, {shape.ranks} ranks on ",
+        f"{made.kind.replace('_', '-')} of {format_bytes(made.comm_size)}, {format_counted(shape.ranks, 'rank')} on ",
         f"{format_counted(shape.nodes, 'node')}: ",
         html.Strong(exact(format_ns(made.total_ns), f"{made.total_ns:,.0f} ns")),
         f" by {taken.name}",
@@ -79,12 +89,19 @@ def way_table(made: Explanation) -> Any:
                 *(exact(format_ns(time), f"{time:,.1f} ns") for time in times),
                 format_bytes(way.inside_bytes) if way.inside_bytes else "–",
                 format_bytes(way.between_bytes) if way.between_bytes else "–",
-                f"{way.steps_inside:g} + {way.steps_between:.3g}",
+                f"{_steps(way.steps_inside)} + {_steps(way.steps_between)}",
             ]
         )
-    head = ["Way", "Time", "Launch", "Waits", "Moving", "In the node", "Between nodes"]
-    steps = html.Span(["Hops", hint("hops", "Inside nodes + between nodes, one after the other.")])
-    return table([*head, steps], rows, numeric=range(1, 8))
+    head = ["Way", "Time", "Launch", "Waits", "Moving", "In the node", "Between nodes", "Hops"]
+    return table(head, rows, numeric=range(1, 8))
+
+
+def _steps(steps: float) -> str:
+    return f"{steps:,.1f}".removesuffix(".0")
+
+
+def _named(name: str, about: str) -> Any:
+    return html.Span([name, hint(name.lower(), about)])
 
 
 def term_table(way: WayTime) -> Any:
@@ -102,7 +119,9 @@ def term_table(way: WayTime) -> Any:
         for term in terms
     ]
     return table(
-        ["Part", "Parameter", html.Span(["Value", hint("value", _ABOUT_VALUE)]), "Adds"], rows, numeric=(2, 3)
+        ["Part", _named("Parameter", _PARAMETER), _named("Value", _ABOUT_VALUE), _named("Adds", _ADDS)],
+        rows,
+        numeric=(2, 3),
     )
 
 

@@ -141,6 +141,8 @@ def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
                 html.Tr(
                     [
                         html.Th(name, scope="col", className="cs-num" if i in numeric else None)
+                        if name
+                        else html.Td()
                         for i, name in enumerate(head)
                     ]
                 )
@@ -235,4 +237,4 @@ def _count_findings(job: JobInfo, checking: frozenset[str]) -> Any:
     if levels is not None:
         return shown or html.Span("none", className="cs-dim")
     words = "being checked" if job.id in checking else "not checked yet"
-    return html.Span([shown, " " if shown else None, html.Span(words, className="cs-dim")])
+    return html.Span([shown, " · " if shown else None, html.Span(words, className="cs-dim")])

@@ -60,8 +60,14 @@ def assumed_section(trace: Trace, info: JobInfo) -> Any:
     )
     seen = dcc.Link("See them in the mesh of ranks", href=link("/ranks", {"job": info.id}))
     grid = table(("Rank", "Equal to it", "Which"), rows, numeric=(1,))
-    summary = html.Summary([html.Strong(words), hint("an assumed rank", _ABOUT)])
-    each_rank = html.Div([html.Div([seen, save], className="cs-figure-head"), grid, *told])
+    summary = html.Summary(html.Strong(words))
+    each_rank = html.Div(
+        [
+            html.Div([html.Span([seen, hint("an assumed rank", _ABOUT)]), save], className="cs-figure-head"),
+            grid,
+            *told,
+        ]
+    )
     fold = html.Details([summary, each_rank], open=len(rows) <= _OPEN, className="cs-section")
     return html.Div([origin_line(info), fold])
 

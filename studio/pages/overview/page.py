@@ -116,7 +116,9 @@ def show(view: dict[str, Any], theme: str) -> Any:
         assumed_section(trace, info),
         html.Div(
             [
-                html.Div(id="overview-kernels"),
+                html.Div(
+                    None if run is None else html.Div(className="cs-kernels-place"), id="overview-kernels"
+                ),
                 html.Div(layout_section(info.id, None), id="overview-layout"),
             ],
             className="cs-columns cs-verdict",

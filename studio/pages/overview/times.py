@@ -84,7 +84,8 @@ def _in_words(use: Ledger) -> list[Any]:
     for key, column in times.figures().items():
         said += ["" if len(said) == 1 else ", ", f"{NAMES[key]} {share(column)}"]
         parts = [part for part in MADE_OF.get(key, ()) if times.of(part).any()]
-        if parts:
+        # One part alone would only say its number again.
+        if len(parts) > 1:
             said.append(f" ({', '.join(f'{NAMES[part]} {share(times.of(part))}' for part in parts)})")
         said.append(hint(NAMES[key], ABOUT[key]))
     compute = times.of("compute", "overlapped")

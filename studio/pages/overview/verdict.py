@@ -258,7 +258,7 @@ def layout_section(job: str, run: str | None) -> Any:
             for _, values, ranks in measures
         ]
         rows.append((dimension_words(axis.name), format_count(axis.size), format_count(axis.stride), *cells))
-    titles = [html.Span([name, hint(name, _UNEVEN)]) for name, _, _ in measures]
+    titles = [html.Span([name.capitalize(), hint(name, _UNEVEN)]) for name, _, _ in measures]
     numbered = range(1, 3 + len(titles))
     return html.Div(
         [

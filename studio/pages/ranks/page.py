@@ -345,7 +345,10 @@ def _dims(fields: Fields, touched: set[str]) -> Any:
 
 
 def _drawn(mesh: Mesh, cell_of: Any, shown: Sequence[int]) -> dict[str, Any]:
-    return {**asdict(mesh_drawing(mesh, cell_of, shown)), "caption": f"{mesh.layout} · {directions(mesh)}"}
+    return {
+        **asdict(mesh_drawing(mesh, cell_of, shown)),
+        "caption": " · ".join(filter(None, (mesh.layout, directions(mesh)))),
+    }
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -46,7 +46,8 @@ def judge(
     general = [text for spot, texts in messages.items() if spot not in spots for text in texts]
     errors = [key in system.problems or _whole_list(key, system) for key in known]
     shown = [[*messages.get(spot, []), *(general if spot == "" else [])] for spot in spots]
-    live: list[Any] = [[], None, None]
+    # Not nothing: what stands below is shown once this has come.
+    live: list[Any] = [html.Span(), None, None]
     partial = False
     if system.config and not _topology_wrong(system):
         topology = system.config.topology

@@ -57,7 +57,7 @@ def form() -> Any:
                     html.Button(
                         "Run",
                         id="sweep-run",
-                        className="cs-button sweep-go",
+                        className="cs-button cs-ask-button sweep-go",
                         disabled=True,
                         **asks(SWEEP, "run"),
                     ),
