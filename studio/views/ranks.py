@@ -77,7 +77,7 @@ def layouts_of(known: Known) -> Layouts:
 
 def is_alone(trace: Trace) -> bool:
     """Whether a job is one rank, as far as its files say."""
-    job = known_ranks(trace)
+    job = completeness(trace)
     return job.is_whole and job.world == 1
 
 
