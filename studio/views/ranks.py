@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from studio.analysis.job.completeness import completeness
 from studio.completion.clues import Known
 from studio.completion.complete import LayoutNeededError, chosen_mesh
 from studio.completion.mesh import NAMES, PIPELINE, Axis, Clue, Mesh, fitting_meshes
