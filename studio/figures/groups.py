@@ -170,7 +170,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         title=_title("rank", blocks.columns),
         type="category",
         showgrid=False,
-        nticks=min(32, shape[1]),
+        nticks=min(32 if blocks.columns == 1 else 12, shape[1]),
         title_standoff=6,
     )
     figure.update_yaxes(
