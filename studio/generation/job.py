@@ -111,6 +111,8 @@ class _Stage:
         ends: The last compute node of each unit so far: weights are gathered no earlier than one unit ahead.
         losses: The node that makes the loss of each micro-batch.
         reduced: What the optimizer waits for.
+        delayed: Units whose gradients are summed once the stage before has all it needs, and what made them.
+        ready: What made the weights of the step.
     """
 
     model: Model
@@ -123,6 +125,7 @@ class _Stage:
     ends: list[int] = field(default_factory=list)
     losses: dict[int, int] = field(default_factory=dict)
     reduced: list[int] = field(default_factory=list)
+    delayed: list[tuple[str, list[int]]] = field(default_factory=list)
     ready: int = 0
 
     def __post_init__(self) -> None:
@@ -180,7 +183,10 @@ class _Stage:
             self._end()
             self._reduce(at, "embedding", last=last)
         else:
-            self.program.transfer(f"{at}.send.bwd", (OWN, BEFORE), tag + 1, [grad], size)
+            sent = self.program.transfer(f"{at}.send.bwd", (OWN, BEFORE), tag + 1, [grad], size)
+            for unit, made in self.delayed:
+                self._sum(at, unit, [*made, sent])
+            self.delayed = []
 
     def _layers(self) -> list[str]:
         return [name for name in self.held if name.startswith("layer")]
@@ -208,7 +214,13 @@ class _Stage:
         if self.layout.dp == 1 or not (last or self.layout.zero == 3):
             if last:
                 self.reduced += made
-            return
+        elif self.stage and self.layout.zero != 3:
+            # As Megatron-LM does by default in all stages but the first: sums do not hold up the pipeline.
+            self.delayed.append((unit, made))
+        else:
+            self._sum(at, unit, made)
+
+    def _sum(self, at: str, unit: str, made: list[int]) -> None:
         scatter = self.layout.zero > 0
         kind = CollectiveType.REDUCE_SCATTER if scatter else CollectiveType.ALL_REDUCE
         # A shard may be padded, so that all are equal.
@@ -220,7 +232,8 @@ class _Stage:
         """Append what follows the last micro-batch: the optimizer, and what gathers the weights it made with ZeRO-1."""
         layout = self.layout
         shared = shared_gradients(self.model, layout, self.stage)
-        done = [*self.reduced, self.program.last["compute"]]
+        # The last of each stream, transfers among them: what follows must not be begun before they are.
+        done = [*self.reduced, *self.program.last.values()]
         for stream, count in shared.items():
             size = GRADIENT_BYTES * count
             name = f"{step}.{'norms' if stream == 'tp' else 'embedding'}.grads.all_reduce"
