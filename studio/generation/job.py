@@ -22,7 +22,7 @@ MOST_NODES = 4_000_000
 _NODES_A_LAYER = 36
 
 
-def generate(model: Model, layout: Layout, speed: Speed | None = None) -> Trace:
+def make_job(model: Model, layout: Layout, speed: Speed | None = None) -> Trace:
     """Return a training job as if every rank had been traced before it ran.
 
     Args:
@@ -37,8 +37,8 @@ def generate(model: Model, layout: Layout, speed: Speed | None = None) -> Trace:
         >>> from studio.generation.layout import Wish, layout_of
         >>> from studio.generation.models import find_model
         >>> model = find_model("llama3-8b")
-        >>> generate(model, layout_of(model, Wish(ranks=8, tp=8)))
-        Trace(8 ranks, 1 graphs, 8,976 nodes, 1 comm groups, 1 findings)
+        >>> make_job(model, layout_of(model, Wish(ranks=8, tp=8)))
+        Trace(8 ranks, 1 graphs, 8,344 nodes, 1 comm groups, 1 findings)
     """
     nodes = layout.steps * layout.micro_batches * (model.layers + 2 * layout.pp) * _NODES_A_LAYER
     if nodes > MOST_NODES:

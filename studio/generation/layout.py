@@ -235,6 +235,4 @@ def _batch(model: Model, wish: Wish, dp: int) -> tuple[int, str]:
         return model.batch, "published recipe"
     each = 4 * wish.pp if wish.pp > 1 else 1
     why = "published one does not fit this layout" if model.batch else "no published one known"
-    return each * once, f"assumed: {each} micro-batches for each replica ({why})"
-
-
+    return each * once, f"assumed, {why}"

@@ -85,9 +85,7 @@ class Passes:
         scatter = self.layout.sequence_parallel
         kind = CollectiveType.REDUCE_SCATTER if scatter else CollectiveType.ALL_REDUCE
         word = "reduce_scatter" if scatter else "all_reduce"
-        return self.program.collective(
-            f"{part}.{word}.{way}", "tp", kind, [node], ELEMENT_BYTES * self.width
-        )
+        return self.program.collective(f"{part}.{word}.{way}", "tp", kind, [node], ELEMENT_BYTES * self.width)
 
     def embedding_forward(self, at: str, ready: int) -> int:
         """Append the embedding; returns the node that makes the residual stream."""
@@ -155,7 +153,7 @@ class Passes:
         dx = self.leave(part, "bwd", dx)
         weight = self.matmul(f"{part}.{name}.wgrad", [grad, whole], hidden, tokens, width)
         norm = self.elementwise(f"{part}.norm.bwd", [dx, residual], self.own, _NORM_BACK, 4)
-        unit = part.split(".")[-2] if part.split(".")[-1] in ("attn", "mlp") else "head"
+        unit = part.split(".")[-2] if part.rsplit(".", maxsplit=1)[-1] in ("attn", "mlp") else "head"
         self.weights[unit] += [weight, norm]
         return norm
 
@@ -196,5 +194,3 @@ class Passes:
         self.weights["head"] = []
         grad = self.elementwise(f"{part}.loss.bwd", [loss], layout.tokens * vocabulary, 2, 2)
         return self._first_product(part, "logits", grad, (layout.tokens, model.hidden, vocabulary), 0)
-
-

@@ -137,5 +137,3 @@ def attention_flop(model: Model, sequences: int, length: int) -> int:
 def step_flop(model: Model, layout: Layout) -> int:
     """Return the operations of matrix products in a step of the whole job."""
     return layout.batch * flop_per_sequence(model, layout.sequence, layout.vocabulary(model))
-
-
