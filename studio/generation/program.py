@@ -54,12 +54,14 @@ class Program:
     Attributes:
         nodes: The nodes so far, as `studio.et.build` takes them.
         last: The last node of each stream.
+        sent: Sends that the next compute node waits for: stages send before they go on, as Megatron-LM does without interleaving.
     """
 
     def __init__(self, speed: Speed | None) -> None:
         self.speed = speed
         self.nodes: list[dict[str, Any]] = []
         self.last: dict[str, int] = {}
+        self.sent: list[int] = []
 
     def compute(self, name: str, after: Sequence[int], flop: int, moved: int, kind: str) -> int:
         """Append a compute node and return its id.
@@ -110,13 +112,19 @@ class Program:
         }
         # A stream for each peer and direction: a receive is posted early, and none waits behind one of another peer.
         stream = f"pp.{ends}"
-        return self._add(name, "COMM_SEND_NODE" if sends else "COMM_RECV_NODE", stream, after, attrs)
+        node = self._add(name, "COMM_SEND_NODE" if sends else "COMM_RECV_NODE", stream, after, attrs)
+        if sends:
+            self.sent.append(node)
+        return node
 
     def _add(self, name: str, kind: str, stream: str, after: Sequence[int], attrs: dict[str, Any]) -> int:
         node = len(self.nodes) + 1
         data = sorted({parent for parent in after if parent})
         previous = self.last.get(stream, 0)
         ctrl = [previous] if previous and previous not in data else []
+        if stream == "compute":
+            ctrl += [parent for parent in self.sent if parent not in data]
+            self.sent = []
         self.nodes.append(
             {"id": node, "type": kind, "name": name, "data_deps": data, "ctrl_deps": ctrl, "attrs": attrs}
         )
