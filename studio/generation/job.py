@@ -12,7 +12,7 @@ from studio.generation.models import Model
 from studio.generation.passes import ELEMENT_BYTES, Passes
 from studio.generation.program import AFTER, BEFORE, OWN, Program, Speed
 from studio.generation.schedule import stage_order
-from studio.generation.transformer import stage_units
+from studio.generation.transformer import largest_node_flop, stage_units
 from studio.trace import Attribute, CollectiveType, CommGroup, Finding, Rank, Trace, ValueKind
 
 GENERATED = "generated_by"
@@ -31,7 +31,7 @@ def make_job(model: Model, layout: Layout, speed: Speed | None = None) -> Trace:
         speed: The GPU that durations are of, and what it reaches; None leaves them to the roofline of a simulated system.
 
     Raises:
-        ConfigError: The job would have too many nodes.
+        ConfigError: The job would have too many nodes, or a node too many operations.
 
     Example:
         >>> from studio.generation.layout import Wish, layout_of
@@ -46,6 +46,12 @@ def make_job(model: Model, layout: Layout, speed: Speed | None = None) -> Trace:
             f"{layout.micro_batches:,} micro-batches of {model.layers} layers in {layout.steps} steps would be about "
             f"{nodes:,} nodes; allowed: {MOST_NODES:,}.",
             hint="Use a smaller --batch, a larger --micro-batch or fewer --steps.",
+        )
+    largest = largest_node_flop(model, layout)
+    if largest >= 1 << 63:
+        raise ConfigError(
+            f"A single node of this job would have {largest:.2g} operations; allowed: below 2^63, about 9.2e18.",
+            hint="Use a smaller --micro-batch, --seq or model.",
         )
     groups = comm_groups(model, layout)
     graphs, stage_slots = [], []
@@ -77,7 +83,7 @@ def make_job(model: Model, layout: Layout, speed: Speed | None = None) -> Trace:
         )
         ranks.append(Rank(number, stage, slots, "1.0.0", metadata))
     timed = "its roofline's durations" if speed else "no durations: a simulated system's roofline times it"
-    finding = Finding("info", "generated", f"Generated, not recorded: {told}; {timed}.")
+    finding = Finding("info", "generated", f"Generated, not recorded: {told} ({layout.batch_from}); {timed}.")
     return Trace(tuple(graphs), tuple(ranks), groups, (finding,))
 
 

@@ -111,7 +111,8 @@ def _rotary(
     )
 
 
-# Batches in sequences: tokens of a batch in the source over tokens of a sequence.
+# Batches are in sequences. Their sources give tokens in millions, read as 2^20 here, but for GPT-3's largest: its 3.2 million are the
+# 1,536 sequences of Narayanan et al., 2021.
 _LISTED = (
     _gpt3("gpt3-125m", 12, 768, 12, 256),
     _gpt3("gpt3-350m", 24, 1_024, 16, 256),

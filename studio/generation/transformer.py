@@ -134,6 +134,13 @@ def attention_flop(model: Model, sequences: int, length: int) -> int:
     return 4 * sequences * length * length * queries(model)
 
 
+def largest_node_flop(model: Model, layout: Layout) -> int:
+    """Return the operations of the compute node that has most of them."""
+    widest = max(qkv_width(model), queries(model), inner_width(model), layout.vocabulary(model))
+    product = 2 * layout.tokens * model.hidden * widest
+    return max(product, 2 * attention_flop(model, layout.micro_batch, layout.sequence)) // layout.tp
+
+
 def step_flop(model: Model, layout: Layout) -> int:
     """Return the operations of matrix products in a step of the whole job."""
     return layout.batch * flop_per_sequence(model, layout.sequence, layout.vocabulary(model))

@@ -210,6 +210,12 @@ def test_numbers_that_do_not_divide_name_the_nearest_that_do(wish, said, hint):
     assert hint in caught.value.hint
 
 
+def test_jobs_too_large_to_write_are_refused():
+    for wish in (Wish(1, batch=1 << 20), Wish(1, batch=1 << 20, micro_batch=1 << 20, sequence=1 << 20)):
+        with pytest.raises(ConfigError, match="allowed"):
+            make_job(LLAMA, layout_of(LLAMA, wish))
+
+
 def test_a_recipe_is_taken_where_it_fits_and_what_was_assumed_is_said():
     model = find_model("llama3-405b")
     assert layout_of(model, Wish(16_384, 8, 16)).batch_from == "published recipe"
