@@ -117,7 +117,7 @@ class _Stage:
         ends: The last compute node of each unit so far: weights are gathered no earlier than one unit ahead.
         losses: The node that makes the loss of each micro-batch.
         reduced: What the optimizer waits for.
-        delayed: Units whose gradients are summed once the stage before has all it needs, and what made them.
+        delayed: Units whose gradients are summed after the stage's backward passes, and what made them.
         ready: What made the weights of the step.
     """
 
@@ -189,10 +189,10 @@ class _Stage:
             self._end()
             self._reduce(at, "embedding", last=last)
         else:
-            sent = self.program.transfer(f"{at}.send.bwd", (OWN, BEFORE), tag + 1, [grad], size)
-            for unit, made in self.delayed:
-                self._sum(at, unit, [*made, sent])
-            self.delayed = []
+            self.program.transfer(f"{at}.send.bwd", (OWN, BEFORE), tag + 1, [grad], size)
+        for unit, made in self.delayed:
+            self._sum(at, unit, [*made, *self.program.sent, self.program.last["compute"]])
+        self.delayed = []
 
     def _layers(self) -> list[str]:
         return [name for name in self.held if name.startswith("layer")]
@@ -220,8 +220,8 @@ class _Stage:
         if self.layout.dp == 1 or not (last or self.layout.zero == 3):
             if last:
                 self.reduced += made
-        elif self.stage and self.layout.zero != 3:
-            # As Megatron-LM does by default in all stages but the first: sums do not hold up the pipeline.
+        elif self.layout.pp > 1:
+            # Sums do not hold up the pipeline, as in Megatron-LM without --overlap-grad-reduce.
             self.delayed.append((unit, made))
         else:
             self._sum(at, unit, made)

@@ -113,6 +113,12 @@ def layout_of(model: Model, wish: Wish) -> Layout:
             f"--zero is {wish.zero}; allowed: {', '.join(map(str, ZERO_STAGES))}.",
             hint="Stage 2 is not modelled yet.",
         )
+    if wish.zero == 3 and wish.pp > 1:
+        raise ConfigError(
+            f"--zero is 3 and --pp is {wish.pp}; allowed with --zero 3: --pp 1.",
+            hint="Pipelines of sharded weights are not modelled yet; use --zero 1, or --pp 1.",
+            key="zero",
+        )
     if wish.schedule not in SCHEDULES:
         raise ConfigError(f"--schedule is {wish.schedule}; allowed: {', '.join(SCHEDULES)}.")
     _check_tensor(model, wish.tp)

@@ -40,7 +40,7 @@ def layouts(draw):
     micro = draw(st.integers(1, 2))
     wish = Wish(
         tp * pp * dp, tp, pp, batch=micro * dp * draw(st.integers(1, 5)), micro_batch=micro,
-        zero=draw(st.sampled_from([0, 1, 3])), sequence_parallel=draw(st.booleans()),
+        zero=draw(st.sampled_from([0, 1, 3] if pp == 1 else [0, 1])), sequence_parallel=draw(st.booleans()),
         schedule=draw(st.sampled_from(["1f1b", "gpipe"])), stage_layers=(1, 2, 1) if pp == 3 else None,
     )  # fmt: skip
     return model, layout_of(model, wish)
@@ -193,6 +193,7 @@ def test_layers_need_not_divide_by_stages():
         (Wish(8, batch=12), "--batch is 12", "8 or 16"),
         (Wish(4, tp=4, sequence=30), "--seq is 30", "28 or 32"),
         (Wish(8, zero=2), "--zero is 2", "not modelled"),
+        (Wish(8, pp=2, zero=3), "--zero is 3", "--zero 1"),
         (Wish(0), "--ranks is 0", ""),
         (Wish(4, pp=2, stage_layers=(1, 2)), "--stage-layers", ""),
         (Wish(1, sequence=64), None, ""),
