@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from studio.et.job import link, read
     from studio.et.link.options import LinkOptions
     from studio.et.write import write
+    from studio.generation import generate
     from studio.operators import list_operators
     from studio.samples import sample_path
     from studio.sim import simulate
@@ -57,6 +58,7 @@ __all__ = [
     "examine",
     "figures",
     "formats",
+    "generate",
     "link",
     "list_operators",
     "preset",
@@ -85,6 +87,7 @@ _WHERE = {
     "compare": "studio.sim.compared",
     "complete": "studio.completion",
     "examine": "studio.doctor",
+    "generate": "studio.generation",
     "link": "studio.et",
     "list_operators": "studio.operators",
     "preset": "studio.sim.presets",

@@ -1,0 +1,225 @@
+"""Generated jobs: what the graphs add up to is what closed forms say, whatever the layout."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import studio
+from studio.doctor import examine
+from studio.errors import ConfigError
+from studio.et.write import write_with_copies
+from studio.generation.job import GENERATED, make_job
+from studio.generation.layout import Wish, layout_of, shared_layers
+from studio.generation.memory import layer_activations, stage_activations, stage_memory
+from studio.generation.models import Model, find_model
+from studio.generation.transformer import parameters, stage_units, step_flop
+from studio.generation.volumes import step_volumes
+from studio.sim import simulate
+from studio.trace import CollectiveType, NodeType, int_column
+
+GPT = Model(
+    "gpt", 4, 64, 8, 8, 8, 256, 101, 32, positions=32, gated=False, biases=True, tied=True, dropout=True
+)
+LLAMA = Model("llama", 4, 64, 8, 4, 8, 176, 104, 32)
+QWEN = replace(LLAMA, name="qwen", qkv_bias=True, qk_norm=True, tied=True, head_size=16)
+
+
+@st.composite
+def layouts(draw):
+    """Draw a model and a layout of it."""
+    model = draw(st.sampled_from([GPT, LLAMA, QWEN]))
+    tp, pp, dp = (
+        draw(st.sampled_from([1, 2, 4])),
+        draw(st.sampled_from([1, 2, 3, 4])),
+        draw(st.integers(1, 3)),
+    )
+    micro = draw(st.integers(1, 2))
+    wish = Wish(
+        tp * pp * dp, tp, pp, batch=micro * dp * draw(st.integers(1, 5)), micro_batch=micro,
+        zero=draw(st.sampled_from([0, 1, 3] if pp == 1 else [0, 1])), sequence_parallel=draw(st.booleans()),
+        schedule=draw(st.sampled_from(["1f1b", "gpipe"])), stage_layers=(1, 2, 1) if pp == 3 else None,
+    )  # fmt: skip
+    return model, layout_of(model, wish)
+
+
+@given(layouts())
+@settings(max_examples=25)
+def test_graphs_add_up_to_the_closed_forms(drawn):
+    """Operations of matrix products, bytes of each collective, and parameters: summed over ranks they are the formulas'."""
+    model, layout = drawn
+    trace = make_job(model, layout)
+    uses = Counter(rank.graph for rank in trace.ranks)
+    flop, volumes = 0, Counter()
+    for index, graph in enumerate(trace.graphs):
+        kinds = [graph.strings[text] for text in graph.attrs.value[graph.rows_with("op_type")[1]].tolist()]
+        values = int_column(graph, "num_ops")[1].tolist()
+        flop += uses[index] * sum(value for value, kind in zip(values, kinds, strict=True) if kind != "other")
+        rows, sizes = int_column(graph, "comm_size")
+        collective = dict(zip(*(column.tolist() for column in int_column(graph, "comm_type")), strict=True))
+        slots = trace.ranks[[rank.graph for rank in trace.ranks].index(index)].slots
+        where = graph.attrs.value[graph.rows_with("pg_name")[1]].tolist()
+        for row, size, slot in zip(rows.tolist(), sizes.tolist(), where, strict=True):
+            kind = NodeType(int(graph.type[row])).name.removeprefix("COMM_")
+            name = CollectiveType(collective[row]).name if row in collective else kind
+            group = str(slots[slot]).rstrip("0123456789")
+            volumes[group, name, "count"] += uses[index]
+            volumes[group, name, "bytes"] += uses[index] * size
+    assert flop == step_flop(model, layout)
+    expected = Counter()
+    for (group, kind), (count, size) in step_volumes(model, layout).items():
+        expected[group, kind, "count"], expected[group, kind, "bytes"] = count, size
+    assert volumes == expected
+    units = [unit for stage in range(layout.pp) for unit in stage_units(model, layout, stage).values()]
+    # A tied embedding on two stages is held twice.
+    copied = layout.vocabulary(model) * model.hidden if model.tied and layout.pp > 1 else 0
+    whole = layout.tp * sum(unit.held(layout.tp) for unit in units)
+    replicated = (layout.tp - 1) * sum(unit.replicated for unit in units)
+    assert whole - replicated - copied == parameters(model, layout.vocabulary(model))
+
+
+def test_the_operations_of_a_gpt_are_megatrons_formula():
+    """Narayanan et al., appendix, without recomputation: 72 B s l h² (1 + s/6h + V/12lh)."""
+    gpt = find_model("gpt3-175b")
+    layout = layout_of(gpt, Wish(64, 8, 8, batch=96))
+    tokens, length, layers, hidden = 96 * 2_048, 2_048, gpt.layers, gpt.hidden
+    padded = layout.vocabulary(gpt)
+    formula = 72 * tokens * layers * hidden**2 + 12 * tokens * layers * hidden * length
+    assert step_flop(gpt, layout) == formula + 6 * tokens * hidden * padded
+
+
+def test_activations_of_a_gpt_are_those_of_korthikanti():
+    gpt = find_model("gpt3-175b")
+    for micro in (1, 2):
+        wish = Wish(8, 8, 1, micro_batch=micro, batch=8 * micro)
+        parallel, plain = layout_of(gpt, wish), layout_of(gpt, replace(wish, sequence_parallel=False))
+        sbh = 2_048 * micro * gpt.hidden
+        assert layer_activations(gpt, parallel) == 34 * sbh // 8
+        assert layer_activations(gpt, plain) == 10 * sbh + 24 * sbh // 8
+        # One stage is both the first and the last: the mask after the embedding, 4sbh (1 + V/h) at the output.
+        ends = sbh // 8 + 4 * sbh // 8 + 4 * 2_048 * micro * parallel.vocabulary(gpt) // 8
+        assert stage_activations(gpt, parallel, 0) == 34 * sbh // 8 * gpt.layers + ends
+
+
+@pytest.mark.parametrize(
+    ("zero", "weights", "gradients", "optimizer"), [(0, 2, 2, 12), (1, 2, 2, 3), (3, 0.5, 0.5, 3)]
+)
+def test_memory_of_weights_is_that_of_zero(zero, weights, gradients, optimizer):
+    """Rajbhandari et al., section 3 and figure 1, of 4 replicas."""
+    memory = stage_memory(LLAMA, layout_of(LLAMA, Wish(4, zero=zero)), 0)
+    count = parameters(LLAMA)
+    assert memory["parameters"] == weights * count
+    assert memory["gradients"] == gradients * count
+    assert memory["optimizer"] == optimizer * count
+    assert (memory["buffers"] > 0) == (zero == 3)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("pp", [2, 4])
+def test_the_bubble_of_a_uniform_pipeline_is_that_of_the_schedule(pp, schedule):
+    """(p - 1) / m of the time of the work, where communication and all that not every stage has are free."""
+    micro_batches = 6
+    layout = layout_of(LLAMA, Wish(pp, pp=pp, batch=micro_batches, schedule=schedule))
+    trace = make_job(LLAMA, layout)
+    graphs = []
+    for graph in trace.graphs:
+        names = [graph.strings[text] for text in graph.name.tolist()]
+        duration = [(2_000_000 if ".fwd" in name else 3_000_000) * (".layer" in name) for name in names]
+        compute = graph.type == NodeType.COMP
+        attrs = replace(graph.attrs, value=graph.attrs.value.copy())
+        for key, value in (("comm_size", 1), ("num_ops", 0), ("tensor_size", 0)):
+            attrs.value[graph.rows_with(key)[1]] = value
+        graphs.append(replace(graph, attrs=attrs, duration_ns=np.where(compute, np.maximum(duration, 1), 0)))
+    timed = replace(trace, graphs=tuple(graphs))
+    work = max(int(graph.duration_ns.sum()) for graph in graphs)
+    config = studio.preset("hgx-h100", npus=pp).config
+    finish = max(simulate(timed, config).finish_ns)
+    # Messages of a byte still take their launch, a share of a thousandth of the milliseconds of work.
+    assert finish / work - 1 == pytest.approx((pp - 1) / micro_batches, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Wish(8, 2, 2, zero=1, batch=8, steps=2),
+        Wish(8, 4, 1, zero=3, batch=4),
+        Wish(8, 2, 4, batch=4, sequence_parallel=False),
+        Wish(8, 1, 2, batch=16, schedule="gpipe"),
+    ],
+)
+def test_a_job_is_in_order_and_simulates_as_it_is_written(tmp_path, wish):
+    layout = layout_of(GPT, wish)
+    trace = make_job(GPT, layout)
+    assert not [
+        found.message for found in examine(trace) if found.level != "info" or found.code == "deadlock"
+    ]
+    write_with_copies(trace, tmp_path, "gpt")
+    again = studio.read(tmp_path)
+    assert again.groups == trace.groups
+    assert [rank.slots for rank in again.ranks] == [rank.slots for rank in trace.ranks]
+    assert again.node_count == trace.node_count
+    assert len(again.graphs) == layout.pp
+    assert all(any(item.name == GENERATED for item in rank.metadata) for rank in again.ranks)
+    config = studio.presets["hgx-h100-8"].config
+    assert list(simulate(again, config).finish_ns) == list(simulate(trace, config).finish_ns)
+
+
+def test_a_gpu_gives_durations_that_efficiencies_stretch():
+    fast = studio.generate(LLAMA, ranks=2, gpu="h100")
+    slow = studio.generate(LLAMA, ranks=2, gpu="h100", compute_efficiency=0.5, memory_efficiency=0.5)
+    compute = fast.graphs[0].type == NodeType.COMP
+    before, after = (trace.graphs[0].duration_ns[compute] for trace in (fast, slow))
+    assert (before > 0).all()
+    assert (abs(after - 2 * before) <= 1).all()
+    assert studio.generate(LLAMA, ranks=2).graphs[0].duration_ns.sum() == 0
+
+
+def test_layers_need_not_divide_by_stages():
+    assert shared_layers(126, 16) == (7, *[8] * 14, 7)
+    assert shared_layers(126, 60) is None
+    assert shared_layers(4, 8) is None
+
+
+@pytest.mark.parametrize(
+    ("wish", "said", "hint"),
+    [
+        (Wish(8, tp=3), "--tp is 3", "2 or 4"),
+        (Wish(12, tp=4, pp=2), "--ranks is 12", "8 or 16"),
+        (Wish(8, tp=2, dp=3), "--dp is 3", "--dp 4"),
+        (Wish(8, pp=8), "--pp is 8", "4"),
+        (Wish(8, batch=12), "--batch is 12", "8 or 16"),
+        (Wish(4, tp=4, sequence=30), "--seq is 30", "28 or 32"),
+        (Wish(8, zero=2), "--zero is 2", "not modelled"),
+        (Wish(8, pp=2, zero=3), "--zero is 3", "--zero 1"),
+        (Wish(0), "--ranks is 0", ""),
+        (Wish(4, pp=2, stage_layers=(1, 2)), "--stage-layers", ""),
+        (Wish(1, sequence=64), None, ""),
+    ],
+)
+def test_numbers_that_do_not_divide_name_the_nearest_that_do(wish, said, hint):
+    if said is None:
+        assert layout_of(LLAMA, wish).sequence == 64
+        with pytest.raises(ConfigError, match="learned positions"):
+            layout_of(GPT, wish)
+        return
+    with pytest.raises(ConfigError) as caught:
+        layout_of(LLAMA, wish)
+    assert said in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_jobs_too_large_to_write_are_refused():
+    for wish in (Wish(1, batch=1 << 20), Wish(1, batch=1 << 20, micro_batch=1 << 20, sequence=1 << 20)):
+        with pytest.raises(ConfigError, match="allowed"):
+            make_job(LLAMA, layout_of(LLAMA, wish))
+
+
+def test_a_recipe_is_taken_where_it_fits_and_what_was_assumed_is_said():
+    model = find_model("llama3-405b")
+    assert layout_of(model, Wish(16_384, 8, 16)).batch_from == "published recipe"
+    small = layout_of(model, Wish(128, 8, 16))
+    assert small.batch == 64
+    assert small.batch_from.startswith("assumed")
