@@ -90,6 +90,11 @@ class _Commands(click.Group):
                 stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            # Of few options even --help is taken to be near.
+            if error.possibilities:
+                error.possibilities = [one for one in error.possibilities if one != "--help"]
+            raise
         except StudioError as error:
             _fail(ctx, error.message, error.hint)
         except BrokenPipeError:

@@ -21,7 +21,6 @@ _TAKEN = "The library takes a way by its own estimates, which is not always the 
 _ABOUT_VALUE = (
     "What the parameter of this machine is worth: a time, or for efficiencies, ramps and copies a number."
 )
-_NUMBERS = ("efficiency", "ramp", "copy")
 
 
 def headline_words(made: Explanation) -> Any:
@@ -107,8 +106,7 @@ def term_table(way: WayTime) -> Any:
 
 
 def _value(term: Term) -> Any:
-    is_number = term.name.startswith(_NUMBERS)
-    return exact(f"{term.value:.4g}" if is_number else format_ns(term.value), f"{term.value:.10g}")
+    return exact(format_ns(term.value) if term.is_time else f"{term.value:.4g}", f"{term.value:.10g}")
 
 
 def curve_table(made: Explanation) -> Table:
