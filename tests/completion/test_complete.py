@@ -147,7 +147,7 @@ def test_what_contradicts_itself_is_named(members, layout, says: str):
 
 def test_ranks_are_taken_where_the_only_rank_says_no_other():
     """Readers give a lone rank a world of one; that contradicts nobody."""
-    one = trace_of([[node(1, NodeType.COMP)]])
+    one = trace_of([[node(1, "COMP")]])
 
     def of_world(size: int) -> Trace:
         told = (Attribute("world_size", ValueKind.INT64, size),)
