@@ -90,6 +90,10 @@ class _Commands(click.Group):
                 stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            # Of few options even --help is taken to be near.
+            near = [one for one in error.possibilities or () if one != "--help"]
+            raise click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx) from None
         except StudioError as error:
             _fail(ctx, error.message, error.hint)
         except BrokenPipeError:

@@ -216,7 +216,7 @@ def parse_bytes(text: str) -> int:
     """Parse a size such as "48MiB", "1 GB" (10^9) or "1e6" as bytes, rounded to a whole number.
 
     Raises:
-        ConfigError: The text is no size, or negative.
+        ConfigError: The text is no size, negative, or a fraction of bytes without a larger unit.
 
     Example:
         >>> parse_bytes("48MiB"), parse_bytes("1e6"), parse_bytes("1 GB")
@@ -224,6 +224,11 @@ def parse_bytes(text: str) -> int:
     """
     number, unit = _split(text)
     if number is not None and number >= 0 and unit in _SIZE_UNITS:
+        if _SIZE_UNITS[unit] == 1 and number.denominator > 1:
+            raise ConfigError(
+                f"{_quote(text)} is not a size: there are no parts of a byte; allowed: a whole number of bytes",
+                hint="With a larger unit fractions are allowed, such as '1.5 MiB'.",
+            )
         size_bytes = round(number * _SIZE_UNITS[unit])
         if size_bytes <= _INT64_MAX:
             return size_bytes

@@ -213,6 +213,8 @@ def test_a_mistyped_command_is_told_with_the_nearest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "inof").write_bytes(b"no trace")
     assert "Did you mean" not in refused("inof")
+    assert "Did you mean" not in refused("critical-path", "traces", "--stepp", code=2)
+    assert "Did you mean '--json'?" in refused("critical-path", "traces", "--jsn", code=2)
 
 
 def test_info_of_the_samples(tmp_path):

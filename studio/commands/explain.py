@@ -16,6 +16,7 @@ import click
 from studio.commands.base.options import json_option
 from studio.commands.base.output import show
 from studio.commands.base.terminal import printable
+from studio.errors import ConfigError
 from studio.sim.explaining import Explanation, Term, WayTime, explain
 from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset
@@ -63,7 +64,13 @@ def run(request: Request) -> Explained:
     config = interpret(parts).config
     ranks = parse_ranks(request.ranks) if request.ranks else range(config.topology.npus)
     kind = request.collective.lower().replace("-", "_")
-    return Explained(chosen.name, explain(config, kind, parse_bytes(request.size), ranks))
+    size = parse_bytes(request.size)
+    if kind == "barrier" and size:
+        raise ConfigError(
+            f"the size is {request.size.strip()!r}, and a barrier has none; allowed: 0",
+            hint="Write: barrier 0.",
+        )
+    return Explained(chosen.name, explain(config, kind, size, ranks))
 
 
 def report(explained: Explained) -> dict[str, Any]:
@@ -110,7 +117,8 @@ def _lines(explained: Explained) -> Iterator[str]:
         f"{made.kind} of {format_bytes(made.comm_size)} by {shape.ranks} ranks on {shape.nodes} "
         f"{'node' if shape.nodes == 1 else 'nodes'} of {explained.system}: {format_ns(made.total_ns)}, {taken.name}"
     )
-    yield f"algbw {format_rate(made.algorithm_bytes_per_ns)}, busbw {format_rate(made.bus_bytes_per_ns)}"
+    if made.kind != "barrier":
+        yield f"algbw {format_rate(made.algorithm_bytes_per_ns)}, busbw {format_rate(made.bus_bytes_per_ns)}"
     if made.extrapolated:
         yield "extrapolated: the machine's parameters were fitted to other collectives, sizes or groups"
     if made.correction:
@@ -143,7 +151,7 @@ def _lines(explained: Explained) -> Iterator[str]:
 
 def _term_lines(title: str, terms: Sequence[Term]) -> Iterator[str]:
     for term in terms:
-        yield f"    {title:<8}{term.name:<32}{term.value:>14.5g}  {format_ns(term.ns):>10}"
+        yield f"    {title:<8}{term.name:<32}{term.value:>14.5g} {'ns' if term.is_time else '':<2}  {format_ns(term.ns):>10}"
 
 
 @click.command(

@@ -14,7 +14,7 @@ import click
 from studio.analysis.job.kernels import Kernel, kernels
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
-from studio.commands.base.terminal import printable, shorten
+from studio.commands.base.terminal import cut_middle, printable
 from studio.comparing import Compared
 from studio.et import Progress
 from studio.units import format_count, format_ns, format_rate
@@ -78,7 +78,7 @@ def text(listed: Listed) -> str:
     for kernel in listed.kernels:
         rate = kernel.bytes_per_ns
         lines.append(
-            f"{shorten(kernel.name, _NAME_WIDTH - 1):{_NAME_WIDTH}}{kernel.kind:>14}{format_count(kernel.count):>12}"
+            f"{cut_middle(kernel.name, _NAME_WIDTH - 1):{_NAME_WIDTH}}{kernel.kind:>14}{format_count(kernel.count):>12}"
             f"{format_ns(kernel.total_ns):>12}{100 * kernel.share:>6.1f} %{format_ns(kernel.median_ns):>12}"
             f"{format_ns(kernel.most_ns):>12}{format_rate(rate) if rate else '-':>14}"
         )

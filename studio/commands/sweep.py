@@ -34,7 +34,17 @@ from studio.errors import ConfigError
 from studio.et.format import UNSAID, JobSize
 from studio.sim.models import MODELS, Model
 from studio.sim.remote_memory import ASSUMED, WORDS, needs_memory
-from studio.sweep.analysis import IMPORTANCE, best, importance, models, pareto, possible, reasons
+from studio.sweep.analysis import (
+    IMPORTANCE,
+    NOTHING_MATTERS,
+    best,
+    finish_varies,
+    importance,
+    models,
+    pareto,
+    possible,
+    reasons,
+)
 from studio.sweep.costs import load_costs
 from studio.sweep.running import Row
 from studio.sweep.search import Plan, Progress, Target, cheapest
@@ -226,12 +236,33 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     front = pareto(rows)
     if front:
         yield f"  {format_counted(len(front), 'point')} on the front of cost and finish, from {_point_words(swept, front[0])}"
-    shares = importance(space, rows)
-    if shares:
-        yield "  variance of the finish that a key explains by itself"
-    for one in shares:
-        yield f"    {100 * one.share:5.1f} %  {one.key}, least at {one.best}"
+    yield from _importance_lines(outcome)
     yield f"written: {outcome.output}"
+
+
+def _importance_lines(outcome: Outcome) -> Iterator[str]:
+    rows = outcome.swept.rows
+    shares = importance(outcome.swept.sweep.space, rows)
+    if shares and not finish_varies(rows):
+        yield f"  {NOTHING_MATTERS}"
+    elif shares:
+        yield "  variance of the finish that a key explains by itself"
+        for one in shares:
+            yield f"    {100 * one.share:5.1f} %  {one.key}, least at {one.best}"
+
+
+def refuse_nothing(outcome: Outcome) -> None:
+    """Raise a ConfigError that names the commonest reason where no point at all could be simulated."""
+    rows = outcome.swept.rows
+    if not rows or possible(rows):
+        return
+    (error, count), *others = reasons(rows)
+    none = "the only point cannot" if len(rows) == 1 else f"none of the {format_count(len(rows))} points can"
+    most = f", of {format_count(count)} of them" if others else ""
+    raise ConfigError(
+        f"{none} be simulated; the reason{most}: {error.splitlines()[0]}",
+        hint=f"{outcome.output} says it of each point.",
+    )
 
 
 def _search_lines(swept: Swept) -> Iterator[str]:
@@ -264,7 +295,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command(
     help=__doc__,
-    epilog="Example: chakra-studio sweep traces/ --preset hgx-h100-64 --set bandwidth[1]=25..100:25 -o sweep.parquet",
+    epilog="Example: chakra-studio sweep traces/ --preset hgx-h100 --set bandwidth[0]=225..900:225 -o sweep.parquet",
 )
 @click.argument("job", nargs=-1, required=True)
 @click.option(
@@ -322,4 +353,5 @@ def command(
         if finding.code == _MEMORY_ASSUMED:
             warn(finding)
     show(outcome, as_json, report, text)
+    refuse_nothing(outcome)
     end_with_losses(ctx, outcome.damaged, allow_damaged)

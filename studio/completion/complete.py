@@ -80,7 +80,8 @@ def layouts(trace: Trace, *, ranks: int | None = None) -> tuple[Mesh, ...]:
 
 
 def _layouts(known: Known, ranks: int | None) -> tuple[Mesh, ...]:
-    if ranks is not None and known.world and ranks != known.world:
+    # Readers write a world of one rank where nothing says how many there are.
+    if ranks is not None and known.world > 1 and ranks != known.world:
         raise ConfigError(
             f"ranks is {ranks:,}; allowed: {known.world:,}, as the files say", hint="Leave it out."
         )

@@ -285,6 +285,8 @@ def _unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatE
     message = f"{name}: not an execution trace; it looks like {looks_like(start)}."
     if count > 1:
         message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."
+    elif not start:
+        return TraceFormatError(f"{name}: an empty file, no bytes at all.", hint="Record or copy it again.")
     hint = " ".join((f"Formats that can be opened: {known}.", *others.problems))
     return TraceFormatError(message, hint=hint)
 

@@ -52,9 +52,11 @@ from studio.trace import (
     int_column,
 )
 
+COMPLETE = "chakra-studio complete FILES -o DIR"
+"""The command that makes a whole job of the ranks that are known."""
 REPLAY_KNOWN = (
-    "Replay the known ranks with their recorded times (--replay, or the button on the Simulate page), or open the "
-    "files of all ranks together."
+    "Replay the known ranks with their recorded times (--replay, or the button on the Simulate page), open the "
+    f"files of all ranks together, or let the missing ranks be copies of the known ones: {COMPLETE}."
 )
 _FIXED_TIME = (CollectiveType.BROADCAST,)
 _SHOWN = 8
@@ -137,7 +139,8 @@ def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
             "error",
             "ranks-missing",
             f"The trace has {rank_list(numbers)}, {system}: {missing} {'is' if absent == 1 else 'are'} missing.",
-            "Open the traces of all ranks, or change npus_count so that the product is the number of ranks.",
+            f"Open the traces of all ranks, let the missing ranks be copies of the known ones ({COMPLETE}), or change npus_count "
+            "so that the product is the number of ranks.",
         )
 
 

@@ -6,6 +6,7 @@ term of these sums is told by name, with what it is made of, so that it can be c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,9 +20,12 @@ from studio.sim.config import SystemConfig
 from studio.sim.costs.model import KINDS, CostModel
 from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, buffer_factor
 from studio.sim.costs.ways import OVERLAP, Way
+from studio.sim.fields import nearest
 
 _CURVE_STEPS = 121
 _LEAST_BYTES = 8.0
+_NUMBERS = ("efficiency", "ramp", "copy")
+"""How parameters begin that are numbers without a unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,11 @@ class Term:
     name: str
     value: float
     ns: float
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the value is in ns, and no number without a unit."""
+        return not self.name.startswith(_NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +180,11 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
     Args:
         config: The system, of the model `full` with costs.
         kind: The collective, or `send_recv`.
-        comm_size: Its size in bytes, as Chakra counts it: of an all-gather one rank's part.
+        comm_size: Its size in bytes, as Chakra counts it: of an all-gather one rank's part; of a barrier nothing counts.
         ranks: Members of its group.
 
     Raises:
-        ConfigError: The system has no costs of collectives, the collective is unknown, or ranks are not on the system.
+        ConfigError: The system has no costs of collectives, the collective is unknown, there are no bytes, or ranks are not on the system.
 
     Example:
         >>> import studio
@@ -190,7 +199,13 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
             hint="Take a preset, in the model full (--model full).",
         )
     if kind not in KINDS:
-        raise ConfigError(f"{kind[:40]!r} is no collective; allowed: {', '.join(KINDS)}")
+        near = nearest_kind(kind)
+        raise ConfigError(
+            f"{kind[:40]!r} is no collective; allowed: {', '.join(KINDS)}",
+            hint=f"The nearest is {near!r}." if near else "",
+        )
+    if kind != "barrier" and comm_size < 1:
+        raise ConfigError(f"the size of {kind} is {comm_size:,} bytes; allowed: 1 byte and above")
     members = list(ranks)
     npus = config.topology.npus
     if len(set(members)) != len(members) or len(members) < 2 or min(members) < 0 or max(members) >= npus:
@@ -224,6 +239,17 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
         np.array([model.times(way, done, buffers, shape, ports) for way in possible]),
         over.choice,
     )
+
+
+def nearest_kind(kind: str) -> str:
+    """Return the collective that is most like a word, however its parts are set apart; "" if none is.
+
+    Example:
+        >>> nearest_kind("allreduce"), nearest_kind("AllGather"), nearest_kind("matmul")
+        ('all_reduce', 'all_gather', '')
+    """
+    plain = {name.replace("_", ""): name for name in KINDS}
+    return plain.get(nearest(re.sub(r"[^a-z]", "", kind.lower()), list(plain)) or "", "")
 
 
 def _way_time(

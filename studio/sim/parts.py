@@ -463,7 +463,7 @@ def _with_setting(parts: Parts, given: str, index: str | None, text: str) -> Par
         Fields("--set", {given: text}).choice_in(given, text, setting.values)
     before = table_of(parts, setting.file).get(setting.key)
     if index is not None:
-        value = _replace_item(setting.key, before, int(index), value)
+        value = _replace_item(setting.key, before, int(index), value, per_dimension=setting.per_dimension)
     elif npu:
         value = {**(before if isinstance(before, Mapping) else {}), npu: value}
     elif not text:
@@ -549,14 +549,23 @@ def with_mode(parts: Parts, mode: Mode, *, strip: bool = False) -> Parts:
     )
 
 
-def _replace_item(key: str, before: object, index: int, value: object) -> list[object]:
+def _entries_words(key: str, count: int, per_dimension: bool) -> str:
+    """Say which entries of a list there are."""
+    if not count:
+        return f"{key} is no list"
+    owner, entry = ("the system", "dimension") if per_dimension else (key, "entry")
+    if count == 1:
+        return f"{owner} has one {entry}; allowed: {key}[0]"
+    entries = "dimensions" if per_dimension else "entries"
+    return f"{owner} has {count} {entries}; allowed: {key}[0] to {key}[{count - 1}]"
+
+
+def _replace_item(
+    key: str, before: object, index: int, value: object, *, per_dimension: bool = False
+) -> list[object]:
     items = list(before) if isinstance(before, list | tuple) else []
     if index >= len(items):
-        raise ConfigError(
-            f"--set {key}[{index}]: {key} has {len(items)} entries; allowed: {key}[0] to {key}[{len(items) - 1}]"
-            if items
-            else f"--set {key}[{index}]: {key} is no list"
-        )
+        raise ConfigError(f"--set {key}[{index}]: {_entries_words(key, len(items), per_dimension)}")
     items[index] = value[0] if isinstance(value, list) and len(value) == 1 else value
     return items
 

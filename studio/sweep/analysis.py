@@ -14,9 +14,11 @@ from studio.sweep.space import Space
 IMPORTANCE = (
     "Share of the variance of the finish that a setting explains by itself: the variance of the means of its values, each "
     "weighted by its points, over the variance of all points (the correlation ratio η²; on a full grid the first-order Sobol "
-    "index). What the shares leave of 100 % is explained by settings together only. Impossible points are left out."
+    "index). What the shares leave of 100 % is explained by settings together only. Where the finish is the same at all points, every share is 0. Impossible points are left out."
 )
 """How importance is computed."""
+NOTHING_MATTERS = "nothing that was varied changes the finish"
+"""What is said in place of shares where the finish is the same at all points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,11 @@ def reasons(rows: Sequence[Row]) -> list[tuple[str, int]]:
     return Counter(row.error for row in rows if row.error).most_common()
 
 
+def finish_varies(rows: Sequence[Row]) -> bool:
+    """Return whether any two points have different finishes."""
+    return len({row.finish_ns for row in possible(rows)}) > 1
+
+
 def models(rows: Sequence[Row]) -> list[str]:
     """Return the models that answered, in the order of their first points."""
     return list(dict.fromkeys(row.model for row in possible(rows)))
@@ -83,7 +90,8 @@ def importance(space: Space, rows: Sequence[Row]) -> list[Importance]:
     if len(found) < 2:
         return []
     finish = np.array([row.finish_ns for row in found], np.float64)
-    total = float(finish.var())
+    # Of equal numbers the variance may come out above 0, by rounding.
+    total = float(finish.var()) if finish.min() < finish.max() else 0.0
     shares = []
     for axis in space.axes:
         if len(axis.values) < 2:

@@ -160,7 +160,13 @@ def _refuse_unknown(key: str) -> None:
 
 def _parse_values(key: str, text: str) -> tuple[str, ...]:
     values: list[str] = []
-    for item in _split(text):
+    items = _split(text)
+    if "" in items and any(items):
+        raise ConfigError(
+            f"--set {key}={text}: a value is empty; allowed: one between any two commas",
+            hint="Take the comma out that has no value.",
+        )
+    for item in filter(None, items):
         values += _range(key, item) if ".." in item and not item.startswith("[") else [item]
     distinct = tuple(dict.fromkeys(values))
     if not distinct:
@@ -179,7 +185,7 @@ def _split(text: str) -> list[str]:
         if letter == "," and depth == 0:
             items.append(text[begin:place])
             begin = place + 1
-    return [item.strip() for item in (*items, text[begin:]) if item.strip()]
+    return [item.strip() for item in (*items, text[begin:])]
 
 
 def _range(key: str, text: str) -> list[str]:

@@ -146,6 +146,19 @@ def test_what_contradicts_itself_is_named(members, layout, says: str):
         complete(alone(members), layout=layout)
 
 
+def test_ranks_are_taken_where_the_only_rank_says_no_other():
+    """Readers give a lone rank a world of one; that contradicts nobody."""
+    one = trace_of([[node(1, "COMP")]])
+
+    def of_world(size: int) -> Trace:
+        told = (Attribute("world_size", ValueKind.INT64, size),)
+        return replace(one, ranks=(replace(one.ranks[0], metadata=told),))
+
+    assert layouts(of_world(1), ranks=8)[0].world == 8
+    with pytest.raises(ConfigError, match="as the files say"):
+        layouts(of_world(2), ranks=8)
+
+
 def test_where_nothing_tells_the_layout_it_is_asked_for(tmp_path):
     trace = trace_of([[collective(1, "ALL_REDUCE", 64, group="7")]])
     trace = replace(trace, groups=())

@@ -396,7 +396,7 @@ def test_the_keys_of_the_shared_bus_differ_by_case():
     [
         ("splits", "is no setting; allowed: KEY=VALUE"),
         ("bandwith=3", "there is no such key\nThe nearest known key is 'bandwidth'"),
-        ("bandwidth[2]=3", r"bandwidth has 2 entries; allowed: bandwidth\[0\] to bandwidth\[1\]"),
+        ("bandwidth[2]=3", r"the system has 2 dimensions; allowed: bandwidth\[0\] to bandwidth\[1\]"),
         ("endpoint-delay[0]=3", "endpoint-delay is no list"),
         ("bandwidth[1]=-3", r"--set: bandwidth\[1\] is -3; allowed"),
         ("preferred-dataset-splits=0", "--set: preferred-dataset-splits is 0; allowed"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import studio
+from studio.commands import explain as explain_command
 from studio.errors import ConfigError
 from studio.sim.costs.model import KINDS
 from studio.sim.explaining import Term, WayTime, explain
@@ -95,3 +96,23 @@ def test_the_command_prints_the_terms() -> None:
     assert (printed["group"]["ranks"], printed["buffer_bytes"]) == (5, 5 << 20)
     assert printed["taken"] in [way["name"] for way in printed["ways"]]
     assert "such as 0-7,16" in refused(*asked, "0-x")
+
+
+@pytest.mark.parametrize(
+    ("collective", "size", "said"),
+    [
+        ("AllReduce", "1MiB", "nearest is 'all_reduce'"),
+        ("barrier", "64MiB", "a barrier has none"),
+        ("all_reduce", "0", "allowed: 1 byte and above"),
+        ("all_reduce", "1.5", "no parts of a byte"),
+    ],
+)
+def test_the_command_refuses_what_has_no_time(collective: str, size: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        explain_command.run(explain_command.Request(collective, size, "hgx-h100"))
+    assert said in str(caught.value)
+
+
+def test_a_barrier_has_a_time_and_no_rate() -> None:
+    request = explain_command.Request("barrier", "0", "hgx-h100")
+    assert "busbw" not in explain_command.text(explain_command.run(request))

@@ -9,17 +9,19 @@ import sys
 import pandas as pd
 import psutil
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import studio
+from studio.cli import main
 from studio.errors import ConfigError, StudioError
 from studio.figures import sweeps as sweeps_drawn
 from studio.sim import simulate
 from studio.sim.parts import interpret
 from studio.sim.result import ledger_of
 from studio.sweep import running
-from studio.sweep.analysis import best, importance, pareto, reasons
+from studio.sweep.analysis import best, finish_varies, importance, pareto, reasons
 from studio.sweep.costs import Costs, costs_of, load_costs, port_rates
 from studio.sweep.journal import Journal, fingerprint, journal_of, read_journal
 from studio.sweep.running import Elsewhere, Here, Row, run_piece, store_job
@@ -286,6 +288,14 @@ def test_importance_is_the_variance_that_a_key_explains():
     assert first.share + second.share == pytest.approx(1)
 
 
+def test_where_nothing_changes_the_finish_no_key_explains_it():
+    space = Space((Axis("a", ("1", "2")), Axis("b", ("1", "2", "3"))))
+    # Six equal numbers whose mean is rounded, so that their variance is not 0.
+    rows = [Row(index, 9_007_199_254_740_993) for index in range(6)]
+    assert [one.share for one in importance(space, rows)] == [0, 0]
+    assert not finish_varies(rows)
+
+
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12))
 def test_the_front_is_what_nothing_beats(pairs):
     rows = [Row(index, finish, cost=float(cost)) for index, (finish, cost) in enumerate(pairs)]
@@ -319,6 +329,26 @@ def test_the_command_writes_and_tells_what_simulate_would(tmp_path, capsys):
     assert table.finish_ns.notna().all()
     assert {one["key"] for one in plain["importance"]} == {"bandwidth[0]", "costs.algorithm"}
     assert "variance of the finish" in command.text(outcome)
+
+
+def test_a_sweep_of_which_no_point_can_be_simulated_fails_and_says_why(tmp_path):
+    output = tmp_path / "out.parquet"
+    files = str(studio.sample_path("transformer_8r"))
+    told = CliRunner().invoke(main, ["sweep", files, "--set", "preset=nope,nope2", "-o", str(output)])
+    assert told.exit_code == 1
+    assert "none of the 2 points can be simulated" in told.stderr
+    assert "nope" in told.stderr.splitlines()[0]
+    assert pd.read_parquet(output).error.str.contains("nope").all()
+    told = CliRunner().invoke(
+        main, ["sweep", files, "--preset", "hgx-h100", "--set", "bandwidth[1]=25,50", "-o", str(output)]
+    )
+    assert told.exit_code == 1
+    assert "the system has one dimension; allowed: bandwidth[0]" in told.stderr
+
+
+def test_an_empty_value_is_refused():
+    with pytest.raises(ConfigError, match="a value is empty"):
+        parse_space(["bandwidth[0]=100,,200"])
 
 
 def test_a_killed_process_leaves_what_the_next_one_continues(job, tmp_path):

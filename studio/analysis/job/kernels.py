@@ -17,6 +17,8 @@ from studio.timeline import NodeTimes
 from studio.trace import NONE, Float64, Graph, Int64, Trace, dense_column
 
 KIND_WORDS = {COMPUTE: "compute", COMMUNICATION: "communication", COPY: "copy", MEMORY: "memory"}
+_ANNOTATION = "ProfilerStep"
+"""How annotations of steps begin, which run nothing."""
 _COUNTED = re.compile(
     r"(?i)(?<![a-z])((?:step|mb|micro_?batch|layers?|iter(?:ation)?|blocks?|stage|expert|chunk)[ ._#-]?)\d+"
 )
@@ -104,6 +106,8 @@ def _part(
     place, first = where
     start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
     rows = np.flatnonzero(np.isin(kinds, list(KIND_WORDS)) & (start >= 0) & (end >= start))
+    names_of_steps = [place for place, name in enumerate(graph.strings) if name.startswith(_ANNOTATION)]
+    rows = rows[~np.isin(graph.name[rows], names_of_steps)]
     code, inverse = np.unique(graph.name[rows].astype(np.int64) * 8 + kinds[rows], return_inverse=True)
     keys = [(family(graph.strings[each // 8]), each % 8) for each in code.tolist()]
     numbers = np.array([names.setdefault(key, len(names)) for key in keys], np.int64)

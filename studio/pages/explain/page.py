@@ -132,7 +132,8 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
     kind, size, system, npus, ranks = asked
     config = _config(view, system, npus)
     members = parse_ranks(ranks) if ranks else range(config.topology.npus)
-    made = explain(config, kind, parse_bytes(size), members)
+    # The field keeps its size from one collective to the next; a barrier has none.
+    made = explain(config, kind, 0 if kind == "barrier" else parse_bytes(size), members)
     return html.Div(
         [
             html.P(headline_words(made), className="cs-explain-head"),

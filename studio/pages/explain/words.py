@@ -31,7 +31,6 @@ _PARAMETER = (
     "port's bandwidth that large sizes attain, ramp how much is lost until then, copy what copying between buffers costs."
 )
 _ADDS = "What the term adds to the part of the formula that it stands under."
-_NUMBERS = ("efficiency", "ramp", "copy")
 
 
 def headline_words(made: Explanation) -> Any:
@@ -126,8 +125,7 @@ def term_table(way: WayTime) -> Any:
 
 
 def _value(term: Term) -> Any:
-    is_number = term.name.startswith(_NUMBERS)
-    return exact(f"{term.value:.4g}" if is_number else format_ns(term.value), f"{term.value:.10g}")
+    return exact(format_ns(term.value) if term.is_time else f"{term.value:.4g}", f"{term.value:.10g}")
 
 
 def curve_table(made: Explanation) -> Table:

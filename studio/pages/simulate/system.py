@@ -73,7 +73,12 @@ _MASTERS = {setting.needs for setting in SETTINGS} | {"bandwidth-unit"}
 
 def presets() -> list[dict[str, str]]:
     """Return the options of the preset switch."""
-    return [{"value": preset.name, "label": preset.title} for preset in PRESETS.values()]
+    return [{"value": name, "label": preset_label(name)} for name in PRESETS]
+
+
+def preset_label(name: str) -> str:
+    """Return what a preset is called in lists, so that a search finds name and title."""
+    return f"{name} · {PRESETS[name].title}"
 
 
 def models(current: str) -> list[dict[str, str]]:
@@ -172,7 +177,7 @@ def _list_presets(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | N
     if not is_changed(draft, trace(job)):
         return presets(), draft.origin
     value = f"{_CHANGED}{draft.origin}"
-    return [{"value": value, "label": f"{PRESETS[draft.origin].title} (changed)"}, *presets()], value
+    return [{"value": value, "label": f"{preset_label(draft.origin)} (changed)"}, *presets()], value
 
 
 @callback(_page(), Input("sim-show", "data"), prevent_initial_call=True)

@@ -15,7 +15,18 @@ from studio.pages.base.export import Table, exports
 from studio.pages.base.figures import drawn_figure
 from studio.pages.base.state import simulations, workspace
 from studio.pages.base.widgets import exact, hint, link, table
-from studio.sweep.analysis import IMPORTANCE, best, importance, models, pareto, possible, reasons
+from studio.sweep.analysis import (
+    IMPORTANCE,
+    NOTHING_MATTERS,
+    Importance,
+    best,
+    finish_varies,
+    importance,
+    models,
+    pareto,
+    possible,
+    reasons,
+)
 from studio.sweep.running import Row
 from studio.sweep.tables import columns_of
 from studio.units import format_count, format_counted, format_ns, format_si
@@ -58,8 +69,8 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                                 className="cs-figure-head",
                             ),
                             drawn_figure("sweep-importance", importance_figure(shares, dark=dark))
-                            if shares
-                            else html.P("One value each: nothing to explain.", className="cs-dim"),
+                            if shares and finish_varies(rows)
+                            else html.P(_unexplained(shares), className="cs-dim"),
                         ]
                     ),
                 ],
@@ -71,6 +82,13 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
             html.Div(_points(kept, best(rows, _BEST)), className="sweep-points"),
         ]
     )
+
+
+def _unexplained(shares: list[Importance]) -> str:
+    """Say why there are no shares to show."""
+    if not shares:
+        return "One value each: nothing to explain."
+    return f"{NOTHING_MATTERS[0].upper()}{NOTHING_MATTERS[1:]}."
 
 
 def _head(title: str, figure: str, numbers: Table | None) -> Any:
