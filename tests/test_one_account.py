@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import studio
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS
 from studio.analysis.timeline.window import shares
 from studio.cli import main
@@ -160,3 +161,13 @@ def test_blame_and_dimensions_of_a_run(kept):
     wrong = CliRunner().invoke(main, ["breakdown", info.id, "--workspace", str(root), "--group", "tp9"])
     assert wrong.exit_code == 1
     assert "no rank communicates in a comm group 'tp9'; allowed: all" in wrong.output
+
+
+def test_ranks_that_read_alike_share_a_line() -> None:
+    """Two stages of sixteen equal ranks: two lines, which name them."""
+    lines = (
+        CliRunner()
+        .invoke(main, ["breakdown", str(studio.sample_path("transformer_32r"))])
+        .stdout.splitlines()
+    )
+    assert [line[:12] for line in lines[3:6]] == ["ranks 16–31 ", "ranks 0–15  ", ""]

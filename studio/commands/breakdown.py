@@ -17,6 +17,7 @@ from studio.analysis.job.blame import Blame, blame
 from studio.analysis.job.group_times import COLUMNS, GroupTimes, group_times, in_group
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
 from studio.analysis.job.part_words import NAMES
+from studio.analysis.job.rank_rows import ranks_label
 from studio.analysis.job.windows import between, of_step, whole
 from studio.commands.base.node_names import NodeNames
 from studio.commands.base.one_run import RunRequest, run_options
@@ -246,7 +247,10 @@ def _head(shown: Breakdown) -> str:
 
 
 def _rank_lines(shown: Breakdown) -> Iterator[str]:
-    """Yield a line per rank: those that others waited for longest first, then those that are the busiest."""
+    """Yield a line per rank: those that others waited for longest first, then those that are the busiest.
+
+    Ranks whose lines read alike share one.
+    """
     account, waited = shown.account, shown.waits.of_culprits(len(shown.account))
     used = [code for code in range(len(PARTS)) if shown.ns[:, code].any()]
     late = bool(shown.after_finish_ns.any())
@@ -254,14 +258,19 @@ def _rank_lines(shown: Breakdown) -> Iterator[str]:
     heads += [NAMES[AFTER_FINISH]] * late + ["others waited"] * bool(waited.any())
     lost = shown.ns[:, [PARTS.index("waiting"), PARTS.index("bubble"), PARTS.index("stall")]].sum(axis=1)
     order = np.lexsort((lost + shown.after_finish_ns, -waited))
-    rows = [tuple(heads)]
-    for index in order[:_RANKS].tolist():
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for index in order.tolist():
         figures = [int(shown.ends_ns[index]), *shown.ns[index, used].tolist()]
         figures += [int(shown.after_finish_ns[index])] * late + [int(waited[index])] * bool(waited.any())
-        rows.append((str(account.numbers[index]), *(format_ns(ns) if ns else "–" for ns in figures)))
+        cells = tuple(format_ns(ns) if ns else "–" for ns in figures)
+        alike.setdefault(cells, []).append(account.numbers[index])
+    rows = [tuple(heads)]
+    for cells, numbers in list(alike.items())[:_RANKS]:
+        rows.append((ranks_label(tuple(sorted(numbers))).removeprefix("rank "), *cells))
     yield from align_columns(rows, (6, *(10,) * (len(heads) - 1)))
-    if len(order) > _RANKS:
-        yield f"and {format_count(len(order) - _RANKS)} more ranks; --json lists all"
+    left = sum(map(len, list(alike.values())[_RANKS:]))
+    if left:
+        yield f"and {format_count(left)} more ranks; --json lists all"
 
 
 def _group_lines(shown: Breakdown) -> Iterator[str]:

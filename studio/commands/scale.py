@@ -29,7 +29,7 @@ from studio.commands.base.terminal import printable, written_line
 from studio.completion.clues import known_facts
 from studio.completion.complete import chosen_mesh
 from studio.completion.mesh import NAMES, Mesh
-from studio.completion.rules import SCALABLE, Layers, Rule, excuse, refuse_dimension, rules_for
+from studio.completion.rules import SCALABLE, Layers, Rule, applying, excuse, refuse_dimension, rules_for
 from studio.completion.scale import refuse_missing, scale_to, scaled_mesh
 from studio.et import Progress
 from studio.et.write import write_with_copies
@@ -101,7 +101,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Scaled:
     refuse_missing(known, before)
     after = scaled_mesh(before, dp=request.dp, ranks=request.ranks, pp=request.pp, ep=request.ep)
     made = scale_to(known, before, after, strong=request.strong, layers=request.layers)
-    rules = rules_for(before, after, strong=request.strong, layers=request.layers)
+    rules = applying(rules_for(before, after, strong=request.strong, layers=request.layers), known)
     written = write_with_copies(made, request.target, name, progress=progress)
     return Scaled(name, known, made, before, after, rules, tuple(written))
 

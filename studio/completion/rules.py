@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from studio.completion.mesh import NAMES, PIPELINE, Mesh
 from studio.errors import ConfigError
+from studio.trace import NONE, NodeType, Trace, collective_name, dense_column
 
 DATA = "dp"
 EXPERT = "ep"
@@ -51,6 +54,13 @@ RULES = (
     Rule("all-reduce of the weights of experts, and their optimizer, by names", "operations and sizes are divided", "the experts are shared by more ranks, so that each holds fewer of them (GShard)", EXPERT),
 )  # fmt: skip
 """What scaling changes."""
+_COLLECTIVES: Mapping[str, str] = {
+    "reduce-scatter": "REDUCE_SCATTER",
+    "all-gather": "ALL_GATHER",
+    "all-reduce": "ALL_REDUCE",
+    "all-to-all": "ALL_TO_ALL",
+}
+"""Collectives that rules are about, as their words name them."""
 _EXCUSES: Mapping[str, str] = {
     "tp": "a trace does not say along which side operators split",
     "sp": "a trace does not say how operators divide the sequence",
@@ -72,6 +82,26 @@ def rules_for(
     if PIPELINE in cases:
         cases.add(layers)
     return tuple(rule for rule in RULES if rule.case in cases)
+
+
+def applying(rules: Sequence[Rule], trace: Trace) -> tuple[Rule, ...]:
+    """Return the rules but for those about a collective that a job has none of."""
+    present: set[str] = set()
+    for graph in trace.graphs:
+        kinds = dense_column(graph, "comm_type", NONE)
+        rows = np.flatnonzero(graph.type == NodeType.COMM_COLL)
+        present.update(collective_name(kind) for kind in np.unique(kinds[rows]).tolist())
+    # A reduce-scatter has two spellings, of which one begins with the other.
+    return tuple(
+        rule
+        for rule in rules
+        if not _collective_of(rule) or any(name.startswith(_collective_of(rule)) for name in present)
+    )
+
+
+def _collective_of(rule: Rule) -> str:
+    """Return the collective without which a rule has nothing to apply to; "" for none."""
+    return next((kind for word, kind in _COLLECTIVES.items() if word in rule.about), "")
 
 
 def size_of(mesh: Mesh, name: str) -> int:

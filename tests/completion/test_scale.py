@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 import studio
+from studio.completion.mesh import Mesh
+from studio.completion.rules import applying, rules_for
 from studio.completion.scale import scale
 from studio.errors import ConfigError, TraceError
 from studio.trace import Trace, int_column
@@ -82,3 +84,14 @@ def test_what_cannot_be_scaled_is_refused_with_the_reason(tmp_path):
     )
     assert "one of --dp and --ranks" in refused("scale", tmp_path / "in", "-o", tmp_path / "out", code=2)
     assert not (tmp_path / "out").exists()
+
+
+def test_rules_without_a_collective_to_apply_to_are_not_listed():
+    def listed(name: str) -> list[str]:
+        before, after = Mesh.of([("dp", 2)]), Mesh.of([("dp", 4)])
+        return [
+            rule.about for rule in applying(rules_for(before, after), studio.read(studio.sample_path(name)))
+        ]
+
+    assert listed("transformer_8r") == ["all-reduce of the data dimension", "all other nodes"]
+    assert "reduce-scatter of the data dimension" in listed("transformer_32r")

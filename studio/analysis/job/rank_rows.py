@@ -42,12 +42,20 @@ class RankRow:
         """
         if self.is_mean:
             return f"mean of {format_count(len(self.ranks))} others"
-        if len(self.ranks) == 1:
-            return f"rank {self.ranks[0]}"
-        ranges = ranges_of(self.ranks)
-        if len(ranges) <= _RANGES_NAMED:
-            return range_words(ranges)
-        return f"{format_count(len(self.ranks))} ranks like {self.ranks[0]}"
+        return ranks_label(self.ranks)
+
+
+def ranks_label(ranks: tuple[int, ...]) -> str:
+    """Return what equal ranks are called together, in few words.
+
+    Example:
+        >>> ranks_label((5,)), ranks_label((0, 1, 2, 7)), ranks_label((0, 2, 4, 6, 8))
+        ('rank 5', 'ranks 0–2, 7', '5 ranks like 0')
+    """
+    ranges = ranges_of(ranks)
+    if len(ranges) <= _RANGES_NAMED:
+        return range_words(ranges)
+    return f"{format_count(len(ranks))} ranks like {ranks[0]}"
 
 
 def waiting_ns(parts: PartTimes) -> Int64:

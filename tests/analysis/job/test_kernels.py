@@ -29,6 +29,8 @@ def test_names_that_only_count_add_up_and_copies_have_a_rate() -> None:
         at(20, node(2, "COMP", name="step0.layer1.fc1", micros=30)),
         at(60, collective(3, "ALL_REDUCE", 8)),
         at(80, node(4, "MEM_LOAD", name="load", micros=2, tensor_size=4000)),
+        # An annotation around all of it, which runs nothing.
+        at(1, node(5, "COMP", name="ProfilerStep#1", micros=90)),
     ]
     rank[2].duration_micros = 5
     trace = trace_of([rank, rank])
