@@ -337,7 +337,7 @@ def test_a_sweep_of_which_no_point_can_be_simulated_fails_and_says_why(tmp_path)
     told = CliRunner().invoke(main, ["sweep", files, "--set", "preset=nope,nope2", "-o", str(output)])
     assert told.exit_code == 1
     assert "none of the 2 points can be simulated" in told.stderr
-    assert "nope" in told.stderr.splitlines()[0]
+    assert "nope" in told.stderr
     assert pd.read_parquet(output).error.str.contains("nope").all()
     told = CliRunner().invoke(
         main, ["sweep", files, "--preset", "hgx-h100", "--set", "bandwidth[1]=25,50", "-o", str(output)]
