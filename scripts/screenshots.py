@@ -37,8 +37,11 @@ def main() -> None:
 
 def overview(page: Page, address: str) -> None:
     """The job's overview."""
-    page.goto(address)
-    page.wait_for_selector(".js-plotly-plot .heatmaplayer")
+    page.goto(address.split("/overview", maxsplit=1)[0])
+    page.click("text=Mixture of experts, out of balance")
+    page.wait_for_url("**/overview?job=*")
+    page.wait_for_selector("#overview-bars .bars")
+    page.wait_for_selector("#overview-advice li")
 
 
 def graph(page: Page, address: str) -> None:

@@ -29,6 +29,9 @@ from studio.trace import Trace
 from tests.processes import unmarked
 from tests.waiting import PATIENCE_S, wait_until
 
+_ANSWERED_S = 5
+"""A test may hold a request for good."""
+
 
 @dataclass(frozen=True)
 class Studio:
@@ -130,6 +133,8 @@ def studio(started_studio: Studio, request: pytest.FixtureRequest) -> Iterator[S
     before = _files(started_studio.workspace)
     contents = {path: path.read_bytes() for path in before if path.name == "job.json"}
     yield started_studio
+    if "page" in request.fixturenames:
+        answered(request.getfixturevalue("page"))
     for path in _files(started_studio.workspace) - before:
         path.unlink(missing_ok=True)
     for folder in ("jobs", "trash", "imports"):
@@ -142,7 +147,17 @@ def studio(started_studio: Studio, request: pytest.FixtureRequest) -> Iterator[S
                 shutil.rmtree(path, ignore_errors=True)
     for path, content in contents.items():
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
+        # What is read while it is written looks damaged.
+        if not path.exists() or path.read_bytes() != content:
+            path.write_bytes(content)
+
+
+def answered(page) -> None:
+    """Wait some seconds until the page has an answer to all it has asked for: then nothing is taken away that it still reads."""
+    end = time.monotonic() + _ANSWERED_S
+    while not page.is_closed() and page.context.under_way and time.monotonic() < end:
+        page.evaluate("1")
+        time.sleep(0.01)
 
 
 def _files(workspace: Path) -> set[Path]:
