@@ -81,7 +81,7 @@ unit: client $(VENV)/ready-test ## unit tests and doctests, without a browser; A
 coverage: $(VENV)/ready-test ## unit tests with coverage, which must reach the floor in pyproject.toml
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) -m "not e2e" --cov=studio $(ARGS)
 
-nightly: $(VENV)/ready-test ## forty times the examples, 10,000 mutations per format, every golden case (an hour)
+nightly: $(VENV)/ready-test ## seventy times the examples, every real file, 10,000 mutations per format, every golden case (an hour)
 	@HYPOTHESIS_PROFILE=nightly $(PYTEST) $(PARALLEL) -m "not e2e" $(ARGS)
 	@for program in benchmarks/fuzz_*.py; do echo "== $$program"; $(BIN)/python "$$program" || exit 1; done
 	@cases="$${CHAKRA_STUDIO_SHARED:-../shared}/oracle/astra_sim_public.jsonl.gz"; \
@@ -116,9 +116,11 @@ $(VENV)/ready-run: $(VENV)/ready-python $(INPUTS)
 	$(COMPILE)
 	@touch $@
 
+# Collecting writes the bytecode of tests and of the packages they import, which every worker would compile anew.
 $(VENV)/ready-test: $(VENV)/ready-python $(INPUTS)
 	$(STEP) "packages the studio and its tests need" $(INSTALL) --editable . --group test --group lint
 	$(COMPILE)
+	-$(STEP) "bytecode of the tests, once per installation" $(PYTEST) --collect-only --quiet
 	@touch $(VENV)/ready-run $@
 
 $(SCRIPTS): package.json package-lock.json | $(VENV)/ready-test

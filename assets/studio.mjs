@@ -27,6 +27,7 @@ bringCallbacks({
   studio_sweep: async () => (await import("./sweep/page.mjs")).callbacks,
   studio_timeline: async () => (await import("./timeline/page.mjs")).startTimelinePage(),
   studio_validate: async () => (await import("./validate/page.mjs")).callbacks,
+  studio_workloads: async () => (await import("./workloads/page.mjs")).callbacks,
 });
 // The page that is opened need not wait for Dash to ask.
 loadCallbacks(`studio_${location.pathname.split("/")[1]}`);

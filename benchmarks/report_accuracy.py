@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from benchmarks import report_completion, report_steps
 from benchmarks.accuracy import Defaults, by_machine, learnable
-from benchmarks.report_completion import section_of
 from studio.calibration.accuracy import accuracy_report
 from studio.calibration.fit import library_of
 from studio.calibration.machines import transport_of
@@ -27,8 +27,9 @@ def main(source: Path, target: Path) -> None:
         for machine, own in by_machine(tables, lambda _: True).items()
     }
     command = f"python -m benchmarks.report_accuracy {source.name} {target.name}"
-    # What another program writes into the same file stays.
-    kept = section_of(target.read_text(encoding="utf-8")) if target.exists() else ""
+    # What other programs write into the same file stays.
+    known = target.read_text(encoding="utf-8") if target.exists() else ""
+    kept = "\n".join(filter(None, (part.section_of(known) for part in (report_completion, report_steps))))
     report = accuracy_report(tables, command=command, starts=starts)
     target.write_text(f"{report.rstrip()}\n\n{kept}" if kept else report, encoding="utf-8")
 

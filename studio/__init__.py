@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from studio.et.job import link, read
     from studio.et.link.options import LinkOptions
     from studio.et.write import write
-    from studio.generation import generate
+    from studio.generation import generate, generate_inference
+    from studio.layout_search import plan
     from studio.operators import list_operators
     from studio.samples import sample_path
     from studio.sim import simulate
@@ -59,8 +60,10 @@ __all__ = [
     "figures",
     "formats",
     "generate",
+    "generate_inference",
     "link",
     "list_operators",
+    "plan",
     "preset",
     "presets",
     "read",
@@ -88,8 +91,10 @@ _WHERE = {
     "complete": "studio.completion",
     "examine": "studio.doctor",
     "generate": "studio.generation",
+    "generate_inference": "studio.generation",
     "link": "studio.et",
     "list_operators": "studio.operators",
+    "plan": "studio.layout_search",
     "preset": "studio.sim.presets",
     "presets": "studio.sim.presets",
     "read": "studio.et",

@@ -37,10 +37,15 @@ def _module(verb: str) -> str:
     return verb.replace("-", "_")
 
 
+_HELP = ("--help", "-h")
+
+
 def load_command(verb: str) -> click.Command:
     """Import a command's module, and return its declaration under the verb's name."""
     command: click.Command = import_module(f"{commands.__name__}.{_module(verb)}").command
     command.name = verb
+    # By itself, as its group says it: click keeps the first option of help that it makes of a command.
+    command.context_settings.setdefault("help_option_names", list(_HELP))
     return command
 
 
@@ -139,7 +144,7 @@ def _fail(ctx: click.Context, message: str, hint: str) -> None:
 
 @click.group(
     cls=_Commands,
-    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": _WIDTH},
+    context_settings={"help_option_names": list(_HELP), "max_content_width": _WIDTH},
     options_metavar="",
     epilog=_EXAMPLES,
     subcommand_metavar="[COMMAND] [PATHS]... [OPTIONS]",

@@ -123,7 +123,11 @@ class Session:
 
     def kept_of_job(self, what: Hashable, job: str, run: str = "") -> Any | None:
         """Return what `keep_of_job` has made, None where it has not, or has dropped it."""
-        return self._cache.peek((((job, run),), what))
+        return self.kept(((job, run),), what)
+
+    def kept(self, sides: Sides, what: Hashable) -> Any | None:
+        """Return what `keep` has made, None where it has not, or has dropped it."""
+        return self._cache.peek((sides, what))
 
     # -----------------------------------------------------------------------------------------------
     # Jobs and runs

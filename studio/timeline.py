@@ -25,7 +25,7 @@ from studio.trace import (
     Trace,
     dense_column,
     group_slots,
-    int_column,
+    named_lanes,
     world_names,
 )
 from studio.units import format_ns
@@ -341,18 +341,23 @@ def _graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[in
     kind[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = _MEMORY
     kind[dense_column(graph, "is_cpu_op", 0) != 0] = _CPU
     detail = np.where(kind == _COMMUNICATION, group_slots(graph), NONE)
-    names: dict[int, Int64] = {}
+    names: dict[int, list[str]] = {}
     if recording:
-        for key, before, after in (("tid", _CPU, _THREAD), ("stream", _COMPUTE, _STREAM)):
-            rows, values = int_column(graph, key)
+        for key, before, after in (
+            ("tid", _CPU, _THREAD),
+            ("thread", _CPU, _THREAD),
+            ("stream", _COMPUTE, _STREAM),
+        ):
+            rows, number, texts = named_lanes(graph, key)
+            known = names.setdefault(after, [])
             is_kind = kind[rows] == before
-            names[after], number = np.unique(values[is_kind], return_inverse=True)
-            kind[rows[is_kind]], detail[rows[is_kind]] = after, number
+            kind[rows[is_kind]], detail[rows[is_kind]] = after, number[is_kind] + len(known)
+            known += texts
     codes, local = np.unique((kind << _DETAIL_BITS) + detail + 1, return_inverse=True)
     lanes: list[tuple[int, int | str]] = []
     for code in codes.tolist():
         of, detail_code = code >> _DETAIL_BITS, (code & ((1 << _DETAIL_BITS) - 1)) - 1
-        lanes.append((of, str(names[of][detail_code]) if of in names else detail_code))
+        lanes.append((of, names[of][detail_code] if of in names else detail_code))
     return local, lanes
 
 

@@ -121,10 +121,19 @@ def kind_table(kinds: tuple[ValueKind, ...]) -> Bool:
 SLOT_KEYS = ("pg_name", "comm_group", "comm_src", "comm_dst")
 """Attributes whose scalar values may differ between ranks that share a graph: comm groups and peers."""
 
+WAITS_FOR = "waits_for"
+"""Attribute of a node of the host that is a call which waited, for the `device`: its time is what was left of it then."""
+
+LAUNCH_NS, LAUNCH_CALL_NS, LAUNCHED_BY = "launch_ns", "launch_call_ns", "launched_by"
+"""Attributes of an operation of a device: how long before its start the call that launched it began, how long that call took,
+and its name."""
+
 GROUP_KEYS = ("pg_name", "comm_group")
 """Attributes that name a node's comm group; of both the first counts."""
 PEER_KEYS = ("comm_src", "comm_dst")
 """Attributes that name the other rank of a message."""
+GENERATED = "generated_by"
+"""Metadata of a rank that was generated: what made it."""
 WORLD = ""
 """Stands for the comm group of a node that names none: all ranks."""
 WORLD_NAMES = (WORLD, "0")
@@ -135,6 +144,8 @@ RANK_NAMES = ("rank", "global_rank", "rank_id")
 ASSUMED = "assumed_from_rank"
 """Metadata of a rank that was not recorded: the rank whose recording it repeats."""
 
+DEVICE_NAME = "device_name"
+"""Metadata of a rank that names the device it was recorded on."""
 ASSUMED_STAGE = "assumed_stage"
 """Metadata of a rank in a pipeline stage of which no rank was recorded: how the stage was built, in words."""
 
@@ -496,6 +507,11 @@ def copied_metadata(like: Rank, number: int, source: int | None) -> tuple[Attrib
     return kept if source is None else (*kept, Attribute(ASSUMED, ValueKind.INT64, source))
 
 
+def is_generated(rank: Rank) -> bool:
+    """Return whether a rank was generated, so that its durations are of no recording."""
+    return any(item.name == GENERATED for item in rank.metadata)
+
+
 def assumed_from(rank: Rank) -> int | None:
     """Return the rank whose recording a rank repeats; None where it was recorded itself."""
     value = next((item.value for item in rank.metadata if item.name == ASSUMED), None)
@@ -683,6 +699,22 @@ def int_column(
     return rows[last], values[last]
 
 
+def named_lanes(graph: Graph, key: str) -> tuple[Int32, Int64, list[str]]:
+    """Return the rows that name a thread or a stream, (R,) which of those named it is, and their names.
+
+    Args:
+        graph: The graph.
+        key: `tid` or `stream`, which are numbers, or `thread`, which is a text: profilers name threads, PyTorch's recorder numbers them.
+    """
+    if key == "thread":
+        rows, where = graph.rows_with(key)
+        distinct, number = np.unique(graph.attrs.value[where], return_inverse=True)
+        return rows, number, [graph.strings[text] for text in distinct.tolist()]
+    rows, values = int_column(graph, key)
+    distinct, number = np.unique(values, return_inverse=True)
+    return rows, number, list(map(str, distinct.tolist()))
+
+
 def _int_or_zero(value: int | str) -> int:
     return value if isinstance(value, int) else 0
 
@@ -746,6 +778,13 @@ def idles(graph: Graph) -> Bool:
     return _on_device(graph, chosen)
 
 
+def device_waits(graph: Graph) -> Bool:
+    """Return (N,) which nodes are calls of the host that waited for the device, without the time they waited."""
+    chosen = np.zeros(len(graph), np.bool_)
+    chosen[graph.rows_with(WAITS_FOR)[0]] = True
+    return chosen
+
+
 def _on_device(graph: Graph, chosen: Bool) -> Bool:
     """Return (N,) which of the nodes chosen are written as compute of a device."""
     chosen = chosen & (graph.type == NodeType.COMP)
@@ -770,6 +809,17 @@ def _copy_names(strings: Strings) -> list[int]:
                     found.append(index)
                 at = piece.find(word, at + 1)
     return found
+
+
+def recorded_devices(trace: Trace) -> tuple[str, ...]:
+    """Return the names of the devices that the ranks of a job were recorded on, those of most ranks first."""
+    named = Counter(
+        item.value
+        for rank in trace.ranks
+        for item in rank.metadata
+        if item.name == DEVICE_NAME and isinstance(item.value, str) and item.value
+    )
+    return tuple(name for name, _ in named.most_common())
 
 
 def without_starts(trace: Trace) -> Trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -49,10 +50,25 @@ SLOW_ANSWERS = """(() => {
     window.fetch = (...what) => wait().then(() => ask(...what)).then(answer => wait().then(() => answer));
 })()"""
 
+SHORT_TIMERS = """(() => {
+    const set = window.setTimeout, clear = window.clearTimeout, waiting = new Set();
+    window.setTimeout = (act, delay, ...values) => {
+        if (typeof act !== "function" || delay > 500) return set(act, delay, ...values);
+        const id = set(() => { waiting.delete(id); act(...values); }, delay);
+        waiting.add(id);
+        return id;
+    };
+    window.clearTimeout = id => { waiting.delete(id); clear(id); };
+    window.shortTimers = () => waiting.size;
+})()"""
+"""Counts what a document has put off for half a second or less, so that a test knows when it need not wait for it."""
+
 # No test asserts on time: on a busy machine any example may take long. `ci` is what `make test` runs, always the same
 # examples; `dev` is for work on one test, `nightly` for long searches.
 settings.register_profile("dev", deadline=None, max_examples=DEFAULT_EXAMPLES)
-settings.register_profile("ci", deadline=None, derandomize=True, database=None, max_examples=DEFAULT_EXAMPLES)
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, database=None, max_examples=examples(DEFAULT_EXAMPLES)
+)
 settings.register_profile("nightly", deadline=None, max_examples=examples(DEFAULT_EXAMPLES))
 settings.load_profile(PROFILE)
 
@@ -75,6 +91,17 @@ def pytest_configure(config: pytest.Config) -> None:
     mark_children()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Summary(), "studio-summary")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Keep what collection makes out of every garbage collection: it lives as long as the process."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -330,6 +357,7 @@ def watch(context: BrowserContext) -> None:
         if request.failure != "net::ERR_ABORTED":
             complaints.append(f"request failed: {request.method} {request.url}: {request.failure}")
 
+    context.add_init_script(SHORT_TIMERS)
     context.on("console", console)
     context.on("weberror", lambda error: complaints.append(f"uncaught exception: {error.error}"))
     context.on("request", request)

@@ -97,7 +97,9 @@ def write_reruns(reporter: pytest.TerminalReporter) -> None:
         reporter.section("failed, then run once more")
         for report in reruns:
             crash = getattr(report.longrepr, "reprcrash", None)
-            reason = crash.message.splitlines()[0] if crash and crash.message else str(report.longrepr)[-300:]
+            lines = crash.message.splitlines() if crash and crash.message else [str(report.longrepr)[-300:]]
+            # What a browser complained of stands below the line that says so.
+            reason = " | ".join(lines[:3])[:600]
             reporter.line(f"RERUN {report.nodeid} ({report.when}): {reason}")
         noun = "retry" if len(reruns) == 1 else "retries"
         reporter.line(f"{len(reruns)} {noun}; `make test FLAKY=forbid` forbids them")

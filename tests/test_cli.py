@@ -571,11 +571,18 @@ def test_who_wants_no_token_says_so(tmp_path):
     assert "Hint: " in message
 
 
-def test_odd_requests_leave_no_traceback_in_the_terminal(tmp_path):
+def test_a_sample_is_served_on_a_port_of_its_own_and_odd_requests_leave_no_traceback_in_the_terminal(
+    tmp_path,
+):
     """A line each, and the details in a file of the workspace, which is closed to others as all of it is."""
     workspace = tmp_path / "workspace"
     bodies = [b"null", b"[]", b"{}", b'{"output":1}', b"[" * 100_000, b"\xff"]
     with serving("--port", 0, "--workspace", workspace, "--sample") as (process, address):
+        assert "/overview?job=transformer-on-8-ranks-" in address
+        port = urlsplit(address).port
+        message = refused("--port", port, "--workspace", tmp_path / "other")
+        assert f"Port {port} of 127.0.0.1 is taken by another program" in message
+        assert "Hint: Leave out --port" in message
         [badge] = [one for one in asked(address) if one["output"].startswith("findings-badge")]
         for odd in ([], {"a": [1]}, 1e300, "\x1b[2J"):
             callback = {"output": badge["output"], "changedPropIds": ["job.data"]}
@@ -650,16 +657,6 @@ def test_special_files_are_refused_wherever_a_file_is_named(tmp_path, option):
     else:
         message = refused("info", tmp_path / "pipe")
     assert "this is a pipe" in message
-
-
-def test_serving_a_sample_on_another_port_when_the_first_is_taken(tmp_path):
-    with serving("--port", 0, "--workspace", tmp_path, "--sample") as (process, address):
-        assert "/overview?job=transformer-on-8-ranks-" in address
-        port = urlsplit(address).port
-        message = refused("--port", port, "--workspace", tmp_path)
-        assert f"Port {port} of 127.0.0.1 is taken by another program" in message
-        assert "Hint: Leave out --port" in message
-        assert stopped(process)[0] == 0
 
 
 def test_serving_elsewhere_prints_a_token_that_is_needed(tmp_path):

@@ -20,16 +20,19 @@ from studio.et import FORMATS
 from studio.pages.base.mantine import COMPONENTS
 from tests.conftest import ROOT
 
-HEAVY = ("dash", "flask", "plotly", "numba", "pandas", "pyarrow", "networkx", "rustworkx", "google.protobuf")
+HEAVY = (
+    "dash", "flask", "plotly", "numba", "pandas", "pyarrow", "networkx", "rustworkx", "google.protobuf", "numpy", "msgspec",
+)  # fmt: skip
 
 
-def loaded_by(statement: str) -> list[str]:
-    """The heavy packages a fresh interpreter has loaded after a statement."""
-    program = f"{statement}\nimport json, sys; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+def loaded_after(*statements: str) -> list[list[str]]:
+    """The heavy packages a fresh interpreter has loaded after each of some statements."""
+    told = f"print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+    program = "\n".join(["import json, sys", *(f"{statement}\n{told}" for statement in statements)])
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -51,23 +54,18 @@ def test_no_two_modules_import_each_other():
 # Weight
 
 
-def test_importing_the_package_loads_nothing_heavy():
-    assert loaded_by("import studio") == []
-
-
-def test_the_commands_that_need_no_browser_load_none_of_it():
-    assert loaded_by("from studio.cli import main; main(['--help'], standalone_mode=False)") == []
-    assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(
-        loaded_by(
-            "import studio; studio.read, studio.write, studio.Trace, studio.Workspace, studio.StudioError"
-        )
+def test_neither_the_package_nor_commands_without_a_browser_load_what_they_do_not_need():
+    package, commands, names, info = loaded_after(
+        "import studio",
+        "from studio.cli import main; main(['--help'], standalone_mode=False)",
+        "studio.read, studio.write, studio.Trace, studio.Workspace, studio.StudioError",
+        "from studio.samples import sample_path\n"
+        "main(['info', str(sample_path('transformer_8r'))], standalone_mode=False)",
     )
-    assert not {"dash", "flask", "plotly", "pandas"} & set(
-        loaded_by(
-            "from studio.cli import main; from studio.samples import sample_path\n"
-            "main(['info', str(sample_path('transformer_8r'))], standalone_mode=False)"
-        )
-    )
+    assert package == []
+    assert set(commands) <= {"numpy", "msgspec"}
+    assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(names)
+    assert not {"dash", "flask", "plotly", "pandas"} & set(info)
 
 
 def test_storing_and_opening_a_job_needs_no_pandas():
@@ -83,7 +81,8 @@ with tempfile.TemporaryDirectory() as folder:
     assert trace.node_count > 0
     del trace
 """
-    assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(loaded_by(program))
+    [loaded] = loaded_after(program)
+    assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(loaded)
 
 
 def test_the_studio_starts_without_what_only_some_pages_need():
@@ -107,7 +106,8 @@ with tempfile.TemporaryDirectory() as folder:
     script_hashes(app)
     close_tasks(tasks)
 """
-    assert not {"pandas", "numba", "networkx", "rustworkx"} & set(loaded_by(program))
+    [loaded] = loaded_after(program)
+    assert not {"pandas", "numba", "networkx", "rustworkx"} & set(loaded)
 
 
 def test_the_components_that_are_loaded_are_those_that_are_used():
@@ -131,7 +131,8 @@ assert dmc.Select._js_dist is dmc._js_dist
 assert not hasattr(dmc, "NoSuchThing")
 from dash_mantine_components import Alert
 """
-    assert "dash" in loaded_by(program)
+    [loaded] = loaded_after(program)
+    assert "dash" in loaded
 
 
 # ---------------------------------------------------------------------------------------------------

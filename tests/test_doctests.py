@@ -28,7 +28,9 @@ def test_examples_in_docstrings_are_true():
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     finder = doctest.DocTestFinder(exclude_empty=True)
     for name in ["studio", *modules()]:
-        for case in finder.find(importlib.import_module(name), name):
+        cases = finder.find(importlib.import_module(name), name)
+        # Trying a docstring without examples takes a millisecond, and there are thousands.
+        for case in (case for case in cases if case.examples):
             result = runner.run(case, out=output.write)
             tried, failed = tried + result.attempted, failed + result.failed
     assert not failed, output.getvalue()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import doctest
 import inspect
-import subprocess
-import sys
 from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
@@ -43,15 +41,6 @@ def test_names_are_listed_load_and_have_an_example() -> None:
         if not doctest.DocTestParser().get_examples(inspect.getdoc(value) or "")
     ]
     assert without == []
-
-
-def test_importing_the_library_loads_nothing_heavy() -> None:
-    code = (
-        "import sys, studio; "
-        "heavy = {'numpy', 'pandas', 'pyarrow', 'plotly', 'dash', 'numba', 'google.protobuf', 'msgspec'} & set(sys.modules); "
-        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def reachable(*values: object) -> list[object]:

@@ -29,10 +29,10 @@
  * @property {number} pinAt where its pin is drawn
  */
 
-export const CATEGORIES = ["compute", "collective", "send", "receive", "memory", "host", "copy"];
+export const CATEGORIES = ["compute", "collective", "send", "receive", "memory", "host", "copy", "gap"];
 /** Added to a category: its time before all that take part had begun. That of receives is idle. */
 export const WAITING = 16;
-export const COLLECTIVE = 1, SEND = 2, RECEIVE = 3, HOST = 5;
+export const COLLECTIVE = 1, SEND = 2, RECEIVE = 3, HOST = 5, GAP = 7;
 
 /** How far the shades of the comm groups of a rank lie from the colour of collectives. */
 export const SHADES = [0, 0.18, 0.34];

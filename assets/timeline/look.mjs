@@ -5,7 +5,9 @@ import { COLLECTIVE, RECEIVE, SEND, SHADES } from "./chart.mjs";
 
 /** @typedef {ReturnType<typeof makeLook>} Look */
 
-const COLOURS = /** @type {const} */ (["compute", "collective", "p2p", "p2p", "memory", "host", "copy"]);
+const COLOURS = /** @type {const} */ ([
+  "compute", "collective", "p2p", "p2p", "memory", "host", "copy", "border",
+]);
 const TOKENS = /** @type {const} */ ([
   "bg", "panel", "raised", "border", "text", "dim", "accent", "font", "better", "worse",
   "compute", "collective", "p2p", "memory", "host", "copy",

@@ -20,7 +20,7 @@
 
 /** @typedef {{head: Column[], rows: Cell[][]}} Shape */
 
-const ORDER = ["compute", "collective", "send", "receive", "copy", "memory", "CPU", "idle"];
+const ORDER = ["compute", "collective", "send", "receive", "copy", "memory", "CPU", "stream idle", "idle"];
 /** The parts of a rank's time, see studio/analysis/job/ledger.py. */
 const PARTS = [
   "overlapped", "compute", "copy", "waiting", "bubble", "queueing", "latency", "transfer", "communication",

@@ -33,7 +33,19 @@ export function textWidth(pen, text, key = text) {
 }
 
 /**
- * Shorten a hierarchical name to whole words at its end, which says more than its beginning.
+ * The function of a kernel, without its return type and the arguments of templates and calls; other names as
+ * they are.
+ * @param {string} name
+ */
+export function functionName(name) {
+  const end = name.search(/[<(]/);
+  if (end < 1 || !/[<*,]/.test(name) || !/[)>]$/.test(name)) return name;
+  return name.slice(0, end).replace(/^(?:void|static|inline|__global__)\s+/, "") || name;
+}
+
+/**
+ * Shorten a hierarchical name to whole words at its end, which says more than its beginning; of a single word
+ * the beginning stays.
  * @param {Ruler} pen @param {string} text
  * @param {number} room in pixels, of which whole fours count
  */
@@ -44,6 +56,7 @@ export function cutStart(pen, text, room) {
     if (wide <= whole) return text;
     const count = Math.floor((text.length * (whole - 8)) / wide);
     if (count < 3) return "";
+    if (!/[./:]/.test(text)) return count < 5 ? "" : text.slice(0, count) + "…";
     const tail = text.slice(text.length - count), word = tail.search(/[./:]/);
     if (word >= 0 && tail.length - word > 3) return "…" + tail.slice(word + 1);
     return count < 10 ? "" : "…" + tail;

@@ -2,10 +2,10 @@
 
 import { formatRgb } from "../base/canvas.mjs";
 import { unpack } from "../base/packed.mjs";
-import { CATEGORIES, HOST, RECEIVE, SEND, SHADES, WAITING } from "./chart.mjs";
+import { CATEGORIES, GAP, HOST, RECEIVE, SEND, SHADES, WAITING } from "./chart.mjs";
 import { LINES, paintBins, paintThin } from "./pictures.mjs";
 import { ask, timelineAddress } from "./server.mjs";
-import { cutStart, textWidth } from "./text.mjs";
+import { cutStart, functionName, textWidth } from "./text.mjs";
 import { Tiles } from "./tiles.mjs";
 
 /** @import { Pen } from "../base/canvas.mjs" */
@@ -237,11 +237,11 @@ export class Timeline {
         const isBubble = isMessage(category) && bars[at + 6] - bars[at + 1] > LEAST_WAIT;
         const from = Math.max(bars[at + (isBubble ? 6 : 1)], least), to = Math.min(bars[at + 2], most);
         let wide = to - from, y = bars[at + 3], height = bars[at + 4];
-        if (category === HOST) y += height /= 2;
+        if (category === HOST || category === GAP) y += height /= 2;
         if (wide > 0 || !isBubble) pen.fillRect(from, y, Math.max(wide - (wide > 4 ? 1 : 0), hair), height);
         if (isBubble) wide = to - Math.max(bars[at + 1], least);
         if (bars[at + 6] - bars[at + 1] > LEAST_WAIT) waits.push(at, category);
-        if (wide > LABEL_FROM && height > 8 && !isGhost) texts.push(at, category, shade);
+        if (wide > LABEL_FROM && height > 8 && !isGhost && category !== GAP) texts.push(at, category, shade);
       }
       places.length = 0;
     });
@@ -265,7 +265,7 @@ export class Timeline {
     const left = Math.max(bars[at + 1], gutter), right = Math.min(bars[at + 2], gutter + width);
     const name = this.owners[at / ITEMS].data.names[bars[at + 5]];
     const sign = category === SEND ? "→ " : category === RECEIVE ? "← " : "";
-    const text = cutStart(pen, sign + name, right - left - 9);
+    const text = cutStart(pen, sign + functionName(name), right - left - 9);
     if (!text) return;
     const isBubble = isMessage(category) && bars[at + 6] - left > LEAST_WAIT;
     if (isBubble) {

@@ -19,7 +19,13 @@ from studio.advice.advice import Advised, advise
 from studio.advice.words import as_data, lines
 from studio.analysis.job.completeness import completeness
 from studio.commands.base.names import find_stored_run
-from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.options import (
+    EXISTING_FILE,
+    allow_damaged,
+    json_option,
+    rank_option,
+    workspace_option,
+)
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.prefix import find_by_prefix
 from studio.commands.base.terminal import printable
@@ -190,9 +196,6 @@ def text(outcome: Outcome) -> str:
     return "\n".join(printable(line) for line in (f"{outcome.name}: {first}", *rest))
 
 
-_existing = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
 @click.command(help=__doc__, epilog="Example: chakra-studio advise traces/ --json")
 @click.argument("names", metavar="JOB|RUN", nargs=-1, required=True)
 @click.option(
@@ -200,9 +203,9 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="NAME",
     help="Simulate on this system, or system file (.yml); `chakra-studio presets` lists them.",
 )
-@click.option("--system", type=_existing, metavar="S.json", help="ASTRA-sim's system file.")
-@click.option("--network", type=_existing, metavar="N.yml", help="ASTRA-sim's network file.")
-@click.option("--remote-memory", type=_existing, metavar="M.json", help="Remote memory.")
+@click.option("--system", type=EXISTING_FILE, metavar="S.json", help="ASTRA-sim's system file.")
+@click.option("--network", type=EXISTING_FILE, metavar="N.yml", help="ASTRA-sim's network file.")
+@click.option("--remote-memory", type=EXISTING_FILE, metavar="M.json", help="Remote memory.")
 @click.option(
     "--model", type=click.Choice(MODELS), help="Everything that is modelled, or the answers of ASTRA-sim."
 )

@@ -1,7 +1,9 @@
-"""Generate a training job of a named model, without any trace.
+"""Generate a job of a named model, without any trace: training, or steps of inference.
 
-KIND is llm: a dense decoder-only transformer, by the name of a preset, from a config.json (--config), or of your own numbers
-(--model custom). Ranks are numbered as in Megatron-LM: tensor parallel ranks are adjacent, then data, then pipeline.
+KIND is llm, training of a decoder-only transformer, or inference, steps of one: by the name of a preset, from a config.json
+(--config), or of your own numbers (--model custom). Ranks are numbered as in Megatron-LM: tensor parallel ranks are adjacent,
+then context, data and pipeline. In inference --batch is the sequences that decode, or the prompts of a prefill.
+vit, resnet and dlrm are training of other networks, data parallel, the tables of dlrm divided among ranks.
 
 Compute nodes hold operations and bytes, which the roofline of a simulated system times; --gpu gives them durations. Without
 -o the counts alone are printed: parameters, operations, memory of an NPU by part, bytes of each collective.
@@ -9,36 +11,41 @@ Compute nodes hold operations and bytes, which the roofline of a simulated syste
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 
 from studio.commands.base.options import PathOption, json_option
 from studio.commands.base.output import progress_line, show
 from studio.commands.base.terminal import printable, written_line
-from studio.errors import ConfigError
+from studio.commands.base.workload_options import (
+    COUNT,
+    chosen_model,
+    given_options,
+    step_options,
+    workload_options,
+)
 from studio.et import Progress
 from studio.et.write import write_with_copies
-from studio.generation.configs import read_config
+from studio.generation.families.counts import describe as describe_network
+from studio.generation.families.job import OPTIONS as NETWORK_OPTIONS
+from studio.generation.families.job import asked_of as network_of
+from studio.generation.families.job import make_network_job
+from studio.generation.families.presets import NETWORKS
+from studio.generation.inference.generate import describe as describe_steps
+from studio.generation.inference.generate import generate_inference
+from studio.generation.inference.options import INFERENCE, STEP_OPTIONS, asked_of
 from studio.generation.job import make_job
-from studio.generation.layout import SCHEDULES, Layout, Schedule, Wish, layout_of
-from studio.generation.llm import describe, speed_of
-from studio.generation.models import Model, find_model
+from studio.generation.llm import describe
+from studio.generation.models import Model
+from studio.generation.options import BY_KEY, OPTIONS
+from studio.generation.program import told_times
+from studio.generation.workload import workload_of
 from studio.trace import Trace
 from studio.units import format_bytes, format_si
-
-_SHAPE = {
-    "layers": "Transformer layers.",
-    "hidden": "Width of the residual stream.",
-    "heads": "Attention heads.",
-    "kv_heads": "Heads of keys and values; as many as heads unless given.",
-    "head_size": "Width of a head; hidden / heads unless given.",
-    "feed_forward": "Inner width of the feed-forward part.",
-    "vocabulary": "Tokens of the vocabulary.",
-}
-_NEEDED = ("layers", "hidden", "heads", "feed_forward", "vocabulary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +53,18 @@ class Request:
     """Options of `generate`.
 
     Attributes:
-        model: What is trained.
-        wish: What is said of the layout.
+        model: The name of a model, or its numbers.
+        ranks: How many ranks.
+        given: What else is said, by the keys of `studio.generation.options.OPTIONS`, or of inference `INFERENCE`.
         target: Folder for the job; None makes none.
-        gpu: The GPU that durations are of; None gives none.
-        compute_efficiency, memory_efficiency: Shares of its peak and bandwidth that are reached.
+        kind: `llm`, `inference` or a family of networks.
     """
 
-    model: Model
-    wish: Wish
+    model: str | Model
+    ranks: int
+    given: Mapping[str, Any] = field(default_factory=dict)
     target: Path | None = None
-    gpu: str | None = None
-    compute_efficiency: float = 1.0
-    memory_efficiency: float = 1.0
+    kind: str = "llm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +72,12 @@ class Generated:
     """A generated job.
 
     Attributes:
-        model, layout: What it is of.
+        told: What it is made of, as `--json` prints it.
         trace: The job, None where only counts were asked for.
         files: The files written.
     """
 
-    model: Model
-    layout: Layout
+    told: Mapping[str, Any]
     trace: Trace | None
     files: tuple[Path, ...]
 
@@ -83,19 +88,36 @@ def run(request: Request, *, progress: Progress | None = None) -> Generated:
     Raises:
         ConfigError: Numbers do not divide, or are out of their ranges.
     """
-    model, layout = request.model, layout_of(request.model, request.wish)
-    speed = speed_of(request.gpu, request.compute_efficiency, request.memory_efficiency)
-    if request.target is None:
-        return Generated(model, layout, None, ())
-    trace = make_job(model, layout, speed)
-    files = write_with_copies(trace, request.target, model.name, progress=progress)
-    return Generated(model, layout, trace, tuple(files))
+    trace = None
+    if request.kind in NETWORKS:
+        wanted = network_of(str(request.model), request.ranks, request.given, request.kind)
+        told = describe_network(wanted.network, wanted.replicas)
+        if request.target is not None:
+            trace = make_network_job(wanted.network, wanted.replicas, wanted.speed)
+    elif request.kind == "inference":
+        asked = asked_of(request.model, request.ranks, request.given)
+        told = describe_steps(asked.model, asked.wish, asked.speed.gpu if asked.speed else None)
+        if request.target is not None:
+            trace = generate_inference(request.model, ranks=request.ranks, **request.given)
+    else:
+        workload = workload_of(request.model, request.ranks, request.given)
+        gpu = workload.speed.gpu if workload.speed else None
+        told = {
+            **describe(workload.model, workload.layout, gpu),
+            "compute_times": told_times(workload.speed),
+        }
+        if request.target is not None:
+            trace = make_job(workload.model, workload.layout, workload.speed, workload.faults)
+    if trace is None or request.target is None:
+        return Generated(told, None, ())
+    files = write_with_copies(trace, request.target, told["model"], progress=progress)
+    return Generated(told, trace, tuple(files))
 
 
 def report(done: Generated) -> dict[str, Any]:
     """Return what `--json` prints."""
     return {
-        **describe(done.model, done.layout),
+        **done.told,
         "files": [str(path) for path in done.files],
         "graphs": len(done.trace.graphs) if done.trace else None,
     }
@@ -103,18 +125,21 @@ def report(done: Generated) -> dict[str, Any]:
 
 def text(done: Generated) -> str:
     """Format the result for a terminal."""
-    told = describe(done.model, done.layout)
-    memory = told["memory"]
-    parts = [f"{part} {format_bytes(memory[part])}" for part in memory if part not in ("total", "stage")]
-    stages = ", ".join(map(str, told["stage_layers"]))
-    lines = [
-        f"{told['model']}: {told['parameters']:,} parameters ({told['source'] or 'given'})",
-        f"layout {told['layout']}, zero {told['zero']}, {told['schedule']}, layers of stages {stages}",
-        f"batch of {told['batch']:,} × {told['sequence']:,} tokens ({told['batch_from']}), micro-batches of a replica: {told['micro_batches']:,}",
-        f"{format_si(told['flop'])}FLOP in matrix products of a step",
-        f"{format_bytes(memory['total'])} on a rank of stage {memory['stage']}, which holds most: {', '.join(parts)}",
-        "collectives and messages of a step: nodes of all ranks, and the bytes that ranks give:",
-    ]
+    told = done.told
+    active = told.get("active_parameters", told["parameters"])
+    of_token = "" if active == told["parameters"] else f", {active:,} of a token"
+    lines = [f"{told['model']}: {told['parameters']:,} parameters{of_token} ({told['source'] or 'given'})"]
+    if "kv_transfer" in told:
+        for part in ("prefill", "decode"):
+            lines += [f"{part}, {told[part]['world_size']:,} ranks:"]
+            lines += [f"  {line}" for line in (*_step_lines(told[part]), *_memory_lines(told[part]))]
+        lines.append(f"{told['joined_sequences']:,} sequences decode in the step after prompts have arrived")
+    else:
+        said = _network_lines if "family" in told else _step_lines if "phase" in told else _training_lines
+        lines += said(told)
+        lines += _memory_lines(told)
+    if told["collectives"]:
+        lines.append("collectives and messages of a step: nodes of all ranks, and the bytes that ranks give:")
     lines += [
         f"  {row['group']:<4}{row['type']:<16}{row['count']:>14,}  {format_bytes(row['bytes'])}"
         for row in told["collectives"]
@@ -124,128 +149,81 @@ def text(done: Generated) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _custom(given: dict[str, Any], sequence: int | None) -> Model:
-    missing = [name for name in _NEEDED if given[name] is None]
-    if missing or sequence is None:
-        options = [f"--{name.replace('_', '-')}" for name in missing] + ([] if sequence else ["--seq"])
-        raise ConfigError(f"--model custom needs {', '.join(options)} as well.")
-    heads = given["heads"]
-    if not given["head_size"] and given["hidden"] % heads:
-        raise ConfigError(
-            f"--hidden is {given['hidden']:,}, which {heads} heads do not share evenly.",
-            hint="Give --head-size, or other numbers.",
-        )
-    return Model(
-        "custom", given["layers"], given["hidden"], heads, given["kv_heads"] or heads,
-        given["head_size"] or given["hidden"] // heads, given["feed_forward"], given["vocabulary"], sequence,
-        gated=not given["gelu"], biases=given["biases"], tied=given["tied"],
-    )  # fmt: skip
+def _memory_lines(told: Mapping[str, Any]) -> list[str]:
+    memory = told["memory"]
+    parts = [
+        f"{part.replace('_', ' ')} {format_bytes(memory[part])}"
+        for part in memory
+        if part not in ("total", "stage") and (memory[part] or part not in ("draft", "tables"))
+    ]
+    stage = "" if "family" in told else f" of stage {memory['stage']}"
+    most = f"{format_bytes(memory['total'])} on a rank{stage}, which holds most: {', '.join(parts)}"
+    if not told.get("unfit"):
+        return [most]
+    cures = "; ".join(told["remedies"]) or "no change of layout, data type or batch that was tried"
+    return [most, told["unfit"], f"what would fit: {cures}"]
 
 
-def _chosen(given: dict[str, Any], sequence: int | None) -> Model:
-    """Return the model that is asked for."""
-    name, config = given["model"], given["config"]
-    if (name is None) == (config is None):
-        raise click.UsageError("Give either --model or --config.")
-    shaped = [f"--{key.replace('_', '-')}" for key in (*_SHAPE, "gelu", "biases", "tied") if given[key]]
-    if name == "custom":
-        return _custom(given, sequence)
-    model = read_config(config) if config is not None else find_model(name)
-    if shaped:
-        raise click.UsageError(f"{', '.join(shaped)}: for --model custom only.")
-    return model if config is None else replace(model, source=config.name)
+def _training_lines(told: Mapping[str, Any]) -> list[str]:
+    stages = ", ".join(map(str, told["stage_layers"]))
+    return [
+        f"layout {told['layout']}, zero {told['zero']}, {told['schedule']}, layers of stages {stages}",
+        f"batch of {told['batch']:,} × {told['sequence']:,} tokens ({told['batch_from']}), micro-batches of a replica: {told['micro_batches']:,}",
+        f"{format_si(told['flop'])}FLOP in matrix products of a step",
+        f"compute nodes: {told['compute_times']}",
+    ]
 
 
-def _layers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    try:
-        return None if value is None else tuple(int(part) for part in value.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no list of whole numbers such as 7,8,8,7.") from None
+def _network_lines(told: Mapping[str, Any]) -> list[str]:
+    return [
+        f"layout {told['layout']}, {told['optimizer']}, gradients summed in buckets: {told['buckets']}",
+        f"batch of {told['batch']:,} ({told['batch_from']})",
+        f"{format_si(told['flop'])}FLOP in products and attention of a step",
+    ]
 
 
-_COUNT = click.IntRange(min=1)
+def _step_lines(told: Mapping[str, Any]) -> list[str]:
+    stages = ", ".join(map(str, told["stage_layers"]))
+    drafting = f", {told['draft']} drafted tokens a sequence" if told["draft"] else ""
+    drafting += f" by {told['draft_model']}" if told["draft_model"] else ""
+    read = f"{told['new_tokens']:,} new tokens, {told['cached_tokens']:,} in the KV cache after the step"
+    cache = f"{format_bytes(told['kv_bytes_per_token'])} of KV cache a token"
+    return [
+        f"layout {told['layout']}, layers of stages {stages}, {told['dtype']}, KV cache in {told['kv_dtype']}",
+        f"{told['phase']} of {told['sequences']:,} sequences: {read}{drafting}",
+        f"{format_si(told['flop'])}FLOP in matrix products and attention of a step; {cache}",
+    ]
 
 
 @click.command(
     help=__doc__, epilog="Example: chakra-studio generate llm --model llama3-8b --ranks 8 --tp 8 -o JOB"
 )
-@click.argument("kind", type=click.Choice(["llm"]))
+@click.argument("kind", type=click.Choice(["llm", "inference", *NETWORKS]))
 @click.option("--model", metavar="NAME", help="A preset, such as llama3-70b, or custom.")
 @click.option(
     "--config", metavar="FILE", type=PathOption(exists=True, dir_okay=False),
-    help="A config.json in Hugging Face's form: llama, mistral, qwen2, qwen3 or gpt2.",
+    help="A config.json in Hugging Face's form, such as that of llama, mixtral, qwen3_moe or gemma3.",
 )  # fmt: skip
-@click.option("--ranks", type=_COUNT, required=True, metavar="N", help="Ranks of the job.")
-@click.option("--tp", type=_COUNT, default=1, show_default=True, metavar="N", help="Tensor parallel ranks.")
-@click.option("--pp", type=_COUNT, default=1, show_default=True, metavar="N", help="Pipeline stages.")
-@click.option("--dp", type=_COUNT, metavar="N", help="Replicas.  [default: ranks / (tp × pp)]")
-@click.option(
-    "--zero", type=click.Choice(["0", "1", "3"]), default="0", show_default=True,
-    help="What replicas share: nothing, the optimizer, or weights and gradients as well (FSDP).",
-)  # fmt: skip
-@click.option(
-    "--sequence-parallel/--no-sequence-parallel", default=None,
-    help="Divide norms along the sequence among tensor parallel ranks.  [default: on where tp is above 1]",
-)  # fmt: skip
-@click.option(
-    "--schedule",
-    type=click.Choice(SCHEDULES),
-    default="1f1b",
-    show_default=True,
-    help="Order of micro-batches.",
-)
-@click.option("--stage-layers", metavar="N,...", callback=_layers, help="Layers of each stage.")
-@click.option(
-    "--batch",
-    type=_COUNT,
-    metavar="N",
-    help="Sequences of a step, of all replicas.  [default: the published recipe where it fits]",
-)
-@click.option(
-    "--micro-batch",
-    type=_COUNT,
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Sequences of a micro-batch.",
-)
-@click.option(
-    "--seq", "sequence", type=_COUNT, metavar="N", help="Tokens of a sequence.  [default: the model's]"
-)
-@click.option("--steps", type=_COUNT, default=1, show_default=True, metavar="N", help="Training steps.")
-@click.option("--gpu", metavar="GPU", help="Give compute nodes the durations of this GPU, such as h100.")
-@click.option(
-    "--compute-efficiency", type=float, default=1.0, show_default=True, metavar="SHARE",
-    help="Share of the GPU's peak that is reached; 1 is a lower bound of time.",
-)  # fmt: skip
-@click.option(
-    "--memory-efficiency", type=float, default=1.0, show_default=True, metavar="SHARE",
-    help="Share of its memory's bandwidth that is reached.",
-)  # fmt: skip
-@click.option("--layers", type=_COUNT, metavar="N", help=f"Of a custom model: {_SHAPE['layers']}")
-@click.option("--hidden", type=_COUNT, metavar="N", help=_SHAPE["hidden"])
-@click.option("--heads", type=_COUNT, metavar="N", help=_SHAPE["heads"])
-@click.option("--kv-heads", type=_COUNT, metavar="N", help=_SHAPE["kv_heads"])
-@click.option("--head-size", type=_COUNT, metavar="N", help=_SHAPE["head_size"])
-@click.option("--feed-forward", type=_COUNT, metavar="N", help=_SHAPE["feed_forward"])
-@click.option("--vocabulary", type=_COUNT, metavar="N", help=_SHAPE["vocabulary"])
-@click.option("--gelu", is_flag=True, help="No gate in the feed-forward part, as in GPT.")
-@click.option("--biases", is_flag=True, help="Biases of linear layers and norms, as in GPT.")
-@click.option("--tied", is_flag=True, help="The output layer shares the embedding's matrix.")
+@click.option("--ranks", type=COUNT, required=True, metavar="N", help="Ranks of the job.")
+@workload_options
+@step_options
 @click.option(
     "-o", "--out", "target", metavar="DIR", type=PathOption(file_okay=False), help="Folder for the job."
 )
 @json_option
-def command(as_json: bool, **given: Any) -> None:
+def command(as_json: bool, **values: Any) -> None:
     """Carry out `generate`."""
-    sequence = given["sequence"]
-    wish = Wish(
-        given["ranks"], given["tp"], given["pp"], given["dp"], given["batch"], given["micro_batch"], sequence,
-        int(given["zero"]), given["sequence_parallel"], cast("Schedule", given["schedule"]), given["steps"],
-        given["stage_layers"],
-    )  # fmt: skip
-    request = Request(
-        _chosen(given, sequence), wish, given["target"], given["gpu"], given["compute_efficiency"],
-        given["memory_efficiency"],
-    )  # fmt: skip
+    kind = values["kind"]
+    told = given_options(values, (*OPTIONS, *STEP_OPTIONS))
+    allowed = NETWORK_OPTIONS if kind in NETWORKS else INFERENCE if kind == "inference" else BY_KEY
+    foreign = [key for key in told if told[key] is not None and key not in allowed]
+    if foreign:
+        names = ", ".join((BY_KEY | INFERENCE)[key].names[0].partition("/")[0] for key in foreign)
+        raise click.UsageError(f"{names}: not of {kind}.")
+    given = {key: told[key] for key in allowed}
+    if kind in NETWORKS and (values["model"] is None or values["config"] is not None):
+        raise click.UsageError(f"Give --model: {', '.join(NETWORKS[kind])}.")
+    shape = [option.names[0] for option in OPTIONS if option.part == "shape" and given.get(option.key)]
+    model = values["model"] if kind in NETWORKS else chosen_model(values["model"], values["config"], shape)
+    request = Request(model, values["ranks"], given, values["target"], kind)
     show(run(request, progress=progress_line()), as_json, report, text)

@@ -1,7 +1,10 @@
-"""List what runs by name: kernels or operators, how often, how long, and how fast copies are.
+"""List what runs by name: kernels or operators, how often, how long, how fast copies are, and how late after their launch.
 
 JOB|RUN is a folder, files or the prefix of files of traces that hold times, or, in the workspace, a run (RUN or JOB/RUN) or a
 job: its recording (JOB/recorded), else its newest run. Numbers of steps, layers and the like are shown as *.
+
+The delay of a launch is the time from the end of the call to the begin of its work. The queue of a stream is what was
+launched and has not ended. Recordings of PyTorch's profiler tell both.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from typing import Any
 import click
 
 from studio.analysis.job.kernels import Kernel, kernels
+from studio.analysis.job.launch_words import launch_words, queue_words
+from studio.analysis.job.launches import Delays, Launches, Queue, launches
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import cut_middle, printable
@@ -20,6 +25,7 @@ from studio.et import Progress
 from studio.units import format_count, format_ns, format_rate
 
 _NAME_WIDTH = 60
+_QUEUES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +35,11 @@ class Request(RunRequest):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What ran by name in a run."""
+    """What ran by name in a run, and, of a recording, its launches."""
 
     side: Compared
     kernels: list[Kernel]
+    launches: Launches | None
 
 
 def run(request: Request, *, progress: Progress | None = None) -> Listed:
@@ -43,7 +50,8 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
         StudioError: What is named cannot be read, or holds no times.
     """
     side = request.find(progress)
-    return Listed(side, kernels(side.side.trace, side.side.times))
+    found = launches(side.side.trace) if side.side.is_recording else None
+    return Listed(side, kernels(side.side.trace, side.side.times), found)
 
 
 def report(listed: Listed) -> dict[str, Any]:
@@ -65,15 +73,57 @@ def report(listed: Listed) -> dict[str, Any]:
                 "bytes": kernel.bytes,
                 "bytes_per_ns": kernel.bytes_per_ns,
                 "longest_rank": kernel.longest[0],
+                "launches": _delays(listed.launches.by_name.get(kernel.name) if listed.launches else None),
             }
             for kernel in listed.kernels
         ],
+        "launches": _launches(listed.launches),
+    }
+
+
+def _delays(delays: Delays | None) -> dict[str, Any] | None:
+    if delays is None:
+        return None
+    return {
+        "count": delays.count,
+        "operations": delays.operations,
+        "delay_least_ns": delays.least_ns,
+        "delay_median_ns": delays.median_ns,
+        "delay_p99_ns": delays.p99_ns,
+        "delay_most_ns": delays.most_ns,
+        "late": delays.late,
+        "short": delays.short,
+    }
+
+
+def _launches(found: Launches | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    told = {"call_median_ns": found.call_ns, "unknown": found.unknown}
+    return {**(_delays(found.all) or {}), **told, "queues": [_queue(queue) for queue in found.queues]}
+
+
+def _queue(queue: Queue) -> dict[str, Any]:
+    return {
+        "rank": queue.rank,
+        "device": queue.device,
+        "stream": queue.stream,
+        "count": queue.count,
+        "mean": queue.mean,
+        "most": queue.most,
+        "waiting_mean": queue.waiting_mean,
+        "waiting_most": queue.waiting_most,
+        "empty_percent": 100 * queue.empty,
+        "edges_ns": queue.edges_ns.tolist(),
+        "length": queue.length.tolist(),
     }
 
 
 def text(listed: Listed) -> str:
     """Format the list for a terminal."""
+    has = listed.launches is not None
     head = f"{'':{_NAME_WIDTH}}{'kind':>14}{'count':>12}{'total':>12}{'share':>8}{'median':>12}{'longest':>12}{'rate':>14}"
+    head += f"{'delay':>12}" if has else ""
     lines = [f"{listed.side.name}: {len(listed.kernels):,} names", head]
     for kernel in listed.kernels:
         rate = kernel.bytes_per_ns
@@ -81,8 +131,19 @@ def text(listed: Listed) -> str:
             f"{cut_middle(kernel.name, _NAME_WIDTH - 1):{_NAME_WIDTH}}{kernel.kind:>14}{format_count(kernel.count):>12}"
             f"{format_ns(kernel.total_ns):>12}{100 * kernel.share:>6.1f} %{format_ns(kernel.median_ns):>12}"
             f"{format_ns(kernel.most_ns):>12}{format_rate(rate) if rate else '-':>14}"
+            f"{_median(listed.launches, kernel.name) if listed.launches else '':>{12 * has}}"
         )
+    if listed.launches:
+        lines += ["", *launch_words(listed.launches)]
+        lines += [queue_words(queue) for queue in listed.launches.queues[:_QUEUES]]
+        more = len(listed.launches.queues) - _QUEUES
+        lines += [f"… and {more:,} more queues" if more > 1 else "… and 1 more queue"] if more > 0 else []
     return "\n".join(printable(line) for line in lines)
+
+
+def _median(found: Launches, name: str) -> str:
+    delays = found.by_name.get(name)
+    return "-" if delays is None else format_ns(delays.median_ns)
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio kernels rank0.json.gz --json")

@@ -83,6 +83,7 @@ def report(listed: Listed) -> dict[str, Any]:
                 "rank": use.rank,
                 "device": use.device,
                 "noted": use.noted,
+                "counted": use.counted,
                 "before_bytes": use.before_bytes,
                 "peak_bytes": use.peak_bytes,
                 "peak_ns": use.peak_ns,
@@ -102,7 +103,7 @@ def text(listed: Listed) -> str:
     for use in listed.uses:
         place = "processor" if use.device == HOST_MEMORY else f"device {use.device}"
         reserved = f", {format_bytes(use.reserved_bytes)} reserved" if use.reserved_bytes >= 0 else ""
-        how = "" if use.noted else ", estimated"
+        how = "" if use.noted else ", counted by formulas" if use.counted else ", estimated"
         lines.append(
             f"rank {use.rank}, {place}: {format_bytes(use.peak_bytes)} at {format_ns(use.peak_ns)}{reserved}{how}"
         )
@@ -115,7 +116,7 @@ def text(listed: Listed) -> str:
             )
     if not listed.uses:
         lines.append(NOTHING)
-    elif not all(use.noted for use in listed.uses):
+    elif not all(use.noted or use.counted for use in listed.uses):
         lines.append(ESTIMATE)
     lines += [f"warning: {listed.unfit}"] if listed.unfit else []
     return "\n".join(printable(line) for line in lines)

@@ -18,6 +18,7 @@ import click
 from studio.analysis.job.completeness import completeness, is_recording
 from studio.analysis.job.memory import memory_use
 from studio.commands.base.options import (
+    EXISTING_FILE,
     PathOption,
     Seconds,
     allow_damaged,
@@ -32,7 +33,7 @@ from studio.commands.base.prefix import find_by_prefix
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
 from studio.et.format import UNSAID, JobSize
-from studio.sim import astra, simulate
+from studio.sim import astra, remote_memory, simulate
 from studio.sim.check import REPLAY_KNOWN, check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.doubted_memory import unfit_words
@@ -41,12 +42,11 @@ from studio.sim.extensions import ComputeTimes
 from studio.sim.models import MODELS, Model, model_of, with_model
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset, said_npus
-from studio.sim.remote_memory import WORDS as REMOTE_MEMORY_ASSUMED
 from studio.sim.remote_memory import with_memory_for
 from studio.sim.replays import as_replay, idle_system
 from studio.sim.result import SimResult
 from studio.sim.systems import SYSTEMS, is_system_file
-from studio.trace import Finding, Trace
+from studio.trace import Finding, Trace, recorded_devices
 
 if TYPE_CHECKING:
     from studio.store.workspace import Workspace
@@ -160,7 +160,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     if request.preset and (known := with_memory_for(parts, trace)) is not parts:
         # Presets are machines, and say nothing of what a job keeps elsewhere.
         parts, read_config = known, _read_parts(known, request)
-        chosen = (*chosen, Finding("warning", "remote-memory-assumed", REMOTE_MEMORY_ASSUMED))
+        chosen = (*chosen, remote_memory.FINDING)
     # The order of events across ranks needs every rank simulated.
     every_rank = request.events is not None and _in_order(request.events)
 
@@ -231,9 +231,7 @@ def _with_recorded_system(request: Request, trace: Trace) -> tuple[Request, tupl
         return request, ()
     from studio.calibration.machines import system_for
 
-    devices = {
-        str(item.value) for rank in trace.ranks for item in rank.metadata if item.name == "device_name"
-    }
+    devices = recorded_devices(trace)
     systems = {system.name for device in devices if (system := system_for(device)) is not None}
     if len(systems) != 1:
         return request, ()
@@ -606,9 +604,6 @@ def _with_files(parts: Parts, request: Request) -> Parts:
 # Reports
 
 
-_existing = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
 @click.command(
     help=__doc__,
     epilog="Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set preferred-dataset-splits=8",
@@ -617,12 +612,16 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--system",
     "--system-configuration",
-    type=_existing,
+    type=EXISTING_FILE,
     metavar="S.json",
     help="ASTRA-sim's system file, or a system file (.yml), which holds a whole system.",
 )
 @click.option(
-    "--network", "--network-configuration", type=_existing, metavar="N.yml", help="ASTRA-sim's network file."
+    "--network",
+    "--network-configuration",
+    type=EXISTING_FILE,
+    metavar="N.yml",
+    help="ASTRA-sim's network file.",
 )
 @click.option(
     "--comm-groups",
@@ -634,7 +633,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--remote-memory",
     "--remote-memory-configuration",
-    type=_existing,
+    type=EXISTING_FILE,
     metavar="M.json",
     help="Remote memory.",
 )

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from studio.commands.base.options import (
+    EXISTING_FILE,
     PathOption,
     allow_damaged,
     json_option,
@@ -32,8 +33,8 @@ from studio.commands.simulate import Request as SimulateRequest
 from studio.commands.simulate import parts_for, with_system_file, workload
 from studio.errors import ConfigError
 from studio.et.format import UNSAID, JobSize
+from studio.sim import remote_memory
 from studio.sim.models import MODELS, Model
-from studio.sim.remote_memory import ASSUMED, WORDS, needs_memory
 from studio.sweep.analysis import (
     IMPORTANCE,
     NOTHING_MATTERS,
@@ -57,8 +58,6 @@ from studio.units import format_count, format_counted, format_ns, format_si, par
 _BEST = 5
 _REASONS = 5
 _WIDE = 100
-
-_MEMORY_ASSUMED = "remote-memory-assumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +155,10 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     tables = parts_for(simulated, ranks=len(trace.ranks)) if given else None
     base = Base(None if given else simulated.preset, tables, request.size.npus, request.model)
     findings = trace.findings
-    if not given and "memory-type" not in space.keys and needs_memory(trace):
+    if not given and "memory-type" not in space.keys and remote_memory.needs_memory(trace):
         # Presets are machines, and say nothing of what a job keeps elsewhere.
-        base = replace(base, settings=tuple(f"{key}={value}" for key, value in ASSUMED.items()))
-        findings = (*findings, Finding("warning", _MEMORY_ASSUMED, WORDS))
+        base = replace(base, settings=tuple(f"{key}={value}" for key, value in remote_memory.ASSUMED.items()))
+        findings = (*findings, remote_memory.FINDING)
     sweep = Sweep(space, base, Plan(request.random, request.seed, target), costs)
     swept = run_sweep(trace, sweep, request.output, scheduler=request.scheduler, progress=progress)
     return Outcome(", ".join(request.job), swept, request.output, findings)
@@ -290,9 +289,6 @@ def _under(_ctx: click.Context, _param: click.Parameter, given: str | None) -> i
     return None if given is None else parse_ns(given)
 
 
-_existing = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
 @click.command(
     help=__doc__,
     epilog="Example: chakra-studio sweep traces/ --preset hgx-h100 --set bandwidth[0]=225..900:225 -o sweep.parquet",
@@ -312,16 +308,16 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option("--preset", metavar="NAME", help="The system that is varied, by name, or a system file (.yml).")
 @click.option(
-    "--system", type=_existing, metavar="S.json", help="ASTRA-sim's system file, or a system file (.yml)."
+    "--system", type=EXISTING_FILE, metavar="S.json", help="ASTRA-sim's system file, or a system file (.yml)."
 )
-@click.option("--network", type=_existing, metavar="N.yml", help="ASTRA-sim's network file.")
-@click.option("--comm-groups", type=_existing, metavar="G.json", help="Comm groups.")
-@click.option("--remote-memory", type=_existing, metavar="M.json", help="Remote memory.")
+@click.option("--network", type=EXISTING_FILE, metavar="N.yml", help="ASTRA-sim's network file.")
+@click.option("--comm-groups", type=EXISTING_FILE, metavar="G.json", help="Comm groups.")
+@click.option("--remote-memory", type=EXISTING_FILE, metavar="M.json", help="Remote memory.")
 @click.option(
     "--model", type=click.Choice(MODELS), help="Everything that is modelled, or the answers of ASTRA-sim."
 )
 @click.option(
-    "--cost", "costs", type=_existing, metavar="COSTS.yml", help="Prices per GPU, and per GB/s and port."
+    "--cost", "costs", type=EXISTING_FILE, metavar="COSTS.yml", help="Prices per GPU, and per GB/s and port."
 )
 @click.option("--random", type=click.IntRange(min=1), metavar="N", help="Simulate N points drawn at random.")
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of the random draw.  [default: 0]")
@@ -350,7 +346,7 @@ def command(
     """Carry out `sweep`."""
     outcome = run(Request(size=JobSize(npus, passes), **given), progress=progress_line())
     for finding in outcome.damaged:
-        if finding.code == _MEMORY_ASSUMED:
+        if finding == remote_memory.FINDING:
             warn(finding)
     show(outcome, as_json, report, text)
     refuse_nothing(outcome)

@@ -66,10 +66,6 @@ _EXCUSES: Mapping[str, str] = {
     "sp": "a trace does not say how operators divide the sequence",
     "cp": "a trace does not say how operators divide the context",
 }
-_ELSEWHERE: Mapping[str, str] = {
-    "pp": "on the command line, scale --pp: messages between stages show them, and names of nodes the layers",
-    "ep": "on the command line, scale --ep: with balanced routing",
-}
 
 
 def rules_for(
@@ -111,8 +107,8 @@ def size_of(mesh: Mesh, name: str) -> int:
 
 
 def excuse(name: str) -> str:
-    """Return why a dimension cannot be scaled, or how it can."""
-    return _EXCUSES.get(name) or _ELSEWHERE.get(name, "")
+    """Return why a dimension cannot be scaled."""
+    return _EXCUSES.get(name, "")
 
 
 def refuse_dimension(name: str) -> ConfigError:

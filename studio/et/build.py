@@ -13,6 +13,7 @@ from studio.trace import (
     Attributes,
     Dependencies,
     Graph,
+    Int64,
     NodeType,
     Strings,
     ValueKind,
@@ -88,34 +89,56 @@ def _text(pool: dict[str, int], text: str) -> int:
 def _attribute_columns(
     nodes: Sequence[NodeDict], pool: dict[str, int], slots: dict[tuple[str, int | str], int]
 ) -> Attributes:
-    offsets, columns = [0], []
+    offsets = [0]
+    keys: list[int] = []
+    kinds: list[int] = []
+    values: list[int] = []
+    lengths: list[int] = []
+    is_slot: list[bool] = []
     items: list[int] = []
+    # What follows from key and type alone is worked out once; of lists the kind follows from what they hold.
+    known: dict[tuple[str, type], ValueKind] = {}
     for node in nodes:
         for key, value in node.get("attrs", {}).items():
-            kind = _kind(key, value)
-            bits, length, slot = value, 0, False
-            if kind.is_list:
-                bits, length = len(items), len(value)
+            kind = known.get((key, value.__class__))
+            if kind is None:
+                kind = _kind(key, value)
+                if not kind.is_list:
+                    known[key, value.__class__] = kind
+            bits, length, slot = value, 0, key in SLOT_KEYS
+            if value.__class__ is list or value.__class__ is tuple:
+                bits, length, slot = len(items), len(value), False
                 items.extend(int(item) for item in value)
-            elif key in SLOT_KEYS:
-                slot, bits = True, slots.setdefault((key, value), len(slots))
+            elif slot:
+                bits = slots.setdefault((key, value), len(slots))
             elif kind == ValueKind.STRING:
-                bits = _text(pool, value)
+                bits = pool.setdefault(value, len(pool))
             elif kind == ValueKind.DOUBLE:
                 bits = int(np.float64(value).view(np.int64))
-            columns.append((_text(pool, key), int(kind), int(bits), length, slot))
-        offsets.append(len(columns))
-    key, kinds, values, lengths, is_slot = zip(*columns, strict=True) if columns else ((),) * 5
+            keys.append(pool.setdefault(key, len(pool)))
+            kinds.append(kind)
+            values.append(bits)
+            lengths.append(length)
+            is_slot.append(slot)
+        offsets.append(len(keys))
     return Attributes(
         offsets=np.array(offsets, np.int64),
-        key=np.array(key, np.int32),
-        doc=np.full(len(columns), NONE, np.int32),
+        key=np.array(keys, np.int32),
+        doc=np.full(len(keys), NONE, np.int32),
         kind=np.array(kinds, np.uint8),
-        value=np.array([v - 2**64 if v >= 2**63 else v for v in values], np.int64),
+        value=_as_int64(values),
         length=np.array(lengths, np.int32),
         slot=np.array(is_slot, np.bool_),
         items=np.array(items, np.int64),
     )
+
+
+def _as_int64(values: list[int]) -> Int64:
+    """Return numbers below 2^64 as int64, those from 2^63 on as the negative ones with the same bits."""
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        return np.array([value - 2**64 if value >= 2**63 else value for value in values], np.int64)
 
 
 def _kind(key: str, value: object) -> ValueKind:
@@ -126,6 +149,8 @@ def _kind(key: str, value: object) -> ValueKind:
         return ValueKind.INT64 if kind == ValueKind.STRING else kind
     if isinstance(value, str):
         return ValueKind.STRING
+    if isinstance(value, list) and value and type(value[0]) is int:
+        return ValueKind.INT64_LIST
     return ValueKind.DOUBLE if isinstance(value, float) else ValueKind.BOOL_LIST
 
 

@@ -17,7 +17,7 @@ _ROW_PX, _LEAST_PX = 18, 150
 _MOST_BARS = 20_000
 _FINEST = 1 << 40
 """Parts of the shown time: what lies closer than one of them may be one bar, first of the finest, then of coarser ones."""
-_NAMES = {Category.HOST: "CPU"}
+_NAMES = {Category.HOST: "CPU", Category.GAP: "stream idle"}
 _LANES: dict[str, str] = {
     "compute": "compute",
     "memory": "memory",
@@ -147,4 +147,5 @@ def _colour(kind: Category, colours: Palette) -> str:
         Category.RECEIVE: colours.p2p,
         Category.MEMORY: colours.memory,
         Category.COPY: colours.copy,
+        Category.GAP: colours.border,
     }.get(kind, colours.host)

@@ -9,9 +9,7 @@ from typing import Any
 from studio.errors import ConfigError
 from studio.generation.models import Model
 
-_ROTARY = ("llama", "mistral", "qwen2", "qwen3")
-_KINDS = (*_ROTARY, "gpt2")
-_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+_EXPERTS_ELSEWHERE = ("num_local_experts", "num_experts", "n_routed_experts")
 _LARGEST_BYTES = 1 << 20
 
 
@@ -29,15 +27,19 @@ def read_config(path: Path) -> Model:
         raise ConfigError(f"{path.name}: not JSON: {error}.") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path.name}: not a config.json: it holds no table of names and values.")
-    kind = values.get("model_type")
-    experts = next((key for key in _EXPERTS if values.get(key)), None)
-    if kind not in _KINDS or experts:
-        why = f"it has experts ({experts})" if experts else f"model_type is {str(kind)[:80]!r}"
+    kind = str(values.get("model_type"))[:80]
+    if kind not in KINDS:
         raise ConfigError(
-            f"{path.name}: {why}; allowed: {', '.join(_KINDS)}, without experts.",
-            hint="Give the numbers of a dense model with --model custom.",
+            f"{path.name}: model_type is {kind!r}; allowed: {', '.join(KINDS)}.",
+            hint="Give the numbers of the model with --model custom.",
         )
-    return _gpt2(values, path.name) if kind == "gpt2" else _rotary(values, path.name, str(kind))
+    experts = next((key for key in _EXPERTS_ELSEWHERE if values.get(key)), None)
+    if experts and kind not in _EXPERT_KINDS:
+        raise ConfigError(
+            f"{path.name}: it has experts ({experts}), which {kind} has not; allowed: {', '.join(_EXPERT_KINDS)}.",
+            hint="Give the numbers of the model with --model custom.",
+        )
+    return KINDS[kind](values, path.name, kind)
 
 
 def _number(values: dict[str, Any], key: str, file: str, default: int | None = None) -> int:
@@ -49,38 +51,135 @@ def _number(values: dict[str, Any], key: str, file: str, default: int | None = N
     return value
 
 
-def _rotary(values: dict[str, Any], file: str, kind: str) -> Model:
+def _zero(values: dict[str, Any], key: str, file: str) -> int:
+    """Return a number that a model may do without: 0 where it is not there or null."""
+    return _number(values, key, file, 0)
+
+
+def _only(values: dict[str, Any], file: str, **allowed: Any) -> None:
+    """Refuse a value of which another meaning is not modelled; one that is not there is taken as the allowed one."""
+    for key, value in allowed.items():
+        given = values.get(key)
+        if given is not None and given != value:
+            raise ConfigError(
+                f"{file}: {key} is {str(given)[:80]}; allowed: {str(value).lower()}.",
+                hint="Any other value is not modelled yet.",
+            )
+
+
+def _rotary(values: dict[str, Any], file: str, kind: str, **more: Any) -> Model:
     hidden, heads = _number(values, "hidden_size", file), _number(values, "num_attention_heads", file)
     if heads < 1:
         raise ConfigError(f"{file}: num_attention_heads is {heads}; allowed: at least 1.")
-    if values.get("attention_bias") and kind != "qwen2":
-        raise ConfigError(
-            f"{file}: attention_bias is true; allowed: false.", hint="Such biases are not modelled yet."
-        )
+    if not more.get("qkv_bias"):
+        _only(values, file, attention_bias=False)
     return Model(
-        name=kind,
-        layers=_number(values, "num_hidden_layers", file),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=_number(values, "num_key_value_heads", file, heads),
-        head_size=_number(values, "head_dim", file, hidden // heads),
-        feed_forward=_number(values, "intermediate_size", file),
-        vocabulary=_number(values, "vocab_size", file),
-        sequence=min(_number(values, "max_position_embeddings", file, 4_096), 8_192),
-        qkv_bias=kind == "qwen2",
-        qk_norm=kind == "qwen3",
-        tied=bool(values.get("tie_word_embeddings", False)),
-        source=file,
+        **{
+            "name": kind,
+            "layers": _number(values, "num_hidden_layers", file),
+            "hidden": hidden,
+            "heads": heads,
+            "kv_heads": _number(values, "num_key_value_heads", file, heads),
+            "head_size": _number(values, "head_dim", file, hidden // heads),
+            "feed_forward": _number(values, "intermediate_size", file),
+            "vocabulary": _number(values, "vocab_size", file),
+            "sequence": min(_number(values, "max_position_embeddings", file, 4_096), 8_192),
+            "tied": bool(values.get("tie_word_embeddings", False)),
+            "source": file,
+            **more,
+        }
     )
 
 
-def _gpt2(values: dict[str, Any], file: str) -> Model:
+def _windowed(values: dict[str, Any], file: str, kind: str, **more: Any) -> Model:
+    """Return a model whose layers all have the sliding window that it names, if any."""
+    return _rotary(values, file, kind, window=_zero(values, "sliding_window", file), **more)
+
+
+def _qwen(values: dict[str, Any], file: str, kind: str) -> Model:
+    _only(values, file, use_sliding_window=False)
+    more: dict[str, Any] = {"qk_norm": True} if kind.startswith("qwen3") else {"qkv_bias": True}
+    if kind.endswith("_moe"):
+        _only(values, file, decoder_sparse_step=1, mlp_only_layers=[])
+        more |= _experts(values, file, "num_experts", "moe_intermediate_size")
+    if kind == "qwen2_moe":
+        more |= {
+            "shared_width": _number(values, "shared_expert_intermediate_size", file),
+            "shared_gate": True,
+        }
+    return _rotary(values, file, kind, **more)
+
+
+def _experts(values: dict[str, Any], file: str, count: str, width: str) -> dict[str, Any]:
+    return {
+        "experts": _number(values, count, file),
+        "experts_per_token": _number(values, "num_experts_per_tok", file),
+        "expert_width": _number(values, width, file),
+    }
+
+
+def _mixtral(values: dict[str, Any], file: str, kind: str) -> Model:
+    return _windowed(values, file, kind, **_experts(values, file, "num_local_experts", "intermediate_size"))
+
+
+def _deepseek(values: dict[str, Any], file: str, kind: str) -> Model:
+    _only(values, file, moe_layer_freq=1)
+    experts = _experts(values, file, "n_routed_experts", "moe_intermediate_size")
+    return _rotary(
+        values, file, kind,
+        **experts,
+        kv_heads=_number(values, "num_attention_heads", file),
+        shared_width=_zero(values, "n_shared_experts", file) * experts["expert_width"],
+        dense_layers=_zero(values, "first_k_dense_replace", file),
+        # The number of each expert that balances routing without a loss.
+        router_bias=kind == "deepseek_v3" and values.get("topk_method", "noaux_tc") == "noaux_tc",
+        query_rank=_zero(values, "q_lora_rank", file),
+        kv_rank=_number(values, "kv_lora_rank", file),
+        head_size=_number(values, "qk_nope_head_dim", file),
+        rope_size=_number(values, "qk_rope_head_dim", file),
+        value_size=_number(values, "v_head_dim", file),
+    )  # fmt: skip
+
+
+def _gemma(values: dict[str, Any], file: str, kind: str) -> Model:
+    # A config.json of Gemma 3 with its vision encoder has the language model inside, and leaves out what Transformers assumes of it.
+    inner = values.get("text_config") if kind == "gemma3" else None
+    values = {**(inner if isinstance(inner, dict) else values)}
+    more: dict[str, Any] = {"tied": values.get("tie_word_embeddings") is not False}
+    if kind.startswith("gemma3"):
+        assumed = {"vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4}
+        values = assumed | {key: value for key, value in values.items() if value is not None}
+        every = values.get("sliding_window_pattern", values.get("_sliding_window_pattern", 6))
+        more |= {"qk_norm": True, "full_every": every}
+    elif kind == "gemma2":
+        more["full_every"] = 2
+    if kind != "gemma":
+        window = _number(values, "sliding_window", file, 4_096)
+        more |= {"post_norms": True, "window": window, "full_every": _every(values, file, more["full_every"])}
+    return _rotary(values, file, kind, head_size=_number(values, "head_dim", file, 256), **more)
+
+
+def _every(values: dict[str, Any], file: str, assumed: Any) -> int:
+    """Return every how many layers one attends to all tokens, as `layer_types` says it or else as assumed."""
+    types = values.get("layer_types")
+    if not isinstance(types, list):
+        return _number({"sliding_window_pattern": assumed}, "sliding_window_pattern", file)
+    full = [number for number, kind in enumerate(types, 1) if kind == "full_attention"]
+    every = full[0] if full else 0
+    if full != (list(range(every, len(types) + 1, every)) if every else []):
+        raise ConfigError(
+            f"{file}: layer_types has full attention in the layers {str(full)[:80]}; allowed: every n-th layer."
+        )
+    return every
+
+
+def _gpt2(values: dict[str, Any], file: str, kind: str) -> Model:
     hidden, heads = _number(values, "n_embd", file), _number(values, "n_head", file)
     if heads < 1 or hidden % heads:
         raise ConfigError(f"{file}: n_embd is {hidden}, which {heads} heads do not share evenly.")
     positions = _number(values, "n_positions", file, 1_024)
     return Model(
-        name="gpt2",
+        name=kind,
         layers=_number(values, "n_layer", file),
         hidden=hidden,
         heads=heads,
@@ -96,3 +195,24 @@ def _gpt2(values: dict[str, Any], file: str) -> Model:
         dropout=True,
         source=file,
     )
+
+
+KINDS = {
+    "llama": _rotary,
+    "mistral": _windowed,
+    "mixtral": _mixtral,
+    "phi3": _windowed,
+    "qwen2": _qwen,
+    "qwen2_moe": _qwen,
+    "qwen3": _qwen,
+    "qwen3_moe": _qwen,
+    "deepseek_v2": _deepseek,
+    "deepseek_v3": _deepseek,
+    "gemma": _gemma,
+    "gemma2": _gemma,
+    "gemma3": _gemma,
+    "gemma3_text": _gemma,
+    "gpt2": _gpt2,
+}
+"""What reads each `model_type`."""
+_EXPERT_KINDS = ("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3")

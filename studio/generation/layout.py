@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from studio.errors import ConfigError
+from studio.generation.efficiency import ALIGNED_ELEMENTS
 from studio.generation.models import Model, nearest
 
-Schedule = Literal["1f1b", "gpipe"]
-SCHEDULES: tuple[Schedule, ...] = ("1f1b", "gpipe")
-ZERO_STAGES = (0, 1, 3)
+Schedule = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
+SCHEDULES: tuple[Schedule, ...] = ("1f1b", "gpipe", "interleaved", "zb-h1")
+ContextKind = Literal["ring", "all-to-all"]
+CONTEXT_KINDS: tuple[ContextKind, ...] = ("ring", "all-to-all")
+Recompute = Literal["none", "selective", "full"]
+RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+Attention = Literal["flash", "unfused"]
+ATTENTIONS: tuple[Attention, ...] = ("flash", "unfused")
+GradientType = Literal["bf16", "fp32"]
+GRADIENT_TYPES: tuple[GradientType, ...] = ("bf16", "fp32")
+ZERO_STAGES = (0, 1, 2, 3)
+AXES = ("tp", "cp", "ep", "dp", "pp")
+"""What ranks differ in, in the default order of Megatron-LM (`--order` of its `RankGenerator`): adjacent ones first."""
+ORDERS = {
+    "megatron": AXES,
+    "megatron-pp-before-dp": ("tp", "cp", "ep", "pp", "dp"),
+    "torchtitan": AXES,
+    "deepspeed": AXES,
+}
+"""Orders by framework, adjacent ranks first. Megatron-LM: `parallel_state.initialize_model_parallel`, and its
+`--use-tp-pp-dp-mapping`; torchtitan: `ParallelDims.build_mesh`, whose mesh is pp, dp_replicate, dp_shard, cp, tp from the outside;
+DeepSpeed: `PipeModelDataParallelTopology`, whose axes are pipe, data, model from the outside."""
 _MOST_MICRO_BATCHES = 64
 _LARGEST_RANKS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A layout of ranks, in the order of Megatron-LM: tensor parallel ranks are adjacent, then data, then pipeline.
+    """A layout of ranks.
+
+    Experts are divided among `ep` adjacent ranks of the `cp` × `dp` that hold the same other weights, each by `tp` as all else is.
 
     Attributes:
         tp, dp, pp: Tensor, data and pipeline parallel degrees.
@@ -25,11 +48,28 @@ class Layout:
         batch: Sequences of a step, of all replicas together.
         micro_batch: Sequences of a micro-batch.
         sequence: Tokens of a sequence.
-        zero: 0 replicates all, 1 shards the optimizer, 3 weights and gradients as well (FSDP).
+        zero: 0 replicates all, 1 shards the optimizer, 2 gradients as well, 3 weights as well (FSDP).
         sequence_parallel: Whether norms and residuals are divided along the sequence among tensor parallel ranks.
         schedule: Order of micro-batches in a pipeline.
         steps: Training steps.
         batch_from: Where the batch is from, in words.
+        recompute: What the backward pass computes again in place of keeping it: nothing, attention alone (selective), or whole layers
+            from their inputs (full), as Korthikanti et al., 2022, name them.
+        attention: Whether the scores of attention never reach memory (as in FlashAttention), or are written, read and kept.
+        grad_overlap: Whether gradients are summed while the backward pass goes on, not after it.
+        bucket: Bytes of gradients that are summed at once; None sums each layer's where they overlap, else a chunk's all together.
+        grad_dtype: Data type in which gradients are kept and summed.
+        virtual_stages: Chunks of layers of each stage, of an interleaved schedule.
+        virtual_layers: Layers of each chunk in the order of the model; empty where a stage has one.
+        shard: Ranks among which ZeRO divides; None for all that hold the same weights, else others hold the same shards (HSDP).
+        prefetch: Units whose weights ZeRO-3 gathers ahead of the one at work.
+        order: Axes of `AXES` in which ranks are numbered, adjacent ones first.
+        cp: Context parallel degree: ranks that divide each sequence.
+        cp_kind: How attention sees the whole of it: keys and values go round a ring, or heads are divided in its place.
+        ep: Expert parallel degree: ranks that divide the experts of a layer.
+        capacity_factor: Tokens that each expert takes, as a multiple of its even share, padded or dropped; None for what is routed.
+        expert_skew: How unevenly tokens are routed: the n-th most wanted expert of a layer has a share of n ^ -skew.
+        seed: Which experts are wanted.
     """
 
     tp: int
@@ -44,11 +84,36 @@ class Layout:
     schedule: Schedule = "1f1b"
     steps: int = 1
     batch_from: str = "given"
+    recompute: Recompute = "none"
+    attention: Attention = "flash"
+    grad_overlap: bool = True
+    bucket: int | None = None
+    grad_dtype: GradientType = "bf16"
+    virtual_stages: int = 1
+    virtual_layers: tuple[int, ...] = ()
+    shard: int | None = None
+    prefetch: int = 1
+    order: tuple[str, ...] = AXES
+    cp: int = 1
+    cp_kind: ContextKind = "ring"
+    ep: int = 1
+    capacity_factor: float | None = None
+    expert_skew: float = 0.0
+    seed: int = 1
 
     @property
     def ranks(self) -> int:
         """How many ranks the job has."""
-        return self.tp * self.dp * self.pp
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def copies(self) -> int:
+        """How many ranks hold the same weights: context and data parallel ones; those of experts, fewer (`holders`)."""
+        return self.cp * self.dp
+
+    def holders(self, group: str) -> int:
+        """Return how many ranks hold the same weights: `dp` those of all but experts, `edp` those of experts."""
+        return self.copies // self.ep if group == "edp" else self.copies
 
     @property
     def micro_batches(self) -> int:
@@ -57,17 +122,45 @@ class Layout:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a micro-batch."""
-        return self.micro_batch * self.sequence
+        """Tokens of a micro-batch that a rank works on: context parallel ranks divide each sequence."""
+        return self.micro_batch * self.sequence // self.cp
+
+    @property
+    def shards(self) -> int:
+        """Ranks among which ZeRO divides weights that all context and data parallel ranks hold."""
+        return self.shard or self.copies
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of a gradient."""
+        return 4 if self.grad_dtype == "fp32" else 2
+
+    def chunk_layers(self, stage: int) -> tuple[range, ...]:
+        """Return the layers of each chunk of a stage.
+
+        Example:
+            >>> Layout(1, 1, 2, (2, 2), 2, 1, 8, virtual_stages=2, virtual_layers=(1, 1, 1, 1)).chunk_layers(1)
+            (range(1, 2), range(3, 4))
+        """
+        split = self.virtual_layers or self.stage_layers
+        ends = tuple(accumulate(split))
+        return tuple(range(ends[at] - split[at], ends[at]) for at in range(stage, len(split), self.pp))
 
     @property
     def name(self) -> str:
-        """Its degrees, such as `tp=8,dp=4,pp=2`."""
-        return f"tp={self.tp},dp={self.dp},pp={self.pp}"
+        """Its degrees, such as `tp=8,dp=4,pp=2`; `cp` and `ep` where they are above 1."""
+        more = "".join(f",{key}={value}" for key, value in (("cp", self.cp), ("ep", self.ep)) if value > 1)
+        return f"tp={self.tp},dp={self.dp},pp={self.pp}{more}"
 
     def vocabulary(self, model: Model) -> int:
-        """Return the vocabulary, padded so that tensor parallel ranks share it evenly."""
-        return -(-model.vocabulary // self.tp) * self.tp
+        """Return the vocabulary; one that tensor parallel ranks do not share evenly is padded, so that each has a multiple of 8.
+
+        Megatron-LM pads so too, to multiples of 128: tensor cores take 8 elements at once.
+        """
+        if model.vocabulary % self.tp == 0:
+            return model.vocabulary
+        shared = ALIGNED_ELEMENTS * self.tp
+        return -(-model.vocabulary // shared) * shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +173,12 @@ class Wish:
         batch, micro_batch, sequence: As in `Layout`.
         zero, sequence_parallel, schedule, steps: As in `Layout`; `sequence_parallel` is on where tp is above 1 unless said.
         stage_layers: Layers of each stage.
+        attention: As in `Layout`; `unfused` for a model trained with dropout, `flash` for others unless said.
+        recompute, grad_dtype, virtual_stages, shard, prefetch: As in `Layout`.
+        grad_overlap: As in `Layout`; on without a pipeline, off with one unless said, as Megatron-LM has it.
+        bucket_mb: MiB of a bucket of gradients.
+        order: A name of `ORDERS`, or axes of `AXES` with dashes between.
+        cp, cp_kind, ep, capacity_factor, expert_skew, seed: As in `Layout`.
     """
 
     ranks: int
@@ -94,6 +193,21 @@ class Wish:
     schedule: Schedule = "1f1b"
     steps: int = 1
     stage_layers: tuple[int, ...] | None = None
+    recompute: Recompute = "none"
+    attention: Attention | None = None
+    grad_overlap: bool | None = None
+    bucket_mb: int | None = None
+    grad_dtype: GradientType = "bf16"
+    virtual_stages: int | None = None
+    shard: int | None = None
+    prefetch: int = 1
+    order: str = "megatron"
+    cp: int = 1
+    cp_kind: ContextKind = "ring"
+    ep: int = 1
+    capacity_factor: float | None = None
+    expert_skew: float = 0.0
+    seed: int = 1
 
 
 def layout_of(model: Model, wish: Wish) -> Layout:
@@ -102,27 +216,25 @@ def layout_of(model: Model, wish: Wish) -> Layout:
     Raises:
         ConfigError: Numbers do not divide; the message names them and the nearest that do.
     """
-    for name in ("ranks", "tp", "pp", "dp", "batch", "micro_batch", "sequence", "steps"):
+    for name in (
+        "ranks", "tp", "pp", "dp", "cp", "ep", "batch", "micro_batch", "sequence", "steps", "bucket_mb", "virtual_stages",
+        "shard", "prefetch",
+    ):  # fmt: skip
         value = getattr(wish, name)
         if value is not None and not 1 <= value <= _LARGEST_RANKS:
             raise ConfigError(
                 f"--{name.replace('_', '-')} is {value:,}; allowed: 1 to {_LARGEST_RANKS:,}.", key=name
             )
-    if wish.zero not in ZERO_STAGES:
-        raise ConfigError(
-            f"--zero is {wish.zero}; allowed: {', '.join(map(str, ZERO_STAGES))}.",
-            hint="Stage 2 is not modelled yet.",
-        )
-    if wish.zero == 3 and wish.pp > 1:
-        raise ConfigError(
-            f"--zero is 3 and --pp is {wish.pp}; allowed with --zero 3: --pp 1.",
-            hint="Pipelines of sharded weights are not modelled yet; use --zero 1, or --pp 1.",
-            key="zero",
-        )
-    if wish.schedule not in SCHEDULES:
-        raise ConfigError(f"--schedule is {wish.schedule}; allowed: {', '.join(SCHEDULES)}.")
+    for name, allowed in _CHOICES.items():
+        if getattr(wish, name) not in (None, *allowed):
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is {getattr(wish, name)}; allowed: {', '.join(map(str, allowed))}.",
+                key=name,
+            )
+    order = parse_order(wish.order)
     _check_tensor(model, wish.tp)
     dp = _replicas(wish)
+    _check_sharding(model, wish, wish.cp * dp)
     sequence = wish.sequence or model.sequence
     if model.positions and sequence > model.positions:
         raise ConfigError(
@@ -130,17 +242,126 @@ def layout_of(model: Model, wish: Wish) -> Layout:
             hint=f"Allowed: 1 to {model.positions:,}.",
         )
     parallel = wish.tp > 1 if wish.sequence_parallel is None else wish.sequence_parallel and wish.tp > 1
-    if parallel and sequence % wish.tp:
-        near = nearest(sequence, _multiples(wish.tp, sequence))
-        raise ConfigError(
-            f"--seq is {sequence:,}, which --tp {wish.tp} does not divide.",
-            hint=f"The nearest: --seq {near}; or --no-sequence-parallel.",
-        )
+    chunks = _chunks(model, wish)
+    layers = _stage_layers(model, wish, chunks)
+    _check_sequence(wish, sequence, parallel=parallel)
+    _check_context(model, wish)
+    _check_experts(model, wish, dp, parallel=parallel)
     batch, words = _batch(model, wish, dp)
+    _check_micro_batches(wish, batch, dp)
+    overlap = wish.pp == 1 or wish.zero >= 2 if wish.grad_overlap is None else wish.grad_overlap
     return Layout(
-        wish.tp, dp, wish.pp, _stage_layers(model, wish), batch, wish.micro_batch, sequence, wish.zero,
-        parallel, wish.schedule, wish.steps, words,
+        wish.tp, dp, wish.pp, tuple(sum(layers[stage :: wish.pp]) for stage in range(wish.pp)), batch, wish.micro_batch,
+        sequence, wish.zero, parallel, wish.schedule, wish.steps, words, wish.recompute,
+        wish.attention or ("unfused" if model.dropout else "flash"),
+        grad_overlap=overlap,
+        bucket=wish.bucket_mb << 20 if wish.bucket_mb else None,
+        grad_dtype=wish.grad_dtype,
+        virtual_stages=chunks,
+        virtual_layers=layers if chunks > 1 else (),
+        shard=wish.shard,
+        prefetch=wish.prefetch,
+        order=order,
+        cp=wish.cp, cp_kind=wish.cp_kind, ep=wish.ep, capacity_factor=wish.capacity_factor,
+        expert_skew=wish.expert_skew, seed=wish.seed,
     )  # fmt: skip
+
+
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "zero": ZERO_STAGES,
+    "schedule": SCHEDULES,
+    "recompute": RECOMPUTES,
+    "attention": ATTENTIONS,
+    "grad_dtype": GRADIENT_TYPES,
+}
+
+
+def parse_order(text: str) -> tuple[str, ...]:
+    """Return the axes that an order of ranks names; those it leaves out follow as in `AXES`.
+
+    Raises:
+        ConfigError: It is no framework's name and names no axes.
+
+    Example:
+        >>> parse_order("tp-pp-dp")
+        ('tp', 'pp', 'dp', 'cp', 'ep')
+    """
+    known = ORDERS.get(text)
+    if known is not None:
+        return known
+    axes = tuple(text.split("-"))
+    if not set(axes) <= set(AXES) or len(set(axes)) < len(axes):
+        raise ConfigError(
+            f"--order is {text[:80]!r}; allowed: {', '.join(ORDERS)}, or axes of {'-'.join(AXES)}, adjacent ranks first.",
+            hint="For example tp-pp-dp.",
+            key="order",
+        )
+    return (*axes, *(axis for axis in AXES if axis not in axes))
+
+
+def _check_sharding(model: Model, wish: Wish, copies: int) -> None:
+    """Refuse what contradicts how ZeRO divides."""
+    if wish.shard is not None and wish.zero == 0:
+        raise ConfigError(
+            f"--shard is {wish.shard}, but --zero is 0.", hint="Use --zero 1, 2 or 3.", key="shard"
+        )
+    if wish.shard is not None and model.experts:
+        raise ConfigError(
+            f"--shard is {wish.shard}, but {model.name} has experts, whose hybrid sharding is not modelled.",
+            key="shard",
+        )
+    if wish.shard is not None and (copies % wish.shard or (wish.shard == 1 and copies > 1)):
+        near = nearest(wish.shard, (degree for degree in range(2, copies + 1) if copies % degree == 0))
+        raise ConfigError(
+            f"--shard is {wish.shard}; allowed: above 1, what divides the {copies:,} ranks that hold the same weights.",
+            hint=f"The nearest: {near}." if copies > 1 else "Leave it out: no other rank does.",
+            key="shard",
+        )
+    if wish.zero == 3 and (wish.bucket_mb or wish.grad_overlap is False):
+        given = f"--bucket-mb is {wish.bucket_mb}" if wish.bucket_mb else "--no-grad-overlap is given"
+        raise ConfigError(
+            f"{given}, but --zero 3 sums each layer's gradients as they are made.",
+            hint="Leave it out, or use --zero 0, 1 or 2.",
+            key="zero",
+        )
+
+
+def _chunks(model: Model, wish: Wish) -> int:
+    """Return the chunks of layers of each stage: above 1 where the schedule is interleaved, and only there."""
+    if wish.schedule != "interleaved":
+        if wish.virtual_stages not in (None, 1):
+            raise ConfigError(
+                f"--virtual-stages is {wish.virtual_stages}, but --schedule is {wish.schedule}.",
+                hint="Use --schedule interleaved.",
+                key="virtual_stages",
+            )
+        return 1
+    if wish.pp == 1:
+        raise ConfigError("--schedule is interleaved, but --pp is 1; allowed: at least 2.", key="schedule")
+    chunks = wish.virtual_stages or 2
+    able = [n for n in range(2, model.layers // wish.pp + 1) if shared_layers(model.layers, n * wish.pp)]
+    if chunks < 2 or (wish.stage_layers is None and chunks not in able):
+        raise ConfigError(
+            f"--virtual-stages is {chunks}, of {wish.pp} stages {chunks * wish.pp} chunks; the {model.layers} layers of {model.name} "
+            "do not divide so, nor where the first and the last have fewer; allowed: at least 2.",
+            hint=f"The nearest that does: {nearest(chunks, able)}; --stage-layers gives any other split.",
+            key="virtual_stages",
+        )
+    return chunks
+
+
+def _check_micro_batches(wish: Wish, batch: int, dp: int) -> None:
+    """Refuse micro-batches that do not fill an interleaved schedule, as Megatron-LM does."""
+    count = batch // (dp * wish.micro_batch)
+    if wish.schedule == "interleaved" and count % wish.pp:
+        once = dp * wish.micro_batch
+        near = nearest(batch, (once * number for number in _multiples(wish.pp, count)))
+        raise ConfigError(
+            f"--batch is {batch:,}, of which a replica has {count:,} micro-batches; --schedule interleaved takes multiples of --pp "
+            f"{wish.pp}.",
+            hint=f"The nearest: --batch {near}.",
+            key="batch",
+        )
 
 
 def _multiples(step: int, value: int) -> tuple[int, ...]:
@@ -152,48 +373,117 @@ def _check_tensor(model: Model, tp: int) -> None:
     """Refuse a tensor parallel degree that does not divide the model's heads and feed-forward width."""
 
     def divides(degree: int) -> bool:
-        return not (model.heads % degree or model.kv_heads % degree or model.feed_forward % degree)
+        widths = (model.heads, model.kv_heads, model.feed_forward, model.expert_width, model.shared_width)
+        return not any(width % degree for width in widths)
 
     if not divides(tp):
         near = nearest(tp, (degree for degree in range(1, model.kv_heads + 1) if divides(degree)))
+        experts = f" (of experts {model.expert_width:,})" if model.experts else ""
         raise ConfigError(
             f"--tp is {tp}, which does not divide {model.heads} heads, {model.kv_heads} heads of keys and values and a "
-            f"feed-forward width of {model.feed_forward:,} of {model.name}.",
+            f"feed-forward width of {model.feed_forward:,}{experts} of {model.name}.",
             hint=f"The nearest that does: {near}.",
             key="tp",
         )
 
 
+def _check_sequence(wish: Wish, sequence: int, *, parallel: bool) -> None:
+    """Refuse a sequence that context parallel ranks, and tensor parallel ones with sequence parallelism, do not share evenly."""
+    step = wish.cp * (wish.tp if parallel else 1)
+    if sequence % step == 0:
+        return
+    near = nearest(sequence, _multiples(step, sequence))
+    if wish.cp == 1:
+        raise ConfigError(
+            f"--seq is {sequence:,}, which --tp {wish.tp} does not divide.",
+            hint=f"The nearest: --seq {near}; or --no-sequence-parallel.",
+        )
+    raise ConfigError(
+        f"--seq is {sequence:,}, which cp{' × tp' if parallel else ''} = {step:,} does not divide.",
+        hint=f"The nearest: --seq {near}.",
+        key="cp",
+    )
+
+
+def _check_context(model: Model, wish: Wish) -> None:
+    """Refuse context parallelism that divides heads where they do not divide."""
+    if wish.cp_kind not in CONTEXT_KINDS:
+        raise ConfigError(f"--cp-kind is {wish.cp_kind}; allowed: {', '.join(CONTEXT_KINDS)}.", key="cp_kind")
+    heads = model.kv_heads // wish.tp
+    if wish.cp_kind == "all-to-all" and heads % wish.cp:
+        near = nearest(wish.cp, (degree for degree in range(1, heads + 1) if heads % degree == 0))
+        raise ConfigError(
+            f"--cp is {wish.cp} and --cp-kind all-to-all, which does not divide the {heads} heads of keys and values of a rank.",
+            hint=f"The nearest that does: {near}; or --cp-kind ring.",
+            key="cp",
+        )
+
+
+def _check_experts(model: Model, wish: Wish, dp: int, *, parallel: bool) -> None:
+    """Refuse an expert parallel degree that does not divide, and what is of experts only in a dense model."""
+    if not model.experts:
+        said = {
+            "--ep": wish.ep > 1,
+            "--capacity-factor": wish.capacity_factor,
+            "--expert-skew": wish.expert_skew,
+        }
+        for option, given in said.items():
+            if given:
+                raise ConfigError(f"{option}: {model.name} has no experts.", key=option[2:].replace("-", "_"))
+    copies = wish.cp * dp
+    if model.experts and (model.experts % wish.ep or copies % wish.ep):
+        allowed = (n for n in range(1, model.experts + 1) if not (model.experts % n or copies % n))
+        raise ConfigError(
+            f"--ep is {wish.ep}, which does not divide both the {model.experts} experts of {model.name} and the {copies:,} ranks that "
+            f"hold the same weights (cp × dp = {wish.cp} × {dp:,}).",
+            hint=f"The nearest that does: {nearest(wish.ep, allowed)}.",
+            key="ep",
+        )
+    if wish.tp > 1 and not parallel and (model.experts or model.kv_rank):
+        what = "Experts" if model.experts else "Multi-head latent attention"
+        raise ConfigError(
+            f"{what} of {model.name} with --tp {wish.tp} and without sequence parallelism: not modelled, since ranks would work alike.",
+            hint="Leave out --no-sequence-parallel, as Megatron-LM demands for experts.",
+            key="sequence_parallel",
+        )
+
+
 def _replicas(wish: Wish) -> int:
-    cell = wish.tp * wish.pp
+    cell = wish.tp * wish.cp * wish.pp
     if wish.ranks % cell:
         near = nearest(wish.ranks, _multiples(cell, wish.ranks))
+        degrees = (("tp", wish.tp), ("cp", wish.cp), ("pp", wish.pp))
+        shown = [(name, degree) for name, degree in degrees if name != "cp" or degree > 1]
+        words = f"{' × '.join(name for name, _ in shown)} = {' × '.join(str(degree) for _, degree in shown)}"
         raise ConfigError(
-            f"--ranks is {wish.ranks:,}, which tp × pp = {wish.tp} × {wish.pp} = {cell:,} does not divide.",
+            f"--ranks is {wish.ranks:,}, which {words} = {cell:,} does not divide.",
             hint=f"The nearest: --ranks {near}.",
             key="ranks",
         )
     dp = wish.ranks // cell
     if wish.dp not in (None, dp):
         raise ConfigError(
-            f"--dp is {wish.dp}; {wish.ranks:,} ranks with tp {wish.tp} and pp {wish.pp} have {dp:,} replicas.",
+            f"--dp is {wish.dp}; {wish.ranks:,} ranks with tp {wish.tp}, cp {wish.cp} and pp {wish.pp} have {dp:,} replicas.",
             hint=f"Use --dp {dp}, or --ranks {cell * (wish.dp or 1):,}.",
             key="dp",
         )
     return dp
 
 
-def _stage_layers(model: Model, wish: Wish) -> tuple[int, ...]:
+def _stage_layers(model: Model, wish: Wish, chunks: int) -> tuple[int, ...]:
+    """Return the layers of each stage, or of each chunk of stages in the order of the model."""
+    count = wish.pp * chunks
     if wish.stage_layers is not None:
         given = wish.stage_layers
-        if len(given) != wish.pp or sum(given) != model.layers or min(given) < 1:
+        if len(given) != count or sum(given) != model.layers or min(given) < 1:
+            what = "stages" if chunks == 1 else f"stages × {chunks} chunks"
             raise ConfigError(
-                f"--stage-layers names {len(given)} stages with {sum(given)} layers; allowed: {wish.pp} stages of at least one "
+                f"--stage-layers names {len(given)} numbers, {sum(given)} layers; allowed: {wish.pp} {what} of at least one "
                 f"layer with {model.layers} together.",
                 key="stage-layers",
             )
         return given
-    layers = shared_layers(model.layers, wish.pp)
+    layers = shared_layers(model.layers, count)
     if layers is None:
         near = nearest(
             wish.pp, (n for n in range(1, model.layers + 1) if shared_layers(model.layers, n) is not None)
@@ -237,7 +527,8 @@ def _batch(model: Model, wish: Wish, dp: int) -> tuple[int, str]:
                 key="batch",
             )
         return wish.batch, "given"
-    if model.batch and model.batch % once == 0 and model.batch // once <= _MOST_MICRO_BATCHES:
+    fills = wish.schedule != "interleaved" or model.batch // once % wish.pp == 0
+    if model.batch and model.batch % once == 0 and model.batch // once <= _MOST_MICRO_BATCHES and fills:
         return model.batch, "published recipe"
     each = 4 * wish.pp if wish.pp > 1 else 1
     why = "published one does not fit this layout" if model.batch else "no published one known"

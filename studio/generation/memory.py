@@ -2,65 +2,147 @@
 
 Sources: Rajbhandari et al., "ZeRO", SC 2020 (mixed precision with Adam: 2 bytes of weights, 2 of gradients and 12 of optimizer a
 parameter, divided among replicas by stage); Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
-2022, without recomputation, but for attention, whose scores are never stored: equations 1, 2 and 4 without their term 5as/h. The
-equations count a GPT; gated parts, grouped queries and models without dropout hold the tensors of their own shapes.
+2022, table 2: equations 1, 2 and 4, their term 5as/h only where attention is unfused and not recomputed, and 2sbh a layer with full
+recomputation. The equations count a GPT; gated parts, grouped queries and models without dropout hold the tensors of their own shapes.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from studio.generation.layout import Layout
 from studio.generation.models import Model
-from studio.generation.schedule import in_flight
-from studio.generation.transformer import keys, queries, stage_units
+from studio.generation.replicas import chunk_units, gathered_at_once, gradient_buckets, holders_of, shard_of
+from studio.generation.routing import given_tokens, own_tokens, shares_of_ranks
+from studio.generation.schedule import most_held
+from studio.generation.transformer import EXPERTS, has_experts, keys, outputs, queries, values
+from studio.trace import Int64
 
-WEIGHT_BYTES = GRADIENT_BYTES = ACTIVATION_BYTES = 2
+WEIGHT_BYTES = ACTIVATION_BYTES = 2
 OPTIMIZER_BYTES = 12
 
 
-def layer_activations(model: Model, layout: Layout) -> int:
-    """Return the bytes that the forward pass of a layer leaves on a rank for one micro-batch.
+def layer_activations(model: Model, layout: Layout, layer: int = 0) -> int:
+    """Return the bytes that the forward pass of a layer makes on a rank for one micro-batch and its backward pass reads.
 
-    Of a GPT: s b h (10 + 24 / t), with sequence parallelism 34 s b h / t.
+    Of a GPT: s b h (10 + 24 / t), with sequence parallelism 34 s b h / t; scores of unfused attention 5 a b s² / t. Of layers whose
+    ranks get unequal numbers of tokens for their experts, those of the rank that gets most.
     """
+    experts = has_experts(model, layer)
     # Both norms' inputs and the inputs of both first products; masks of dropout are a byte each.
     whole = 8 * model.hidden + (2 * model.hidden if model.dropout else 0)
+    # Inputs of the norms behind both parts; what is compressed, before and after its norm.
+    whole += (
+        (4 * model.hidden if model.post_norms else 0)
+        + 4 * (model.query_rank + model.kv_rank)
+        + 2 * model.rope_size
+    )
     # Queries, keys, values, the input of the projection; what the activation function reads and what it makes.
-    divided = 2 * (2 * queries(model) + 2 * keys(model)) + (6 if model.gated else 4) * model.feed_forward
+    divided = 2 * (queries(model) + keys(model) + values(model) + outputs(model))
+    divided += (6 if model.gated else 4) * (model.shared_width if experts else model.feed_forward)
     share = layout.tp if layout.sequence_parallel else 1
-    return layout.tokens * (whole * layout.tp // share + divided) // layout.tp
+    scores = 0
+    if layout.attention == "unfused" and layout.recompute != "selective":
+        # What the softmax makes; of dropout the mask, a byte, and what it makes.
+        scores = model.heads * layout.sequence * (5 if model.dropout else 2)
+    dense = layout.tokens * (whole * layout.tp // share + divided + scores) // layout.tp
+    return dense + (_expert_activations(model, layout, layer) if experts else 0)
+
+
+def _expert_activations(model: Model, layout: Layout, layer: int) -> int:
+    """Return the bytes of a layer's experts: their inputs, what both products make of them, what comes back, and scores in 4 bytes."""
+    share = layout.tp if layout.sequence_parallel else 1
+    tokens = share * layout.ep * max(shares_of_ranks(model, layout, layer))
+    each = ACTIVATION_BYTES * model.hidden + (6 if model.gated else 4) * model.expert_width // layout.tp
+    back = ACTIVATION_BYTES * given_tokens(model, layout) * model.hidden
+    return tokens * each + back + 4 * model.experts * own_tokens(layout)
+
+
+def kept_activations(model: Model, layout: Layout, layer: int = 0) -> int:
+    """Return the bytes that a layer keeps on a rank from the forward to the backward pass: with full recomputation its input."""
+    if layout.recompute != "full":
+        return layer_activations(model, layout, layer)
+    share = layout.tp if layout.sequence_parallel else 1
+    return ACTIVATION_BYTES * layout.tokens * model.hidden // share
 
 
 def stage_activations(model: Model, layout: Layout, stage: int) -> int:
     """Return the bytes of activations on a rank of a stage at the peak of a step.
 
     Beside its layers, for each micro-batch in flight: of the first stage the mask of dropout after the embedding, of the last
-    the inputs of the norm and of the output layer and the logits in 4 bytes (Korthikanti et al., section 4.3).
+    the inputs of the norm and of the output layer and the logits in 4 bytes (Korthikanti et al., section 4.3). With full
+    recomputation one layer's are there whole besides, while its backward pass runs; where gradients of weights are left to a later
+    pass, all that it repeated stay until then.
     """
+    kept, waiting = chunk_activations(model, layout, stage)
+    held, late = most_held(layout, stage)
+    again = (
+        layer_activations(model, layout, layer) - kept_activations(model, layout, layer)
+        for layers in layout.chunk_layers(stage)
+        for layer in layers
+    )
+    return int((held @ kept + late @ waiting).max()) + max(again, default=0)
+
+
+def chunk_activations(model: Model, layout: Layout, stage: int) -> tuple[Int64, Int64]:
+    """Return (V,) the bytes that each of V chunks of a stage keeps for a micro-batch, twice.
+
+    From its forward pass on, and how many more while it waits for the gradients of weights alone.
+    """
+    chunks = [
+        [unit_activations(model, layout, name) for name in units]
+        for units in chunk_units(model, layout, stage)
+    ]
+    kept = [sum(unit[0] for unit in chunk) for chunk in chunks]
+    again = [sum(unit[1] for unit in chunk) for chunk in chunks]
+    return np.array(kept, np.int64), np.array(again, np.int64)
+
+
+def unit_activations(model: Model, layout: Layout, unit: str) -> tuple[int, int]:
+    """Return the bytes that a unit of a stage keeps for a micro-batch, and those that its backward pass makes again."""
     share = layout.tp if layout.sequence_parallel else 1
-    each = layout.stage_layers[stage] * layer_activations(model, layout)
-    if stage == 0 and model.dropout:
-        each += layout.tokens * model.hidden // share
-    if stage == layout.pp - 1:
-        each += layout.tokens * 4 * model.hidden // share
-        each += layout.tokens * 4 * layout.vocabulary(model) // layout.tp
-    return each * in_flight(layout.schedule, stage, layout.pp, layout.micro_batches)
+    if unit == "embedding":
+        return (layout.tokens * model.hidden // share if model.dropout else 0), 0
+    if unit == "head":
+        logits = layout.tokens * 4 * layout.vocabulary(model) // layout.tp
+        return layout.tokens * 4 * model.hidden // share + logits, 0
+    if unit.endswith(EXPERTS):
+        # Counted with their layer.
+        return 0, 0
+    layer = int(unit.removeprefix("layer"))
+    kept = kept_activations(model, layout, layer)
+    return kept, layer_activations(model, layout, layer) - kept
 
 
 def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     """Return the bytes on a rank of a stage, by part: parameters, gradients, optimizer, activations, buffers.
 
     Shards are whole parameters, as many on every replica, so that a unit may be padded. Buffers are the weights that ZeRO-3 has
-    gathered: of the unit at work and of the next.
+    gathered, of the unit at work and of those ahead, and the gradients that ZeRO-2 and 3 have not scattered yet, of a bucket.
     """
-    held = [unit.held(layout.tp) for unit in stage_units(model, layout, stage).values()]
-    sharded = sum(-(-count // layout.dp) for count in held)
-    largest = sorted(held)[-2:]
-    whole = sum(held)
+    units = {name: held for chunk in chunk_units(model, layout, stage) for name, held in chunk.items()}
+    held = {name: unit.parameters for name, unit in units.items()}
+    sharded = sum(shard_of(layout, unit) for unit in units.values())
+    whole = sum(held.values())
     zero = layout.zero
+    largest = sorted(gathered_at_once(layout, units))[-1 - layout.prefetch :]
+    buffers = WEIGHT_BYTES * sum(largest) if zero == 3 else 0
+    if zero >= 2:
+        buckets = gradient_buckets(model, layout, stage)
+        summed = [bucket for bucket in buckets if holders_of(layout, units[bucket[0]]) > 1]
+        sizes = (sum(held[name] for name in bucket) for bucket in summed)
+        buffers += layout.gradient_bytes * max(sizes, default=0)
     return {
         "parameters": WEIGHT_BYTES * (sharded if zero == 3 else whole),
-        "gradients": GRADIENT_BYTES * (sharded if zero == 3 else whole),
+        "gradients": layout.gradient_bytes * (sharded if zero >= 2 else whole),
         "optimizer": OPTIMIZER_BYTES * (sharded if zero else whole),
         "activations": stage_activations(model, layout, stage),
-        "buffers": WEIGHT_BYTES * sum(largest) if zero == 3 and layout.dp > 1 else 0,
+        "buffers": buffers,
     }
+
+
+def fullest_stage(model: Model, layout: Layout) -> tuple[int, dict[str, int]]:
+    """Return the stage whose ranks hold most at their peak, and what they hold, in bytes by part."""
+    stages = [stage_memory(model, layout, stage) for stage in range(layout.pp)]
+    stage = max(range(layout.pp), key=lambda number: sum(stages[number].values()))
+    return stage, stages[stage]

@@ -1,4 +1,4 @@
-"""The shapes of dense decoder-only transformers: presets with their sources."""
+"""The shapes of decoder-only transformers, dense and with experts: presets with their sources."""
 
 from __future__ import annotations
 
@@ -14,12 +14,24 @@ _LLAMA3 = "Llama team, The Llama 3 Herd of Models, 2024, table 3, and config.jso
 _MISTRAL = "Jiang et al., Mistral 7B, 2023, table 1, and config.json of its weights (v0.1)"
 _QWEN25 = "Qwen team, Qwen2.5 Technical Report, 2024, table 1, and config.json of its weights"
 _QWEN3 = "Qwen team, Qwen3 Technical Report, 2025, table 1, and config.json of its weights"
+_MIXTRAL = "Jiang et al., Mixtral of Experts, 2024, table 1, and config.json of its weights (v0.1)"
+_DEEPSEEK2 = "DeepSeek-AI, DeepSeek-V2, 2024, section 3.1.2, and config.json of its weights"
+_DEEPSEEK3 = "DeepSeek-AI, DeepSeek-V3, 2024, section 4.2, and config.json of its weights; without multi-token prediction"
+_GEMMA = "Gemma team, Gemma, 2024, table 1, and config.json of its weights"
+_GEMMA2 = "Gemma team, Gemma 2, 2024, table 1, and config.json of its weights"
+_GEMMA3 = (
+    "Gemma team, Gemma 3 Technical Report, 2025, and config.json of its weights; without the vision encoder"
+)
 _LARGEST = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The shape of a dense decoder-only transformer.
+    """The shape of a decoder-only transformer.
+
+    With `experts` above 0 the layers after the first `dense_layers` have a router and experts in place of the feed-forward part.
+    With `kv_rank` above 0 attention is multi-head latent attention: keys and values (and, with `query_rank`, queries) are made of
+    a compressed vector of a token, and beside `head_size` a head has `rope_size` rotary elements.
 
     Attributes:
         name: Its name.
@@ -40,6 +52,20 @@ class Model:
         dropout: Whether it is trained with dropout, whose masks count as activations.
         batch: Sequences of a step in the published training; 0 where the source says none.
         source: Where the numbers are from.
+        experts: Experts of a layer among which its router chooses; 0 for a dense model.
+        experts_per_token: How many of them a token goes to.
+        expert_width: Inner width of an expert.
+        shared_width: Inner width of the experts that every token goes to, of all of them together; 0 for none.
+        shared_gate: Whether a gate of one column scales what these make, as in Qwen 1.5 and 2.
+        router_bias: Whether the router has a number for each expert that balances them, as in DeepSeek V3.
+        dense_layers: First layers that have no experts.
+        query_rank: Width of a token's compressed queries; 0 where they are made of the residual stream.
+        kv_rank: Width of a token's compressed keys and values; 0 for ordinary attention.
+        rope_size: Rotary elements of a head, beside `head_size`, in multi-head latent attention.
+        value_size: Width of a head's values; 0 for that of the head.
+        window: Tokens that layers with a sliding window attend to; 0 for none.
+        full_every: With a window, every how many layers one attends to all tokens; 0 for none that does.
+        post_norms: Whether norms stand after both parts as well, as in Gemma 2 and 3.
     """
 
     name: str
@@ -60,17 +86,32 @@ class Model:
     dropout: bool = False
     batch: int = 0
     source: str = ""
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_width: int = 0
+    shared_width: int = 0
+    shared_gate: bool = False
+    router_bias: bool = False
+    dense_layers: int = 0
+    query_rank: int = 0
+    kv_rank: int = 0
+    rope_size: int = 0
+    value_size: int = 0
+    window: int = 0
+    full_every: int = 0
+    post_norms: bool = False
 
     def __post_init__(self) -> None:
         """Refuse numbers that no model has.
 
         Raises:
-            ConfigError: A number is out of its range, or heads do not divide by heads of keys and values.
+            ConfigError: A number is out of its range, heads do not divide by heads of keys and values, or numbers of experts or of
+                latent attention contradict each other.
         """
-        zero = ("positions", "batch")
         for spec in fields(self):
             value = getattr(self, spec.name)
-            least = 0 if spec.name in zero else 1
+            # A number that a model may do without has 0 for that.
+            least = 0 if spec.default == 0 else 1
             if type(value) is int and not least <= value <= _LARGEST:
                 raise ConfigError(
                     f"{spec.name} of model {self.name} is {value}; allowed: {least} to {_LARGEST:,}.",
@@ -83,6 +124,37 @@ class Model:
                 hint=f"The nearest that does: {near}.",
                 key="kv_heads",
             )
+        self._check_experts()
+        if (self.query_rank or self.rope_size or self.value_size) and not self.kv_rank:
+            raise ConfigError(
+                f"Model {self.name} has numbers of multi-head latent attention, but no kv_rank.",
+                key="kv_rank",
+            )
+        if self.kv_rank and self.kv_heads != self.heads:
+            raise ConfigError(
+                f"kv_heads of model {self.name} is {self.kv_heads}; allowed with kv_rank: {self.heads}, as many as heads.",
+                key="kv_heads",
+            )
+
+    def _check_experts(self) -> None:
+        numbers = {
+            "experts_per_token": self.experts_per_token,
+            "expert_width": self.expert_width,
+            "shared_width": self.shared_width,
+            "dense_layers": self.dense_layers,
+        }
+        if not self.experts:
+            said = [key for key, value in numbers.items() if value]
+            if said:
+                raise ConfigError(f"Model {self.name} has {said[0]}, but no experts.", key="experts")
+            return
+        for key, least, most in (("experts_per_token", 1, self.experts), ("dense_layers", 0, self.layers)):
+            if not least <= numbers[key] <= most:
+                raise ConfigError(
+                    f"{key} of model {self.name} is {numbers[key]}; allowed: {least} to {most}.", key=key
+                )
+        if not self.expert_width:
+            raise ConfigError(f"Model {self.name} has experts, but no expert_width.", key="expert_width")
 
 
 def nearest(value: int, allowed: Any) -> str:
@@ -111,6 +183,9 @@ def _rotary(
     )
 
 
+_LATENT: dict[str, Any] = {"query_rank": 1_536, "kv_rank": 512, "rope_size": 64, "value_size": 128}
+_GEMMA2_KIND: dict[str, Any] = {"tied": True, "post_norms": True, "window": 4_096, "full_every": 2}
+
 # Batches are in sequences. Their sources give tokens in millions, read as 2^20 here, but for GPT-3's largest: its 3.2 million are the
 # 1,536 sequences of Narayanan et al., 2021.
 _LISTED = (
@@ -130,7 +205,15 @@ _LISTED = (
     _rotary("llama3-8b", (32, 4_096, 32, 8, 14_336), 128_256, 8_192, _LLAMA3),
     _rotary("llama3-70b", (80, 8_192, 64, 8, 28_672), 128_256, 8_192, _LLAMA3),
     _rotary("llama3-405b", (126, 16_384, 128, 8, 53_248), 128_256, 8_192, _LLAMA3, batch=2_048),
-    _rotary("mistral-7b", (32, 4_096, 32, 8, 14_336), 32_000, 8_192, _MISTRAL),
+    _rotary("mistral-7b", (32, 4_096, 32, 8, 14_336), 32_000, 8_192, _MISTRAL, window=4_096),
+    _rotary(
+        "mixtral-8x7b", (32, 4_096, 32, 8, 14_336), 32_000, 8_192, _MIXTRAL,
+        experts=8, experts_per_token=2, expert_width=14_336,
+    ),
+    _rotary(
+        "mixtral-8x22b", (56, 6_144, 48, 8, 16_384), 32_000, 8_192, _MIXTRAL.replace("table 1, and ", "and, of its shape, "),
+        experts=8, experts_per_token=2, expert_width=16_384,
+    ),
     _rotary("qwen2.5-0.5b", (24, 896, 14, 2, 4_864), 151_936, 4_096, _QWEN25, qkv_bias=True, tied=True),
     _rotary("qwen2.5-1.5b", (28, 1_536, 12, 2, 8_960), 151_936, 4_096, _QWEN25, qkv_bias=True, tied=True),
     _rotary("qwen2.5-3b", (36, 2_048, 16, 2, 11_008), 151_936, 4_096, _QWEN25, qkv_bias=True, tied=True),
@@ -142,6 +225,30 @@ _LISTED = (
     _rotary("qwen3-14b", (40, 5_120, 40, 8, 17_408), 151_936, 4_096, _QWEN3, qk_norm=True),
     _rotary(
         "qwen3-32b", (64, 5_120, 64, 8, 25_600), 151_936, 4_096, _QWEN3, qk_norm=True, head_size=128
+    ),
+    _rotary(
+        "qwen3-30b-a3b", (48, 2_048, 32, 4, 6_144), 151_936, 4_096, _QWEN3.replace("table 1", "table 2"), qk_norm=True,
+        head_size=128, experts=128, experts_per_token=8, expert_width=768,
+    ),
+    _rotary(
+        "qwen3-235b-a22b", (94, 4_096, 64, 4, 12_288), 151_936, 4_096, _QWEN3.replace("table 1", "table 2"), qk_norm=True,
+        head_size=128, experts=128, experts_per_token=8, expert_width=1_536,
+    ),
+    # The largest batches of their schedules, in sequences of 4,096.
+    _rotary(
+        "deepseek-v2", (60, 5_120, 128, 128, 12_288), 102_400, 4_096, _DEEPSEEK2, batch=9_216, head_size=128,
+        experts=160, experts_per_token=6, expert_width=1_536, shared_width=3_072, dense_layers=1, **_LATENT,
+    ),
+    _rotary(
+        "deepseek-v3", (61, 7_168, 128, 128, 18_432), 129_280, 4_096, _DEEPSEEK3, batch=15_360, head_size=128,
+        experts=256, experts_per_token=8, expert_width=2_048, shared_width=2_048, dense_layers=3, router_bias=True, **_LATENT,
+    ),
+    _rotary("gemma-7b", (28, 3_072, 16, 16, 24_576), 256_000, 8_192, _GEMMA, head_size=256, tied=True),
+    _rotary("gemma2-9b", (42, 3_584, 16, 8, 14_336), 256_000, 8_192, _GEMMA2, head_size=256, **_GEMMA2_KIND),
+    _rotary("gemma2-27b", (46, 4_608, 32, 16, 36_864), 256_000, 8_192, _GEMMA2, head_size=128, **_GEMMA2_KIND),
+    _rotary(
+        "gemma3-27b", (62, 5_376, 32, 16, 21_504), 262_208, 8_192, _GEMMA3, head_size=128, qk_norm=True, tied=True,
+        post_norms=True, window=1_024, full_every=6,
     ),
 )  # fmt: skip
 MODELS = {model.name: model for model in _LISTED}
@@ -167,9 +274,7 @@ def find_model(name: str) -> Model:
         near = get_close_matches(wanted, MODELS, 1)
         raise ConfigError(
             f"--model is {name!r}; allowed: {', '.join(MODELS)}, custom.",
-            hint=f"The nearest is {near[0]}."
-            if near
-            else "--config reads config.json of a model of the Llama or GPT kind.",
+            hint=f"The nearest is {near[0]}." if near else "--config reads the config.json of other models.",
             key="model",
         )
     return MODELS[wanted]

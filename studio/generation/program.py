@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from studio.errors import ConfigError
+from studio.generation.efficiency import FITTED, Efficiency, Work
 from studio.operators.roofline import Gpu, peak
 from studio.trace import CollectiveType
 
-OWN, BEFORE, AFTER = -1, -2, -3
-"""Stand for a rank, and for its peers in the stage before and after, until the ranks of a stage are made."""
+OWN, BEFORE, AFTER, RING_BEFORE, RING_NEXT = -1, -2, -3, -4, -5
+"""Stand for a rank, for its peers in the stage before and after, and for its neighbours in a context parallel ring, until the ranks
+of a stage are made."""
+_IN_PASSES = ("tp", "cp", "ep")
+"""Comm groups whose collectives are part of a pass; those of replicas are launched ahead, or once a step."""
+_BACKWARD = (".bwd", "grad")
+"""How the names of a backward pass's nodes end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,32 +26,44 @@ class Speed:
 
     Attributes:
         gpu: The GPU.
-        compute: Share of its peak that matrix products reach.
-        memory: Share of its memory's bandwidth that is reached.
+        efficiency: What is reached of it.
     """
 
     gpu: Gpu
-    compute: float = 1.0
-    memory: float = 1.0
+    efficiency: Efficiency = FITTED
 
     def __post_init__(self) -> None:
-        """Refuse shares that no GPU reaches.
+        """Refuse a GPU of which too little is known.
 
         Raises:
-            ConfigError: A share is not above 0 and at most 1, or the GPU has no peak for bf16.
+            ConfigError: The GPU has no peak for bf16.
         """
-        for name, share in (("compute", self.compute), ("memory", self.memory)):
-            if not 0 < share <= 1:
-                raise ConfigError(f"--{name}-efficiency is {share:g}; allowed: above 0, at most 1.")
         if peak(self.gpu, "bf16") is None:
             raise ConfigError(f"{self.gpu.name} has no known peak for bf16.")
 
-    def micros(self, flop: int, moved: int) -> float:
-        """Return the time of a compute node in microseconds: the roofline, with the shares that are reached."""
-        rate = peak(self.gpu, "bf16")
-        assert rate is not None
-        at_peak = flop / (rate * 1e6 * self.compute)
-        return max(at_peak, moved / (self.gpu.memory_bytes_per_ns * 1e3 * self.memory), 0.001)
+    @property
+    def at_peak(self) -> bool:
+        """Whether all of the GPU's roofline is reached, so that the machine that has it times nodes alike."""
+        return self.efficiency == Efficiency()
+
+    def micros(self, work: Work) -> float:
+        """Return the time of a compute node in microseconds."""
+        return self.efficiency.time_ns(work, self.gpu) / 1e3
+
+    @property
+    def told(self) -> str:
+        """Where durations are from, in words."""
+        return f"durations of {self.gpu.name}: {self.efficiency.told(self.gpu)}"
+
+
+def told_times(speed: Speed | None) -> str:
+    """Return where the durations of a job's compute nodes are from, in words."""
+    return speed.told if speed else "no durations: a simulated system's roofline times it"
+
+
+def work_of(name: str, flop: int, moved: int, kernels: int, *, aligned: bool) -> Work:
+    """Return what a node has to do; its name says which pass it is part of."""
+    return Work(flop, moved, kernels, aligned, name.endswith(_BACKWARD))
 
 
 class Program:
@@ -55,6 +73,8 @@ class Program:
         nodes: The nodes so far, as `studio.et.build` takes them.
         last: The last node of each stream.
         sent: Sends that the next compute node waits for: stages send before they go on, as Megatron-LM does without interleaving.
+        launched: Collectives of the pass at work that the host launches before the next compute node.
+        passed: Messages that went round a context parallel ring so far.
     """
 
     def __init__(self, speed: Speed | None) -> None:
@@ -62,8 +82,20 @@ class Program:
         self.nodes: list[dict[str, Any]] = []
         self.last: dict[str, int] = {}
         self.sent: list[int] = []
+        self.launched = 0
+        self.passed = 0
 
-    def compute(self, name: str, after: Sequence[int], flop: int, moved: int, kind: str) -> int:
+    def compute(  # noqa: PLR0913 (all that a node is)
+        self,
+        name: str,
+        after: Sequence[int],
+        flop: int,
+        moved: int,
+        kind: str,
+        *,
+        kernels: int = 1,
+        aligned: bool = True,
+    ) -> int:
         """Append a compute node and return its id.
 
         Args:
@@ -72,11 +104,15 @@ class Program:
             flop: Its operations.
             moved: Bytes it reads and writes.
             kind: What it is, `matmul`, `attention` or `other`.
+            kernels: Kernels that the host launches for it.
+            aligned: Whether all sizes of its matrix products suit tensor cores.
         """
         attrs = {"is_cpu_op": False, "num_ops": flop, "tensor_size": moved, "op_type": kind}
         node = self._add(name, "COMP_NODE", "compute", after, attrs)
         if self.speed is not None:
-            self.nodes[-1]["duration_micros"] = self.speed.micros(flop, moved)
+            work = work_of(name, flop, moved, kernels + self.launched, aligned=aligned)
+            self.nodes[-1]["duration_micros"] = self.speed.micros(work)
+        self.launched = 0
         return node
 
     def collective(
@@ -97,10 +133,23 @@ class Program:
             "comm_size": size,
             "pg_name": stream.partition(".")[0],
         }
+        if attrs["pg_name"] in _IN_PASSES:
+            self.launched += 1
         return self._add(name, "COMM_COLL_NODE", stream, after, attrs)
 
-    def transfer(self, name: str, ends: tuple[int, int], tag: int, after: Sequence[int], size: int) -> int:
-        """Append one end of a transfer to or from a neighbouring stage, and return its id."""
+    def transfer(
+        self, name: str, ends: tuple[int, int], tag: int, after: Sequence[int], size: int, way: str = ""
+    ) -> int:
+        """Append one end of a transfer to or from a neighbouring stage, and return its id.
+
+        Args:
+            name: Its name.
+            ends: Who sends and who receives.
+            tag: Its tag.
+            after: The nodes it reads from.
+            size: Its bytes.
+            way: The pass it is of, where receives of one need not wait for those of another.
+        """
         sends = ends[0] == OWN
         attrs = {
             "is_cpu_op": False,
@@ -110,12 +159,35 @@ class Program:
             "comm_tag": tag,
             "pg_name": "pp",
         }
-        # A stream for each peer and direction: a receive is posted early, and none waits behind one of another peer.
-        stream = f"pp.{ends}"
+        # A stream for each peer, direction and pass: a receive is posted early, and none waits behind one of another peer.
+        stream = f"pp.{ends}.{way}"
         node = self._add(name, "COMM_SEND_NODE" if sends else "COMM_RECV_NODE", stream, after, attrs)
         if sends:
             self.sent.append(node)
         return node
+
+    def pass_on(self, name: str, after: Sequence[int], size: int) -> int:
+        """Append both ends of what goes round a context parallel ring by one rank; returns the id of the receive.
+
+        Args:
+            name: Its name.
+            after: The nodes that make what the rank sends.
+            size: Bytes that it sends, and receives.
+        """
+        self.passed += 1
+        received = 0
+        for word, ends in (("send", (OWN, RING_NEXT)), ("recv", (RING_BEFORE, OWN))):
+            attrs = {
+                "is_cpu_op": False,
+                "comm_size": size,
+                "comm_src": ends[0],
+                "comm_dst": ends[1],
+                "comm_tag": self.passed,
+                "pg_name": "cp",
+            }
+            kind = f"COMM_{word.upper()}_NODE"
+            received = self._add(f"{name}.{word}", kind, f"cp.{word}", after if word == "send" else [], attrs)
+        return received
 
     def _add(self, name: str, kind: str, stream: str, after: Sequence[int], attrs: dict[str, Any]) -> int:
         node = len(self.nodes) + 1

@@ -1,9 +1,11 @@
-"""What a dense transformer holds and computes, as closed forms.
+"""What a transformer holds and computes, as closed forms.
 
 Sources: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021 (parameters;
-operations of matrix products, appendix; here without recomputation, so three times the forward pass and not four), extended
-to grouped-query attention and gated feed-forward parts by the shapes of their matrices. Attention is counted in full, as there,
-although it is causal.
+operations of matrix products, appendix: four times the forward pass of a layer where all of it is recomputed, three times where
+nothing is); Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022 (attention alone); extended to
+grouped-query attention and gated feed-forward parts by the shapes of their matrices. Attention is counted in full, as there,
+although it is causal; a layer with a sliding window by the tokens of its window. Experts are counted by the tokens that they work on:
+as published those that a token goes to, which are the model's active ones.
 """
 
 from __future__ import annotations
@@ -12,53 +14,162 @@ from dataclasses import dataclass
 
 from studio.generation.layout import Layout
 from studio.generation.models import Model
+from studio.generation.routing import given_tokens
+
+EXPERTS = ".experts"
+"""Ends the name of a unit of experts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Weights that are held and exchanged together: the embedding, a layer or the head.
+    """Weights that are held and exchanged together: the embedding, a layer, its experts or the head.
 
     Attributes:
         sharded: Parameters that tensor parallel ranks divide.
         replicated: Parameters that each of them holds whole.
+        group: The comm group whose ranks hold the same: `dp`, of experts `edp`.
     """
 
     sharded: int
     replicated: int
+    group: str = "dp"
 
     def held(self, tp: int) -> int:
         """Return the parameters that a tensor parallel rank holds."""
         return self.sharded // tp + self.replicated
 
 
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The matrix of a linear layer, (rows, columns): from so many inputs to so many outputs.
+
+    Attributes:
+        name: Its name.
+        rows, columns: Its shape.
+        split: What tensor parallel ranks divide: `columns`, `rows`, or nothing (``).
+    """
+
+    name: str
+    rows: int
+    columns: int
+    split: str
+
+    @property
+    def size(self) -> int:
+        """Its parameters; twice as many operations a token."""
+        return self.rows * self.columns
+
+
 def queries(model: Model) -> int:
     """Return the width of queries of all heads together."""
-    return model.heads * model.head_size
+    return model.heads * (model.head_size + model.rope_size)
 
 
 def keys(model: Model) -> int:
-    """Return the width of keys of all heads together, which is that of values as well."""
-    return model.kv_heads * model.head_size
+    """Return the width of keys of all heads together."""
+    return model.kv_heads * (model.head_size + model.rope_size)
+
+
+def values(model: Model) -> int:
+    """Return the width of values of all heads together."""
+    return model.kv_heads * (model.value_size or model.head_size)
+
+
+def outputs(model: Model) -> int:
+    """Return the width of what attention makes."""
+    return model.heads * (model.value_size or model.head_size)
 
 
 def qkv_width(model: Model) -> int:
     """Return the width of queries, keys and values together."""
-    return queries(model) + 2 * keys(model)
+    return queries(model) + keys(model) + values(model)
 
 
-def inner_width(model: Model) -> int:
-    """Return the width that the first product of the feed-forward part makes: twice as much with a gate."""
-    return model.feed_forward * (2 if model.gated else 1)
+def inner_width(model: Model, width: int | None = None) -> int:
+    """Return the width that the first product of a feed-forward part makes: twice as much with a gate.
+
+    Args:
+        model: The model.
+        width: The inner width of the part where it is not that of a dense layer.
+    """
+    return (model.feed_forward if width is None else width) * (2 if model.gated else 1)
 
 
-def layer_unit(model: Model) -> Unit:
-    """Return the weights of a layer."""
-    hidden = model.hidden
-    matrices = hidden * (qkv_width(model) + queries(model) + inner_width(model) + model.feed_forward)
-    sharded = matrices + (qkv_width(model) if model.biases or model.qkv_bias else 0)
-    sharded += inner_width(model) if model.biases else 0
-    replicated = (6 if model.biases else 2) * hidden + (2 * model.head_size if model.qk_norm else 0)
+def down_products(model: Model) -> tuple[Product, ...]:
+    """Return the matrices that compress a token in multi-head latent attention, which every tensor parallel rank holds whole."""
+    if not model.kv_rank:
+        return ()
+    key = Product("kv_down", model.hidden, model.kv_rank + model.rope_size, "")
+    return (Product("q_down", model.hidden, model.query_rank, ""), key) if model.query_rank else (key,)
+
+
+def up_products(model: Model) -> tuple[Product, ...]:
+    """Return the matrices that make queries, keys and values."""
+    if not model.kv_rank:
+        return (Product("qkv", model.hidden, qkv_width(model), "columns"),)
+    made = model.heads * model.head_size + values(model)
+    return (
+        Product("q_up", model.query_rank or model.hidden, queries(model), "columns"),
+        Product("kv_up", model.kv_rank, made, "columns"),
+    )
+
+
+def entering_width(model: Model) -> int:
+    """Return the width of what attention takes from every part of the sequence: the residual stream, or what is compressed of it."""
+    return (
+        (model.query_rank or model.hidden) + model.kv_rank + model.rope_size
+        if model.kv_rank
+        else model.hidden
+    )
+
+
+def attention_products(model: Model) -> tuple[Product, ...]:
+    """Return all matrices of attention."""
+    out = Product("proj", outputs(model), model.hidden, "rows")
+    return (*down_products(model), *up_products(model), out)
+
+
+def feed_forward_products(model: Model, width: int) -> tuple[Product, Product]:
+    """Return both matrices of a feed-forward part of an inner width."""
+    return (
+        Product("fc1", model.hidden, inner_width(model, width), "columns"),
+        Product("fc2", width, model.hidden, "rows"),
+    )
+
+
+def has_experts(model: Model, layer: int) -> bool:
+    """Return whether a layer has experts."""
+    return bool(model.experts) and layer >= model.dense_layers
+
+
+def expert_layers(model: Model) -> int:
+    """Return how many layers have experts."""
+    return model.layers - model.dense_layers if model.experts else 0
+
+
+def layer_unit(model: Model, layer: int = 0) -> Unit:
+    """Return the weights of a layer but for its experts."""
+    hidden, experts = model.hidden, has_experts(model, layer)
+    width = model.shared_width if experts else model.feed_forward
+    products = (*attention_products(model), *feed_forward_products(model, width))
+    sharded = sum(product.size for product in products if product.split)
+    if model.biases or model.qkv_bias:
+        sharded += sum(product.columns for product in up_products(model))
+    sharded += inner_width(model, width) if model.biases else 0
+    replicated = sum(product.size for product in products if not product.split)
+    # Norms, and biases of products whose rows are divided.
+    replicated += (6 if model.biases else 4 if model.post_norms else 2) * hidden
+    replicated += (2 * model.head_size if model.qk_norm else 0) + model.query_rank + model.kv_rank
+    if experts:
+        replicated += hidden * (model.experts + (1 if model.shared_gate else 0))
+        replicated += model.experts if model.router_bias else 0
     return Unit(sharded, replicated)
+
+
+def expert_unit(model: Model, ep: int = 1) -> Unit:
+    """Return the weights of a layer's experts that a rank of expert parallelism has."""
+    each = sum(product.size for product in feed_forward_products(model, model.expert_width))
+    return Unit(model.experts // ep * each, 0, "edp")
 
 
 def embedding_unit(model: Model, vocabulary: int) -> Unit:
@@ -83,15 +194,17 @@ def head_unit(model: Model, vocabulary: int, *, shared: bool) -> Unit:
 
 
 def stage_units(model: Model, layout: Layout, stage: int) -> dict[str, Unit]:
-    """Return the weights of a pipeline stage: `embedding`, `layer<n>`, `head`.
+    """Return the weights of a pipeline stage: `embedding`, `layer<n>`, `layer<n>.experts` (a rank's), `head`.
 
     Where the output layer shares the matrix of the embedding and lies on another stage, both hold it.
     """
     vocabulary = layout.vocabulary(model)
     units = {"embedding": embedding_unit(model, vocabulary)} if stage == 0 else {}
-    first = sum(layout.stage_layers[:stage])
-    for layer in range(first, first + layout.stage_layers[stage]):
-        units[f"layer{layer}"] = layer_unit(model)
+    for layers in layout.chunk_layers(stage):
+        for layer in layers:
+            units[f"layer{layer}"] = layer_unit(model, layer)
+            if has_experts(model, layer):
+                units[f"layer{layer}{EXPERTS}"] = expert_unit(model, layout.ep)
     if stage == layout.pp - 1:
         units["head"] = head_unit(model, vocabulary, shared=model.tied and layout.pp == 1)
     return units
@@ -109,38 +222,110 @@ def parameters(model: Model, vocabulary: int | None = None) -> int:
         >>> parameters(find_model("llama3-8b"))
         8030261248
     """
-    vocabulary = vocabulary or model.vocabulary
-    layer, embedding = layer_unit(model), embedding_unit(model, vocabulary)
-    head = head_unit(model, vocabulary, shared=model.tied)
-    units = embedding, head
-    return model.layers * (layer.sharded + layer.replicated) + sum(
-        unit.sharded + unit.replicated for unit in units
-    )
+    return _count(model, vocabulary or model.vocabulary, model.experts)
+
+
+def active_parameters(model: Model) -> int:
+    """Return the parameters that a token meets: of experts only those that it goes to.
+
+    Example:
+        >>> from studio.generation.models import find_model
+        >>> active_parameters(find_model("mixtral-8x7b"))
+        12879925248
+    """
+    return _count(model, model.vocabulary, model.experts_per_token)
+
+
+def _count(model: Model, vocabulary: int, experts: int) -> int:
+    units = [embedding_unit(model, vocabulary), head_unit(model, vocabulary, shared=model.tied)]
+    units += [layer_unit(model, layer) for layer in range(model.layers)]
+    each = expert_unit(model).sharded // model.experts if model.experts else 0
+    routed = expert_layers(model) * experts * each
+    return routed + sum(unit.sharded + unit.replicated for unit in units)
 
 
 def flop_per_sequence(model: Model, sequence: int, vocabulary: int) -> int:
     """Return the operations of matrix products in the forward and the backward pass of a sequence.
 
-    Of a GPT of l layers and width h that is Narayanan et al.'s 72 s l h² (1 + s / 6h + V / 12lh).
+    Of a GPT of l layers and width h that is Narayanan et al.'s 72 s l h² (1 + s / 6h + V / 12lh). Of a model with experts those of a
+    token's own count, whatever a layout's routing drops or pads.
     """
-    hidden = model.hidden
-    matrices = hidden * (qkv_width(model) + queries(model) + inner_width(model) + model.feed_forward)
-    forward = model.layers * (2 * sequence * matrices + attention_flop(model, 1, sequence))
-    return 3 * (forward + 2 * sequence * hidden * vocabulary)
+    forward = sum(_layer_flop(model, layer, sequence) for layer in range(model.layers))
+    routed = sequence * model.experts_per_token * expert_flop(model)
+    forward += expert_layers(model) * routed
+    return 3 * (forward + 2 * sequence * model.hidden * vocabulary)
 
 
-def attention_flop(model: Model, sequences: int, length: int) -> int:
-    """Return the operations of both products of attention in a forward pass: scores, and their sum of values."""
-    return 4 * sequences * length * length * queries(model)
+def _layer_flop(model: Model, layer: int, sequence: int) -> int:
+    """Return the operations of a layer's forward pass but for its experts."""
+    experts = has_experts(model, layer)
+    width = model.shared_width if experts else model.feed_forward
+    size = sum(product.size for product in (*attention_products(model), *feed_forward_products(model, width)))
+    if experts:
+        size += model.hidden * (model.experts + (1 if model.shared_gate else 0))
+    return 2 * sequence * size + attention_flop(model, 1, sequence, layer)
+
+
+def expert_flop(model: Model) -> int:
+    """Return the operations of a token in an expert's forward pass; 0 for a model without."""
+    return 2 * sum(product.size for product in feed_forward_products(model, model.expert_width))
+
+
+def attention_flop(model: Model, sequences: int, length: int, layer: int | None = None) -> int:
+    """Return the operations of both products of attention in a forward pass: scores, and their sum of values.
+
+    Args:
+        model: The model.
+        sequences: How many sequences.
+        length: Tokens of each.
+        layer: Which layer, where layers differ in their window; None counts all tokens.
+    """
+    seen = length
+    if layer is not None and model.window and not (model.full_every and (layer + 1) % model.full_every == 0):
+        seen = min(model.window, length)
+    return 2 * sequences * length * seen * (queries(model) + outputs(model))
 
 
 def largest_node_flop(model: Model, layout: Layout) -> int:
     """Return the operations of the compute node that has most of them."""
-    widest = max(qkv_width(model), queries(model), inner_width(model), layout.vocabulary(model))
+    widest = max(qkv_width(model), outputs(model), inner_width(model), layout.vocabulary(model))
     product = 2 * layout.tokens * model.hidden * widest
+    if model.experts:
+        product = max(product, layout.ep * layout.tokens * model.experts_per_token * expert_flop(model))
     return max(product, 2 * attention_flop(model, layout.micro_batch, layout.sequence)) // layout.tp
 
 
 def step_flop(model: Model, layout: Layout) -> int:
-    """Return the operations of matrix products in a step of the whole job."""
-    return layout.batch * flop_per_sequence(model, layout.sequence, layout.vocabulary(model))
+    """Return the operations of matrix products in a step of the whole job, those that are recomputed among them.
+
+    Experts are counted with the tokens that they work on, those that pad them to a capacity among them.
+    """
+    forward = layers_flop(
+        model, layout
+    ) + 2 * layout.batch * layout.sequence * model.hidden * layout.vocabulary(model)
+    return 3 * forward + recomputed_flop(model, layout)
+
+
+def layers_flop(model: Model, layout: Layout) -> int:
+    """Return the operations of matrix products in the forward pass of all layers in a step of the whole job."""
+    each = sum(_layer_flop(model, layer, layout.sequence) for layer in range(model.layers))
+    if not model.experts:
+        return layout.batch * each
+    routed = (
+        expert_layers(model)
+        * layout.micro_batches
+        * layout.copies
+        * (layout.tp if layout.sequence_parallel else 1)
+    )
+    return layout.batch * each + routed * given_tokens(model, layout) * expert_flop(model)
+
+
+def recomputed_flop(model: Model, layout: Layout) -> int:
+    """Return the operations of matrix products of a step that the backward pass repeats, of the whole job.
+
+    Of a GPT whose layers are recomputed in full, with them: 96 s l h² (1 + s / 6h + V / 16lh) a sequence (Narayanan et al.).
+    """
+    if layout.recompute == "selective":
+        layers = range(model.layers)
+        return layout.batch * sum(attention_flop(model, 1, layout.sequence, layer) for layer in layers)
+    return layers_flop(model, layout) if layout.recompute == "full" else 0

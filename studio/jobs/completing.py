@@ -9,6 +9,8 @@ from typing import Literal
 
 from studio.completion.clues import Known, known_facts
 from studio.completion.complete import chosen_mesh, complete_on
+from studio.completion.mesh import Mesh
+from studio.completion.rules import Layers
 from studio.completion.scale import refuse_missing, scale_to, scaled_mesh
 from studio.completion.spread import NO_SPREAD, Spread
 from studio.errors import TraceError
@@ -47,10 +49,25 @@ class Scaling:
     Attributes:
         layout: The mesh of its ranks as it is.
         ranks: Ranks of the larger job.
+        pp, ep: Its pipeline stages and ranks along its expert dimension; None keeps those there are.
+        strong: Whether more replicas share the batch.
+        layers: Whether more stages share the layers of the model, or each has as many as before.
     """
 
     layout: str
     ranks: int
+    pp: int | None = None
+    ep: int | None = None
+    strong: bool = False
+    layers: Layers = "divided"
+
+    def mesh(self, before: Mesh) -> Mesh:
+        """Return the mesh of the larger job.
+
+        Raises:
+            ConfigError: The numbers do not fit the one before.
+        """
+        return scaled_mesh(before, ranks=self.ranks, pp=self.pp, ep=self.ep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +146,7 @@ def completed(trace: Trace, wanted: Completing) -> Trace:
 
 
 def scaled(trace: Trace, wanted: Scaling) -> Trace:
-    """Return a job on more replicas.
+    """Return a job on more replicas, pipeline stages or ranks for its experts.
 
     Raises:
         ConfigError: The numbers do not fit the job's mesh, or sizes do not divide.
@@ -137,7 +154,7 @@ def scaled(trace: Trace, wanted: Scaling) -> Trace:
     """
     mesh = chosen_mesh(layout_facts(trace), wanted.layout, None, first=True)
     refuse_missing(trace, mesh)
-    return scale_to(trace, mesh, scaled_mesh(mesh, ranks=wanted.ranks))
+    return scale_to(trace, mesh, wanted.mesh(mesh), strong=wanted.strong, layers=wanted.layers)
 
 
 def layout_facts(trace: Trace) -> Known:

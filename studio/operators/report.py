@@ -10,10 +10,7 @@ import numpy as np
 from studio.notebook import line, table
 from studio.operators.calls import Calls, Part, calls_of
 from studio.operators.table import OPERATORS
-from studio.trace import NONE, Graph, Trace, dense_column
-
-DEVICE_NAME = "device_name"
-"""Metadata of a rank that names the GPU it was recorded on."""
+from studio.trace import NONE, Graph, Trace, dense_column, recorded_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +162,7 @@ def list_operators(trace: Trace) -> OperatorReport:
         for name, amount in rest.items()
     ]
     return OperatorReport(
-        recorded_device(trace),
+        next(iter(recorded_devices(trace)), ""),
         on_device,
         tuple(sorted(rows, key=lambda row: (-row.time_ns, row.operator))),
         tuple(sorted(lacking, key=lambda row: (-row.time_ns, row.name))),
@@ -175,17 +172,6 @@ def list_operators(trace: Trace) -> OperatorReport:
         totals[Part.COMMUNICATION],
         totals[Part.HOST_LINK],
     )
-
-
-def recorded_device(trace: Trace) -> str:
-    """Return the GPU that most ranks were recorded on, empty where none tells."""
-    names = Counter(
-        entry.value
-        for rank in trace.ranks
-        for entry in rank.metadata
-        if entry.name == DEVICE_NAME and isinstance(entry.value, str)
-    )
-    return names.most_common(1)[0][0] if names else ""
 
 
 def _row(name: str, operator: int, kind: str, amount: _Sum) -> OperatorRow:

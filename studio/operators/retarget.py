@@ -4,7 +4,8 @@ The rule: a call reached a share of the roofline of the GPU it was recorded on, 
 roofline of the new one, for its own data type. Its device operations are scaled alike. What has no formula is scaled by
 memory bandwidth, the rule that holds for what moves more than it computes, and is counted apart. Operators on the
 processor, launches, gaps between them, idle times of streams, copies from and to the host, and communication keep their
-times: they are not the GPU's, and bound what a faster one gains.
+times: they are not the GPU's, and bound what a faster one gains. What the host waits for the device is no time of its own:
+it ends when the device is done.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ import numpy as np
 from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.operators.calls import Calls, Part, calls_of
-from studio.operators.report import DEVICE_NAME
 from studio.operators.roofline import Gpu, roofline_ns
-from studio.trace import Attribute, Float64, Graph, Int64, Rank, Trace, ValueKind
+from studio.trace import DEVICE_NAME, Attribute, Float64, Graph, Int64, Rank, Trace, ValueKind
 
 RECORDED_ON = "recomputed_from_device"
 """Metadata of a rank whose durations were recomputed: the GPU it was recorded on, in place of which another is named."""

@@ -23,12 +23,15 @@ from studio.analysis.compare.words import (
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.kernels import kernels
+from studio.analysis.job.launch_words import DELAY, launch_words, queue_words
+from studio.analysis.job.launches import launches
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.analysis.job.summary import summarise
 from studio.comparing import LETTERS, Compared, Progress, comparisons, settings_table, side_use
 from studio.figures.beside import beside
 from studio.figures.occupancy import occupancy_areas
+from studio.figures.queues import MOST_LINES, queue_lines
 from studio.figures.ranks import rank_times
 from studio.figures.waterfall import waterfall
 from studio.reporting.advice import write_advice
@@ -248,6 +251,21 @@ def _kernels(document: Document, side: Side) -> None:
         numeric=(2, 3, 4, 5, 6),
         caption=f"Durations added up; * stands for numbers of steps and layers. All other names: {_percent(rest)}.",
     )
+    _launches(document, side)
+
+
+def _launches(document: Document, side: Side) -> None:
+    """Write how late after their launch operations of devices began, and the queues of the first rank."""
+    found = launches(side.trace) if side.is_recording else None
+    if found is None:
+        return
+    first = [queue for queue in found.queues if queue.rank == found.queues[0].rank][:MOST_LINES]
+    document.figure(
+        "Launches and queues",
+        queue_lines(first, dark=False),
+        f"Operations launched and not ended. Launch delay: {DELAY[0].lower()}{DELAY[1:]}",
+    )
+    document.bullets([*launch_words(found), *map(queue_words, first)])
 
 
 def _facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:

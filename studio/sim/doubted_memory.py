@@ -40,6 +40,7 @@ def unfit_words(uses: Sequence[MemoryUse], gpu: Gpu) -> str:
     if use is None or use.peak_bytes <= gpu.memory_gbytes * 1e9:
         return ""
     begin, how = ("Does not fit", "") if use.noted else ("May not fit", " by an estimate from its tensors")
+    how = " by the formulas of a generated job" if use.counted else how
     return (
         f"{begin}: rank {use.rank} holds {format_si(use.peak_bytes, 'B')} ({format_bytes(use.peak_bytes)}) of device "
         f"memory at its peak{how}; {gpu.name} has {gpu.memory_gbytes:g} GB."

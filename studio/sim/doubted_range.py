@@ -36,9 +36,10 @@ def _outside(facts: Facts, known: Range) -> Bool:
     ranks_of = {group.name: group.ranks for group in groups}
     everyone = tuple(range(config.topology.npus))
     outside = np.zeros(len(times), bool)
-    for pair in np.unique(np.stack([times.group, times.type]), axis=1).T.tolist():
-        group, kind = pair
-        own = (times.group == group) & (times.type == kind)
+    pairs, place = np.unique(np.stack([times.group, times.type]), axis=1, return_inverse=True)
+    order = np.argsort(place.reshape(-1), kind="stable")
+    ends = np.cumsum(np.bincount(place.reshape(-1), minlength=pairs.shape[1]))[:-1]
+    for (group, kind), own in zip(pairs.T.tolist(), np.split(order, ends), strict=True):
         shape = group_shape(ranks_of.get(times.groups[group], everyone), config.topology.dims[0].size)
         name = CollectiveType(kind).name.lower() if kind >= 0 else ""
         if shape.ranks > 1 and kind != CollectiveType.BARRIER:

@@ -21,6 +21,7 @@ How the partition is found
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,9 +30,11 @@ import numpy.typing as npt
 
 from studio.sim.flow_plans import NEVER, Flows
 from studio.sim.folding import Folding, Unfoldable
-from studio.trace import Int64
+from studio.trace import Int32, Int64
 
 UInt64 = npt.NDArray[np.uint64]
+Integers = Int32 | Int64
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +81,13 @@ def fold_flows(flows: Flows, kind_of: Int64, per_node: int, *, by_node: bool) ->
         class_of = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
     class_of, representatives = _numbered(class_of)
     flow = _first_of(signs.of_flows(class_of))
-    _check(flows, class_of, representatives, flow)
+    node_class = _first_of(signs.of_nodes(class_of)) if by_node else class_of
+    orders = signs.by_flow, signs.by_rank
+    # Hashes are as large as the members of all flows, and so is what checking takes.
+    del signs
+    _check(flows, class_of, representatives, flow, orders)
     owners = representatives
     if by_node:
-        node_class = _first_of(signs.of_nodes(class_of))
         _check_nodes(class_of, node_of, node_class)
         owners = np.concatenate([owners, ranks + np.unique(node_class)])
     used = np.unique(flow)
@@ -113,17 +119,33 @@ def _first_of(signs: UInt64) -> Int64:
 
 def _mix(values: Any) -> UInt64:
     """Return hashes of 64 bits (splitmix64)."""
-    mixed = np.asarray(values).astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    mixed = np.asarray(values).astype(np.uint64)
+    mixed += np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
 
 
 def _sums(values: UInt64, bounds: Int64) -> UInt64:
-    """Return sums of parts, modulo 2^64."""
-    total = np.zeros(len(values) + 1, np.uint64)
-    np.cumsum(values, out=total[1:])
-    return total[bounds[1:]] - total[bounds[:-1]]
+    """Return sums of parts, modulo 2^64; the values are lost."""
+    np.cumsum(values, out=values)
+    total = np.zeros(len(bounds), np.uint64)
+    total[bounds > 0] = values[bounds[bounds > 0] - 1]
+    return total[1:] - total[:-1]
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """Yield parts of what is as long as the members of all flows: what is computed of one part at a time takes no room."""
+    for begin in range(0, count, _BLOCK):
+        yield slice(begin, min(begin + _BLOCK, count))
+
+
+def _order_of(keys: Int32) -> Int32:
+    """Return the places of keys in the order of the keys, in 4 bytes each."""
+    return np.argsort(keys, kind="stable").astype(np.int32)
 
 
 class _Signs:
@@ -131,22 +153,31 @@ class _Signs:
 
     def __init__(self, flows: Flows, node_of: Int64 | None, ranks: int) -> None:
         self.flows, self.node_of = flows, node_of
-        part = _mix(flows.row * 4 + flows.role)
-        self.by_flow = np.argsort(flows.flow, kind="stable")
-        self.flow_bounds = np.searchsorted(flows.flow[self.by_flow], np.arange(len(flows) + 1))
-        self.by_rank = np.argsort(flows.place, kind="stable")
-        self.rank_bounds = np.searchsorted(flows.place[self.by_rank], np.arange(ranks + 1))
+        part = np.empty(len(flows.row), np.uint64)
+        for block in _blocks(len(part)):
+            part[block] = _mix(flows.row[block] * np.int64(4) + flows.role[block])
+        self.by_flow = _order_of(flows.flow)
+        self.flow_bounds = _bounds(flows.flow, len(flows))
+        self.by_rank = _order_of(flows.place)
+        self.rank_bounds = _bounds(flows.place, ranks)
         self.part, self.cost = part, _mix(_costs_of(flows))
 
     def of_flows(self, class_of: Int64) -> UInt64:
         """Return (M,) hashes of flows: what they cost, and who meets there."""
-        member = _mix(_mix(class_of)[self.flows.place] ^ self.part)
-        return _mix(_sums(member[self.by_flow], self.flow_bounds) ^ self.cost)
+        members = self._members(_mix(class_of), self.flows.place, self.by_flow)
+        return _mix(_sums(members, self.flow_bounds) ^ self.cost)
+
+    def _members(self, signs: UInt64, of: Int32, order: Int32) -> UInt64:
+        """Return (P,) hashes of members in an order: the sign of whom or what each is of, and what it does there."""
+        mixed = np.empty(len(order), np.uint64)
+        for block in _blocks(len(order)):
+            mine = order[block]
+            mixed[block] = _mix(signs[of[mine]] ^ self.part[mine])
+        return mixed
 
     def of_ranks(self, class_of: Int64) -> UInt64:
         """Return (R,) hashes of ranks: the flows of their nodes, and who is in their node."""
-        node = _mix(self.of_flows(class_of)[self.flows.flow] ^ self.part)
-        signs = _sums(node[self.by_rank], self.rank_bounds)
+        signs = _sums(self._members(self.of_flows(class_of), self.flows.flow, self.by_rank), self.rank_bounds)
         if self.node_of is not None:
             signs = signs ^ _mix(self.of_nodes(class_of))[self.node_of]
         return signs
@@ -196,30 +227,71 @@ _CHARGED = ("total_ns", "fixed_ns", "moved", "share", "share_of_node", "choice",
 """What flows are charged."""
 
 
-def _check(flows: Flows, class_of: Int64, representatives: Int64, flow: Int64) -> None:
-    """Refuse a partition that is not stable, value by value."""
+def _check(
+    flows: Flows, class_of: Int64, representatives: Int64, flow: Int64, orders: tuple[Int32, Int32]
+) -> None:
+    """Refuse a partition that is not stable, value by value.
+
+    Args:
+        flows: The flows.
+        class_of: (R,) the class of each rank.
+        representatives: The rank that stands for each class.
+        flow: (M,) per flow the one that stands for it.
+        orders: Members by flow, and by rank.
+    """
+    by_flow, by_rank = orders
     cost = _costs_of(flows)
-    member = (class_of[flows.place] << 40) + (flows.row << 2) + flows.role
-    order = np.lexsort((member, flows.flow))
-    bounds = np.searchsorted(flows.flow[order], np.arange(len(flows) + 1))
-    fine = (cost == cost[flow]).all() and (np.diff(bounds) == np.diff(bounds)[flow]).all()
-    if fine:
-        mine = flows.flow[order]
-        there = np.arange(len(order)) - bounds[mine] + bounds[flow[mine]]
-        fine = (member[order] == member[order][there]).all()
-    if fine:
-        # A rank and the one that stands for it have the same graph, so the same rows.
-        order = np.lexsort((flows.row, flows.place))
-        bounds = np.searchsorted(flows.place[order], np.arange(len(class_of) + 1))
-        stand = representatives[class_of]
-        fine = bool((np.diff(bounds) == np.diff(bounds)[stand]).all())
-    if fine:
-        mine = flows.place[order]
-        there = np.arange(len(order)) - bounds[mine] + bounds[stand[mine]]
-        same = flow[flows.flow[order]] == flow[flows.flow[order]][there]
-        fine = bool((same & (flows.row[order] == flows.row[order][there])).all())
-    if not fine:
+    stand = representatives[class_of]
+    member = np.empty(len(flows.row), np.int64)
+    met = np.empty(len(flows.row), np.int32)
+    for block in _blocks(len(member)):
+        does = flows.row[block] * np.int64(4) + flows.role[block]
+        member[block] = (class_of[flows.place[block]] << 40) + does
+        met[block] = flow[flows.flow[block]]
+    # A rank and the one that stands for it have the same graph, so the same rows.
+    if not (
+        (cost == cost[flow]).all()
+        and _are_alike((member,), flows.flow, flow, by_flow)
+        and _are_alike((flows.row, met), flows.place, stand, by_rank)
+    ):
         raise Unfoldable("the classes of ranks are not stable")
+
+
+def _are_alike(columns: tuple[Integers, ...], part: Int32, stand: Int64, order: Int32) -> bool:
+    """Whether each part has the same members as the part that stands for it.
+
+    Args:
+        columns: What has to be the same of members, that of the first column with no other order among equal ones.
+        part: The part of each member.
+        stand: Per part the one that stands for it.
+        order: Members by part.
+    """
+    bounds = _bounds(part, len(stand))
+    count = np.diff(bounds)
+    if (count != count[stand]).any():
+        return False
+    # Members of parts that are alike mostly come in the same order; they are sorted only where they do not.
+    return _are_same(columns, part, stand, order, bounds) or _are_same(
+        columns, part, stand, np.lexsort((columns[0], part)), bounds
+    )
+
+
+def _are_same(
+    columns: tuple[Integers, ...], part: Int32, stand: Int64, order: Integers, bounds: Int64
+) -> bool:
+    """Whether each member in an order is the same as that at its place in the part that stands for its own."""
+    for block in _blocks(len(order)):
+        own = order[block]
+        mine = part[own]
+        other = order[np.arange(block.start, block.stop) - bounds[mine] + bounds[stand[mine]]]
+        if any((column[own] != column[other]).any() for column in columns):
+            return False
+    return True
+
+
+def _bounds(keys: Int32, count: int) -> Int64:
+    """Return (K + 1,) where each of K keys begins among the keys in order, and where the last ends."""
+    return np.append(0, np.bincount(keys, minlength=count).cumsum())
 
 
 def _check_nodes(class_of: Int64, node_of: Int64, node_class: Int64) -> None:
@@ -252,7 +324,7 @@ def _standing(flows: Flows, used: Int64, number: Int64, representatives: Int64) 
         flows,
         **of_flows,
         waits_for=waits_for,
-        flow=of,
+        flow=of.astype(np.int32),
         place=flows.place[mine],
         row=flows.row[mine],
         role=flows.role[mine],

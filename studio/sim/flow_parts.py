@@ -73,7 +73,7 @@ def flow_parts(
     begun = np.zeros(len(flows), np.int64)
     counted = np.flatnonzero(flows.counts)
     np.maximum.at(begun, flows.flow[counted], times.start_ns[every[counted]])
-    entry, flow = every[own], flows.flow[own]
+    entry, flow = every[own], flows.flow[own].astype(np.int64)
     start, end = times.start_ns[entry], times.end_ns[entry]
     came = np.clip(begun[flow], start, end)
     moves = np.clip(begun[flow] + flows.fixed_ns[flow], came, end)

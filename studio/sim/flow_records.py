@@ -48,7 +48,7 @@ def _put_tables(planning: Planning, plans: dict[int, GraphPlan], flows: Flows, f
     places = np.array(planning.places(), np.int64)
     begins = np.searchsorted(flows.place[order], places)
     ends = np.searchsorted(flows.place[order], places, side="right")
-    at = flows_at + k.Flow.WORDS * flows.flow
+    at = flows_at + k.Flow.WORDS * flows.flow.astype(np.int64)
     place_of: dict[int, Int64] = {}
     tables = []
     for rank, begin, end in zip(planning.simulated, begins.tolist(), ends.tolist(), strict=True):

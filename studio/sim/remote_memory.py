@@ -9,13 +9,17 @@ import numpy as np
 
 from studio.sim.parts import Parts
 from studio.sim.settings import BY_KEY
-from studio.trace import NodeType, Trace
+from studio.trace import Finding, NodeType, Trace
 
 ASSUMED: Mapping[str, object] = {
     "memory-type": "PER_NPU_MEMORY_EXPANSION",
     **{key: BY_KEY[key].start for key in ("remote-mem-latency", "remote-mem-bw")},
 }
-WORDS = "Remote memory of 64 GB/s and 1,000 ns per NPU assumed, a PCIe 5.0 slot of 16 lanes: the job has memory nodes."
+FINDING = Finding(
+    "warning",
+    "remote-memory-assumed",
+    "Remote memory of 64 GB/s and 1,000 ns per NPU assumed, a PCIe 5.0 slot of 16 lanes: the job has memory nodes.",
+)
 
 
 def with_memory_for(parts: Parts, trace: Trace) -> Parts:

@@ -1,4 +1,4 @@
-"""The queue of background tasks: imports, checks, repairs, simulations, sweeps. Each task has one owner.
+"""The queue of background tasks: imports, checks, repairs, generated jobs, simulations, sweeps. Each task has one owner.
 
     tasks/<id>.json               a task as it stands; replaced as a whole, never edited
     tasks/.studios/<token>.lock   held by each running studio for as long as it lives
@@ -31,7 +31,9 @@ from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.store.arrays import write_json
 from studio.store.pace import Pace, remaining_s, with_progress
 
-KindName = Literal["import", "check", "repair", "complete", "scale", "simulation", "advice", "sweep"]
+KindName = Literal[
+    "import", "check", "repair", "complete", "scale", "generate", "plan", "simulation", "advice", "sweep"
+]
 Status = Literal["queued", "preparing", "running", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: Final[tuple[Status, ...]] = ("queued", "preparing", "running")
 
@@ -94,6 +96,18 @@ KINDS: Final[Mapping[KindName, Kind]] = MappingProxyType(
             "steps", 1, Problem("Not enough memory to complete this job.", "Choose a layout of fewer ranks.")
         ),
         "scale": Kind("steps", 1, Problem("Not enough memory to scale this job.", "Choose fewer ranks.")),
+        "generate": Kind(
+            "steps",
+            1,
+            Problem("Not enough memory to make this job.", "Choose fewer micro-batches, layers or steps."),
+        ),
+        "plan": Kind(
+            "layouts",
+            1,
+            Problem(
+                "Not enough memory to try these layouts.", "Fix more of the layout, or close other programs."
+            ),
+        ),
         "simulation": Kind(
             "nodes",
             2,

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import yaml
 
 from studio.errors import ConfigError
@@ -106,12 +105,6 @@ def costs_of(table: object, name: str) -> Costs:
         tuple(_price(name, f"gb_per_s_port[{at}]", rate) for at, rate in enumerate(listed)),
         {str(key): _price(name, f"presets.{key}", value) for key, value in presets.items()},
     )
-
-
-def costs_table(costs: Costs) -> dict[str, object]:
-    """Return prices as `costs_of` reads them."""
-    table: dict[str, object] = msgspec.to_builtins(costs)
-    return table
 
 
 def _price(name: str, key: str, value: object) -> float:

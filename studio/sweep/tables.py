@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +62,23 @@ def write_parquet(path: Path, space: Space, rows: Sequence[Row]) -> None:
     Raises:
         StudioError: It cannot be written.
     """
-    import pyarrow as pa
-    from pyarrow import parquet
-
     columns = columns_of(space, rows)
     kinds: dict[str, type] = {axis.key: _kind(axis) for axis in space.axes}
     kinds |= dict.fromkeys(("index", "finish_ns", "ranks", "system_npus"), int)
     kinds |= dict.fromkeys(("run_model", "error"), str) | {"port_gb_per_s": list}
-    arrays = [_array(kinds.get(name, float), values) for name, values in columns.items()]
-    table = pa.Table.from_arrays(arrays, names=list(columns))
+    write_columns(path, {name: _array(kinds.get(name, float), values) for name, values in columns.items()})
+
+
+def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
+    """Write columns of Arrow as a Parquet file, which appears whole, in place of an earlier one.
+
+    Raises:
+        StudioError: It cannot be written.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
     aside = path.with_name(f"{path.name}.tmp")
     try:
         with open_private(aside) as file:

@@ -11,7 +11,7 @@ from studio.completion.clues import Known
 from studio.completion.complete import LayoutNeededError, chosen_mesh
 from studio.completion.mesh import NAMES, PIPELINE, Axis, Clue, Mesh, fitting_meshes
 from studio.completion.rules import DATA
-from studio.completion.spread import NO_SPREAD
+from studio.completion.spread import MEASURED, NO_SPREAD
 from studio.errors import StudioError
 from studio.jobs.completing import Completing, Scaling, completed, layout_facts, scaled
 from studio.trace import Finding, Trace, assumed_from
@@ -19,6 +19,8 @@ from studio.trace import Finding, Trace, assumed_from
 MOST_TRIED = 1024
 """Ranks up to which a job is made to see that it can be, before anybody asks for it."""
 _MOST_ASKED = 6
+_FEW = 64
+"""Ranks up to which a spread that is measured is tried as well."""
 _A_NODE = 8
 """Ranks that a job has at least where nothing says how many: the GPUs of one common machine."""
 
@@ -184,8 +186,10 @@ def planned_completion(trace: Trace, wanted: Completing) -> Planned:
         for number in sorted(recorded):
             of_stage.setdefault(mesh.stage(number), number)
         return Planned(mesh, lambda rank: None if rank in recorded else of_stage.get(mesh.stage(rank)))
-    # How durations are spread changes no rank's source, and takes a graph for each.
-    made = completed(trace, replace(wanted, spread=NO_SPREAD))
+    # How durations are spread changes no rank's source, and takes a graph for each; whether it can be measured shows on few ranks.
+    is_measured = MEASURED in (wanted.spread.jitter, wanted.spread.imbalance)
+    tried = wanted if is_measured and mesh.world <= _FEW else replace(wanted, spread=NO_SPREAD)
+    made = completed(trace, tried)
     sources = sources_of(made)
     return _tried(trace, Planned(mesh, sources.__getitem__), made)
 
@@ -212,15 +216,44 @@ def _tried(trace: Trace, plan: Planned, made: Trace) -> Planned:
 def place_before(before: Mesh, after: Mesh, rank: int) -> int:
     """Return the rank of a job that has a rank's place in the scaled job, replicas in turn.
 
+    Of pipeline stages the first ones and the last one are those of before; a stage between them is built from the one before the last.
+
     Example:
         >>> place_before(Mesh.of([("tp", 2), ("dp", 2)]), Mesh.of([("tp", 2), ("dp", 8)]), 5)
         1
+        >>> [place_before(Mesh.of([("pp", 2)]), Mesh.of([("pp", 4)]), rank) for rank in range(4)]
+        [0, 0, 0, 1]
     """
-    found = 0
-    for axis in before.axes:
-        larger = after.axis(axis.name)
-        found += 0 if larger is None else larger.place(rank) % axis.size * axis.stride
-    return found
+    return sum(_old_place(axis, larger, rank) * axis.stride for axis, larger in _pairs(before, after))
+
+
+def is_kept(before: Mesh, after: Mesh, rank: int) -> bool:
+    """Return whether a rank of the scaled job is one of those there were before.
+
+    Example:
+        >>> [is_kept(Mesh.of([("pp", 2)]), Mesh.of([("pp", 4)]), rank) for rank in range(4)]
+        [True, False, False, True]
+    """
+    kept = True
+    for axis, larger in _pairs(before, after):
+        place = larger.place(rank)
+        if axis.name == PIPELINE and axis.size < larger.size:
+            kept &= place < axis.size - 1 or place == larger.size - 1
+        else:
+            kept &= place < axis.size
+    return kept and all(axis.place(rank) == 0 for axis in after.axes if before.axis(axis.name) is None)
+
+
+def _pairs(before: Mesh, after: Mesh) -> list[tuple[Axis, Axis]]:
+    """Return each dimension of a mesh with the same one of the larger mesh."""
+    return [(axis, larger) for axis in before.axes if (larger := after.axis(axis.name)) is not None]
+
+
+def _old_place(axis: Axis, larger: Axis, rank: int) -> int:
+    place = larger.place(rank)
+    if axis.name != PIPELINE or axis.size == larger.size:
+        return place % axis.size
+    return axis.size - 1 if place == larger.size - 1 else min(place, max(axis.size - 2, 0))
 
 
 def sources_of(trace: Trace) -> dict[int, int | None]:

@@ -23,12 +23,12 @@ from studio.sim.engine import Cancelled
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
-from studio.sim.systems.uses import DEVICE
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
-from studio.trace import Attribute, CommGroup, Trace, ValueKind
+from studio.trace import DEVICE_NAME, Attribute, CommGroup, Trace, ValueKind
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
+from tests.recordings import read_recording
 from tests.test_cli import refused, run
 
 US = 1000
@@ -222,7 +222,7 @@ def test_a_replay_that_misses_its_recording_gives_ranges():
 
 def test_changes_of_the_system_are_simulated_on_the_family_of_the_recorded_gpu():
     trace = arriving(100, 100, 200)
-    named = (Attribute(DEVICE, ValueKind.STRING, "NVIDIA H100 80GB HBM3"),)
+    named = (Attribute(DEVICE_NAME, ValueKind.STRING, "NVIDIA H100 80GB HBM3"),)
     trace = replace(trace, ranks=tuple(replace(rank, metadata=named) for rank in trace.ranks))
     found = advise(trace)
     assert found.system_baseline is not None
@@ -287,14 +287,14 @@ def test_the_sample_names_the_hot_expert_and_the_slow_rank_with_their_savings():
 
 
 def test_a_straggler_of_a_real_job_is_named(shared):
-    found = advise(studio.read(shared / "traces/torch/ddp_straggler_4r"))
+    found = advise(read_recording(shared / "traces/torch/ddp_straggler_4r"))
     assert found.advice[0].ranks == (3,)
     assert "for rank 3" in found.advice[0].action
     assert any(item.ranks == (3,) and item.saving_percent > 1 for item in of_kind(found, "slow-rank"))
 
 
 def test_the_imbalance_of_a_real_job_is_named(shared):
-    trace = studio.read(shared / "traces/torch/dlrm_4r")
+    trace = read_recording(shared / "traces/torch/dlrm_4r")
     found = advise(trace)
     balanced = only(found, "balance-sizes")
     assert "1.375 × the mean" in balanced.action

@@ -80,7 +80,7 @@ def test_scripts_and_python_have_the_same_categories() -> None:
     listed = re.search(r"CATEGORIES = \[(.*)\]", source)
     assert listed is not None
     assert re.findall(r"\w+", listed[1]) == [kind.name.lower() for kind in Category]
-    look = re.search(r"COLOURS = .*?\[(.*?)\]", (ASSETS / "timeline" / "look.mjs").read_text())
+    look = re.search(r"COLOURS = .*?\[(.*?)\]", (ASSETS / "timeline" / "look.mjs").read_text(), re.DOTALL)
     assert look is not None
     assert len(re.findall(r"\w+", look[1])) == len(Category)
 

@@ -14,7 +14,7 @@ import { describeMeeting, describeWait, readMeeting } from "../../assets/timelin
 import { mixLine } from "../../assets/timeline/pictures.mjs";
 import { stepHit } from "../../assets/timeline/search.mjs";
 import { shapeTable, sortRows } from "../../assets/timeline/table_shape.mjs";
-import { cutEnd, cutStart } from "../../assets/timeline/text.mjs";
+import { cutEnd, cutStart, functionName } from "../../assets/timeline/text.mjs";
 import { Tiles, joinRows } from "../../assets/timeline/tiles.mjs";
 import { Timeline } from "../../assets/timeline/timeline.mjs";
 
@@ -304,6 +304,13 @@ test("names are cut where half a word would stay", () => {
   assert.equal(cutStart(pen, "layer0.attention.qkv", 200), "layer0.attention.qkv");
   assert.equal(cutStart(pen, "layer0.attention.qkv", 90), "…qkv");
   assert.equal(cutStart(pen, "gradients", 30), "");
+  assert.equal(cutStart(pen, "ncclDevKernel_Generic", 80), "ncclDevKerne…");
+  const kernel = "void at::native::add_kernel<4, at::Half>(int, at::Half*)";
+  assert.equal(functionName(kernel), "at::native::add_kernel");
+  assert.equal(functionName("ncclDevKernel_1(Args<4096ul>)"), "ncclDevKernel_1");
+  for (const name of ["PjitFunction(conv)", "Memset (Device)", "a < b", "layer0.mlp"]) {
+    assert.equal(functionName(name), name);
+  }
   assert.equal(cutEnd(pen, "a long name of a lane", 62), "a long na…");
 });
 

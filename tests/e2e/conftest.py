@@ -187,6 +187,11 @@ BUSY = """Boolean(document.querySelector('._dash-loading-callback')) || document
 """Whether the page waits for answers, or has colours on their way to those of another theme."""
 
 
+LOOK = f"""() => new Promise(done => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(
+    () => done([{BUSY}, window.shortTimers()]))), 15))"""
+"""Answers two frames and a moment later, by the clock of the page, whether it is busy and what it has put off."""
+
+
 def quiet(page) -> None:
     """Wait until the page asks for nothing, is about to ask for nothing and draws nothing.
 
@@ -194,12 +199,11 @@ def quiet(page) -> None:
     """
     calm = 0
     end = time.monotonic() + PATIENCE_S
-    while calm < 5:
+    put_off = 0
+    # What is always put off anew, as a drawing that moves, is not waited for.
+    while calm < (10 if put_off else 3):
         assert time.monotonic() < end, f"never quiet: {[one.url for one in page.context.under_way]}"
-        # By the clock of the page: what it put off for less than that has been done.
-        busy = page.evaluate(
-            f"() => new Promise(done => setTimeout(() => requestAnimationFrame(() => done({BUSY})), 80))"
-        )
+        busy, put_off = page.evaluate(LOOK)
         calm = 0 if busy or page.context.under_way else calm + 1
 
 

@@ -173,7 +173,8 @@ def test_real_traces_go_all_the_way(studio: Studio, page, shared: Path, tmp_path
     go(page, "Timeline", "#timeline-scroll[data-ready]")
     go(page, "Graph", "#graph-canvas[data-ready]")
 
-    for events in sorted((traces / "timeline").iterdir()):
+    # What the third file tells is held against these where they are read.
+    for events in sorted((traces / "timeline").iterdir())[1:]:
         dropped(studio, page, events)
         go(page, "Timeline", "#timeline-scroll[data-ready]")
         stepped(page)

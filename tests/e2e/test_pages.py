@@ -12,13 +12,14 @@ from playwright.sync_api import expect
 
 from studio.et.schema import schema
 from tests.conftest import WINDOW
-from tests.e2e.conftest import BRIEF, Held, Studio, becomes, quiet, until, view
+from tests.e2e.conftest import BRIEF, Held, Studio, quiet, until, view
 
 pytestmark = pytest.mark.e2e
 
 PAGES = {
     "": "h1",
     "overview": ".cs-facts",
+    "workloads": "#workload-mesh svg",
     "ranks": "#ranks-after svg",
     "nodes": ".ag-row",
     "graph": "#graph-canvas canvas",
@@ -112,7 +113,8 @@ def show_another_job(studio: Studio, page, name: str) -> None:
     seen.goto(page.url)
     seen.wait_for_selector(PAGES[name])
     quiet(seen)
-    becomes(page, lambda: page.evaluate(SEEN), seen.evaluate(SEEN))
+    # What is computed in the background comes to both, in its time.
+    until(page, lambda: page.evaluate(SEEN) == seen.evaluate(SEEN))
     assert page.locator("#the-same").count() == 1
 
 
@@ -218,6 +220,7 @@ def test_nothing_in_a_trace_runs_or_breaks_a_page(studio: Studio, page, tmp_path
     page.wait_for_url("**/overview?job=*")
     page.wait_for_selector(".cs-facts")
     job = page.evaluate("window.studio.view.readView().job")
+    quiet(page)
     for name, ready in PAGES.items():
         page.evaluate(f"window.studio.view.goTo('/{name}', {{job: '{job}', rank: '0', node: '2'}})")
         page.wait_for_selector(ready)

@@ -15,7 +15,7 @@ from studio.et.alike import JobReader
 from studio.et.format import RankPart, Reading
 from studio.trace import SLOT_KEYS
 from tests.et.chakra_bytes import assert_same, attr, file_of, framed, num, sized, tag, varint
-from tests.examples import examples
+from tests.examples import PROFILE, examples
 from tests.strategies import INT64, NODE_BYTES, TEXT, UINT64, chakra_file
 
 UNHURRIED = settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
@@ -178,5 +178,7 @@ def test_every_changed_byte_of_a_rank_is_seen() -> None:
     raw = rank_bytes(130, nodes=9)
     files = [raw]
     for place in range(len(file_of()), len(raw)):
-        files += [raw[:place] + bytes([raw[place] ^ bit]) + raw[place + 1 :] for bit in (1, 128)]
+        # A low or the high bit, in turn; both are told apart from what they were by the same comparison.
+        bits = (1, 128) if PROFILE == "nightly" else ((1, 128)[place % 2],)
+        files += [raw[:place] + bytes([raw[place] ^ bit]) + raw[place + 1 :] for bit in bits]
     read_alike(files)

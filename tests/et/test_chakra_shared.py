@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from studio.et.format import RankPart, Reading
 from studio.et.source import SourceFile, load
 from studio.trace import Graph, Rank, Trace, collective_name, int_column, node_attributes, type_name
 from tests.et.chakra_bytes import read_once, written
+from tests.examples import PROFILE
 
 NOT_CANONICAL: dict[str, str] = {}
 """Files that writing does not give back byte by byte, with the reason. There is none."""
@@ -31,11 +33,16 @@ STG = [
 
 
 def test_every_chakra_file_opens_and_is_written_back_byte_by_byte(shared):
-    """260 files of five writers; what is not canonical is listed with its reason."""
+    """260 files of five writers, two of those whose names differ in numbers only in `make test`; what is not canonical is listed with its reason."""
     root = shared / "traces"
     paths = sorted(path for path in root.rglob("*") if path.name.endswith((".et", ".et.gz")))
+    alike = Counter[str]()
     changed = []
     for path in paths:
+        kind = re.sub(r"\d+", "", str(path.relative_to(root)))
+        alike[kind] += 1
+        if alike[kind] > 2 and PROFILE != "nightly":
+            continue
         data, problems = load(SourceFile(path.name, path))
         assert not problems, path
         part = read_once(data, native=True, name=path.name)
@@ -45,6 +52,7 @@ def test_every_chakra_file_opens_and_is_written_back_byte_by_byte(shared):
         if written(part) != bytes(data):
             changed.append(str(path.relative_to(root)))
     assert len(paths) == 260
+    assert len(alike) >= 50
     assert changed == list(NOT_CANONICAL)
 
 

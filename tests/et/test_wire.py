@@ -28,10 +28,6 @@ def fresh(code: str) -> list[str]:
     return eval(output.stdout)
 
 
-def test_importing_the_package_loads_nothing_heavy():
-    assert fresh("import studio") == []
-
-
 def test_reading_small_files_loads_no_compiler(tmp_path):
     for rank in range(8):
         nodes = (num(1, i) + num(3, 4) + sized(5, varint(i // 2)) + attr("a", num(9, i)) for i in range(350))

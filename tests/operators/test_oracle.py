@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from studio.et import read
 from studio.operators.calls import calls_of
+from tests.recordings import read_recording
 
 _Shapes = list[Any]
 _Values = list[Any]
@@ -138,7 +138,7 @@ JOBS = (
 def test_all_calls(shared: Path, job: str, file: str) -> None:
     traces = shared / "traces"
     told = Counter(_told(traces / file))
-    trace = read([traces / job])
+    trace = read_recording(traces / job)
     graph = trace.graph_of(trace.ranks[0])
     calls = calls_of(graph)
     found: Counter[tuple[str, float]] = Counter()

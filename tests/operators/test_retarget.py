@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studio.errors import ConfigError
-from studio.et import read
 from studio.et.build import graph_of_nodes
 from studio.operators import list_operators
 from studio.operators.calls import Part, calls_of
@@ -28,6 +27,7 @@ from studio.sim.systems.gpus import SYSTEM_OF, find_gpu, known_gpu
 from studio.trace import Attribute, Graph, Rank, Strings, Trace, ValueKind
 from tests import operators_table
 from tests.examples import examples
+from tests.recordings import read_recording
 
 _SLOW = Gpu("slow", {"fp32": 10.0, "bf16": 100.0}, 1000.0, 40.0)
 _FAST = Gpu("fast", {"fp32": 20.0, "bf16": 200.0}, 2000.0, 80.0)
@@ -207,7 +207,7 @@ def test_experts_by_the_tiles_of_their_kernels() -> None:
     ],
 )
 def test_coverage_of_device_time(shared: Path, file: str) -> None:
-    found = list_operators(read([shared / "traces" / "foreign" / file]))
+    found = list_operators(read_recording(shared / "traces" / "foreign" / file))
     assert found.on_device
     assert found.coverage is not None
     assert found.coverage >= 0.9

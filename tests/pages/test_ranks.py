@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-import studio
 from studio.analysis.job.completeness import completeness
 from studio.errors import ConfigError, TraceError
 from studio.jobs.completing import Completing, Scaling, layout_facts
-from studio.pages.ranks.form import completing, dimensions_text, whole_number
+from studio.pages.ranks.form import completing, dimensions_text, scaling, whole_number
 from studio.views.ranks import (
     also_fitting,
+    is_kept,
     layout_mesh,
     layouts_of,
     planned_completion,
@@ -20,6 +20,7 @@ from studio.views.ranks import (
 )
 from tests.completion.test_complete import alone, one_of_each_graph, pipeline
 from tests.handmade import collective, node, trace_of
+from tests.recordings import read_recording
 
 
 def test_the_layout_of_groups_that_are_listed_is_known_and_what_else_fits_is_said():
@@ -38,7 +39,7 @@ def test_the_layout_of_groups_that_are_listed_is_known_and_what_else_fits_is_sai
 
 
 def test_members_that_are_not_listed_are_asked_for_the_likeliest_first(shared):
-    whole = studio.read(shared / "traces" / "stg" / "llama_32r_dp4tp4pp2")
+    whole = read_recording(shared / "traces" / "stg" / "llama_32r_dp4tp4pp2")
     layouts = layouts_of(layout_facts(replace(one_of_each_graph(whole), groups=())))
     assert "are not listed" in layouts.why
     assert [mesh.layout for mesh in layouts.fitting] == [
@@ -94,3 +95,17 @@ def test_the_form_says_what_is_no_number():
     assert whole_number({"ranks": "16,384"}, "ranks") == 16384
     assert whole_number({"ranks": " "}, "ranks") is None
     assert dimensions_text({"name-0": "tp", "size-0": " 4", "name-1": "dp", "size-1": "2"}) == "tp=4,dp=2"
+
+
+def test_the_form_grows_the_dimensions_that_a_job_has():
+    fields = {"layout": "dp=2,pp=2", "pp": "4", "strong": "strong", "layers": "kept"}
+    assert scaling(fields, 16) == Scaling("dp=2,pp=2", 16, pp=4, strong=True, layers="kept")
+    # A number that is that of the job asks for nothing.
+    assert scaling({"layout": "dp=2,pp=2", "pp": "2"}, 8) == Scaling("dp=2,pp=2", 8)
+    before = layout_mesh(layout_facts(pipeline()), "dp=2,pp=4")
+    wanted = Scaling("dp=2,pp=4", 16, pp=8, layers="kept")
+    after = wanted.mesh(before)
+    plan = planned_scaling(pipeline(), wanted, before, after)
+    assert (after.world, plan.nodes > 0) == (16, True)
+    kept = [after.stage(rank) for rank in range(16) if is_kept(before, after, rank)]
+    assert sorted(set(kept)) == [0, 1, 2, 7]

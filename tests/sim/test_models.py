@@ -19,6 +19,7 @@ from studio.sim.presets import PRESETS, preset
 from studio.sim.settings import BY_KEY
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
+from tests.recordings import read_recording
 
 EIGHT = "hgx-h100-8"
 
@@ -102,7 +103,7 @@ def test_what_astra_sim_refuses_simulates_at_the_first_try(nodes, groups):
 @pytest.mark.parametrize("job", ["ddp_mlp_4r", "dp2tp2_mlp_4r", "dlrm_4r", "fsdp_gpt_2r", "pp_2r"])
 def test_a_linked_pytorch_job_simulates_at_the_first_try(job, shared):
     """Without an option or a repair, on a preset of its size."""
-    trace = studio.read(shared / "traces" / "torch" / job)
+    trace = read_recording(shared / "traces" / "torch" / job)
     config = preset("hgx-h100", npus=len(trace.ranks)).config
     assert [finding.message for finding in check(trace, config) if finding.level == "error"] == []
     result = simulate(trace, config)

@@ -8,8 +8,8 @@ import pytest
 from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.systems import SYSTEMS
 from studio.sim.systems.proposals import propose
-from studio.sim.systems.uses import DEVICE, uses_of
-from studio.trace import Attribute, ValueKind
+from studio.sim.systems.uses import uses_of
+from studio.trace import DEVICE_NAME, Attribute, ValueKind
 from tests.handmade import collective, trace_of
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -17,7 +17,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 def recorded_on(trace, name):
     """Return a job whose ranks were recorded on this device."""
-    told = (Attribute(DEVICE, ValueKind.STRING, name),)
+    told = (Attribute(DEVICE_NAME, ValueKind.STRING, name),)
     return replace(trace, ranks=tuple(replace(rank, metadata=told) for rank in trace.ranks))
 
 

@@ -25,6 +25,7 @@ from studio.trace import (
     dense_column,
     group_slots,
     int_column,
+    named_lanes,
     shown_types,
     type_name,
 )
@@ -103,7 +104,7 @@ def offered_levels(source: Source) -> list[LevelName]:
         "scope": source.parts.share_with_parts() >= 0.2,
         "calls": _may_have_calls(graph),
         "phase": _may_have_phases(source),
-        "lane": any(len(int_column(graph, key)[0]) for key in ("tid", "stream")),
+        "lane": any(len(graph.rows_with(key)[0]) for key in ("tid", "thread", "stream")),
         "group": bool((group_slots(graph) != NONE).any()),
         "type": bool((types != types[:1]).any()),
         "order": True,
@@ -134,7 +135,8 @@ def level(source: Source, name: LevelName) -> Level:
 
 def first_choice(available: Sequence[LevelName]) -> LevelName:
     """Return the default level to fold by."""
-    return next(name for name in ("step", "scope", "calls", "lane", "order") if name in available)
+    # What a profiler calls operators and kernels, such as aten::mm, is no scope of a model.
+    return next(name for name in ("step", "calls", "scope", "lane", "order") if name in available)
 
 
 def _flat(name: LevelName, column: Int64, label: Callable[[int], str]) -> Level:
@@ -190,11 +192,10 @@ def thread_lanes(graph: Graph) -> tuple[Int64, list[str]]:
     """Return (N,) the thread or stream of every node, and their names."""
     lane = np.full(len(graph), UNTOLD, np.int64)
     names: list[str] = []
-    for key, what in (("tid", "thread"), ("stream", "stream")):
-        rows, values = int_column(graph, key)
-        distinct, number = np.unique(values, return_inverse=True)
+    for key, what in (("tid", "thread"), ("thread", "thread"), ("stream", "stream")):
+        rows, number, texts = named_lanes(graph, key)
         lane[rows] = number + len(names)
-        names += [f"{what} {value}" for value in distinct.tolist()]
+        names += [f"{what} {text}" for text in texts]
     return lane, names
 
 
@@ -203,7 +204,7 @@ def thread_lanes(graph: Graph) -> tuple[Int64, list[str]]:
 
 
 def _may_have_calls(graph: Graph) -> bool:
-    on_thread = int_column(graph, "tid")[0]
+    on_thread = np.concatenate([int_column(graph, "tid")[0], graph.rows_with("thread")[0]])
     on_thread = on_thread[dense_column(graph, "is_cpu_op", 0)[on_thread] != 0]
     return len(on_thread) * 2 > len(graph) and bool((graph.start_ns[on_thread] >= 0).any())
 
@@ -217,10 +218,10 @@ def _call_ends(graph: Graph) -> Int64:
 def _calls(source: Source) -> Int64:
     """Return (N,) the row of each node's caller, -1 where there is none or threads and times are missing.
 
-    A node of a device belongs to the node of a thread that it waits for.
+    A node of a device belongs to the node of a thread that it waits for, else where the node of the device before it belongs.
     """
     graph = source.graph
-    tid, end_ns = dense_column(graph, "tid", UNTOLD), _call_ends(graph)
+    tid, end_ns = thread_lanes(graph)[0], _call_ends(graph)
     tid[dense_column(graph, "is_cpu_op", 0) == 0] = UNTOLD
     timed = np.flatnonzero((tid >= 0) & (graph.start_ns >= 0))
     order = timed[np.lexsort((-end_ns[timed], graph.start_ns[timed], tid[timed]))]
@@ -228,11 +229,15 @@ def _calls(source: Source) -> Int64:
     parent[order] = _enclosing(order, tid[order], end_ns[order])
     host = np.full(len(graph), False)
     host[timed] = True
-    for row in np.flatnonzero(~host).tolist():
+    device = np.flatnonzero(~host)
+    for row in device[np.argsort(graph.start_ns[device], kind="stable")].tolist():
         before = source.near.edges.before[source.near.up[row] : source.near.up[row + 1]]
         launched = before[host[before]]
         if len(launched):
             parent[row] = launched[-1]
+        elif len(followed := before[parent[before] >= 0]):
+            # Behind a gap of its stream, of which the launch is told there.
+            parent[row] = parent[followed[-1]]
     return parent
 
 
@@ -253,9 +258,11 @@ def _enclosing(rows: Int64, thread: Int64, end_ns: Int64) -> list[int]:
 
 def _call_level(source: Source, parent: Int64) -> Level:
     graph, depth = source.graph, _call_depths(parent)
+    # Such as kernels that ran already when the recording began.
+    unlaunched = (parent < 0) & (dense_column(graph, "is_cpu_op", 0) == 0)
 
     def ancestor(rows: Int64, level: int) -> Int64:
-        ancestors = np.where(depth[rows] >= level, rows, UNTOLD)
+        ancestors = np.where((depth[rows] >= level) & ~unlaunched[rows], rows, UNTOLD)
         for _ in range(_DEEPEST_CALL):
             deeper = (ancestors >= 0) & (depth[ancestors] > level)
             if not deeper.any():
@@ -265,7 +272,9 @@ def _call_level(source: Source, parent: Int64) -> Level:
 
     def label(row: int, level: int) -> str:
         caller = int(ancestor(np.array([row]), level)[0])
-        return graph.strings[int(graph.name[caller])] if caller >= 0 else "itself"
+        if caller < 0:
+            return "launch not recorded" if unlaunched[row] else "itself"
+        return graph.strings[int(graph.name[caller])]
 
     return Level("calls", False, ancestor, label)
 

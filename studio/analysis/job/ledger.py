@@ -5,9 +5,10 @@ From the beginning of the run to a rank's finish each moment belongs to exactly 
 - `overlapped`: compute or a copy is under way, and communication too;
 - `compute`; `copy` (between memories: memcpy, memset, loads and stores of remote memory);
 - communication is under way and neither of these. The earliest issued of what is under way decides: `waiting` until the
-  last member of its collective has begun, `bubble` until the other half of its message has (another pipeline stage); then
-  `queueing` and `latency`, where a simulation tells them apart, and `transfer`, which is all the rest. Of a recording
-  the rest is `communication`, since nothing tells it apart;
+  last member of its collective has begun; then `queueing` and `latency`, where a simulation tells them apart, and `transfer`,
+  which is all the rest. Of a recording the rest is `communication`, since nothing tells it apart;
+- nothing but halves of messages is under way whose other halves have not begun: `bubble` (another pipeline stage). A receive that
+  was posted early so explains no time in which a collective holds up its rank;
 - `host`: nothing is on the device, and the processor is busy or the device waits to be given work;
 - `stall`: nothing is under way at all.
 
@@ -310,20 +311,23 @@ def _courses(
     entry = times.first[spans.rank[talks]] + spans.row[talks]
     last = np.where(begun[entry] == NONE, start[talks], begun[entry] - origin)
     talk = _Talk(line[talks], start[talks], end[talks], last, messages[talks])
-    pieces = _pieces(talk, entry, delays, is_recording)
+    posted = _posted(talk, entry)
+    begins = np.where(talk.is_message != 0, np.clip(talk.begun, talk.start, talk.end), talk.start)
+    pieces = _pieces(replace(talk, start=begins), entry, delays, is_recording)
     work, copying, hosted = picked(COMPUTE), picked(COPY, MEMORY), picked(CPU)
-    cut = join_stretches((work, copying, pieces, hosted), finish, _decide)
+    cut = join_stretches((work, copying, pieces, posted, hosted), finish, _decide)
     # Marks of communication say whose time it is: its part, and times the number of parts one more than the entry.
     owner, part = np.divmod(cut.kind, len(PARTS))
     return replace(cut, kind=part.astype(np.uint8)), owner - 1
 
 
 def _decide(inside: tuple[Int64, ...]) -> Int64:
-    """Return the part of each moment: `inside` holds the mark of compute, copies, communication and host, -1 for none.
+    """Return the part of each moment from the marks of compute, copies, communication, posted halves of messages and host.
 
-    Where communication is what counts, its mark is returned, which names its node too.
+    A mark is -1 for none. Where communication is what counts, its mark is returned, which names its node too.
     """
-    work, copying, talking, hosted = inside
+    work, copying, moving, posted, hosted = inside
+    talking = np.where(moving >= 0, moving, posted)
     busy = (work >= 0) | (copying >= 0)
     part = np.where(hosted >= 0, _CODE["host"], _CODE["stall"])
     part = np.where(talking >= 0, talking, part)
@@ -354,10 +358,23 @@ class _Talk:
     is_message: Int64
 
 
+def _posted(talk: _Talk, entry: Int64) -> Marked:
+    """Return the time of each line in which halves of messages waited for the others; of several the earliest issued counts."""
+    mine = np.flatnonzero((talk.is_message != 0) & (talk.begun > talk.start))
+    mine = mine[np.lexsort((talk.start[mine], talk.line[mine]))]
+    line, start = talk.line[mine], talk.start[mine]
+    end = np.minimum(talk.begun[mine], talk.end[mine])
+    begin = np.maximum(start, _reach_before(line, end))
+    there = end > begin
+    named = _CODE["bubble"] + (entry[mine] + 1) * len(PARTS)
+    return Marked(line[there], begin[there], end[there], named[there])
+
+
 def _pieces(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool) -> Marked:
     """Return the time of each line in which communication was under way, each piece with its part.
 
-    A moment is that of the earliest issued of what is under way; so a span has what lies after the ends of all before it.
+    A moment is that of the earliest issued of what is under way; so a span has what lies after the ends of all before it. What a
+    message waits for its other half is left out: see `_posted`.
     """
     order = np.lexsort((talk.start, talk.line))
     line, start, end = talk.line[order], talk.start[order], talk.end[order]
@@ -372,8 +389,9 @@ def _pieces(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool
     lead = np.minimum(waits + latency, end)
     cuts = [start, waits, lead, np.minimum(lead + queueing, end), end]
     rest = _CODE["communication" if is_recording else "transfer"]
-    waiting = np.where(talk.is_message[order] != 0, _CODE["bubble"], _CODE["waiting"])
-    marks = [waiting, *(np.full(len(line), code) for code in (_CODE["latency"], _CODE["queueing"], rest))]
+    marks = [
+        np.full(len(line), code) for code in (_CODE["waiting"], _CODE["latency"], _CODE["queueing"], rest)
+    ]
     made: list[tuple[Int64, ...]] = []
     for low, high, mark in zip(cuts, cuts[1:], marks, strict=False):
         begin = np.maximum(low, own)

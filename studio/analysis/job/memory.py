@@ -20,7 +20,7 @@ import numpy as np
 
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Graph, Int32, Int64, Trace, dense_column
+from studio.trace import NONE, Bool, Graph, Int32, Int64, Trace, dense_column, is_generated
 
 HOST_MEMORY = -1
 """The device number of the processor's memory."""
@@ -61,7 +61,8 @@ class MemoryUse:
         peak_bytes, peak_ns: The most, and when first.
         reserved_bytes: The most that the allocator held of the device, -1 where nothing tells.
         holders: Who holds the peak, the most first.
-        noted: Whether a profiler noted allocations; else it is estimated from tensors.
+        noted: Whether a profiler noted allocations; else it is estimated from tensors, or counted.
+        counted: Whether it is counted by the formulas of a generated job, which nobody recorded.
     """
 
     rank: int
@@ -74,6 +75,7 @@ class MemoryUse:
     reserved_bytes: int
     holders: tuple[Holder, ...]
     noted: bool
+    counted: bool = False
 
     __repr__ = one_line
 
@@ -97,7 +99,10 @@ def memory_use(trace: Trace, times: NodeTimes, *, estimated: bool = True) -> lis
             start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
             noted = _noted(graph, start)
             known[rank.graph, first] = noted or (_of_tensors(graph, start, end) if estimated else [])
-        made += [_of_rank(use, rank.number) for use in known[rank.graph, first]]
+        counted = is_generated(rank)
+        made += [
+            _of_rank(use, rank.number, counted=counted and use.noted) for use in known[rank.graph, first]
+        ]
     return made
 
 
@@ -108,10 +113,10 @@ def gpu_peak(uses: Sequence[MemoryUse]) -> MemoryUse | None:
     )
 
 
-def _of_rank(use: MemoryUse, rank: int) -> MemoryUse:
+def _of_rank(use: MemoryUse, rank: int, *, counted: bool) -> MemoryUse:
     return MemoryUse(
         rank, use.device, use.time_ns, use.bytes, use.before_bytes, use.peak_bytes, use.peak_ns,
-        use.reserved_bytes, use.holders, use.noted,
+        use.reserved_bytes, use.holders, use.noted and not counted, counted,
     )  # fmt: skip
 
 

@@ -20,10 +20,12 @@ from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.path.gates import Gates, Order, gates, order_of
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8
+from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, device_waits
 from studio.units import format_ns
 
-Cause = Literal["compute", "copy", "collective", "message", "host", "launch", "stall", "waiting", "queueing"]
+Cause = Literal[
+    "compute", "copy", "collective", "message", "host", "launch", "stall", "waiting", "queueing", "sync"
+]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 _CODE = {cause: code for code, cause in enumerate(CAUSES)}
 _OF_KIND: Mapping[int, Cause] = {COMPUTE: "compute", COPY: "copy", MEMORY: "copy", CPU: "host"}
@@ -340,6 +342,7 @@ def _told(courses: Courses, visits: Int64) -> CriticalPath:
             cause[mine[of == code]] = _CODE[name]
         talks = of == COMMUNICATION
         is_collective = graph.type[row[mine]] == NodeType.COMM_COLL
+        cause[mine[device_waits(graph)[row[mine]]]] = _CODE["sync"]
         cause[mine[talks]] = np.where(is_collective[talks], _CODE["collective"], _CODE["message"])
         begun = courses.account.arrivals.begun_ns[first + row[mine]] - courses.zero(place)
         cause[mine[talks & (begun >= top[mine])]] = _CODE["waiting"]

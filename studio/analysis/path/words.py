@@ -35,6 +35,7 @@ _WORDS: dict[Cause, str] = {
     "launch": "launch gaps",
     "stall": "stalls",
     "queueing": "queueing behind other work",
+    "sync": "waiting for the device",
 }
 
 

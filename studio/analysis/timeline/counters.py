@@ -184,6 +184,7 @@ def memory_held(uses: Sequence[MemoryUse], end_ns: int, origin_ns: int = 0) -> t
         if noted
         else "estimated from the storages of tensors, each from its first to its last use"
     )
+    how = "counted by the formulas of a generated job" if all(use.counted for use in chosen) else how
     return (Series("memory held", f"{where} that all ranks hold, {how}", "bytes", Steps(start, end, level)),)
 
 

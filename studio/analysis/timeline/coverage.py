@@ -40,6 +40,7 @@ class Category(IntEnum):
     MEMORY = 4
     HOST = 5
     COPY = 6
+    GAP = 7
 
 
 _OF_TYPE = {
@@ -63,7 +64,7 @@ def categories(timeline: Timeline, trace: Trace) -> UInt8:
     kinds = [table[np.clip(graph.type, 0, 255)] for graph in trace.graphs]
     for graph, of_graph in zip(trace.graphs, kinds, strict=True):
         of_graph[copies(graph)] = Category.COPY
-        of_graph[idles(graph)] = Category.HOST
+        of_graph[idles(graph)] = Category.GAP
         of_graph[is_library_kernel(graph)] = Category.COLLECTIVE
     bounds = np.searchsorted(timeline.lane, np.arange(len(timeline.lanes) + 1))
     for index, lane in enumerate(timeline.lanes):

@@ -21,7 +21,7 @@ By = Literal["part", "category", "group", "name"]
 BY: tuple[By, ...] = get_args(By)
 IDLE = "idle"
 _COMMUNICATION = LANE_KINDS.index("communication")
-_WORDS = {Category.HOST: "CPU"}
+_WORDS = {Category.HOST: "CPU", Category.GAP: "stream idle"}
 
 
 @dataclass(frozen=True, slots=True)

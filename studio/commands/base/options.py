@@ -32,6 +32,10 @@ class PathOption(click.Path):
         return super().convert(value, param, ctx)
 
 
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+"""A file that is read."""
+
+
 def refuse_own_input(sources: Iterable[Path], target: Path) -> None:
     """Raise an error if the files of a job would be written among those it is read from.
 

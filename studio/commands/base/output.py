@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 from studio.commands.base.losses import STATUS, losses, lost_line
 from studio.commands.base.terminal import printable
@@ -30,8 +31,20 @@ def say(text: str) -> None:
 
 def show(result: _T, as_json: bool, report: Callable[[_T], Any], text: Callable[[_T], str]) -> None:
     """Print a command's result as JSON or text."""
-    # ASCII: names may hold what a terminal would obey, and not every terminal knows every letter.
-    click.echo(json.dumps(report(result), indent=2) if as_json else text(result))
+    click.echo(_json_text(report(result)) if as_json else text(result))
+
+
+def _json_text(report: Any) -> str:
+    """Return a report as indented JSON.
+
+    In ASCII: names may hold what a terminal would obey, and not every terminal knows every letter. The standard library writes it
+    compactly ten times as fast as indented, which counts where a run has a million collectives.
+    """
+    try:
+        return msgspec.json.format(json.dumps(report), indent=2)
+    except msgspec.DecodeError:
+        # It holds a number that is none, which JSON does not know.
+        return json.dumps(report, indent=2)
 
 
 def warn(finding: Finding) -> None:

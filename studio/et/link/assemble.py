@@ -10,15 +10,21 @@ import numpy as np
 
 from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
 from studio.et.format import RankPart
+from studio.et.link.attribute import DeviceOperations
 from studio.et.link.clock import correct_times
 from studio.et.link.communication import INIT, Facts
+from studio.et.link.depend import Gap
 from studio.et.link.draft import RankDraft
 from studio.et.link.memory import memory_attributes
 from studio.et.link.names import RECEIVE, SEND, node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
 from studio.et.recording import DeviceTrace, EventKind
 from studio.trace import (
+    LAUNCH_CALL_NS,
+    LAUNCH_NS,
+    LAUNCHED_BY,
     NONE,
+    WAITS_FOR,
     Attribute,
     Int32,
     Int64,
@@ -114,7 +120,7 @@ class _Nodes:
     def names(self) -> list[str]:
         """Return names."""
         rank_draft = self.made
-        names = [*rank_draft.operations.names, *["host gap"] * len(self.gaps)]
+        names = [*rank_draft.operations.names, *(_gap_name(gap, rank_draft.device) for gap in self.gaps)]
         if rank_draft.device is not None and rank_draft.launched is not None:
             names += [
                 rank_draft.device.names[code]
@@ -174,6 +180,11 @@ class _Nodes:
         return own
 
 
+def _gap_name(gap: Gap, device: DeviceTrace | None) -> str:
+    """Return the name of a node for time of a thread: a call that waited has the name of its own."""
+    return "host gap" if gap.call < 0 or device is None else device.names[int(device.name[gap.call])]
+
+
 def comm_rows(rank_draft: RankDraft, first_device: int) -> dict[int, Facts]:
     """Return the communication facts by row of the graph."""
     by_row = dict(rank_draft.communication.operators)
@@ -192,7 +203,8 @@ def _host_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
     columns.numbers("is_cpu_op", rows, (~communicating).astype(np.int64), ValueKind.BOOL)
     gaps = np.arange(len(operations), len(operations) + len(rank_draft.plan.gaps))
     columns.flag("is_cpu_op", gaps, True)
-    columns.words("gap", gaps, [gap.why for gap in rank_draft.plan.gaps])
+    between = [place for place, gap in enumerate(rank_draft.plan.gaps) if gap.call < 0]
+    columns.words("gap", gaps[between], [rank_draft.plan.gaps[place].why for place in between])
     if rank_draft.host is not None:
         for key, values in rank_draft.host.numbers.items():
             columns.numbers(key, rows, values)
@@ -257,6 +269,18 @@ def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_d
     moved = (device.bytes[events] >= 0) & (device.kind[events] != EventKind.KERNEL)
     columns.numbers("tensor_size", places[moved], device.bytes[events][moved], ValueKind.UINT64)
     columns.flag("unattributed", places[launched.operator < 0], True)
+    _launch_attributes(columns, device, launched, places)
+
+
+def _launch_attributes(
+    columns: AttributeColumns, device: DeviceTrace, launched: DeviceOperations, places: Int64
+) -> None:
+    """Write how long before each operation of the device its launch began, how long the call took, and what it was."""
+    there = np.flatnonzero(launched.launch >= 0)
+    calls, rows = launched.launch[there], places[there]
+    columns.numbers(LAUNCH_NS, rows, device.start_ns[launched.event[there]] - device.start_ns[calls])
+    columns.numbers(LAUNCH_CALL_NS, rows, device.duration_ns[calls])
+    columns.words(LAUNCHED_BY, rows, [device.names[code] for code in device.name[calls].tolist()])
 
 
 def _comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:
@@ -316,6 +340,10 @@ def _plan_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
     columns.numbers("inclusive_ns", rows, (operations.end_ns - operations.start_ns)[rows])
     rows = np.flatnonzero(plan.wait_ns > 0)
     columns.numbers("wait_ns", rows, plan.wait_ns[rows])
+    calls = [place for place, gap in enumerate(plan.gaps) if gap.call >= 0]
+    rows = np.array(calls, np.int64) + len(operations)
+    columns.words(WAITS_FOR, rows, ["device"] * len(rows))
+    columns.numbers("wait_ns", rows, np.array([plan.gaps[place].wait_ns for place in calls], np.int64))
 
 
 def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ...]:

@@ -26,7 +26,6 @@ from studio.et.recording import DeviceTrace, EventKind, HostTrace
 from studio.trace import NONE, Bool, Int32, Int64
 
 _DEVICE_SYNC = re.compile(r"(cuda|hip|mtia|cu)(Device|Ctx|Context)Synchronize")
-_STREAM_SYNC = re.compile(r"(cuda|hip|cu)(Stream|Event)Synchronize")
 _WAITING_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(HtoD|DtoH|DtoD)?(_v2)?)$")
 _ASYNC_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|cuMemcpy)\w*Async")
 _BLOCKING = re.compile(r"^c10d::|wait|barrier", re.IGNORECASE)
@@ -37,25 +36,32 @@ _REST_NS = 20_000
 as long beside its copy may have waited for it."""
 _COMPUTING_REST_NS = 1_000_000
 """The same for operators that compute, which keep their time in one piece otherwise."""
+_RISING = 0.9
+"""The part of neighbouring correlation ids whose calls must stand in the same order by time for ids to tell an order."""
 _BLOCKED = 0.9
 """The part of a copy's time that the call which waits for it lasts at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Time a thread spent between two operators.
+    """Time a thread spent between two operators, or in a call that waited for the device.
 
     Attributes:
         thread: The thread.
         start_ns, duration_ns: When, and how long without the time it only waited.
         why: `program` (Python, data loading), `call` (the rest of a call that set another thread going), `thread` or
             `device` (what came after waiting for one).
+        call: The runtime call (row of its event) that waited, whose own time it is: what was left of it when the
+            device was done. -1 for time between operators.
+        wait_ns: How long that call had waited before.
     """
 
     thread: int
     start_ns: int
     duration_ns: int
     why: str
+    call: int = NONE
+    wait_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +114,18 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """The processor waited for device operations from `begin` to `end`, in `operation` or in none (-1)."""
+    """The processor waited for device operations from `begin` to `end`, in `operation` or in none (-1).
+
+    Where they had ended before, both are the begin of the call. A call that no operator stands for is a node of its own
+    (`call`, the row of its event, else -1), from the end of the wait to its own end, `until`; elsewhere `until` is `end`.
+    """
 
     thread: int
     operation: int
     begin: int
     end: int
+    until: int
+    call: int
     device: tuple[int, ...]
 
 
@@ -140,10 +152,10 @@ def depend(
     threads, floating = operations.thread, find_floating(operations, communication)
     inner = find_inner(operations, communication, floating)
     operations = with_own_lanes(operations, floating, inner)
+    around = _around(operations)
     waits = []
     if options.sync and device is not None and launched is not None:
-        waits = _waits(operations, device, launched)
-    around = _around(operations)
+        waits = _in_time(_waits(operations, device, launched), operations, around, device, launched)
     own, waited = _own_time(operations, waits, around)
     launching = set() if launched is None else set(launched.operator.tolist())
     launching = _with_callers(launching, around)
@@ -170,7 +182,9 @@ def depend(
     _lost_order(draft, lanes, operations, lost, order)
     _inner_order(draft, lanes, operations, inner, order)
     instants = np.flatnonzero(operations.timed & (operations.end_ns == operations.start_ns))
-    _held_up(draft, lanes, first_device, waits, causes, instants)
+    calls = {gap.call: len(operations) + place for place, gap in enumerate(gaps) if gap.call >= 0}
+    _synced(draft, lanes, first_device, waits, calls)
+    _held_up(draft, lanes, causes, instants)
     rows, mistaken = _waiting_callees(operations, library, inner)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
     apart = [
@@ -320,7 +334,11 @@ def _select_dependencies(
 
 
 def _waits(operations: Operations, device: DeviceTrace, launched: DeviceOperations) -> list[_Wait]:
-    """Return when the processor waited for which device operations (their positions)."""
+    """Return when the processor waited for which device operations (their positions).
+
+    Calls after which their threads did nothing hold nothing up, such as that with which a profiler ends the recording: they
+    are not among them, but where the mark of a step is around them.
+    """
     runtime = np.flatnonzero(device.kind == EventKind.RUNTIME)
     names = [device.names[code] for code in device.name[runtime].tolist()]
     calls = [call for call, name in zip(runtime.tolist(), names, strict=True) if _is_sync(name)]
@@ -332,18 +350,58 @@ def _waits(operations: Operations, device: DeviceTrace, launched: DeviceOperatio
     finder = _Launched(device, launched)
     operation = covering(operations, device, np.array(calls, np.int64)).tolist()
     waits = []
+    last: dict[int, int] = {}
+    for thread, end in zip(operations.thread.tolist(), operations.end_ns.tolist(), strict=True):
+        last[thread] = max(last.get(thread, NONE), end)
     for call, around in zip(calls, operation, strict=True):
         begin = int(device.start_ns[call])
-        end = begin + int(device.duration_ns[call])
+        if around < 0 and begin >= last.get(int(device.thread[call]), NONE):
+            continue
+        until = begin + int(device.duration_ns[call])
         if call in blocked:
             places = [blocked[call]]
             begin = max(begin, int(device.start_ns[launched.event[blocked[call]]]))
         else:
-            places = finder.awaited(call, synced.get(int(device.correlation[call]), NONE))
-        finish = max((int(finder.finish[place]) for place in places), default=begin)
-        if finish > begin:
-            waits.append(_Wait(int(device.thread[call]), around, begin, min(end, finish), tuple(places)))
+            places = finder.awaited(call, synced.get(int(device.correlation[call]), NONE), around)
+            # What ended well after the call was not waited for; clocks of processor and device differ a little.
+            places = [place for place in places if finder.finish[place] < until + _REST_NS]
+        if places:
+            end = min(max(begin, *(int(finder.finish[place]) for place in places)), until)
+            own = around < 0 or not operations.names[around].startswith(_COMPUTING)
+            waits.append(
+                _Wait(
+                    int(device.thread[call]), around, begin, end, until if own else end,
+                    call if own else NONE, tuple(places),
+                )
+            )  # fmt: skip
     return waits
+
+
+def _in_time(
+    waits: list[_Wait], operations: Operations, around: Int64, device: DeviceTrace, launched: DeviceOperations
+) -> list[_Wait]:
+    """Return waits without those that took no time and might take some in a replay.
+
+    An operator that launches is one piece of time, so in a replay what it launches begins at its end at the earliest, and
+    what follows on the stream after that. What was done before a call in the recording may not be then.
+    """
+    if all(wait.end > wait.begin for wait in waits):
+        return waits
+    own, _ = _own_time(operations, [wait for wait in waits if wait.end > wait.begin], around)
+    ready, length = device.start_ns[launched.event].copy(), device.duration_ns[launched.event]
+    there = launched.operator >= 0
+    caller = launched.operator[there]
+    ready[there] = np.maximum(ready[there], operations.begin[caller] + np.maximum(own[caller], 0))
+    ended = np.zeros(len(ready), np.int64)
+    for rows in _streams(device, launched):
+        before = np.cumsum(length[rows]) - length[rows]
+        ended[rows] = np.maximum.accumulate(ready[rows] - before) + before + length[rows]
+    kept = []
+    for wait in waits:
+        until = wait.until if wait.call >= 0 else int(operations.end_ns[wait.operation])
+        if wait.end > wait.begin or all(ended[place] < until + _REST_NS for place in wait.device):
+            kept.append(wait)
+    return kept
 
 
 def _blocking_copies(
@@ -371,23 +429,35 @@ class _Launched:
         self.device, self.launched = device, launched
         events = launched.event
         self.finish = device.start_ns[events] + device.duration_ns[events]
-        there = launched.launch >= 0
-        self.launch_ns = np.where(there, device.start_ns[launched.launch], device.start_ns[events])
+        self.launch_ns = launch_times(device, launched)
         self.streams = {
             (int(device.device[events[rows[0]]]), int(device.stream[events[rows[0]]])): rows
             for rows in _streams(device, launched)
         }
+        # Of all after an operation the earliest launch: it rises, and tells the last launched before a time.
+        self._later = {
+            key: np.minimum.accumulate(self.launch_ns[rows][::-1])[::-1] for key, rows in self.streams.items()
+        }
+        calls = np.flatnonzero((device.kind == EventKind.RUNTIME) & (device.correlation >= 0))
+        numbers = device.correlation[calls].tolist()
+        self._begun = dict(zip(numbers[::-1], device.start_ns[calls].tolist()[::-1], strict=True))
 
     def last_before(self, stream: int, time_ns: int) -> int:
         """Return the last operation on a stream launched before a time, -1 where there is none."""
-        for (_, number), rows in self.streams.items():
-            if number == stream:
-                before = rows[self.launch_ns[rows] <= time_ns]
-                return int(before[-1]) if len(before) else NONE
+        for key, rows in self.streams.items():
+            if key[1] == stream:
+                count = int(np.searchsorted(self._later[key], time_ns, side="right"))
+                return int(rows[count - 1]) if count else NONE
         return NONE
 
-    def awaited(self, call: int, sync: int) -> list[int]:
-        """Return the operations that a synchronising call waits for."""
+    def awaited(self, call: int, sync: int, operation: int) -> list[int]:
+        """Return the operations that a synchronising call waits for.
+
+        Args:
+            call: Its event.
+            sync: The event of CUPTI that says what it waits for, -1 where there is none.
+            operation: The operation around the call, -1 for none.
+        """
         device = self.device
         name = device.names[device.name[call]]
         begin = int(device.start_ns[call])
@@ -395,13 +465,9 @@ class _Launched:
             return np.flatnonzero(self.launched.launch == call).tolist()
         if _DEVICE_SYNC.match(name):
             last = [self.last_before(stream, begin) for _, stream in self.streams]
-            return [place for place in last if place >= 0]
+            return sorted({place for place in last if place >= 0} | self._ended_within(call))
         if sync >= 0 and device.wait_record[sync] >= 0:
-            record = np.flatnonzero(
-                (device.correlation == device.wait_record[sync]) & (device.kind == EventKind.RUNTIME)
-            )
-            if len(record):
-                begin = int(device.start_ns[record[0]])
+            begin = self._begun.get(int(device.wait_record[sync]), begin)
         stream = NONE
         if sync >= 0:
             stream = int(device.wait_stream[sync] if device.wait_stream[sync] >= 0 else device.stream[sync])
@@ -411,7 +477,41 @@ class _Launched:
         # The stream is not recorded: it is the one whose last operation ended while the call waited.
         end = begin + int(device.duration_ns[call])
         ended = np.flatnonzero((self.finish > begin) & (self.finish <= end) & (self.launch_ns <= begin))
+        if not len(ended) and operation >= 0:
+            # Nothing was left to wait for: it is what the same operator had launched, such as a copy that it reads.
+            mine = (self.launched.operator == operation) & (self.launched.launch >= 0)
+            ended = np.flatnonzero(mine & (self.finish <= end) & (self.launch_ns <= begin))
         return [int(ended[np.argmax(self.finish[ended])])] if len(ended) else []
+
+    def _ended_within(self, call: int) -> set[int]:
+        """Return the last operation to end while a call waited, of those that nothing tells the launch of."""
+        begin = int(self.device.start_ns[call])
+        end = begin + int(self.device.duration_ns[call])
+        unknown = self.launched.launch < 0
+        ended = np.flatnonzero(unknown & (self.finish > begin) & (self.finish <= end))
+        return {int(ended[np.argmax(self.finish[ended])])} if len(ended) else set()
+
+
+def launch_times(device: DeviceTrace, launched: DeviceOperations) -> Int64:
+    """Return when each device operation (D,) was launched, at the latest.
+
+    Launches before the recording began are not in it. Correlation ids rise with the calls of a process, so an operation
+    was launched before the recorded call with the next higher id; without an id it was launched before it started.
+    """
+    events = launched.event
+    there = launched.launch >= 0
+    times = np.where(there, device.start_ns[launched.launch], device.start_ns[events])
+    unknown = np.flatnonzero(~there & (device.correlation[events] >= 0))
+    calls = np.flatnonzero((device.kind == EventKind.RUNTIME) & (device.correlation >= 0))
+    calls = calls[np.argsort(device.correlation[calls], kind="stable")]
+    begun = device.start_ns[calls]
+    falling = int((np.diff(begun) < 0).sum())
+    if not len(unknown) or not len(calls) or falling > (1 - _RISING) * len(calls):
+        return times
+    # The next call alone tells: others may have numbers from another range.
+    place = np.searchsorted(device.correlation[calls], device.correlation[events[unknown]], side="right")
+    times[unknown] = np.minimum(times[unknown], np.append(begun, np.iinfo(np.int64).max)[place])
+    return times
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -425,12 +525,13 @@ def _own_time(operations: Operations, waits: list[_Wait], around: Int64) -> tupl
     inner = np.flatnonzero(around >= 0)
     np.subtract.at(own, around[inner], (operations.end_ns - operations.start_ns)[inner])
     own[timed] = np.maximum(own[timed], 0)
-    waited = np.zeros(len(operations), np.int64)
+    waited, apart = np.zeros(len(operations), np.int64), np.zeros(len(operations), np.int64)
     for wait in waits:
         if wait.operation >= 0 and not operations.frame[wait.operation]:
             waited[wait.operation] += wait.end - wait.begin
+            apart[wait.operation] += wait.until - wait.end
     waited = np.minimum(waited, np.maximum(own, 0))
-    return own - waited, waited
+    return np.where(timed, np.maximum(own - waited - apart, 0), own), waited
 
 
 def _around(operations: Operations) -> Int64:
@@ -585,21 +686,25 @@ def _gaps(
     for lane, own_rows in lanes.items():
         if lane >= FIRST_LANE:
             continue
-        device = sorted((w.begin, w.end) for w in waits if w.thread == lane and _outside(operations, w))
-        within: dict[int, list[tuple[int, int]]] = {}
-        for one in waits:
-            if one.thread == lane and not _outside(operations, one):
-                within.setdefault(one.operation, []).append((one.begin, one.end))
+        mine = sorted((wait for wait in waits if wait.thread == lane), key=lambda wait: wait.begin)
+        device = [wait for wait in mine if _outside(operations, wait)]
+        within: dict[int, list[_Wait]] = {}
+        for one in mine:
+            if not _outside(operations, one):
+                within.setdefault(one.operation, []).append(one)
         others = {other: ended for other, ended in ends.items() if other != lane}
         spans = [
-            *_idle(operations, own_rows, lane, started),
+            *_idle(operations, own_rows, lane, min([started, *(one.begin for one in device[:1])])),
+            *_after_all(operations, own_rows, device),
             *(span for span in inside if span.thread == lane),
         ]
         for span in spans:
-            wait = [(low, high) for low, high in device if low >= span.begin and high <= span.end]
+            wait = [one for one in device if one.begin >= span.begin and one.end <= span.end]
             cause = (
                 None
-                if wait or span.end - span.begin < options.least_gap_ns or not span.may_wait
+                if any(one.end > one.begin for one in wait)
+                or span.end - span.begin < options.least_gap_ns
+                or not span.may_wait
                 else by_call.get((lane, span.end))
                 or _own_cause(own_times.floating_ends.get(lane, {}), span, options)
                 or _cause(others, span, options)
@@ -607,20 +712,28 @@ def _gaps(
             if cause:
                 start = max(span.begin, cause[-1])
                 causes[lane, start] = cause[:2]
-                gaps += _gap(lane, start, span.end, "thread", options)
+                after = [one for one in wait if one.begin >= start]
+                gaps += _around_waits(lane, start, span.end, after, options, "thread")
             elif span.operation < 0:
-                gaps += _around_waits(lane, span, wait, options)
+                gaps += _around_waits(lane, span.begin, span.end, wait, options)
             elif span.issued or span.rest:
-                wait = sorted(
+                wait = [
                     one
                     for one in within.get(span.operation, ())
-                    if one[0] >= span.begin and one[1] <= span.end
-                )
-                gaps += _around_waits(lane, span, wait, options, "call")
+                    if one.begin >= span.begin and one.end <= span.end
+                ]
+                gaps += _around_waits(lane, span.begin, span.end, wait, options, "call")
             if span.operation >= 0 and (cause or ((span.issued or span.rest) and options.host_gaps)):
-                waited = sum(high - low for low, high in wait) if not cause else 0
+                waited = sum(one.until - one.begin for one in wait) if not cause else 0
                 own[span.operation] = max(own[span.operation] - (span.end - span.begin - waited), 0)
-    return (gaps if options.host_gaps else []), causes
+    gaps = gaps if options.host_gaps else []
+    # Of what begins at one time the call comes first: the time after it follows.
+    return [*(_returning(wait) for wait in waits if wait.call >= 0), *gaps], causes
+
+
+def _returning(wait: _Wait) -> Gap:
+    """Return the time that a call which waited took after the device was done."""
+    return Gap(wait.thread, wait.end, wait.until - wait.end, "device", wait.call, wait.end - wait.begin)
 
 
 def _instead_of(operations: Operations, lost: Sequence[int], own: Int64, options: LinkOptions) -> list[Gap]:
@@ -651,13 +764,19 @@ def _idle(operations: Operations, rows: Int64, lane: int, started: int) -> list[
     return [_Span(lane, int(before[place]), int(start[place]), place == 0) for place in gap_places.tolist()]
 
 
+def _after_all(operations: Operations, rows: Int64, waits: list[_Wait]) -> list[_Span]:
+    """Return the time of a thread from its last operator to the end of the last call that waited for the device."""
+    ended = int(operations.end_ns[rows].max(initial=NONE))
+    last = max((wait.until for wait in waits if wait.begin >= ended), default=NONE)
+    return [_Span(waits[0].thread, ended, last)] if last > ended >= 0 else []
+
+
 def _around_waits(
-    lane: int, span: _Span, waits: list[tuple[int, int]], options: LinkOptions, why: str = "program"
+    lane: int, begin: int, end: int, waits: list[_Wait], options: LinkOptions, why: str = "program"
 ) -> list[Gap]:
     """Cut the processor's waits for the device out of intervals between operators."""
     gaps: list[Gap] = []
-    begin = span.begin
-    for low, high in [*waits, (span.end, span.end)]:
+    for low, high in [*((wait.begin, wait.until) for wait in waits), (end, end)]:
         gaps += _gap(lane, begin, low, why, options)
         begin, why = max(begin, high), "device"
     return gaps
@@ -778,26 +897,34 @@ def _inner_order(draft: _Draft, lanes: _Lanes, operations: Operations, inner: In
             draft.add(before[place : place + 1], rows[first : first + 1], DepKind.ORDER)
 
 
-def _held_up(
-    draft: _Draft,
-    lanes: _Lanes,
-    first_device: int,
-    waits: list[_Wait],
-    causes: _Causes,
-    instants: Int64,
+def _synced(
+    draft: _Draft, lanes: _Lanes, first_device: int, waits: list[_Wait], calls: dict[int, int]
 ) -> None:
-    """Add what threads waited for, to the first node of the thread that began after the wait.
+    """Add what threads waited for on the device: to the call that waited, or to what began after it on its thread.
 
-    Operations that took no time end as they begin (`instants`).
+    Args:
+        draft: What is collected.
+        lanes: The rows of threads.
+        first_device: Row of the first operation of the device.
+        waits: When they waited.
+        calls: The node of each call that is one, by the row of its event.
     """
     none = np.zeros(0, np.int64)
-    at_once = set(instants.tolist())
     for wait in waits:
         rows, times = lanes.get(wait.thread, (none, none))
         place = int(np.searchsorted(times, wait.end, side="left"))
-        if place < len(rows):
+        target = calls.get(wait.call) if wait.call >= 0 else rows[place] if place < len(rows) else None
+        if target is not None:
             places = np.array(wait.device, np.int64) + first_device
-            draft.add(places, np.full(len(places), rows[place]), DepKind.SYNC)
+            draft.add(places, np.full(len(places), target), DepKind.SYNC)
+
+
+def _held_up(draft: _Draft, lanes: _Lanes, causes: _Causes, instants: Int64) -> None:
+    """Add what threads waited for on others, to the first node of the thread that began after the wait.
+
+    Operations that took no time end as they begin (`instants`).
+    """
+    at_once = set(instants.tolist())
     for (lane, time), (other, until) in causes.items():
         rows, times = lanes[lane]
         place = int(np.searchsorted(times, time, side="left"))

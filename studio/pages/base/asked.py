@@ -30,6 +30,8 @@ RUNS = "sim-runs-change"
 """Rename, delete and restore runs."""
 SWEEP = "sweep-asked"
 """Start, continue and delete sweeps, and make their points runs."""
+WORKLOADS = "workloads-asked"
+"""Make, simulate and compare a generated job; take over what is proposed."""
 
 
 class Asked(TypedDict):
@@ -75,7 +77,7 @@ def asks(name: str, verb: str, of: str | int = "") -> dict[str, Any]:
     return {"data-ask": name, "data-verb": verb, "data-of": str(of)}
 
 
-for _name in (ACTIVITY, ADVICE, HOME, FINDINGS, RANKS, EDIT, ORDER, RUNS, SWEEP):
+for _name in (ACTIVITY, ADVICE, HOME, FINDINGS, RANKS, EDIT, ORDER, RUNS, SWEEP, WORKLOADS):
     clientside_callback(
         ClientsideFunction("studio_asked", "answered"),
         Output(f"{_name}-heard", "title"),

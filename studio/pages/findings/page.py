@@ -94,8 +94,9 @@ def show_job(view: dict[str, Any]) -> Any:
 def _unchecked(job: str) -> Any:
     """Begin to check a job, or say why it is not checked, with a button that does it again."""
     if job not in session().unexamined:
-        if start_check(tasks(), session(), job):
-            dash.set_props("activity-poke", {"data": time.time()})
+        start_check(tasks(), session(), job)
+        # Also where another window began the check: this page may not have seen it among the tasks.
+        dash.set_props("activity-poke", {"data": time.time()})
         said = "Checking the job in the background. The bar above shows how far it is, and can cancel it."
         return html.Div([loading("Checking the job…"), html.P(said, className="cs-dim")])
     problem = session().unexamined[job]

@@ -26,6 +26,8 @@ _PAGES: Mapping[KindName, str] = {
     "repair": "/findings",
     "complete": "/ranks",
     "scale": "/ranks",
+    "generate": "/workloads",
+    "plan": "/workloads",
     "simulation": "/simulate",
     "advice": "/overview",
     "sweep": "/sweep",
@@ -63,7 +65,10 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
 
 def _failed_unseen(task: Task) -> bool:
     """Return whether a task failed and no page shows it."""
-    return task.kind in ("repair", "complete", "scale") and task.status in ("failed", "interrupted")
+    return task.kind in ("repair", "complete", "scale", "generate") and task.status in (
+        "failed",
+        "interrupted",
+    )
 
 
 def _show_task(task: Task, names: Mapping[str, str]) -> Any:
@@ -110,7 +115,9 @@ def change_activity(asked: Asked) -> None:
 def badge_of(job: str) -> Any:
     """Return the badge of a job's findings; a job that was not checked is checked now, in the background."""
     levels = session().levels_found(job)
-    if levels is None and start_check(tasks(), session(), job):
+    if levels is None:
+        start_check(tasks(), session(), job)
+        # Also where another window began the check: this page may not have seen it among the tasks.
         dash.set_props("activity-poke", {"data": time.time()})
     if levels is None and job in session().unexamined:
         return html.Span("?", className="cs-badge", title=session().unexamined[job].message)

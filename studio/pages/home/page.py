@@ -50,7 +50,10 @@ def layout(**_query: str) -> Any:
             [html.H2("Recent jobs"), html.Div(id="home-deleted", role="status"), html.Div(id="home-jobs")],
             className="cs-section",
         ),
-        html.Div([html.H2("Samples"), html.Div(_samples(), className="cs-samples")], className="cs-section"),
+        html.Div(
+            [html.H2("Begin without a trace of your own"), html.Div(_samples(), className="cs-samples")],
+            className="cs-section",
+        ),
         stores(HOME),
         dcc.Store(id="home-renaming"),
         dcc.Store(id="home-refresh"),
@@ -58,7 +61,18 @@ def layout(**_query: str) -> Any:
 
 
 def _samples() -> list[Any]:
-    return [
+    generated = dcc.Link(
+        [
+            html.Strong("No trace? Make a job from a model"),
+            html.Span(
+                "Name a model, a GPU and how many: memory, operations and the time of a step while you type, then a job like any other.",
+                className="cs-dim",
+            ),
+        ],
+        href="/workloads",
+        className="cs-sample cs-sample-link",
+    )
+    samples = [
         html.Button(
             [html.Strong(sample.title), html.Span(sample.description, className="cs-dim")],
             className="cs-sample",
@@ -66,6 +80,7 @@ def _samples() -> list[Any]:
         )
         for sample in SAMPLES
     ]
+    return [generated, *samples]
 
 
 @callback(

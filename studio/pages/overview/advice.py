@@ -93,7 +93,8 @@ def _content(job: str, run: str) -> Any:
                 [html.P(words, className="cs-dim"), _button("Simulate what changes would save", job, run)]
             )
         start_advising(tasks(), session(), job, run)
-        dash.set_props("activity-poke", {"data": time.time()})
+    # Also where another window has begun to look: this page may not have seen it among the tasks, and would not ask again.
+    dash.set_props("activity-poke", {"data": time.time()})
     return loading("Simulating what changes would save…")
 
 

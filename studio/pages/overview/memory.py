@@ -27,6 +27,10 @@ _ESTIMATED = (
     "what no operator names; ids of storages that recorders give twice make it too high. Record with profile_memory=True for "
     "exact figures."
 )
+_COUNTED = (
+    "Counted by published formulas, as the job is generated and nobody recorded it: weights, gradients, optimizer and activations in the "
+    "order of the schedule, without fragmentation and buffers of libraries."
+)
 _HELD = "The operators in which it was allocated, or, of an estimate, the first that name it; the most first."
 
 
@@ -52,6 +56,7 @@ def peaks(found: Sequence[MemoryUse], view: dict[str, Any], unfit: str) -> Any:
     rows = [_row(use, view, reserved=reserved) for use in shown[:_SHOWN]]
     more = len(shown) - _SHOWN
     about = _NOTED if all(use.noted for use in shown) else _ESTIMATED
+    about = _COUNTED if all(use.counted for use in shown) else about
     return html.Div(
         [
             html.Div(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import dash
@@ -19,6 +20,7 @@ from studio.figures.groups import group_matrix
 from studio.jobs.advice_search import start_advising
 from studio.jobs.checking import start_check
 from studio.jobs.completing import made_from
+from studio.jobs.generating import is_generated
 from studio.pages.base.asked import ADVICE, Asked, answer, answer_output, stores
 from studio.pages.base.export import exports
 from studio.pages.base.figures import reserved
@@ -41,6 +43,7 @@ from studio.pages.overview.advice import advice_section, keep_advised, tornado_s
 from studio.pages.overview.assumed import assumed_section
 from studio.pages.overview.files import files_section
 from studio.pages.overview.kernels import kernels_section
+from studio.pages.overview.launches import launches_section
 from studio.pages.overview.memory import memory_section
 from studio.pages.overview.operators import operators_place
 from studio.pages.overview.times import over_time_section, times_skeleton, untimed
@@ -124,6 +127,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
             className="cs-columns cs-verdict",
         ),
         html.Div(id="overview-tornado"),
+        html.Div(id="overview-launches"),
         html.Div(id="overview-memory"),
         operators_place(),
         html.Div(
@@ -190,8 +194,9 @@ def show_findings(shown: list[Any], _activity: str | None) -> Any:
             [f"{session().unexamined[job].message} ", dcc.Link("Findings: check it again", href=href)]
         )
     if examination is None:
-        if start_check(tasks(), session(), job):
-            dash.set_props("activity-poke", {"data": time.time()})
+        start_check(tasks(), session(), job)
+        # Also where another window began the check: this page may not have seen it among the tasks.
+        dash.set_props("activity-poke", {"data": time.time()})
         return loading("Checking the job…")
     if not examination.diagnoses:
         said: Any = html.P(f"No problems: {len(CHECKS)} checks ran, and the files were read without any.")
@@ -204,26 +209,6 @@ def show_findings(shown: list[Any], _activity: str | None) -> Any:
             [said, html.P(dcc.Link("Findings: what follows from each, what can be repaired", href=href))]
         )
     )
-
-
-@callback(
-    Output("overview-advice", "children"), Input("overview-shown", "data"), Input("activity-known", "data")
-)
-@show_errors
-def show_advice(shown: list[Any], _activity: str | None) -> Any:
-    """Show what changes would save, once it is known."""
-    job, run, _ = shown
-    return None if run is None else still(advice_section(job, run))
-
-
-@callback(
-    Output("overview-tornado", "children"), Input("overview-shown", "data"), Input("activity-known", "data")
-)
-@show_errors
-def show_tornado(shown: list[Any], _activity: str | None) -> Any:
-    """Show what each change would do to the finish, once it is known."""
-    job, run, theme = shown
-    return None if run is None else still(tornado_section(job, run, dark=theme == "dark"))
 
 
 @callback(
@@ -248,67 +233,57 @@ def change(asked: Asked | None) -> Any:
     return None, answer(ADVICE, asked, go=go)
 
 
-@callback(
-    Output("overview-headline", "children"), Input("overview-shown", "data"), Input("activity-known", "data")
-)
-@show_errors
-def show_headline(shown: list[Any], _activity: str | None) -> Any:
-    """Show step time, spread and shares; a callback of its own, since it reads every node."""
-    job, run, _ = shown
-    return no_update if run is None else still(headline(job, run))
-
-
-@callback(Output("overview-ranks", "children"), Input("overview-shown", "data"))
-@show_errors
-def show_ranks(shown: list[Any]) -> Any:
-    """Show where the time of each rank goes."""
-    job, run, theme = shown
-    return no_update if run is None else still(rank_section(job, run, dark=theme == "dark"))
-
-
-@callback(Output("overview-times", "children"), Input("overview-shown", "data"))
-@show_errors
-def show_times(shown: list[Any]) -> Any:
-    """Show what the ranks do over time."""
-    job, run, theme = shown
-    return no_update if run is None else still(over_time_section(job, run, dark=theme == "dark"))
-
-
-@callback(Output("overview-kernels", "children"), Input("overview-shown", "data"))
-@show_errors
-def show_kernels(shown: list[Any]) -> Any:
-    """Show what runs longest by name."""
-    job, run, _ = shown
-    return no_update if run is None else still(kernels_section(job, run))
-
-
-@callback(Output("overview-memory", "children"), Input("overview-shown", "data"))
-@show_errors
-def show_memory(shown: list[Any]) -> Any:
-    """Show how much memory the ranks held; a callback of its own, since it reads every tensor."""
-    job, run, _ = shown
-    return no_update if run is None else still(memory_section(job, run))
-
-
-@callback(Output("overview-layout", "children"), Input("overview-shown", "data"))
-@show_errors
-def show_layout(shown: list[Any]) -> Any:
-    """Show how uneven the dimensions of the layout are in the shown run."""
-    job, run, _ = shown
-    return no_update if run is None else still(layout_section(job, run))
-
-
-@callback(Output("overview-types", "children"), Input("overview-shown", "data"))
-@show_errors
-def show_types(shown: list[Any]) -> Any:
-    """Show the times of each type in the shown run; a callback of its own, since it reads every node."""
-    job, run, _ = shown
+def _types_section(job: str, run: str, dark: bool) -> Any:
+    """Return the table of node types with their times in a run; None where there is no such run."""
+    del dark
     if not _run_info(job, run):
         return no_update
     took = session().keep_of_job(
         f"types {run}", job, lambda: type_times(session().trace(job), session().times(job, run))
     )
-    return still(types_table(workspace().info(job).summary, took))
+    return types_table(workspace().info(job).summary, took)
+
+
+_SECTIONS: dict[str, Callable[[str, str, bool], Any]] = {
+    "overview-ranks": lambda job, run, dark: rank_section(job, run, dark=dark),
+    "overview-times": lambda job, run, dark: over_time_section(job, run, dark=dark),
+    "overview-kernels": lambda job, run, _dark: kernels_section(job, run),
+    # Launches are of the recording, whose run is "".
+    "overview-launches": lambda job, run, dark: no_update if run else launches_section(job, dark=dark),
+    "overview-memory": lambda job, run, _dark: memory_section(job, run),
+    "overview-layout": lambda job, run, _dark: layout_section(job, run),
+    "overview-types": _types_section,
+}
+"""Places on the page and what draws them from a job and the run shown: callbacks of their own, since each reads every node."""
+_FOLLOWING: dict[str, Callable[[str, str, bool], Any]] = {
+    "overview-headline": lambda job, run, _dark: headline(job, run),
+    "overview-advice": lambda job, run, _dark: advice_section(job, run),
+    "overview-tornado": lambda job, run, dark: tornado_section(job, run, dark=dark),
+}
+"""Those that are drawn again when work in the background ends."""
+
+
+def _draw(draw: Callable[[str, str, bool], Any], shown: list[Any]) -> Any:
+    job, run, theme = shown
+    if run is None:
+        return no_update
+    drawn = draw(job, run, theme == "dark")
+    return drawn if drawn is no_update else still(drawn)
+
+
+def _register(place: str, draw: Callable[[str, str, bool], Any], *more: Input) -> None:
+    """Draw a place whenever another run is shown, and when one of more inputs changes."""
+
+    @callback(Output(place, "children"), Input("overview-shown", "data"), *more)
+    @show_errors
+    def show_section(shown: list[Any], *_more: Any) -> Any:
+        return _draw(draw, shown)
+
+
+for _place, _section in _SECTIONS.items():
+    _register(_place, _section)
+for _place, _section in _FOLLOWING.items():
+    _register(_place, _section, Input("activity-known", "data"))
 
 
 def _run_info(job: str, run: str | None) -> RunInfo | None:
@@ -319,10 +294,16 @@ def _run_info(job: str, run: str | None) -> RunInfo | None:
         return None
 
 
+def _origin(info: JobInfo) -> Any:
+    if is_generated(info):
+        return html.Span("generated from a model, not recorded", className="cs-dim cs-source")
+    return imported_from(info.source)
+
+
 def _next(info: JobInfo, view: dict[str, Any], *, is_whole: bool) -> list[Any]:
     keep = {"job": view["job"]}
     return [
-        None if made_from(info) else imported_from(info.source),
+        None if made_from(info) else _origin(info),
         dcc.Link("Scale it", href=link("/ranks", keep), className="cs-button") if is_whole else None,
         dcc.Link("See the graph", href=link("/graph", keep), className="cs-button"),
         dcc.Link("List the nodes", href=link("/nodes", keep), className="cs-button"),

@@ -9,11 +9,11 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from studio.completion.clues import dimension_words
-from studio.completion.mesh import NAMES, Mesh
-from studio.completion.rules import DATA, RULES, excuse
-from studio.completion.spread import Spread
+from studio.completion.mesh import NAMES, PIPELINE, Mesh, parse_layout
+from studio.completion.rules import EXPERT, SCALABLE, Layers, Rule, excuse, size_of
+from studio.completion.spread import Spread, parse_share
 from studio.errors import ConfigError
-from studio.jobs.completing import Completing
+from studio.jobs.completing import Completing, Scaling
 from studio.pages.base.asked import RANKS, asks
 from studio.pages.base.export import exports, with_copy_button
 from studio.pages.base.widgets import aria_label, exact, hint, table
@@ -30,15 +30,24 @@ _ALSO = (
     "Members of a comm group show where a dimension begins and ends. What it is called follows from what the group exchanges, which "
     "is less sure: rename it above. The name does not change what an assumed rank does; it decides what can be scaled."
 )
-_NODE = "Standard deviation of the logarithm of each compute node's duration on assumed ranks, 0 to 1. Factors are log-normal with mean 1."
-_RANK = "The same of a factor that all compute nodes of an assumed rank share, 0 to 1."
+_NODE = "Standard deviation of the logarithm of each compute node's duration on assumed ranks, 0 to 1. Factors are log-normal with mean 1. measured takes it between the known ranks."
+_RANK = "The same of a factor that all compute nodes of an assumed rank share, 0 to 1; measured draws between the known ranks, best the lightest and the heaviest."
 _SEED = "Equal seeds draw the same durations."
+
+_GROWING = (
+    (PIPELINE, "pipeline stages", "Stages of the larger job: the first and the last stay, those between are copies.", "Pipeline stages"),
+    (EXPERT, "expert ranks", "Ranks along the expert dimension; tokens are taken to be routed evenly.", "Ranks along the expert dimension"),
+)  # fmt: skip
+_STRONG = (
+    "Each replica does the work of one of before on samples of its own, so that the batch grows with them (weak scaling); or the batch "
+    "stays and each replica has fewer micro-batches (strong scaling), where the trace shows them."
+)
+_BATCHES = {"weak": "grows with them", "strong": "stays, and is shared"}
+_SHARES = {"divided": "share the layers", "kept": "add layers"}
+_LAYERS = "The same model over more stages, each with fewer layers; or as many layers in each stage as before: a deeper model."
 
 Fields = Mapping[str, str]
 """Texts of the controls by name."""
-
-_WEAK = "weak"
-"""Every replica does the work of one of before, so that the batch grows with them."""
 
 
 def control_id(name: str) -> dict[str, str]:
@@ -133,16 +142,11 @@ def completing(fields: Fields) -> Completing:
         ConfigError: A number is none, or not allowed.
     """
     seed = whole_number(fields, "seed", 0) or 0
-    spread = Spread(_share(fields, "jitter"), _share(fields, "imbalance"), seed)
+    jitter, imbalance = (
+        parse_share(name, fields.get(name, "").strip() or "0") for name in ("jitter", "imbalance")
+    )
+    spread = Spread(jitter, imbalance, seed)
     return Completing(fields["layout"], spread, damaged=bool(fields.get("damaged")))
-
-
-def _share(fields: Fields, name: str) -> float:
-    text = fields.get(name, "").strip() or "0"
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"{name} is {text!r}; allowed: 0 to 1") from None
 
 
 def whole_number(fields: Fields, name: str, least: int = 1) -> int | None:
@@ -224,23 +228,67 @@ def legend(*items: tuple[str, str]) -> Any:
     )
 
 
-def rules_table() -> Any:
-    """Return the rules by which replicas are added, and why other dimensions are not scaled here, or how."""
-    rules = [(rule.about, rule.change, rule.why) for rule in RULES if rule.case in (DATA, _WEAK)]
-    refused = [(dimension_words(name), excuse(name)) for name in NAMES if name != DATA]
+def _choose(name: str, label: str, choices: Mapping[str, str]) -> Any:
+    """Return a field with few values, of which the first is chosen."""
+    return dmc.Select(
+        id=control_id(name),
+        data=[{"value": value, "label": words} for value, words in choices.items()],
+        value=next(iter(choices)),
+        size="xs",
+        w=172,
+        allowDeselect=False,
+        comboboxProps={"shadow": "sm"},
+        **aria_label(label),
+    )
+
+
+def scale_fields(mesh: Mesh) -> list[Any]:
+    """Return the fields of what else can grow, as far as the job has it, and of how."""
+    parts: list[Any] = [
+        labelled(axis_words, about, text_field(name, label, str(axis.size), 64))
+        for name, axis_words, about, label in _GROWING
+        if (axis := mesh.axis(name)) is not None and axis.size > 1
+    ]
+    parts.append(labelled("the batch", _STRONG, _choose("strong", "The batch", _BATCHES)))
+    if size_of(mesh, PIPELINE) > 1:
+        parts.append(labelled("more stages", _LAYERS, _choose("layers", "Layers of more stages", _SHARES)))
+    return parts
+
+
+def scaling(fields: Fields, ranks: int) -> Scaling:
+    """Return what the form asks for; a number that stays is left out.
+
+    Raises:
+        ConfigError: A number is none, or not allowed.
+    """
+    before = Mesh.of(parse_layout(fields["layout"]))
+    pp, ep = (
+        number if (number := whole_number(fields, name)) != size_of(before, name) else None
+        for name in (PIPELINE, EXPERT)
+    )
+    layers: Layers = "kept" if fields.get("layers") == "kept" else "divided"
+    return Scaling(fields["layout"], ranks, pp, ep, strong=fields.get("strong") == "strong", layers=layers)
+
+
+def rules_table(rules: Sequence[Rule]) -> Any:
+    """Return the rules by which a job is scaled, and why other dimensions are not."""
+    told = [(rule.about, rule.change, rule.why) for rule in rules]
+    refused = [(dimension_words(name), excuse(name)) for name in NAMES if name not in SCALABLE]
     return html.Div(
         [
             html.Div(
                 [
-                    html.H2("What scaling changes"),
-                    with_copy_button(table(("Nodes", "What becomes of them", "Why"), rules), "the rules"),
+                    html.H2("What this scaling changes"),
+                    with_copy_button(table(("Nodes", "What becomes of them", "Why"), told), "the rules")
+                    if told
+                    else html.P("Nothing: the job stays as it is.", className="cs-dim"),
                 ],
                 className="cs-section",
             ),
             html.Div(
                 [
-                    html.H2("Other dimensions"),
-                    with_copy_button(table(("Dimension", "Why not, or how"), refused), "other dimensions"),
+                    html.H2("Dimensions that cannot be scaled"),
+                    with_copy_button(table(("Dimension", "Why not"), refused), "other dimensions"),
                 ],
                 className="cs-section",
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import dash
@@ -23,11 +23,13 @@ from dash import (
 
 from studio.analysis.job.completeness import Completeness, completeness
 from studio.completion.mesh import Mesh, parse_layout
+from studio.completion.rules import applying, rules_for
 from studio.completion.scale import DATA, scaled_mesh
 from studio.errors import ConfigError, StudioError
 from studio.figures.mesh import Cell, assumed_cell, directions, mesh_drawing
 from studio.jobs.completing import Scaling, layout_facts, start_completing, start_scaling, unreadable
 from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
+from studio.pages.base.jobs_made import made_job, making_line
 from studio.pages.base.rank_words import here_words, origin_line, whole_words
 from studio.pages.base.state import session, tasks, trace, workspace
 from studio.pages.base.still import still
@@ -46,17 +48,20 @@ from studio.pages.ranks.form import (
     legend,
     question,
     rules_table,
+    scale_fields,
+    scaling,
     text_field,
     whole_number,
 )
 from studio.pages.ranks.words import planned_words
-from studio.store.tasks import ACTIVE, Task, cancel, dismiss, get, wait
+from studio.store.tasks import cancel, get, wait
 from studio.store.workspace import JobInfo
 from studio.units import format_counted
 from studio.views.ranks import (
     Layouts,
     Planned,
     also_fitting,
+    is_kept,
     layout_mesh,
     layouts_of,
     planned_completion,
@@ -69,8 +74,8 @@ dash.register_page(__name__, path="/ranks", name="Ranks", title="Ranks · Chakra
 _AT_ONCE_S = 2.0
 """How long the page waits for a job to be made; after that it goes on in the background."""
 _AFTER_STAYS = (
-    ("rk-kept", "replicas there were before"),
-    ("rk-assumed", "more replicas; below each rank the one whose graph it gets"),
+    ("rk-kept", "ranks there were before"),
+    ("rk-assumed", "ranks that are added; below each rank the one whose graph it gets"),
 )
 _NOW = (("rk-recorded", "recorded"), ("rk-assumed", "assumed; below, the rank it is equal to"))
 _OPEN = ("rk-open", "not here")
@@ -168,6 +173,7 @@ def _complete_form(here: Completeness, layouts: Layouts, is_damaged: bool) -> li
         drawing_place("ranks-before", "Ranks of the whole job", legend(*_NOW, _OPEN)),
         html.Div(id="ranks-evidence", className="cs-section"),
         advanced(is_damaged=is_damaged),
+        html.Div(id="ranks-rules", hidden=True),
     ]
 
 
@@ -176,7 +182,7 @@ def _scale_form(layouts: Layouts) -> list[Any]:
     data = mesh.axis(DATA)
     size = data.size if data else 1
     return [
-        html.H2("Scale it to more replicas"),
+        html.H2("Scale it"),
         *_make_line(
             "scale",
             labelled(
@@ -186,6 +192,7 @@ def _scale_form(layouts: Layouts) -> list[Any]:
             ),
             html.Span("or", className="cs-dim"),
             labelled("data-parallel replicas", _REPLICAS, text_field("dp", "Replicas", str(2 * size), 84)),
+            *scale_fields(mesh),
         ),
         html.Div(
             [
@@ -198,14 +205,11 @@ def _scale_form(layouts: Layouts) -> list[Any]:
         html.Div(question(layouts.fitting, layouts.why, mesh.layout), id="ranks-question"),
         html.Div(layout_fields(mesh.layout), className="rk-line"),
         html.Div(id="ranks-evidence", className="cs-section"),
-        still(rules_table()),
+        html.Div(id="ranks-rules"),
     ]
 
 
-_REPLICAS = (
-    "How many times the model is there. Scaling is weak: each replica does the work of one of before on samples of its own, so that the "
-    "batch grows with them."
-)
+_REPLICAS = "How many times the model is there."
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -219,6 +223,7 @@ _REPLICAS = (
     Output("ranks-drawings", "data"),
     Output("ranks-make", "disabled"),
     Output("ranks-make", "children"),
+    Output("ranks-rules", "children"),
     Input({"ranks": ALL}, "value"),
     State({"ranks": ALL}, "id"),
     State("ranks-shown", "data"),
@@ -228,7 +233,7 @@ def follow(values: list[Any], ids: list[dict[str, str]], job: str | None) -> Any
     """Draw what the form says, and say what is wrong with it."""
     fields = _fields(ids, values)
     if not job or "layout" not in fields:
-        return [no_update] * 6
+        return [no_update] * 7
     touched = {one["ranks"] for one in _touched()}
     if any(name.startswith(("name-", "size-")) for name in touched) and "layout" not in touched:
         fields["layout"] = dimensions_text(fields)
@@ -260,17 +265,19 @@ def _followed(job: str, fields: dict[str, str], touched: set[str]) -> Any:
     known = trace(job)
     here = completeness(known)
     after: dict[str, Any] | None = None
+    rules: Any = no_update
     if here.is_whole:
-        mesh, larger, plan = _scaling(job, fields, touched)
+        mesh, larger, wanted, plan = _scaling(job, fields, touched)
         sources = sources_of(known)
         before = _drawn(mesh, lambda rank: assumed_cell(rank, sources.get(rank)), ())
-        data, more = mesh.axis(DATA), larger.axis(DATA)
-        size = data.size if data else 1
-        first_new = [size * more.stride] if more and more.size > size else []
-        after = _drawn(larger, lambda rank: _after_cell(rank, plan, size), first_new)
+        first_new = next((rank for rank in range(larger.world) if not is_kept(mesh, larger, rank)), None)
+        shown = [] if first_new is None else [first_new]
+        after = _drawn(larger, lambda rank: _after_cell(rank, plan, is_kept(mesh, larger, rank)), shown)
+        changes = rules_for(mesh, larger, strong=wanted.strong, layers=wanted.layers)
+        rules = still(rules_table(applying(changes, known)))
         words = f"Make the job of {format_counted(larger.world, 'rank')}"
         same = larger.world == mesh.world
-        said: Any = "This is the job as it is: choose more replicas." if same else planned_words(plan)
+        said: Any = "This is the job as it is: choose more ranks." if same else planned_words(plan)
     else:
         plan = planned_completion(known, completing(fields))
         mesh, same = plan.mesh, False
@@ -278,34 +285,35 @@ def _followed(job: str, fields: dict[str, str], touched: set[str]) -> Any:
         words = f"Make the job of {format_counted(mesh.world, 'rank')}"
         said = planned_words(plan)
     evidence = still(evidence_table(mesh, also_fitting(layout_facts(known), mesh)))
-    return _dims(fields, touched), said, evidence, {"before": before, "after": after}, same, words
+    return _dims(fields, touched), said, evidence, {"before": before, "after": after}, same, words, rules
 
 
-def _scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh, Mesh, Planned]:
-    """Return the meshes before and after, and what would be made; the two numbers follow each other.
+def _scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh, Mesh, Scaling, Planned]:
+    """Return the meshes before and after, what is asked for, and what would be made; ranks and replicas follow each other.
 
     Raises:
         StudioError: The numbers do not fit.
     """
     mesh = layout_mesh(layout_facts(trace(job)), fields["layout"])
-    by_replicas = "dp" in touched and "ranks" not in touched
+    by_replicas = "ranks" not in touched
     name, other = ("dp", "ranks") if by_replicas else ("ranks", "dp")
     number = whole_number(fields, name)
     if number is None:
         raise ConfigError(f"no number of {'replicas' if by_replicas else 'ranks'} is given")
-    larger = scaled_mesh(mesh, dp=number) if by_replicas else scaled_mesh(mesh, ranks=number)
+    wanted = scaling(fields, number)
+    larger = scaled_mesh(mesh, dp=number, pp=wanted.pp, ep=wanted.ep) if by_replicas else wanted.mesh(mesh)
+    wanted = replace(wanted, ranks=larger.world)
     replicas = larger.axis(DATA)
     follows = str(larger.world if by_replicas else replicas.size if replicas else 1)
     if fields[other] != follows:
         dash.set_props(control_id(other), {"value": follows})
-    return mesh, larger, planned_scaling(trace(job), Scaling(fields["layout"], larger.world), mesh, larger)
+    return mesh, larger, wanted, planned_scaling(trace(job), wanted, mesh, larger)
 
 
-def _after_cell(rank: int, plan: Planned, replicas: int) -> Cell:
-    axis, source = plan.mesh.axis(DATA), plan.source(rank)
-    is_kept = axis is None or axis.place(rank) < replicas
+def _after_cell(rank: int, plan: Planned, was_there: bool) -> Cell:
+    source = plan.source(rank)
     title = f"rank {rank}: has the graph of rank {source}"
-    return Cell("rk-kept" if is_kept else "rk-assumed", f"= {source}", title, is_hatched=not is_kept)
+    return Cell("rk-kept" if was_there else "rk-assumed", f"= {source}", title, is_hatched=not was_there)
 
 
 def _refused(job: str, fields: dict[str, str], error: StudioError) -> Any:
@@ -323,7 +331,7 @@ def _refused(job: str, fields: dict[str, str], error: StudioError) -> Any:
         dims = _dims(fields, {one["ranks"] for one in _touched()})
     except StudioError:
         pass  # The error that is shown says so.
-    return dims, box, None, {"before": drawn, "after": None}, True, "Make the job"
+    return dims, box, None, {"before": drawn, "after": None}, True, "Make the job", no_update
 
 
 def _known_cell(rank: int, known: set[int]) -> Cell:
@@ -383,9 +391,9 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], jo
             ranks = whole_number(fields, "ranks")
             if ranks is None:
                 raise ConfigError("no number of ranks is given")
-            started = start_scaling(tasks(), session(), job, Scaling(fields["layout"], ranks))
+            started = start_scaling(tasks(), session(), job, scaling(fields, ranks))
         task = wait(tasks(), started.id, _AT_ONCE_S)
-        made = _made(task)
+        made = made_job(task)
     except StudioError as error:
         return error_box(error, title="The job was not made"), None, answer(RANKS, asked)
     if made is None:
@@ -393,22 +401,6 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], jo
         return None, started.id, answer(RANKS, asked)
     dash.set_props("imported", {"data": time.time()})
     return None, None, answer(RANKS, asked, go=link("/ranks", {"job": made}))
-
-
-def _made(task: Task | None) -> str | None:
-    """Return the job that a task has made, None while it goes on.
-
-    Raises:
-        StudioError: It failed or was cancelled.
-    """
-    if task is None or task.status in ("cancelled", "interrupted"):
-        raise StudioError("Making the job was cancelled.")
-    if task.status in ACTIVE:
-        return None
-    dismiss(tasks(), task.id)
-    if task.error:
-        raise StudioError(task.error.message, hint=task.error.hint)
-    return task.result
 
 
 @callback(
@@ -427,13 +419,12 @@ def watch(making: str | None, _tick: int | None, _known: str | None) -> Any:
         return None, no_update, no_update, no_update
     task = get(tasks(), making)
     try:
-        made = _made(task)
+        made = made_job(task)
     except StudioError as error:
         return None, error_box(error, title="The job was not made"), None, no_update
     if made is None:
         assert task is not None
-        stop = html.Button("Cancel", className="cs-button-quiet", **asks(RANKS, "stop", making))
-        return html.P([f"Making the job: {task.phase or 'waiting'}… ", stop]), None, no_update, no_update
+        return making_line(RANKS, making, task.phase), None, no_update, no_update
     dash.set_props("imported", {"data": time.time()})
     go = {"store": RANKS, "number": 0, "go": link("/ranks", {"job": made})}
     return None, None, None, go

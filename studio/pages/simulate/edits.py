@@ -19,7 +19,7 @@ from studio.sim.network import plain
 from studio.sim.parts import Parts, is_extended, table_of, with_mode, with_value
 from studio.sim.presets import PRESETS, full_form, preset
 from studio.sim.problems import examine_parts
-from studio.sim.remote_memory import WORDS, with_memory_for
+from studio.sim.remote_memory import FINDING, with_memory_for
 from studio.sim.replays import as_replay
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
 from studio.sim.systems.proposals import propose
@@ -298,7 +298,7 @@ def suit_to_job(draft: Draft, trace: Trace) -> Draft:
         notes.append("Roofline off: compute nodes lack num_ops or tensor_size, so recorded times are used.")
     if (with_memory := with_memory_for(tables, trace)) is not tables:
         tables = with_memory
-        notes.append(WORDS)
+        notes.append(FINDING.message)
     reason = extended_reason(trace)
     if reason and not is_extended(tables):
         tables = with_mode(tables, "extended")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dash import (
@@ -22,6 +22,7 @@ from dash.exceptions import PreventUpdate
 from studio.errors import StudioError
 from studio.jobs.simulations import (
     ACTIVE,
+    Simulation,
     Simulations,
     cancel,
     dismiss,
@@ -140,6 +141,7 @@ def _repeat_or_dismiss(queue: Simulations, verb: str, name: str) -> str | None:
     State("sim-watched", "data"),
     State("sim-finished", "data"),
     State("sim-listed", "data"),
+    State("view", "data"),
     prevent_initial_call=True,
 )
 def poll(
@@ -150,6 +152,7 @@ def poll(
     watched: list[str] | None,
     finished: dict[str, str] | None,
     known: list[Any] | None,
+    view: dict[str, Any] | None,
 ) -> Any:
     """Show the progress of the job's simulations, and open a run when it is done."""
     if not state:
@@ -159,7 +162,7 @@ def poll(
     active = [simulation.id for simulation in mine if simulation.status in ACTIVE]
     # One that has just been asked for may be over before anybody looks.
     fresh = begun if begun and time.time() - begun["at"] < _JUST_S else {}
-    seen = {*(watched or []), fresh.get("begun")}
+    seen = {*(watched or []), fresh.get("begun"), *_just_over(mine, view or {})}
     over = [
         {"job": simulation.job, "run": simulation.run}
         for simulation in mine
@@ -169,6 +172,13 @@ def poll(
     now, shown = queue.now(), list_key(mine)
     items = no_update if shown == known else progress_list(mine, now)
     return items, shown, report_progress(mine, now), not active, active, news
+
+
+def _just_over(mine: Sequence[Simulation], view: Mapping[str, Any]) -> list[str]:
+    """Return simulations that ended while the page was opened, which may have listed the runs before; none where a run is named."""
+    return (
+        [] if view.get("run") else [one.id for one in mine if one.ended and time.time() - one.ended < _JUST_S]
+    )
 
 
 clientside_callback(

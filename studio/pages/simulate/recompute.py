@@ -7,13 +7,12 @@ from typing import Any
 from dash import html
 
 from studio.errors import ConfigError
-from studio.operators.report import recorded_device
 from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.widgets import hint
 from studio.sim.config import SystemConfig
 from studio.sim.settings import BY_KEY
 from studio.sim.systems.gpus import SYSTEM_OF, find_gpu, gpu_of_recording, known_gpu
-from studio.trace import Trace
+from studio.trace import Trace, recorded_devices
 
 _AS_RECORDED = "none"
 
@@ -26,7 +25,7 @@ def show_recompute(trace: Trace, config: SystemConfig, origin: str) -> Any:
         config: The system in the form.
         origin: The preset that the form began with.
     """
-    device = recorded_device(trace)
+    device = next(iter(recorded_devices(trace)), "")
     if config.extensions is None or not (device or config.extensions.recompute_for):
         return None
     chosen = config.extensions.recompute_for

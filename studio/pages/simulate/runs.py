@@ -83,7 +83,9 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
 def _compute_words(outcome: SimResult) -> str:
     """Say where the time of compute comes from."""
     again = recompute_words(outcome)
-    return f"Compute: {again}." if again else compute_words(compute_times(outcome.trace, outcome.config))
+    if again:
+        return f"Compute: {again}."
+    return compute_words(compute_times(outcome.trace, outcome.config), outcome.trace)
 
 
 def compare_with_form(info: RunInfo, in_form: Parts) -> Any:

@@ -281,6 +281,12 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
     job, picked, key = (view.get(name) for name in ("job", "sweep", "along"))
     if not job:
         return nothing
+    # What is under way is asked before what is there: whatever ends in between is shown now, or by the next poll.
+    busy = any(
+        one.status in UNDER_WAY and one.name.startswith(PREFIX)
+        for one in list_simulations(simulations(), job)
+    )
+    task, going = None, False
     try:
         listed = list_sweeps(session(), job)
         costs, made = prices(gpu, inside, between), runs_made(job)
@@ -288,16 +294,13 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
             started["id"] if started and ctx.triggered_id == "sweep-started" and started["id"] else picked
         )
         kept = next((one for one in listed if one.id == wanted), listed[0] if listed else None)
+        if kept is not None:
+            task, going = task_of(tasks(), kept), is_under_way(tasks(), kept)
         rows = priced(kept.rows(), costs, kept) if kept else []
     except StudioError as error:
         return (*nothing[:4], error_box(error), *nothing[5:])
-    busy = any(
-        one.status in UNDER_WAY and one.name.startswith(PREFIX)
-        for one in list_simulations(simulations(), job)
-    )
     if kept is None:
         return (*nothing[:4], _empty(), *nothing[5:10], made, not busy, None)
-    task, going = task_of(tasks(), kept), is_under_way(tasks(), kept)
     along = key if key in kept.space.keys else _first_key(kept)
     options = [{"value": one.id, "label": _label(one)} for one in listed]
     keys = [{"value": name, "label": name} for name in kept.space.keys]

@@ -26,6 +26,7 @@ _LEGEND = (
     (Category.COPY, "copy", "copy"),
     (Category.MEMORY, "memory", "memory"),
     (Category.HOST, "CPU", "host"),
+    (Category.GAP, "stream idle", "border"),
 )
 _KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("W", "S"), "zoom in and out at the pointer; also + and −, or the wheel with Ctrl or Shift"),

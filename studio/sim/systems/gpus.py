@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from difflib import get_close_matches
 
 from studio.errors import ConfigError
 from studio.sim.fields import show_value
 from studio.sim.systems import SYSTEMS
 from studio.sim.systems.gpu import Gpu
-from studio.trace import Trace
+from studio.trace import Trace, recorded_devices
 
 SYSTEM_OF = {
     "v100": "dgx-v100",
@@ -37,7 +36,17 @@ SYSTEM_OF = {
     "trainium2": "trainium2",
 }
 """The system whose file has the GPU, by the GPU's short name."""
-_DEVICE = "device_name"
+
+
+def system_of_gpu(gpu: str) -> str:
+    """Return the system whose file has a GPU, by the GPU's short name; the name of a system as it is.
+
+    Example:
+        >>> system_of_gpu("H100"), system_of_gpu("hgx-h100")
+        ('hgx-h100', 'hgx-h100')
+    """
+    wanted = gpu.strip().lower()
+    return SYSTEM_OF.get(wanted, wanted)
 
 
 def find_gpu(name: str, option: str = "--gpu") -> Gpu:
@@ -46,11 +55,10 @@ def find_gpu(name: str, option: str = "--gpu") -> Gpu:
     Raises:
         ConfigError: There is none of this name.
     """
-    wanted = name.strip().lower()
-    system = SYSTEM_OF.get(wanted, wanted)
+    system = system_of_gpu(name)
     gpu = SYSTEMS[system].gpu if system in SYSTEMS else None
     if gpu is None:
-        near = get_close_matches(wanted, SYSTEM_OF, 1)
+        near = get_close_matches(name.strip().lower(), SYSTEM_OF, 1)
         raise ConfigError(
             f"{option} is {show_value(name)}; allowed: {', '.join(SYSTEM_OF)}",
             hint=f"The nearest is {near[0]}."
@@ -67,16 +75,11 @@ def gpu_of_recording(trace: Trace) -> Gpu:
     Raises:
         ConfigError: The trace names none, several, or one whose peaks are not known.
     """
-    named = Counter(
-        entry.value
-        for rank in trace.ranks
-        for entry in rank.metadata
-        if entry.name == _DEVICE and isinstance(entry.value, str) and entry.value
-    )
+    named = recorded_devices(trace)
     found = {name: known for name in named if (known := known_gpu(name)) is not None}
     if len(set(found.values())) == 1 and len(found) == len(named):
         return find_gpu(next(iter(found.values())))
-    told = ", ".join(show_value(name) for name in list(named)[:4])
+    told = ", ".join(show_value(name) for name in named[:4])
     why = "the trace does not name it" if not named else f"the trace names {told}"
     raise ConfigError(
         f"The GPU that the job was recorded on is not known: {why}; allowed: {', '.join(SYSTEM_OF)}",

@@ -107,9 +107,7 @@ def propose(trace: Trace, systems: Sequence[System] | None = None) -> list[Propo
 
         systems = tuple(SYSTEMS.values())
     uses = uses_of(trace)
-    fitting = [system for system in systems if system.fits(uses.ranks)]
-    fitting.sort(key=lambda system: _order(system, uses))
-    return [_proposal(system, uses) for system in fitting[:MOST]]
+    return [_proposal(system, uses) for system in _fitting(uses, systems)[:MOST]]
 
 
 def _order(system: System, uses: Uses) -> tuple[int, bool, bool, int, str]:
@@ -278,6 +276,13 @@ def _algorithm(kind: str, topology: str, size: int) -> tuple[str, str]:
     return "ring", "It sends the fewest bytes; halving and doubling wants a power of two."
 
 
+def _fitting(uses: Uses, systems: Sequence[System]) -> list[System]:
+    """Return the systems that have an NPU for each rank, the most fitting first."""
+    return sorted(
+        (system for system in systems if system.fits(uses.ranks)), key=lambda system: _order(system, uses)
+    )
+
+
 def system_of_recording(trace: Trace, systems: Sequence[System] | None = None) -> tuple[System, str] | None:
     """Return the system of the devices that a job was recorded on, and the name the recording gives them; None where none fits.
 
@@ -290,7 +295,6 @@ def system_of_recording(trace: Trace, systems: Sequence[System] | None = None) -
 
         systems = tuple(SYSTEMS.values())
     uses = uses_of(trace)
-    fitting = [system for system in systems if system.fits(uses.ranks)]
-    best = min(fitting, key=lambda system: _order(system, uses), default=None)
+    best = next(iter(_fitting(uses, systems)), None)
     device = "" if best is None else _matched(best, uses.devices)[1]
     return (best, device) if best is not None and device else None

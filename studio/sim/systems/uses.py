@@ -10,10 +10,7 @@ import numpy as np
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.job.completeness import completeness
 from studio.sim.collectives import EXTENDED_KIND_OF
-from studio.trace import NONE, WORLD, Graph, Int64, NodeType, Trace
-
-DEVICE = "device_name"
-"""The attribute of a rank's metadata that names the GPU of a recording."""
+from studio.trace import NONE, WORLD, Graph, Int64, NodeType, Trace, recorded_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ def uses_of(trace: Trace) -> Uses:
     several = {
         key: np.unique(np.concatenate(sizes)) for key, sizes in found.items() if len(groups[key[1]]) > 1
     }
-    return Uses(ranks, groups, several, _devices(trace))
+    return Uses(ranks, groups, several, recorded_devices(trace))
 
 
 def _sizes_by_slot(graph: Graph) -> dict[tuple[str, int], Int64]:
@@ -67,12 +64,3 @@ def _sizes_by_slot(graph: Graph) -> dict[tuple[str, int], Int64]:
             mine = collective & (nodes.collective == number) & (nodes.group_slot == slot)
             found[kind, slot] = np.unique(nodes.bytes[mine])
     return found
-
-
-def _devices(trace: Trace) -> tuple[str, ...]:
-    counts: dict[str, int] = {}
-    for rank in trace.ranks:
-        for entry in rank.metadata:
-            if entry.name == DEVICE and isinstance(entry.value, str):
-                counts[entry.value] = counts.get(entry.value, 0) + 1
-    return tuple(sorted(counts, key=lambda name: (-counts[name], name)))

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import studio
 from studio.analysis.collectives.imbalance import (
     amounts,
     matrix,
@@ -22,6 +21,7 @@ from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.timeline import node_times, recorded
 from tests.handmade import collective, node, trace_of
+from tests.recordings import link_recording, read_recording
 
 
 def at(start: int, micros: int, number: int, kind: str, size: int, **more):
@@ -40,7 +40,7 @@ def test_the_recorded_imbalance_of_a_real_job_is_found(shared: Path) -> None:
     """dlrm_4r: uneven all-to-alls, 1.375 at worst in all, with rank 3 carrying most; the all-reduces are even."""
     expected = json.loads((shared / "traces" / "expected.json").read_text())["torch/dlrm_4r"]
     given = [one["c10d"]["c10d::alltoall_base_"]["input_bytes"] for _, one in sorted(expected.items())]
-    members = members_of(studio.link(shared / "traces" / "torch" / "dlrm_4r"))
+    members = members_of(link_recording(shared / "traces" / "torch" / "dlrm_4r"))
     rows = rows_of(members, "type", fold=True)
     table = matrix(members, rows, "size")
     found = dict(zip(rows.sections, table.tolist(), strict=True))
@@ -218,7 +218,7 @@ def test_a_job_without_collectives_has_no_rows() -> None:
 
 def test_the_library_reads_what_it_is_given(shared: Path) -> None:
     """Parallel groups of a real job: 368 collectives in 92 rows, each over all ranks of its pipeline stage."""
-    trace = studio.read(shared / "traces" / "stg" / "llama_32r_dp4tp4pp2")
+    trace = read_recording(shared / "traces" / "stg" / "llama_32r_dp4tp4pp2")
     members = collective_members(trace)
     rows = rows_of(members)
     assert (len(members), len(rows)) == (368, 92)

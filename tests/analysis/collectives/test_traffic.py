@@ -9,6 +9,7 @@ from studio.analysis.collectives.roles import group_roles
 from studio.analysis.collectives.traffic import rank_traffic
 from studio.samples import sample_path
 from tests.handmade import collective, node, trace_of
+from tests.recordings import link_recording, read_recording
 
 NAN = np.nan
 
@@ -48,7 +49,7 @@ def test_messages_and_all_to_alls_are_added_up_by_pair() -> None:
 
 def test_the_parts_that_a_real_job_recorded_are_taken(shared: Path) -> None:
     """dlrm_4r: PyTorch recorded the parts of half of the exchanges; rows add up to what each rank gives, but for its own."""
-    trace = studio.link(shared / "traces" / "torch" / "dlrm_4r")
+    trace = link_recording(shared / "traces" / "torch" / "dlrm_4r")
     found = rank_traffic(trace)
     assert found.split_bytes > 0
     given = np.array([20480, 28672, 36864, 45056])
@@ -73,7 +74,7 @@ def test_roles_follow_the_distance_of_ranks() -> None:
 
 def test_neighbours_that_share_gradients_alone_are_data_parallel(shared: Path) -> None:
     """This generator numbers replicas first: groups of neighbours reduce gradients, the others activations of each layer."""
-    roles = group_roles(studio.read(shared / "traces" / "stg" / "llama_32r_dp4tp4pp2"))
+    roles = group_roles(read_recording(shared / "traces" / "stg" / "llama_32r_dp4tp4pp2"))
     assert (roles["1"].kind, roles["1"].stride) == ("data", 1)
     assert (roles["9"].kind, roles["9"].stride) == ("tensor", 4)
     assert "have 5 collectives, those of ranks 4 apart 41" in roles["1"].rule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import studio
 from studio.analysis.graph.blocks import MOST_BLOCKS, MOST_CHILDREN, BlockTree
 from studio.analysis.graph.depth import depths
 from studio.analysis.graph.levels import Source, first_choice, level, offered_levels
@@ -158,6 +160,73 @@ def test_steps_hold_what_ran_meanwhile_and_calls_what_they_called():
     assert calls.keys(np.arange(6), 0).tolist() == [0, 0, 0, 3, 3, 0]
     assert calls.keys(np.arange(6), 2).tolist() == [-1, -1, 2, -1, -1, 2]
     assert calls.label(5, 2) == "aten::mm"
+
+
+def test_a_profiler_s_threads_have_calls_and_kernels_belong_to_what_launched_them(tmp_path):
+    aten, kernel = "aten::linear", "void gemm::run"
+    events = [
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": kernel,
+            "ts": 1,
+            "dur": 2,
+            "pid": 0,
+            "tid": 7,
+            "args": {"stream": 7},
+        },
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": aten,
+            "ts": 5,
+            "dur": 20,
+            "pid": 9,
+            "tid": 9,
+            "args": {"External id": 1},
+        },
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "aten::mm",
+            "ts": 6,
+            "dur": 9,
+            "pid": 9,
+            "tid": 9,
+            "args": {"External id": 2},
+        },
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": kernel,
+            "ts": 30,
+            "dur": 4,
+            "pid": 0,
+            "tid": 7,
+            "args": {"stream": 7, "External id": 2, "correlation": 5},
+        },
+    ]
+    launch = {
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": "cudaLaunchKernel",
+        "ts": 8,
+        "dur": 1,
+        "pid": 9,
+        "tid": 9,
+    }
+    events.append({**launch, "args": {"correlation": 5, "External id": 2}})
+    events += [{**events[1], "name": "aten::add", "ts": 26 + at, "dur": 1, "args": {}} for at in range(3)]
+    path = tmp_path / "rank0.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    found = studio.read(path).graphs[0]
+    source = source_of(found)
+    names = [found.strings[name] for name in found.name.tolist()]
+    assert first_choice(offered_levels(source)) == "calls"
+    calls = level(source, "calls")
+    last = max(row for row, name in enumerate(names) if name == kernel)
+    assert calls.label(last, 0) == aten
+    assert calls.label(names.index(kernel), 0) == "launch not recorded"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import studio
 from studio.analysis.compare.runs import recorded_side
 from studio.analysis.job.blame import blame
 from studio.analysis.job.group_times import COLUMNS, group_times, in_group
@@ -18,6 +17,7 @@ from studio.sim.compared import side_of
 from studio.timeline import node_times, recorded
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
+from tests.recordings import read_recording
 
 US = 1000
 
@@ -180,7 +180,7 @@ def test_windows_groups_and_blame_add_up_on_any_recording(ranks, ends):
 
 def test_the_straggler_is_named(shared):
     """Rank 3 has ten times the batch of rank 0, and the others wait for it."""
-    trace = studio.read(shared / "traces" / "torch" / "ddp_straggler_4r")
+    trace = read_recording(shared / "traces" / "torch" / "ddp_straggler_4r")
     side = side_of(trace)
     account = side.ledger()
     total = blame(trace, side.times, account).of_culprits(len(account))

@@ -83,6 +83,16 @@ def test_a_receive_that_began_before_its_send_is_a_bubble_which_is_idle():
     assert "bubble" not in EXPOSED
 
 
+def test_a_receive_posted_early_explains_no_time_of_a_collective():
+    """The receive is posted at 0; an all-reduce holds the receiver from 10 to 18, and only then it waits for the send at 30."""
+    ranks = (
+        [("COMP", 0, 10), ("COMM_COLL", 10, 8), ("COMP", 18, 12), ("COMM_SEND", 30, 5)],
+        [("COMM_RECV", 0, 35), ("COMP", 0, 10), ("COMM_COLL", 10, 8)],
+    )
+    found = account(job(*ranks), is_recording=False)
+    assert told(found, 1) == {"overlapped": 10, "transfer": 13, "bubble": 12}
+
+
 def test_a_simulation_tells_latency_and_queueing_apart_where_it_knows_them():
     trace = job([("COMM_COLL", 0, 20)], [("COMP", 0, 5), ("COMM_COLL", 5, 15)])
     count = sum(len(graph) for graph in trace.graphs)

@@ -19,6 +19,7 @@ from studio.sim.extensions import Extensions
 from studio.timeline import node_times, recorded
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
+from tests.recordings import read_recording
 
 
 def at(start, made):
@@ -142,6 +143,33 @@ def test_gaps_are_told_by_what_their_rank_did_meanwhile():
         (0, 4, 18, 20, "compute"),
     ]
     assert spare == {(0, 1): 0, (0, 2): 13, (0, 3): 0, (0, 4): 0}
+
+
+def test_a_wait_for_the_device_leads_to_what_was_waited_for():
+    """The host launches at 5, waits from 6 to 40 for a kernel that ends at 38, and goes on at 40."""
+    host = {"is_cpu_op": True, "tid": 1}
+    trace = trace_of(
+        [
+            [
+                at(0, node(1, "COMP", micros=6, **host)),
+                comp(2, 8, 30, 1, stream=7),
+                at(
+                    38,
+                    node(3, "COMP", 1, 2, name="cudaDeviceSynchronize", micros=2, waits_for="device", **host),
+                ),
+                at(40, node(4, "COMP", 3, micros=10, **host)),
+            ]
+        ]
+    )
+    segments, _, sentence = found(trace)
+    assert segments == [
+        (0, 1, 0, 6, "host"),
+        (0, 2, 6, 8, "launch"),
+        (0, 2, 8, 38, "compute"),
+        (0, 3, 38, 40, "sync"),
+        (0, 4, 40, 50, "host"),
+    ]
+    assert sentence == "60 % compute of rank 0, 32 % host of rank 0, 4 % launch gaps of rank 0, 4 % the rest"
 
 
 def test_clocks_are_aligned_before_ranks_are_joined():
@@ -299,7 +327,7 @@ def test_the_unbalanced_sample_names_the_slow_rank_and_the_hot_expert():
 
 @pytest.mark.parametrize("name", ["torch/ddp_straggler_4r", "torch/pp_2r", "torch_synthetic_device/dlrm_4r"])
 def test_paths_of_real_recordings_fill_their_finish(name, shared):
-    trace = studio.read(shared / "traces" / name)
+    trace = read_recording(shared / "traces" / name)
     side = side_of(trace)
     account = side.ledger()
     path = critical_path(trace, side.times, account)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,10 @@ from studio.commands.link import Linked, rank_figures, text
 from studio.doctor import examine
 from studio.errors import TraceError
 from studio.et import DepKind, LinkOptions
-from studio.trace import NodeType, int_column, node_attributes
+from studio.sim import simulate
+from studio.sim.parts import interpret
+from studio.sim.replays import as_replay, idle_system
+from studio.trace import NodeType, dense_column, int_column, node_attributes
 from tests.et.pytorch_files import (
     device_file,
     event,
@@ -340,10 +344,127 @@ def test_the_processor_waits_for_every_stream_of_the_device(tmp_path):
     )
     trace = studio.link(rank_files(tmp_path, 0, host, device))
     why = reasons(trace.graphs[0])
-    # The gap is 10 us before the call and 15 us after the last kernel's end; the 70 us between were waiting.
+    # The gaps are 10 us before the call and 10 us after it; of the call 70 us were waiting, and 5 us are its own.
     gaps = [row for row, name in enumerate(names(trace.graphs[0])) if name == "host gap"]
-    assert trace.graphs[0].duration_ns[gaps].tolist() == [10_000, 15_000]
-    assert why["other", "host gap"] == why["one", "host gap"] == DepKind.SYNC
+    assert trace.graphs[0].duration_ns[gaps].tolist() == [10_000, 10_000]
+    row = names(trace.graphs[0]).index("cudaDeviceSynchronize")
+    told = attributes(trace, trace.ranks[0], row)
+    assert (told["waits_for"], told["wait_ns"], told["is_cpu_op"]) == ("device", 70_000, True)
+    assert (trace.graphs[0].start_ns[row], trace.graphs[0].duration_ns[row]) == (100_000, 5_000)
+    assert why["other", "cudaDeviceSynchronize"] == why["one", "cudaDeviceSynchronize"] == DepKind.SYNC
+
+
+def test_a_call_waits_for_what_was_launched_before_the_recording_began(tmp_path):
+    """Correlation ids tell what it was: 3 lies before the call's 9, 20 after it, so its operation was no part of the wait."""
+    device = device_file(
+        [
+            kernel("before", 0, 40, 2, stream=7),
+            kernel("last before", 40, 60, 3, stream=7),
+            launch(10, 9, "cudaDeviceSynchronize", 95),
+            event("aten::a", 110, 20),
+            launch(115, 20),
+            kernel("after", 120, 50, 20, stream=7),
+        ]
+    )
+    path = tmp_path / "trace.json"
+    path.write_bytes(device)
+    trace = studio.link(path)
+    [graph] = trace.graphs
+    row = names(graph).index("cudaDeviceSynchronize")
+    assert (graph.start_ns[row], graph.duration_ns[row]) == (100_000, 5_000)
+    why = reasons(graph)
+    assert why["last before", "cudaDeviceSynchronize"] == DepKind.SYNC
+    assert why["cudaDeviceSynchronize", "host gap"] == DepKind.ORDER
+    assert ("after", "cudaDeviceSynchronize") not in why
+
+
+def test_a_wait_is_shorter_where_the_device_is_faster(tmp_path):
+    """The host goes on 5 us after the device is done, then computes for 20: 130 us, and 50 less where the kernels take half."""
+    device = device_file(
+        [
+            kernel("before", 0, 40, 2, stream=7),
+            kernel("last before", 40, 60, 3, stream=7),
+            event("aten::a", 1, 4),
+            launch(10, 9, "cudaDeviceSynchronize", 95),
+            event("aten::a", 110, 20),
+        ]
+    )
+    path = tmp_path / "trace.json"
+    path.write_bytes(device)
+    trace = studio.link(path)
+    [graph] = trace.graphs
+    faster = np.where(dense_column(graph, "stream", -1) >= 0, graph.duration_ns // 2, graph.duration_ns)
+    config = interpret(as_replay(idle_system(1))).config
+    finishes = [
+        int(simulate(replace(trace, graphs=(replace(graph, duration_ns=took),)), config).finish_ns[0])
+        for took in (graph.duration_ns, faster)
+    ]
+    assert finishes == [130_000, 80_000]
+
+
+def test_a_wait_that_took_no_time_counts_only_if_a_replay_is_in_time(tmp_path):
+    """The operator takes 5 ms after its launch; in a replay its kernel begins then, after the call had returned."""
+    device = device_file(
+        [
+            event("aten::a", 0, 5000),
+            launch(5, 1),
+            kernel("done", 10, 4000, 1, stream=7),
+            launch(5010, 2, "cudaDeviceSynchronize", 8),
+            event("aten::b", 5030, 5),
+        ]
+    )
+    path = tmp_path / "trace.json"
+    path.write_bytes(device)
+    graph = studio.link(path).graphs[0]
+    assert DepKind.SYNC not in reasons(graph).values()
+    assert "cudaDeviceSynchronize" not in names(graph)
+
+
+def test_a_wait_that_took_no_time_is_a_dependency_all_the_same(tmp_path):
+    """What had ended holds nothing up in the recording; on a slower device, or with a faster host, it would."""
+    device = device_file(
+        [
+            event("aten::a", 0, 20),
+            launch(5, 1),
+            kernel("done", 10, 5, 1, stream=7),
+            launch(40, 2, "cudaDeviceSynchronize", 8),
+            event("aten::item", 60, 40),
+            launch(65, 3, "cudaMemcpyAsync"),
+            kernel("copied", 70, 2, 3, stream=7),
+            launch(80, 4, "cudaStreamSynchronize", 8),
+            event("aten::b", 110, 5),
+        ]
+    )
+    path = tmp_path / "trace.json"
+    path.write_bytes(device)
+    trace = studio.link(path)
+    [graph] = trace.graphs
+    row = names(graph).index("cudaDeviceSynchronize")
+    assert (graph.start_ns[row], graph.duration_ns[row]) == (40_000, 8_000)
+    assert reasons(graph)["done", "cudaDeviceSynchronize"] == DepKind.SYNC
+    # Of a wait within an operator that computes the operator is the node; what comes after it waits.
+    assert "cudaStreamSynchronize" not in names(graph)
+    assert graph.duration_ns[names(graph).index("aten::item")] == 40_000
+    assert reasons(graph)["copied", "host gap"] == DepKind.SYNC
+
+
+def test_operations_of_a_device_say_how_they_were_launched(tmp_path):
+    device = device_file(
+        [
+            event("aten::a", 0, 20),
+            launch(5, 1, "cudaGraphLaunch", 4),
+            kernel("one", 15, 5, 1, stream=7),
+            kernel("two", 20, 5, 1, stream=7),
+            kernel("unknown", 30, 5, 77, stream=7),
+        ]
+    )
+    path = tmp_path / "trace.json"
+    path.write_bytes(device)
+    trace = studio.link(path)
+    told = {name: attributes(trace, trace.ranks[0], row) for row, name in enumerate(names(trace.graphs[0]))}
+    assert [told[name].get("launch_ns") for name in ("one", "two", "unknown")] == [10_000, 15_000, None]
+    assert told["two"]["launch_call_ns"] == 4_000
+    assert told["two"]["launched_by"] == "cudaGraphLaunch"
 
 
 def test_a_thread_waits_for_the_one_that_set_it_going(tmp_path):

@@ -23,6 +23,7 @@ from studio.sim.parts import interpret
 from studio.sim.replays import as_replay, idle_system
 from studio.trace import Trace, idles, int_column
 from tests.kernels import compiled
+from tests.recordings import link_recording
 
 RUNS = [
     "torch_synthetic_device/ddp_mlp_4r", "torch_synthetic_device/dlrm_4r", "torch_synthetic_device/mnist_1r",
@@ -42,7 +43,7 @@ def replayed(trace: Trace) -> list[StepTime]:
 @pytest.mark.parametrize("run", RUNS)
 def test_a_replay_takes_the_recorded_time_and_a_simulation_ends(shared, run, record_property):
     """Every step of every rank; and with simulated communication every rank finishes, nothing repaired."""
-    trace = studio.link(shared / "traces" / run)
+    trace = link_recording(shared / "traces" / run)
     steps = replayed(trace)
     assert {one.rank for one in steps} == {rank.number for rank in trace.ranks}
     for one in steps:
@@ -68,7 +69,7 @@ ALONE = [
 @pytest.mark.parametrize("file", ALONE)
 def test_a_kineto_trace_alone_replays_in_the_recorded_time(shared, file, record_property):
     """Idle streams, launches outside the recording, long ranges of the program and copies that block their call."""
-    trace = studio.link(shared / "traces" / file)
+    trace = link_recording(shared / "traces" / file)
     steps = replayed(trace)
     assert steps
     for one in steps:
@@ -107,7 +108,7 @@ def test_a_step_without_nodes_is_not_compared(shared):
 def test_the_sequence_of_collectives_can_be_left_out(shared):
     """The simulator then puts them in order by their numbers; where those do not count either, the job hangs."""
     trace = studio.link(shared / "traces/torch/ddp_mlp_4r", options=LinkOptions(sequence=False))
-    chained = studio.link(shared / "traces/torch/ddp_mlp_4r")
+    chained = link_recording(shared / "traces/torch/ddp_mlp_4r")
     for with_chain, without in zip(chained.graphs, trace.graphs, strict=True):
         assert int(without.data.offsets[-1]) < int(with_chain.data.offsets[-1])
     topology = Topology((Dimension("switch", 4, 25.0, 500.0),))

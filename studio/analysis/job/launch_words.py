@@ -1,0 +1,67 @@
+"""Launches and queues of a recording in words."""
+
+from __future__ import annotations
+
+from studio.analysis.job.launches import Launches, Queue
+from studio.trace import NONE
+from studio.units import format_count, format_counted, format_ns
+
+DELAY = (
+    "From the end of the call that launched an operation of a device to the begin of the operation; nothing where it began "
+    "during the call. Of a call that launched several, such as a graph, to the begin of the first. A long delay is no harm while "
+    "the queue is full: the operation waits for those before it. HTA's launch delay is the same, in whole microseconds."
+)
+QUEUE = (
+    "Operations that were launched on a stream and have not ended; HTA counts until they begin. While it is empty the device "
+    "waits for the host. Operations whose launch was not recorded are left out."
+)
+
+
+def launch_words(found: Launches) -> list[str]:
+    r"""Return sentences about the launches of a recording: their delay, and how their work compares with it.
+
+    Example:
+        >>> from studio.analysis.job.launches import Delays
+        >>> delays = Delays(4, 4, 0, 1_000, 34_000, 34_000, 1, 1)
+        >>> print(*launch_words(Launches(delays, 2_000, 0, {}, ())), sep="\n")
+        launch delay: median 1.00 µs, 99 % within 34.0 µs, longest 34.0 µs, over 4 launches
+        work that waited longer than it took: 25 % of launches; work shorter than its call (median 2.00 µs): 25 %
+    """
+    every = found.all
+    what = format_counted(every.count, "launch", "launches")
+    if every.operations != every.count:
+        what += f" of {format_count(every.operations)} operations"
+    delay = (
+        f"launch delay: median {format_ns(every.median_ns)}, 99 % within {format_ns(every.p99_ns)}, "
+        f"longest {format_ns(every.most_ns)}, over {what}"
+    )
+    compared = (
+        f"work that waited longer than it took: {_percent(every.late, every.count)} of launches; "
+        f"work shorter than its call (median {format_ns(found.call_ns)}): {_percent(every.short, every.count)}"
+    )
+    lines = [delay, compared]
+    if found.unknown:
+        lines.append(
+            f"launched outside of the recording and left out: {format_count(found.unknown)} operations"
+        )
+    return lines
+
+
+def queue_words(queue: Queue) -> str:
+    """Return a sentence about a queue.
+
+    Example:
+        >>> import numpy as np
+        >>> nothing = np.zeros(0)
+        >>> queue_words(Queue(0, 0, 7, 3, 0.84, 3, 0.45, 2, 0.59, nothing.astype(np.int64), nothing))
+        'queue of rank 0, stream 7: 0.8 operations on average, 3 at most, empty for 59 % of the time'
+    """
+    stream = "" if queue.stream == NONE else f", stream {queue.stream}"
+    return (
+        f"queue of rank {queue.rank}{stream}: {queue.mean:,.1f} operations on average, {queue.most:,} at most, "
+        f"empty for {100 * queue.empty:.0f} % of the time"
+    )
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(whole, 1):.0f} %"

@@ -1,0 +1,330 @@
+"""Find the fastest layouts of a model on some ranks of a GPU.
+
+Every layout that divides (tensor, pipeline, data parallel degrees, micro-batch, sharding, sequence parallelism) and fits in the GPU's memory
+is simulated, but for those that a lower bound of their time rules out: the fastest and the front are those of simulating all. What you give
+of a layout, such as --tp 8 or --zero 1, is fixed. The batch is the same for all; give it with --global-batch.
+
+Printed are the fastest, the front of step time against memory, and where the time of the best of each kind of layout goes.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio.commands.base.options import PathOption, json_option
+from studio.commands.base.output import progress_line, show
+from studio.commands.base.terminal import printable, shorten, written_line
+from studio.commands.base.workload_options import COUNT, chosen_model, given_options, workload_options
+from studio.commands.simulate import Request as SimulateRequest
+from studio.commands.simulate import parts_for, with_system_file
+from studio.et.write import write_with_copies
+from studio.generation.models import Model
+from studio.generation.options import OPTIONS
+from studio.layout_search.layout_plan import MFU, LayoutPlan
+from studio.layout_search.layout_plan import plan as find_layouts
+from studio.layout_search.running import job_of
+from studio.layout_search.search import Item, Progress
+from studio.layout_search.space import Candidate, degrees
+from studio.layout_search.tables import write_layouts
+from studio.layout_search.unfit import describe
+from studio.layout_search.why import account, reasons
+from studio.units import format_bytes, format_counted, format_ns, format_si
+
+_WIDE = 110
+_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `plan`.
+
+    Attributes:
+        model: The name of a model, or its numbers.
+        ranks: How many ranks.
+        given: What is fixed, by the keys of `studio.generation.options.OPTIONS`.
+        preset, system, network: The system, as in `simulate`; none is that of the GPU.
+        settings: KEY=VALUE each, set on the system.
+        top: How many of the fastest are asked for.
+        output: Parquet file for every layout that fits; None for none.
+        folder: Folder for jobs of the fastest; None for none.
+        keep: So many jobs are written there.
+    """
+
+    model: str | Model
+    ranks: int
+    given: Mapping[str, Any] = field(default_factory=dict)
+    preset: str | None = None
+    system: Path | None = None
+    network: Path | None = None
+    settings: tuple[str, ...] = ()
+    top: int = 10
+    output: Path | None = None
+    folder: Path | None = None
+    keep: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What `plan` prints.
+
+    Attributes:
+        request: What was asked for.
+        found: The layouts.
+        jobs: Folders of the jobs that were written, the fastest first.
+    """
+
+    request: Request
+    found: LayoutPlan
+    jobs: tuple[Path, ...] = ()
+
+
+def run(request: Request, *, progress: Progress | None = None) -> Outcome:
+    """Find the fastest layouts, and write what is asked for.
+
+    Raises:
+        ConfigError: A name is not known, nothing divides, or no layout fits.
+        StudioError: A file cannot be written.
+    """
+    simulated = with_system_file(
+        SimulateRequest(
+            (),
+            preset=request.preset,
+            system=request.system,
+            network=request.network,
+            settings=request.settings,
+        )
+    )
+    files = simulated.system is not None or simulated.network is not None
+    preset = simulated.preset
+    given = dict(request.given)
+    system = parts_for(simulated, ranks=request.ranks) if files else None
+    found = find_layouts(
+        request.model, ranks=request.ranks, preset=preset, system=system, settings=request.settings if not files else (),
+        top=request.top, progress=progress, **given,
+    )  # fmt: skip
+    if request.output is not None:
+        write_layouts(request.output, found)
+    jobs = []
+    for place, item in enumerate(found.ranked[: request.keep] if request.folder else ()):
+        assert request.folder is not None
+        folder = (
+            request.folder / f"{place + 1}-{item.candidate.layout.name.replace('=', '').replace(',', '-')}"
+        )
+        write_with_copies(job_of(found.setting, item.candidate.options), folder, found.frame.model.name)
+        jobs.append(folder)
+    return Outcome(request, found, tuple(jobs))
+
+
+def report(outcome: Outcome) -> dict[str, Any]:
+    """Return what `--json` prints; docs/formats.md describes it."""
+    found = outcome.found
+    rows = found.rows()
+    return {
+        "model": found.frame.model.name,
+        "ranks": found.frame.ranks,
+        "gpu": found.gpu.name,
+        "memory_capacity_bytes": int(found.gpu.memory_gbytes * 1e9),
+        "system": found.system_name,
+        "batch": found.frame.batch,
+        "batch_from": found.frame.batch_from,
+        "sequence": found.frame.sequence,
+        "fixed": {key: value for key, value in found.frame.given.items() if key not in ("batch", "sequence")},
+        "tried": {degree.key: degree.words for degree in degrees()},
+        "divide": len(found.items) + found.unfit,
+        "refused": sum(found.refused.values()),
+        "fit": len(found.items),
+        "simulated": len(found.simulated),
+        "mfu_definition": MFU,
+        "compute_times": found.compute_times,
+        "layouts": rows,
+        "why": reasons(found),
+        "files": [
+            str(path)
+            for path in (*([outcome.request.output] if outcome.request.output else []), *outcome.jobs)
+        ],
+    }
+
+
+def text(outcome: Outcome) -> str:
+    """Format a search for a terminal."""
+    return "\n".join(printable(line) for line in _lines(outcome))
+
+
+def _lines(outcome: Outcome) -> Iterator[str]:
+    found = outcome.found
+    frame = found.frame
+    yield f"{frame.model.name} on {frame.ranks:,} × {found.gpu.name}, system {found.system_name}"
+    yield f"  batch of {frame.batch:,} × {frame.sequence:,} tokens ({frame.batch_from}); {found.compute_times}"
+    yield from _counted(found)
+    yield ""
+    yield "fastest"
+    yield from _table(found, found.ranked)
+    yield ""
+    yield "front of step time against memory: no layout takes less of both"
+    yield from _table(found, found.front)
+    yield ""
+    yield from _account(found)
+    yield from (f"  {line}" for line in reasons(found))
+    yield ""
+    if outcome.jobs:
+        for folder in outcome.jobs:
+            yield written_line((folder,))
+            yield f"  chakra-studio simulate {shlex.quote(str(folder))}{_system_words(outcome)}"
+    else:
+        yield f"the job of the best: {generate_command(outcome.request, found.best.candidate)} -o JOB"
+    if outcome.request.output is not None:
+        yield written_line((outcome.request.output,))
+
+
+def _counted(found: LayoutPlan) -> Iterator[str]:
+    divide = len(found.items) + found.unfit
+    yield (
+        f"  {format_counted(divide, 'layout')} divide, {len(found.items):,} of them fit in {found.gpu.memory_gbytes:g} GB; "
+        f"{sum(found.refused.values()):,} more do not divide or are not modelled"
+    )
+    if found.nearest_unfit is not None:
+        near = found.nearest_unfit
+        yield f"  the nearest that does not fit: {describe(near.candidate)}, {format_si(near.held.total, 'B')}"
+    left = found.left_out
+    words = f"  simulated {len(found.simulated):,} of the {len(found.items):,} layouts that fit"
+    if left:
+        words += (
+            f"; the others take at least {_seconds(found.step_ns(left[0]))} and change none of these tables"
+        )
+    yield words
+    failed = [item for item in found.items if item.error]
+    if failed:
+        yield f"  {format_counted(len(failed), 'layout')} cannot be simulated: {shorten(failed[0].error.splitlines()[0], _WIDE)}"
+
+
+def _seconds(ns: float) -> str:
+    return format_ns(round(ns))
+
+
+def _table(found: LayoutPlan, items: list[Item]) -> Iterator[str]:
+    yield f"  {'step':>9} {'tokens/s/GPU':>12} {'MFU':>6} {'memory':>9}  layout"
+    for item in items:
+        yield (
+            f"  {_seconds(found.step_ns(item)):>9} {found.tokens_per_s(item):>12,.0f} {100 * found.mfu(item):>4.1f} % "
+            f"{format_bytes(item.held.total):>9}  {describe(item.candidate)}"
+        )
+
+
+def _account(found: LayoutPlan) -> Iterator[str]:
+    names, rows = account(found)
+    unit, scale = next(
+        (unit, scale) for unit, scale in _UNITS if rows[0][1] * scale >= 1 or scale == _UNITS[-1][1]
+    )
+    yield f"where the time of a step goes in the best simulated of each kind, in {unit}, mean of ranks"
+    yield "  " + " ".join(f"{name:>{max(8, len(name))}}" for name in ("step", *names)) + "  layout"
+    for item, step, parts in rows:
+        cells = zip(("step", *names), (step, *parts), strict=True)
+        words = [f"{value * scale:>{max(8, len(name))}.3f}" for name, value in cells]
+        least = found.least_of_kind_ns(item.candidate.kind)
+        more = f" (others of its kind at least {_seconds(least)})" if least < found.step_ns(item) else ""
+        yield f"  {' '.join(words)}  {item.candidate.kind}: {item.candidate.layout.name}{more}"
+
+
+def _system_words(outcome: Outcome) -> str:
+    request = outcome.request
+    words = []
+    for option, value in (
+        ("preset", request.preset),
+        ("system", request.system),
+        ("network", request.network),
+    ):
+        words += [f"--{option}", shlex.quote(str(value))] if value is not None else []
+    if not words:
+        words = ["--preset", outcome.found.system_name]
+    words += [f"--set {shlex.quote(setting)}" for setting in request.settings]
+    return " " + " ".join(words)
+
+
+def generate_command(request: Request, candidate: Candidate) -> str:
+    """Return the command that generates the job of a layout."""
+    name = request.model if isinstance(request.model, str) else request.model.name
+    words = ["chakra-studio generate llm", f"--model {shlex.quote(name)}", f"--ranks {request.ranks}"]
+    for option in OPTIONS:
+        said = request.given.get(option.key) if option.part == "shape" else candidate.options.get(option.key)
+        if said is None or said == option.default:
+            continue
+        if option.kind == "switch":
+            if bool(said) is not (candidate.layout.tp > 1):
+                words.append(option.names[0].split("/")[0 if said else 1])
+        elif option.kind == "flag":
+            words.append(option.names[0])
+        else:
+            value = ",".join(map(str, said)) if isinstance(said, tuple) else str(said)
+            words.append(f"{option.names[0]} {shlex.quote(value)}")
+    return " ".join(words)
+
+
+_existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(
+    help=__doc__,
+    epilog="Example: chakra-studio plan --model llama3-70b --gpu h100 --ranks 512 -o layouts.parquet",
+)
+@click.option("--model", metavar="NAME", help="A preset, such as llama3-70b, or custom.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=PathOption(exists=True, dir_okay=False),
+    help="A config.json in Hugging Face's form.",
+)
+@click.option("--ranks", type=COUNT, required=True, metavar="N", help="Ranks of the job.")
+@click.option(
+    "--top", type=COUNT, default=10, metavar="N", help="Rank so many of the fastest.  [default: 10]"
+)
+@click.option(
+    "--preset", metavar="NAME", help="The system, by name, or a system file (.yml).  [default: that of --gpu]"
+)
+@click.option(
+    "--system", type=_existing, metavar="S.json", help="ASTRA-sim's system file, or a system file (.yml)."
+)
+@click.option("--network", type=_existing, metavar="N.yml", help="ASTRA-sim's network file.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a setting of the system; may be repeated.",
+)
+@workload_options
+@click.option(
+    "-o",
+    "--out",
+    "output",
+    metavar="FILE",
+    type=PathOption(dir_okay=False),
+    help="Parquet file for every layout that fits.",
+)
+@click.option(
+    "--jobs",
+    "folder",
+    metavar="DIR",
+    type=PathOption(file_okay=False),
+    help="Folder for the job of the best layout.",
+)
+@click.option(
+    "--keep", type=COUNT, default=1, metavar="N", help="Write the jobs of the N best to --jobs.  [default: 1]"
+)
+@json_option
+def command(as_json: bool, **values: Any) -> None:
+    """Carry out `plan`."""
+    given = given_options(values)
+    shape = [option.names[0] for option in OPTIONS if option.part == "shape" and given[option.key]]
+    model = chosen_model(values["model"], values["config"], shape)
+    more = {
+        key: values[key]
+        for key in ("preset", "system", "network", "settings", "top", "output", "folder", "keep")
+    }
+    outcome = run(Request(model, values["ranks"], given, **more), progress=progress_line())
+    show(outcome, as_json, report, text)

@@ -1,0 +1,233 @@
+"""Serve a trace of requests by a named model and say what requests see: times to tokens, rates, memory.
+
+REQUESTS is a CSV file of when each request came, the tokens of its prompt and those generated, such as the Azure LLM inference
+traces: TIMESTAMP, ContextTokens, GeneratedTokens, or arrival_s, prompt_tokens, output_tokens.
+
+Continuous batching as in vLLM: a step has a budget of tokens, running sequences first, then parts of waiting prompts; the KV cache is
+what weights leave of the GPU's memory, and where it is full the sequence admitted last is computed anew later. Times of steps are simulated
+on the preset of the GPU. Each --load serves the same requests coming so many times as fast. -o writes figures of it all as one HTML file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio import __version__
+from studio.commands.base.options import PathOption, json_option
+from studio.commands.base.output import progress_line, show
+from studio.commands.base.terminal import printable
+from studio.commands.base.workload_options import COUNT, declare
+from studio.errors import ConfigError
+from studio.et import Progress
+from studio.generation.configs import read_config
+from studio.generation.inference.options import INFERENCE, asked_of
+from studio.generation.inference.requests import read_requests
+from studio.generation.inference.serving import (
+    BUDGET,
+    MEMORY_SHARE,
+    SEQUENCES,
+    describe_serving,
+    longest_request,
+    serve_requests,
+    server_of,
+)
+from studio.generation.models import Model
+from studio.store.arrays import appearing
+from studio.units import format_bytes, format_ns
+
+_OPTIONS = ("tp", "dtype", "kv_dtype", "compute_efficiency", "memory_efficiency")
+_COLUMNS = ("mean", "p50", "p90", "p99", "most")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Options of `requests`.
+
+    Attributes:
+        path: The CSV file.
+        model: The name of a model, or its numbers.
+        gpu: The GPU, or a system by its name.
+        ranks: How many ranks.
+        given: What else is said of layout and times, by the keys of `studio.generation.inference.options.INFERENCE`.
+        budget, sequences, memory_share: Limits of the schedule.
+        loads: How many times as fast requests come.
+        out: HTML file to write; None writes none.
+        skip_long: Whether requests longer than the context or the KV cache are left out.
+    """
+
+    path: Path
+    model: str | Model
+    gpu: str
+    ranks: int
+    given: Mapping[str, Any] = field(default_factory=dict)
+    budget: int = BUDGET
+    sequences: int = SEQUENCES
+    memory_share: float = MEMORY_SHARE
+    loads: tuple[float, ...] = (1.0,)
+    out: Path | None = None
+    skip_long: bool = False
+
+
+def run(request: Request, *, progress: Progress | None = None) -> dict[str, Any]:
+    """Serve the requests at each load.
+
+    Raises:
+        ConfigError: The file or an option is wrong, the model does not fit, requests are longer than the cache, or the report
+            cannot be written.
+    """
+    asked = asked_of(request.model, request.ranks, {**request.given, "gpu": request.gpu})
+    server = server_of(
+        asked,
+        request.gpu,
+        budget=request.budget,
+        sequences=request.sequences,
+        memory_share=request.memory_share,
+    )
+    read = read_requests(request.path)
+    most = longest_request(server) if request.skip_long else None
+    requests = tuple(each for each in read if most is None or each.tokens <= most)
+    if not requests:
+        raise ConfigError(
+            f"All {len(read):,} requests are longer than {most:,} tokens, the longest allowed here."
+        )
+    outcomes = []
+    for number, load in enumerate(request.loads):
+        if progress:
+            progress("Serving", number, len(request.loads))
+        outcomes.append(serve_requests(server, requests, load))
+    if progress:
+        progress("Serving", 1, 1)
+    told = {"requests": request.path.name, **describe_serving(server, outcomes, len(read) - len(requests))}
+    if request.out is not None:
+        # Imported late: drawing figures is slow to import.
+        from studio.reporting.serving import serving_html
+
+        with appearing(request.out, "--out") as stream:
+            stream.write(serving_html(told, f"Chakra Studio {__version__}"))
+    return told
+
+
+def report(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what `--json` prints."""
+    return told
+
+
+def text(told: Mapping[str, Any]) -> str:
+    """Format the result for a terminal."""
+    policy = told["policy"]
+    room = policy["kv_cache_tokens"] * policy["kv_cache_bytes_per_token"]
+    ranks = told["world_size"] // told["replicas"]
+    cache = f"{policy['kv_cache_tokens']:,} tokens, {format_bytes(room / ranks)} on each of its {ranks} ranks"
+    lines = [
+        f"{told['model']} on {told['world_size']} × {told['gpu']}, {told['layout']}, {told['dtype']}, KV cache in {told['kv_dtype']}",
+        f"a step: up to {policy['token_budget']:,} tokens of {policy['max_sequences']:,} sequences; KV cache of a replica: {cache}",
+    ]
+    if told["left_out"]:
+        lines.append(f"{told['left_out']:,} requests are left out: longer than the context or the KV cache")
+    for load in told["loads"]:
+        lines += ["", *_load_lines(load, policy["kv_cache_blocks"])]
+    error = f"{100 * told['step_time_error']:.1f} %"
+    lines += [
+        "",
+        f"{told['step_simulations']:,} steps simulated; times of others differ by at most {error} where checked",
+    ]
+    return "\n".join(printable(line) for line in lines)
+
+
+def _load_lines(load: Mapping[str, Any], blocks: int) -> list[str]:
+    rate = "" if load["offered_per_s"] is None else f", {load['offered_per_s']:.3g} requests/s"
+    done = f"{load['prompt_tokens_per_s']:,.0f} of prompts read, {load['requests_per_s']:.3g} requests/s done"
+    lines = [
+        f"load × {load['load']:g}: {load['requests']:,} requests{rate}",
+        f"  {load['output_tokens_per_s']:,.0f} tokens/s generated, {done}",
+        f"  {'':<26}" + "".join(f"{name:>11}" for name in _COLUMNS),
+    ]
+    for key, name in (
+        ("ttft_ns", "time to first token"),
+        ("tpot_ns", "time per output token"),
+        ("latency_ns", "whole request"),
+        ("queue_ns", "in the queue"),
+    ):
+        values = load[key]
+        cells = "".join(
+            f"{'–' if values[column] is None else format_ns(values[column]):>11}" for column in _COLUMNS
+        )
+        lines.append(f"  {name:<26}{cells}")
+    cache = (
+        f"KV cache up to {100 * load['most_blocks'] / blocks:.0f} % full, {load['preemptions']:,} preemptions"
+    )
+    most = f"at most {load['most_running']:,} sequences run and {load['most_waiting']:,} wait"
+    busy = f"busy {100 * load['busy_share']:.0f} % of the time"
+    return [*lines, f"  {load['steps']:,} steps, {busy}; {most}, {cache}"]
+
+
+def _loads(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no list of numbers such as 0.5,1,2.") from None
+
+
+def _workload(function: Any) -> Any:
+    for key in reversed(_OPTIONS):
+        function = declare(INFERENCE[key])(function)
+    return function
+
+
+@click.command(
+    help=__doc__,
+    epilog="Example: chakra-studio requests azure.csv --model llama3.1-70b --gpu h100 --ranks 8 --tp 8 --load 0.5,1,2",
+)
+@click.argument("path", metavar="REQUESTS", type=PathOption(exists=True, dir_okay=False))
+@click.option("--model", metavar="NAME", help="A preset, such as llama3.1-70b.")
+@click.option(
+    "--config", metavar="FILE", type=PathOption(exists=True, dir_okay=False),
+    help="A config.json in Hugging Face's form, in place of --model.",
+)  # fmt: skip
+@click.option("--gpu", required=True, metavar="NAME", help="The GPU, such as h100, or a system by its name.")
+@click.option("--ranks", type=COUNT, required=True, metavar="N", help="Ranks; replicas are ranks / tp.")
+@_workload
+@click.option(
+    "--token-budget", "budget", type=COUNT, default=BUDGET, show_default=True, metavar="N",
+    help="New tokens of a step at most.",
+)  # fmt: skip
+@click.option(
+    "--max-sequences", "sequences", type=COUNT, default=SEQUENCES, show_default=True, metavar="N",
+    help="Sequences that run at once at most.",
+)  # fmt: skip
+@click.option(
+    "--memory-share", type=float, default=MEMORY_SHARE, show_default=True, metavar="SHARE",
+    help="Share of the GPU's memory that may be used.",
+)  # fmt: skip
+@click.option(
+    "--load", "loads", default="1", show_default=True, metavar="FACTOR,...", callback=_loads,
+    help="How many times as fast requests come.",
+)  # fmt: skip
+@click.option(
+    "--skip-long", is_flag=True,
+    help="Leave out requests longer than the model's context or the KV cache; how many is said.",
+)  # fmt: skip
+@click.option(
+    "-o", "--out", type=PathOption(dir_okay=False), metavar="FILE", help="HTML file with figures to write."
+)
+@json_option
+def command(as_json: bool, **values: Any) -> None:
+    """Carry out `requests`."""
+    if (values["model"] is None) == (values["config"] is None):
+        raise click.UsageError("Give either --model or --config.")
+    model: str | Model = values["model"]
+    if values["config"] is not None:
+        model = replace(read_config(values["config"]), source=values["config"].name)
+    if model == "custom":
+        raise ConfigError("--model is custom; allowed here: a preset, or --config.", key="model")
+    request = Request(
+        values["path"], model, values["gpu"], values["ranks"], {key: values[key] for key in _OPTIONS},
+        values["budget"], values["sequences"], values["memory_share"], values["loads"], values["out"],
+        values["skip_long"],
+    )  # fmt: skip
+    show(run(request, progress=progress_line()), as_json, report, text)

@@ -1,0 +1,195 @@
+"""Whether a job fits in a GPU's memory, of what it is made where it does not, and what would make it fit: closed forms alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from studio.errors import ConfigError
+from studio.generation.layout import RECOMPUTES, Layout, Wish, layout_of
+from studio.generation.memory import fullest_stage, stage_memory
+from studio.generation.models import Model
+
+_LEAST_TOLD = 50_000_000
+_MOST_TOLD = 5
+_LARGEST_TENSOR_PARALLEL = 64
+_MORE_RANKS = (2, 4, 8, 16, 32, 64)
+Change = tuple[str, dict[str, Any]]
+"""What is said on the command line, and the attributes of a wish that it changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a job fits in memory.
+
+    Attributes:
+        words: Of what it is made where it does not fit; empty where it does.
+        remedies: What would make it fit, with what a rank holds then.
+    """
+
+    words: str = ""
+    remedies: tuple[str, ...] = ()
+
+
+def unfit_words(held: Mapping[str, int], memory_bytes: float) -> str:
+    """Say that memory does not fit, and of what it is made; empty where it fits.
+
+    Example:
+        >>> unfit_words({"weights": 90_000_000_000, "kv_cache": 3_000_000_000}, 80e9)
+        'does not fit on 80 GB: 93 GB, of which weights 90 GB, KV cache 3 GB'
+    """
+    total = sum(held.values())
+    if total <= memory_bytes:
+        return ""
+    names = {"kv_cache": "KV cache", "draft": "draft model"}
+    told = {names.get(part, part): size for part, size in held.items() if size >= _LEAST_TOLD}
+    parts = ", ".join(f"{name} {giga(size)}" for name, size in told.items())
+    return f"does not fit on {giga(memory_bytes)}: {giga(total)}, of which {parts}"
+
+
+def giga(size: float) -> str:
+    """Write bytes in GB of 10^9, as makers of GPUs give them."""
+    return f"{size / 1e9:.1f}".removesuffix(".0") + " GB"
+
+
+def fit_in(model: Model, layout: Layout, memory_bytes: float) -> Fit:
+    """Return whether a job fits in so many bytes on every rank, and what would make it fit.
+
+    Args:
+        model: What is trained.
+        layout: How ranks share it.
+        memory_bytes: Memory of a GPU.
+
+    Example:
+        >>> from studio.generation.models import find_model
+        >>> model = find_model("llama3-8b")
+        >>> fit = fit_in(model, layout_of(model, Wish(8, batch=8, recompute="full")), 80e9)
+        >>> fit.words
+        'does not fit on 80 GB: 136 GB, of which optimizer 96.4 GB, parameters 16.1 GB, gradients 16.1 GB, activations 7.6 GB'
+        >>> fit.remedies
+        ('--zero 1 (51.7 GB)', '--tp 2 (68 GB)', '--pp 2 (70.7 GB)')
+    """
+    most = fullest_stage(model, layout)[1]
+    words = unfit_words(dict(sorted(most.items(), key=lambda part: -part[1])), memory_bytes)
+    return Fit(words, _remedies(model, wish_of(layout), memory_bytes)) if words else Fit()
+
+
+def wish_of(layout: Layout) -> Wish:
+    """Return what a user would say of a layout."""
+    same = {spec.name for spec in fields(Wish)} & {spec.name for spec in fields(Layout)}
+    given = {
+        name: getattr(layout, name)
+        for name in same
+        if name not in ("order", "stage_layers", "virtual_stages")
+    }
+    return Wish(
+        ranks=layout.ranks,
+        **given,
+        stage_layers=layout.virtual_layers or layout.stage_layers,
+        virtual_stages=layout.virtual_stages if layout.schedule == "interleaved" else None,
+        bucket_mb=layout.bucket >> 20 if layout.bucket else None,
+        order="-".join(layout.order),
+    )  # fmt: skip
+
+
+def _remedies(model: Model, wish: Wish, memory_bytes: float) -> tuple[str, ...]:
+    """Return the least change of every kind that does, each by itself; where none does, two changes together.
+
+    Ranks and batch stay what they are, so that more tensor parallel ranks or stages are fewer replicas; only where nothing else does
+    there are more ranks.
+    """
+    kinds = list(_changes(model, wish))
+    alone = [_first_that_fits(model, wish, changes, memory_bytes) for changes in kinds]
+    found = [words for words in alone if words]
+    for number, changes in enumerate(kinds) if not found else ():
+        # The most of one kind, with the least of every later kind that is enough then.
+        words, most = changes[-1]
+        for others in kinds[number + 1 :]:
+            both = [(f"{words} and {more}", {**most, **other}) for more, other in others]
+            done = _first_that_fits(model, wish, both, memory_bytes)
+            found += [done] if done else []
+    if not found:
+        found = [_first_that_fits(model, wish, _more_ranks(wish), memory_bytes)]
+    return tuple(words for words in found[:_MOST_TOLD] if words)
+
+
+def _first_that_fits(model: Model, wish: Wish, changes: list[Change], memory_bytes: float) -> str:
+    for words, change in changes:
+        layout = _changed(model, wish, change)
+        if layout is None:
+            continue
+        held = 0
+        for stage in _likely(layout.pp):
+            held = max(held, sum(stage_memory(model, layout, stage).values()))
+            if held > memory_bytes:
+                break
+        else:
+            return f"{words} ({giga(held)})"
+    return ""
+
+
+def _likely(stages: int) -> list[int]:
+    """Return the stages, those first that mostly hold most."""
+    first = [0, stages - 1] if stages > 1 else [0]
+    return [*first, *(stage for stage in range(1, stages - 1))]
+
+
+def _changed(model: Model, wish: Wish, change: Mapping[str, Any]) -> Layout | None:
+    """Return the layout with a change, None where it does not divide."""
+    try:
+        return layout_of(model, replace(wish, **{"dp": None, **change}))
+    except ConfigError:
+        return None
+
+
+def _changes(model: Model, wish: Wish) -> Iterator[list[Change]]:
+    """Yield changes by kind, each list from the least to the most."""
+    if wish.attention == "unfused" and wish.recompute == "none":
+        yield [
+            ("--attention flash", {"attention": "flash"}),
+            ("--recompute selective", {"recompute": "selective"}),
+        ]
+    if wish.recompute != "full":
+        yield [(f"--recompute {RECOMPUTES[-1]}", {"recompute": RECOMPUTES[-1]})]
+    free: dict[str, Any] = {"bucket_mb": None, "grad_overlap": None}
+    if wish.zero < 3:
+        yield [
+            (f"--zero {stage}", {"zero": stage, **(free if stage == 3 else {})})
+            for stage in range(wish.zero + 1, 4)
+        ]
+    smaller = [count for count in range(wish.micro_batch - 1, 0, -1) if wish.micro_batch % count == 0]
+    if smaller:
+        yield [(f"--micro-batch {count}", {"micro_batch": count}) for count in smaller]
+    degrees = [
+        degree for degree in range(wish.tp + 1, _LARGEST_TENSOR_PARALLEL + 1) if wish.ranks % degree == 0
+    ]
+    if degrees:
+        yield [(f"--tp {degree}", {"tp": degree, "sequence_parallel": None}) for degree in degrees]
+    stages = [count for count in range(wish.pp + 1, model.layers + 1) if wish.ranks % count == 0]
+    if stages:
+        yield [(f"--pp {count}", {"pp": count, "stage_layers": None}) for count in stages]
+
+
+def _more_ranks(wish: Wish) -> list[Change]:
+    """Return more stages of as many more ranks, without recomputation and with it, or replicas that divide all and have as much work."""
+    found: list[Change] = []
+    for times in _MORE_RANKS:
+        ranks, stages = times * wish.ranks, times * wish.pp
+        change = {"ranks": ranks, "pp": stages, "stage_layers": None}
+        found += [
+            (f"--ranks {ranks} and --pp {stages}", change),
+            (f"--ranks {ranks}, --pp {stages} and --recompute full", {**change, "recompute": "full"}),
+        ]
+        if wish.batch:
+            batch = times * wish.batch
+            more = {
+                "ranks": ranks,
+                "batch": batch,
+                "zero": 3,
+                "recompute": "full",
+                "bucket_mb": None,
+                "grad_overlap": None,
+            }
+            found.append((f"--ranks {ranks}, --batch {batch}, --zero 3 and --recompute full", more))
+    return found

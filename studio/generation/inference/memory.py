@@ -1,0 +1,141 @@
+"""What an NPU holds in inference, by part, as closed forms; whether it fits, and what would make it fit.
+
+Weights: parameters by their bytes. KV cache: Kwon et al., "PagedAttention", SOSP 2023, without the unfilled rest of blocks.
+Activations: the tensors that are alive at once in the layer that needs most, beside the residual stream, or the logits in the
+output layer. What libraries, graphs of kernels and the context of the driver take is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from studio.errors import ConfigError
+from studio.generation.fitting import giga
+from studio.generation.inference.batches import Load, after, load_of
+from studio.generation.inference.counts import ACTIVATION_BYTES, Precision, cache_shares, layer_cache_bytes
+from studio.generation.inference.deployment import StepWish, resized, steps_of
+from studio.generation.inference.job import MicroBatches, Steps
+from studio.generation.layout import Layout
+from studio.generation.models import Model
+from studio.generation.transformer import EXPERTS, down_products, inner_width, qkv_width, queries, stage_units
+
+
+def weight_bytes(model: Model, layout: Layout, stage: int, precision: Precision) -> int:
+    """Return the bytes of weights on a rank of a stage: matrices of layers in their data type, the rest in bf16."""
+    total = 0
+    for name, unit in stage_units(model, layout, stage).items():
+        size = precision.weight_bytes if name.startswith("layer") else ACTIVATION_BYTES
+        total += size * (unit.sharded // layout.tp) + ACTIVATION_BYTES * unit.replicated
+        if name.startswith("layer") and not name.endswith(EXPERTS):
+            # Matrices that every tensor parallel rank holds whole are in the type of the others.
+            total -= (ACTIVATION_BYTES - size) * sum(product.size for product in down_products(model))
+    return total
+
+
+def cache_of(model: Model, layout: Layout, stage: int, precision: Precision, tokens: int) -> int:
+    """Return the bytes on a rank of a stage that hold the keys and values of so many tokens."""
+    return (
+        layout.stage_layers[stage]
+        * tokens
+        * layer_cache_bytes(model, precision)
+        // cache_shares(model, layout.tp)
+    )
+
+
+def activation_bytes(model: Model, layout: Layout, stage: int, load: Load) -> int:
+    """Return the bytes of activations of a rank at the peak of a step."""
+    tokens, tp, hidden = load.tokens, layout.tp, model.hidden
+    wide, heads, inner = qkv_width(model) // tp, queries(model) // tp, inner_width(model) // tp
+    feed = model.feed_forward // tp
+    layer = max(hidden + wide, wide + heads, heads + hidden, hidden + inner, inner + feed, feed + hidden)
+    if model.experts:
+        # Copies of tokens with the inner width of their experts; on an expert parallel rank as many in the mean.
+        copies = model.experts_per_token
+        layer = max(layer, copies * (hidden + inner_width(model, model.expert_width) // tp))
+    peak = tokens * (hidden + layer)
+    if stage == layout.pp - 1:
+        vocabulary = layout.vocabulary(model)
+        gathered = vocabulary + vocabulary // tp if tp > 1 else vocabulary
+        peak = max(peak, tokens * hidden + load.logits * (hidden + gathered))
+    return ACTIVATION_BYTES * peak
+
+
+def _held(model: Model, layout: Layout, stage: int, micro: MicroBatches, steps: Steps) -> dict[str, int]:
+    last = [load_of(after(batch, steps.steps - 1)) for batch in micro]
+    cached = sum(load.cached for load in last)
+    return {
+        "weights": weight_bytes(model, layout, stage, steps.precision),
+        "kv_cache": cache_of(model, layout, stage, steps.precision, cached),
+        "activations": max(activation_bytes(model, layout, stage, load) for load in last),
+    }
+
+
+def stage_memory(steps: Steps, stage: int) -> dict[str, int]:
+    """Return the bytes on a rank of a stage at the end of the last step, by part, of the replica that holds most."""
+    every = [_held(steps.model, steps.layout, stage, micro, steps) for micro in steps.batches]
+    most = max(every, key=lambda held: sum(held.values()))
+    draft = 0
+    if steps.draft is not None:
+        other = [_held(steps.draft.model, steps.draft.layout, 0, micro, steps) for micro in steps.batches]
+        draft = max(held["weights"] + held["kv_cache"] for held in other)
+    return {**most, "draft": draft}
+
+
+def fullest(steps: Steps) -> tuple[int, dict[str, int]]:
+    """Return the stage whose ranks hold most, and what they hold."""
+    stages = [stage_memory(steps, stage) for stage in range(steps.layout.pp)]
+    stage = max(range(len(stages)), key=lambda at: sum(stages[at].values()))
+    return stage, stages[stage]
+
+
+def remedies(model: Model, wish: StepWish, memory_bytes: float) -> tuple[str, ...]:
+    """Return what would make a step fit, each by itself: the least change of every kind that does.
+
+    Replicas stay as many, so that more tensor parallel ranks or stages are more ranks.
+    """
+    found = []
+    for option, tried in _changes(model, wish).items():
+        for words, changed in tried:
+            try:
+                steps = steps_of(model, changed)
+            except ConfigError:
+                continue
+            total = sum(fullest(steps)[1].values())
+            if total <= memory_bytes:
+                found.append(f"{option} {words} ({giga(total)})")
+                break
+    return tuple(found)
+
+
+def _changes(model: Model, wish: StepWish) -> dict[str, Iterator[tuple[str, StepWish]]]:
+    """Return changes by option, the smallest first."""
+
+    def ranks(changed: StepWish) -> str:
+        return f" with --ranks {changed.ranks}"
+
+    def degrees(name: str, most: int) -> Iterator[tuple[str, StepWish]]:
+        for value in range(getattr(wish, name) + 1, most + 1):
+            changed = resized(wish, **{name: value, "dp": None, "stage_layers": None})
+            yield f"{value}{ranks(changed)}", changed
+
+    def types() -> Iterator[tuple[str, StepWish]]:
+        for name in ("weights", "cache"):
+            if getattr(wish.precision, name) != "fp8":
+                yield "fp8", replace(wish, precision=replace(wish.precision, **{name: "fp8"}))
+
+    def fewer() -> Iterator[tuple[str, StepWish]]:
+        # Halves: the most that fits is found within a factor of two, which a user then refines.
+        value = wish.batch or 1
+        while value > 1:
+            value //= 2
+            yield str(value), replace(wish, batch=value)
+
+    tried = {"--tp": degrees("tp", model.kv_heads), "--pp": degrees("pp", model.layers)}
+    kinds = list(types())
+    tried |= {
+        option: iter([pair])
+        for pair in kinds
+        for option in ["--dtype" if pair[1].precision.weights != wish.precision.weights else "--kv-dtype"]
+    }
+    return {**tried, "--batch": fewer()}

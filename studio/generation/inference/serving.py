@@ -1,0 +1,331 @@
+"""Serve a trace of requests by a model on a system: what requests see, at one or several loads, and how the memory fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from studio.errors import ConfigError
+from studio.generation.efficiency import Efficiency
+from studio.generation.inference.batches import Load
+from studio.generation.inference.batching import (
+    BLOCK_TOKENS,
+    Policy,
+    Served,
+    StepRecord,
+    serve,
+)
+from studio.generation.inference.counts import cache_bytes
+from studio.generation.inference.deployment import longest_context, ranks_layout
+from studio.generation.inference.job import Steps
+from studio.generation.inference.memory import activation_bytes, cache_of, weight_bytes
+from studio.generation.inference.options import Asked
+from studio.generation.inference.requests import Request, at_load
+from studio.generation.inference.step_times import StepTimes
+from studio.generation.models import Model
+from studio.generation.program import Speed
+from studio.sim.presets import preset
+from studio.sim.systems.gpus import find_gpu, system_of_gpu
+from studio.trace import Float64
+
+PERCENTILES = (50, 90, 99)
+BUDGET, SEQUENCES, MEMORY_SHARE = 2_048, 256, 0.9
+_CHECKED = 8
+_SAMPLES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A model on a system, ready to serve.
+
+    Attributes:
+        steps: Model, layout and data types.
+        gpu: The GPU's name.
+        policy: Limits of the schedule of each replica.
+        times: How long steps take.
+        replicas: How many.
+    """
+
+    steps: Steps
+    gpu: str
+    policy: Policy
+    times: StepTimes
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Requests served at a load.
+
+    Attributes:
+        load: How many times as fast as recorded they came.
+        served: What each saw, in their order.
+        steps: The steps of each replica.
+    """
+
+    load: float
+    served: Sequence[Served]
+    steps: Sequence[Sequence[StepRecord]]
+
+
+def server_of(
+    asked: Asked,
+    gpu: str,
+    *,
+    budget: int = BUDGET,
+    sequences: int = SEQUENCES,
+    memory_share: float = MEMORY_SHARE,
+) -> Server:
+    """Return a model on a system, ready to serve.
+
+    Args:
+        asked: Model and layout.
+        gpu: The GPU, or a system by its name; its preset times the steps.
+        budget: New tokens of a step at most.
+        sequences: Sequences that run at once at most, of a replica.
+        memory_share: Share of the GPU's memory that may be used; what weights and activations leave of it is KV cache.
+
+    Raises:
+        ConfigError: There is no such GPU, numbers do not divide, or weights leave no room for the cache.
+    """
+    model, wish = asked.model, asked.wish
+    for option, value in (("--token-budget", budget), ("--max-sequences", sequences)):
+        if not 1 <= value <= 1 << 20:
+            raise ConfigError(f"{option} is {value:,}; allowed: 1 to {1 << 20:,}.", key=option[2:])
+    if not 0 < memory_share <= 1:
+        raise ConfigError(
+            f"--memory-share is {memory_share:g}; allowed: above 0, at most 1.", key="memory-share"
+        )
+    if wish.pp > 1 or wish.draft or wish.ep > 1:
+        raise ConfigError(
+            f"--pp is {wish.pp}, --draft {wish.draft} and --ep {wish.ep}; allowed where requests are served: 1, none and 1.",
+            hint="`generate inference` makes such steps; more --tp or replicas serve requests.",
+            key="pp",
+        )
+    if model.kv_rank:
+        raise ConfigError(
+            f"{model.name} has multi-head latent attention; allowed where requests are served: models without.",
+            hint="`generate inference` makes its steps.",
+            key="model",
+        )
+    layout = ranks_layout(model, wish)
+    found = find_gpu(gpu)
+    steps = Steps(model, layout, (), wish.precision)
+    room = found.memory_gbytes * 1e9 * memory_share
+    weights = weight_bytes(model, layout, 0, wish.precision)
+    activations = activation_bytes(model, layout, 0, Load(budget, min(sequences, budget), 0, 0))
+    each = cache_of(model, layout, 0, wish.precision, BLOCK_TOKENS)
+    blocks = int((room - weights - activations) // each)
+    if blocks < 1:
+        raise ConfigError(
+            f"{model.name} does not fit on {found.name} with tp {wish.tp}: weights {weights / 1e9:.1f} GB and activations "
+            f"{activations / 1e9:.1f} GB of {room / 1e9:.1f} GB leave no room for the KV cache.",
+            hint="Use a larger --tp, --dtype fp8, or a GPU with more memory.",
+            key="tp",
+        )
+    config = preset(system_of_gpu(gpu), npus=wish.tp).config
+    times = StepTimes(steps, config, asked.speed or Speed(found, Efficiency()))
+    return Server(steps, found.name, Policy(budget, sequences, blocks), times, layout.dp)
+
+
+def longest_request(server: Server) -> int:
+    """Return the most tokens that a request may have: the model's context, and what the KV cache of a replica holds."""
+    holds = server.policy.blocks * BLOCK_TOKENS
+    return min(longest_context(server.steps.model) or holds, holds)
+
+
+def refuse_too_long(server: Server, requests: Sequence[Request]) -> None:
+    """Raise an error where requests are longer than the KV cache or the model's context.
+
+    Raises:
+        ConfigError: Some are.
+    """
+    longest = longest_context(server.steps.model)
+    holds = server.policy.blocks * BLOCK_TOKENS
+    for most, what, hint in (
+        (longest, f"context of {server.steps.model.name}", "Choose a model with a longer context."),
+        (holds, "KV cache of a replica", "Use a larger --tp, --kv-dtype fp8, or a GPU with more memory."),
+    ):
+        over = [] if most is None else [place for place, each in enumerate(requests) if each.tokens > most]
+        if over:
+            most_tokens = max(requests[place].tokens for place in over)
+            raise ConfigError(
+                f"{len(over):,} of {len(requests):,} requests are longer than the {what}, {most:,} tokens: the first is "
+                f"request {over[0] + 1:,}, the longest has {most_tokens:,}.",
+                hint=f"{hint} Or leave these requests out: --skip-long.",
+            )
+
+
+def serve_requests(
+    server: Server, requests: Sequence[Request], load: float = 1.0, told: Callable[[], None] | None = None
+) -> Outcome:
+    """Return what requests see where they come so many times as fast as recorded.
+
+    Requests go to the replicas in turn.
+
+    Args:
+        server: Who serves.
+        requests: They, by arrival.
+        load: The factor.
+        told: Called before each replica's schedule; may raise to stop.
+
+    Raises:
+        ConfigError: Some requests are longer than the KV cache or the model's context, or the load is not above 0.
+    """
+    if not 0 < load <= 1e6:
+        raise ConfigError(f"--load is {load:g}; allowed: above 0, at most 1,000,000.", key="load")
+    refuse_too_long(server, requests)
+    coming = at_load(tuple(requests), load)
+    parts, steps = [], []
+    for number in range(server.replicas):
+        if told:
+            told()
+        seen, records = serve(
+            list(islice(coming, number, None, server.replicas)), server.policy, server.times
+        )
+        parts.append(seen)
+        steps.append(records)
+    served = [parts[place % server.replicas][place // server.replicas] for place in range(len(coming))]
+    return Outcome(load, served, steps)
+
+
+def latencies(outcome: Outcome) -> dict[str, Float64]:
+    """Return what each request saw, in nanoseconds, by name.
+
+    `ttft` is from arrival to the first token, `tpot` the mean from one token to the next of requests with several, `latency`
+    from arrival to the last token, `queue` from arrival to admission.
+    """
+    arrival = np.array([each.request.arrival_ns for each in outcome.served], float)
+    admitted, first, finish = (
+        np.array([getattr(each, name) for each in outcome.served])
+        for name in ("admitted_ns", "first_ns", "finish_ns")
+    )
+    further = np.array([each.request.output - 1 for each in outcome.served])
+    several = further > 0
+    return {
+        "ttft": first - arrival,
+        "tpot": (finish - first)[several] / further[several],
+        "latency": finish - arrival,
+        "queue": admitted - arrival,
+    }
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """Return the figures of a load, as `--json` prints them."""
+    seen = latencies(outcome)
+    last = max(each.finish_ns for each in outcome.served)
+    steps = [record for records in outcome.steps for record in records]
+    output = sum(each.request.output for each in outcome.served)
+    prompt = sum(each.request.prompt for each in outcome.served)
+    computed = sum(record.load.tokens for record in steps)
+    arrivals = outcome.served[-1].request.arrival_ns
+    return {
+        "load": outcome.load,
+        "requests": len(outcome.served),
+        "offered_per_s": len(outcome.served) / (arrivals / 1e9) if arrivals else None,
+        "finish_ns": round(last),
+        "requests_per_s": len(outcome.served) / (last / 1e9),
+        "output_tokens_per_s": output / (last / 1e9),
+        "prompt_tokens_per_s": prompt / (last / 1e9),
+        **{f"{name}_ns": _percentiles(values) for name, values in seen.items()},
+        "preemptions": sum(each.preemptions for each in outcome.served),
+        "recomputed_tokens": computed - prompt - output + len(outcome.served),
+        "steps": len(steps),
+        "busy_share": sum(record.end_ns - record.start_ns for record in steps) / (last * len(outcome.steps)),
+        "most_running": max(record.running for record in steps),
+        "most_waiting": max(record.waiting for record in steps),
+        "most_blocks": max(record.blocks for record in steps),
+        "mean_sequences": float(np.mean([record.running for record in steps])),
+    }
+
+
+def _percentiles(values: Float64) -> dict[str, int | None]:
+    """Return mean, percentiles (linear between the nearest ranks) and most; None where there are no values."""
+    if not len(values):
+        return dict.fromkeys(("mean", *(f"p{at}" for at in PERCENTILES), "most"))
+    return {
+        "mean": round(float(values.mean())),
+        **{f"p{at}": round(float(np.percentile(values, at))) for at in PERCENTILES},
+        "most": round(float(values.max())),
+    }
+
+
+def memory_over_time(server: Server, outcome: Outcome) -> list[dict[str, float]]:
+    """Return how full the KV cache of all replicas was, and how many requests ran and waited, at up to 400 times.
+
+    Each is the largest within its part of the run; `time_ns` is when the part begins.
+    """
+    last = max(each.finish_ns for each in outcome.served)
+    wide = last / _SAMPLES
+    names = ("blocks", "running", "waiting")
+    most = np.zeros((len(outcome.steps), len(names), _SAMPLES))
+    for replica, records in enumerate(outcome.steps):
+        for record in records:
+            begin, end = (min(int(at / wide), _SAMPLES - 1) for at in (record.start_ns, record.end_ns))
+            values = [[getattr(record, name)] for name in names]
+            part = most[replica, :, begin : end + 1]
+            np.maximum(part, values, out=part)
+    total = most.sum(axis=0)
+    blocks = server.policy.blocks * server.replicas
+    return [
+        {
+            "time_ns": round(place * wide),
+            "kv_cache_share": float(total[0, place]) / blocks,
+            "running": int(total[1, place]),
+            "waiting": int(total[2, place]),
+        }
+        for place in range(_SAMPLES)
+    ]
+
+
+def checked_error(server: Server, outcomes: Sequence[Outcome]) -> float:
+    """Return the largest share by which times of steps differ from steps simulated whole, of some steps of every kind."""
+    loads = {record.load for outcome in outcomes for records in outcome.steps for record in records}
+    chosen = []
+    for reads in (False, True):
+        kind = sorted(
+            (load for load in loads if (load.tokens > load.logits) == reads),
+            key=lambda load: (load.tokens, load.cached),
+        )
+        # Evenly over how many tokens there are, since most steps are small and alike.
+        by_tokens = list({load.tokens: load for load in kind}.values())
+        chosen += by_tokens[:: max(1, -(-len(by_tokens) // _CHECKED))]
+    return server.times.check(chosen)
+
+
+def describe_serving(server: Server, outcomes: Sequence[Outcome], left_out: int = 0) -> dict[str, Any]:
+    """Return what was served, how, and what requests saw, as `--json` prints it; `left_out` is how many were too long."""
+    steps, policy = server.steps, server.policy
+    model: Model = steps.model
+    each = cache_bytes(model, steps.precision)
+    told: Mapping[str, Any] = {
+        "model": model.name,
+        "gpu": server.gpu,
+        "layout": steps.layout.name,
+        "world_size": steps.layout.ranks,
+        "replicas": server.replicas,
+        "dtype": steps.precision.weights,
+        "kv_dtype": steps.precision.cache,
+        "policy": {
+            "token_budget": policy.budget,
+            "max_sequences": policy.sequences,
+            "block_tokens": BLOCK_TOKENS,
+            "kv_cache_blocks": policy.blocks,
+            "kv_cache_tokens": policy.blocks * BLOCK_TOKENS,
+            "kv_cache_bytes_per_token": each,
+        },
+    }
+    error = checked_error(server, outcomes)
+    return {
+        **told,
+        "left_out": left_out,
+        "step_simulations": server.times.simulations,
+        "step_time_error": error,
+        "loads": [
+            {**summary(outcome), "over_time": memory_over_time(server, outcome)} for outcome in outcomes
+        ],
+    }

@@ -1,0 +1,109 @@
+"""What replicas exchange: gradients in buckets, and weights that they divide.
+
+Sources: Rajbhandari et al., ZeRO, 2020 (stage 2 scatters gradients of every micro-batch, stage 3 gathers weights in both passes as
+well); Li et al., "PyTorch Distributed", 2020, section 3.2.3 (buckets); Megatron-LM, `DistributedDataParallel` (one bucket of a
+chunk where sums do not overlap, and of experts one of their own); PyTorch's hybrid sharding (gradients of shards are summed over the
+replicas of each).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from studio.generation.layout import Layout
+from studio.generation.models import Model
+from studio.generation.transformer import EXPERTS, stage_units
+
+
+class Held(NamedTuple):
+    """A unit of weights on a rank.
+
+    Attributes:
+        parameters: Its parameters.
+        group: Whose ranks hold the same: `dp`, of experts `edp`.
+    """
+
+    parameters: int
+    group: str
+
+
+def holders_of(layout: Layout, unit: Held) -> int:
+    """Return how many ranks hold the same weights, sharded or not."""
+    return layout.holders(unit.group)
+
+
+def shards_of(layout: Layout, unit: Held) -> int:
+    """Return among how many ranks ZeRO divides a unit."""
+    return layout.shards if unit.group == "dp" else layout.holders(unit.group)
+
+
+def shard_of(layout: Layout, unit: Held) -> int:
+    """Return the parameters of a unit that a rank holds where ZeRO divides it; the last shard may be padded."""
+    return -(-unit.parameters // shards_of(layout, unit))
+
+
+def group_of(layout: Layout, unit: Held) -> str:
+    """Return the kind of comm group over which a unit's gradients are summed, or scattered where ZeRO divides it."""
+    return "shard" if shards_of(layout, unit) < holders_of(layout, unit) else unit.group
+
+
+def chunk_units(model: Model, layout: Layout, stage: int) -> tuple[dict[str, Held], ...]:
+    """Return the units of weights of each chunk of a stage, in forward order; a layer's experts follow it."""
+    units = {
+        name: Held(unit.held(layout.tp), unit.group)
+        for name, unit in stage_units(model, layout, stage).items()
+    }
+    chunks = []
+    for layers in layout.chunk_layers(stage):
+        names = [name for layer in layers for name in (f"layer{layer}", f"layer{layer}{EXPERTS}")]
+        chunks.append({name: units[name] for name in names if name in units})
+    if "embedding" in units:
+        chunks[0] = {"embedding": units["embedding"], **chunks[0]}
+    if "head" in units:
+        chunks[-1]["head"] = units["head"]
+    return tuple(chunks)
+
+
+def gradient_buckets(model: Model, layout: Layout, stage: int) -> tuple[tuple[str, ...], ...]:
+    """Return the units whose gradients are summed at once, in the order in which a backward pass makes them.
+
+    A bucket is closed by the unit that fills it, and by the end of a chunk; experts have buckets of their own.
+    """
+    found: list[tuple[str, ...]] = []
+    least = layout.bucket or (0 if layout.grad_overlap else None)
+    for units in reversed(chunk_units(model, layout, stage)):
+        filling: dict[str, list[str]] = {}
+        for name in reversed(units):
+            bucket = filling.setdefault(units[name].group, [])
+            bucket.append(name)
+            if (
+                least is not None
+                and layout.gradient_bytes * sum(units[each].parameters for each in bucket) >= least
+            ):
+                found.append(tuple(filling.pop(units[name].group)))
+        found += [tuple(bucket) for bucket in filling.values()]
+    return tuple(found)
+
+
+def gathers_in_pass(layout: Layout, name: str, unit: Held, way: str) -> bool:
+    """Return whether a pass gathers a unit's weights, where ZeRO-3 divides them.
+
+    The gradient of an embedding needs none. The head's are there still where its backward pass follows at once: always but in
+    GPipe.
+    """
+    if layout.zero != 3 or holders_of(layout, unit) == 1:
+        return False
+    if way == "fwd" or name.startswith("layer"):
+        return True
+    return name == "head" and layout.schedule == "gpipe" and layout.micro_batches > 1
+
+
+def gathered_at_once(layout: Layout, units: Mapping[str, Held]) -> list[int]:
+    """Return the parameters that ZeRO-3 gathers at once: of a layer its own and its experts'."""
+    found: dict[str, int] = {}
+    for name, unit in units.items():
+        if holders_of(layout, unit) > 1:
+            layer = name.removesuffix(EXPERTS)
+            found[layer] = found.get(layer, 0) + unit.parameters
+    return list(found.values())

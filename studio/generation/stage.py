@@ -1,0 +1,340 @@
+"""The program of a pipeline stage: its passes in the order of the schedule, and what it exchanges with stages and replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from studio.generation.context import ELEMENT_BYTES
+from studio.generation.layers import layer_backward, layer_forward
+from studio.generation.layout import Layout
+from studio.generation.memory import OPTIMIZER_BYTES, WEIGHT_BYTES, stage_memory, unit_activations
+from studio.generation.models import Model
+from studio.generation.notes import MemoryNotes
+from studio.generation.passes import Passes
+from studio.generation.program import AFTER, BEFORE, OWN, Program, Speed
+from studio.generation.replicas import (
+    Held,
+    chunk_units,
+    gathers_in_pass,
+    gradient_buckets,
+    group_of,
+    holders_of,
+    shard_of,
+    shards_of,
+)
+from studio.generation.schedule import Pass, stage_order
+from studio.generation.transformer import EXPERTS, stage_units
+from studio.trace import CollectiveType
+
+ADAM_OPERATIONS = 12
+_Kept = tuple[str, dict[str, list[int]], list[Callable[[], None]]]
+
+
+@dataclass(slots=True)
+class Stage:
+    """The program of a pipeline stage.
+
+    Attributes:
+        place: Place of its ranks in their expert parallel groups, where those differ.
+        held: The units of weights on a rank.
+        chunks: Names of layers of each chunk.
+        closing: The bucket of gradients that each unit closes.
+        activations: Bytes that each unit keeps for a micro-batch, and that it makes again.
+        notes: What a rank holds over time.
+        order: Its passes in a step.
+        coming: Uses of weights that are still to come in the step, with the node that gathers them where there is one.
+        losses: The node that makes the loss of each micro-batch.
+        kept: What the pass of weights' gradients still has to make, by micro-batch and chunk.
+        made: The nodes that made the gradients that are not summed yet, by unit.
+        reduced: What the optimizer waits for.
+        ready: What made the weights of the step.
+    """
+
+    model: Model
+    layout: Layout
+    stage: int
+    speed: Speed | None
+    place: int = 0
+    program: Program = field(init=False)
+    passes: Passes = field(init=False)
+    held: dict[str, Held] = field(init=False)
+    chunks: list[list[str]] = field(init=False)
+    closing: dict[str, tuple[str, ...]] = field(init=False)
+    activations: dict[str, tuple[int, int]] = field(init=False)
+    notes: MemoryNotes = field(init=False)
+    order: tuple[Pass, ...] = field(init=False)
+    coming: dict[tuple[str, str, str], int | None] = field(default_factory=dict)
+    losses: dict[int, int] = field(default_factory=dict)
+    kept: dict[tuple[int, int], list[_Kept]] = field(default_factory=dict)
+    made: dict[str, list[int]] = field(default_factory=dict)
+    reduced: list[int] = field(default_factory=list)
+    ready: int = 0
+
+    def __post_init__(self) -> None:
+        self.program = Program(self.speed)
+        self.passes = Passes(self.program, self.model, self.layout, self.place)
+        units = chunk_units(self.model, self.layout, self.stage)
+        self.held = {name: unit for chunk in units for name, unit in chunk.items()}
+        self.activations = {name: unit_activations(self.model, self.layout, name) for name in self.held}
+        constant = stage_memory(self.model, self.layout, self.stage)
+        self.notes = MemoryNotes(self.program, sum(constant.values()) - constant["activations"])
+        self.chunks = [
+            [name for name in chunk if name.startswith("layer") and not name.endswith(EXPERTS)]
+            for chunk in units
+        ]
+        layout = self.layout
+        self.order = stage_order(
+            layout.schedule, self.stage, layout.pp, layout.micro_batches, layout.virtual_stages
+        )
+        self.closing = {
+            bucket[-1]: bucket for bucket in gradient_buckets(self.model, self.layout, self.stage)
+        }
+
+    def nodes(self) -> list[dict[str, object]]:
+        """Return its nodes."""
+        layout = self.layout
+        for step in range(layout.steps):
+            self.reduced = []
+            self.coming = dict.fromkeys(self._uses(step))
+            for part in self.order:
+                at = f"step{step}.mb{part.number}"
+                if part.way == "fwd":
+                    self._forward(at, step, part)
+                elif part.way == "weight":
+                    self._weights_backward(at, part)
+                else:
+                    self._backward(at, step, part)
+                if layout.zero >= 2:
+                    self._sum_rest(at, last=part.number == layout.micro_batches - 1)
+            self._sum_rest(f"step{step}.mb{layout.micro_batches - 1}", last=True)
+            self._update(f"step{step}")
+        return self.program.nodes
+
+    def _is_first(self, part: Pass) -> bool:
+        return self.stage == 0 and part.chunk == 0
+
+    def _is_last(self, part: Pass) -> bool:
+        return self.stage == self.layout.pp - 1 and part.chunk == self.layout.virtual_stages - 1
+
+    def _forward(self, at: str, step: int, part: Pass) -> None:
+        if self._is_first(part):
+            x = self.passes.embedding_forward(at, self._weights(at, "embedding", "fwd"))
+            self._take("embedding", part)
+        else:
+            x = self._message(at, step, part, [], sends=False)
+        for name in self.chunks[part.chunk]:
+            x = layer_forward(self.passes, f"{at}.{name}", x, self._weights(at, name, "fwd"))
+            self._take(name, part)
+        if self._is_last(part):
+            self.losses[part.number] = self.passes.head_forward(at, x, self._weights(at, "head", "fwd"))
+            self._take("head", part)
+        else:
+            self._message(at, step, part, [x], sends=True)
+
+    def _backward(self, at: str, step: int, part: Pass) -> None:
+        """Append a backward pass, or its first half, which leaves gradients of weights to a later pass."""
+        self.passes.later = [] if part.way == "input" else None
+        if self._is_last(part):
+            grad = self.passes.head_backward(
+                at, self.losses.pop(part.number), self._weights(at, "head", "bwd")
+            )
+            self._close(at, "head", part)
+        else:
+            grad = self._message(at, step, part, [], sends=False)
+        for name in reversed(self.chunks[part.chunk]):
+            ready = self._weights(at, name, "bwd")
+            if self.layout.recompute == "full":
+                # The whole forward pass of the layer, from its kept input, once the gradient is there, as Megatron-LM does.
+                ready = layer_forward(self.passes, f"{at}.{name}.again", grad, ready)
+                self._take(name, part, again=True)
+            grad = layer_backward(self.passes, f"{at}.{name}", grad, ready)
+            self._close(at, name, part)
+        if self._is_first(part):
+            self.passes.embedding_backward(at, grad)
+            self._close(at, "embedding", part)
+        else:
+            self._message(at, step, part, [grad], sends=True)
+        self.passes.later = None
+
+    def _weights_backward(self, at: str, part: Pass) -> None:
+        """Append the gradients of weights that a backward pass has left."""
+        for unit, made, later in self.kept.pop((part.number, part.chunk)):
+            self.passes.weights |= made
+            for make in later:
+                make()
+            self._close(at, unit, part)
+
+    def _close(self, at: str, unit: str, part: Pass) -> None:
+        """Note that a unit's part of a backward pass is over, and sum its gradients where it closes a bucket."""
+        layout, weights = self.layout, self.passes.weights
+        made = {name: weights.pop(name) for name in (f"{unit}{EXPERTS}", unit) if name in weights}
+        if self.passes.later is not None:
+            self.kept.setdefault((part.number, part.chunk), []).append((unit, made, self.passes.later))
+            self.passes.later = []
+            return
+        for again in (True, False):
+            self.notes.give((part.number, unit, again))
+        last = part.number == layout.micro_batches - 1
+        for name, nodes in made.items():
+            if holders_of(layout, self.held[name]) == 1:
+                self.reduced += nodes if last else []
+            elif last or layout.zero >= 2:
+                self.made[name] = nodes
+                if layout.grad_overlap and name in self.closing:
+                    self._sum(at, self.closing[name], [], last=last)
+
+    def _take(self, unit: str, part: Pass, *, again: bool = False) -> None:
+        """Note what a unit's forward pass leaves in memory, or makes again."""
+        self.notes.take((part.number, unit, again), self.activations[unit][again])
+
+    def _message(self, at: str, step: int, part: Pass, after: list[int], *, sends: bool) -> int:
+        """Append one end of a message between stages, and return its node.
+
+        A message is tagged by the micro-batch, the chunk that receives it, and its way. Stages are a ring where they are
+        interleaved.
+        """
+        layout, way = self.layout, "fwd" if part.way == "fwd" else "bwd"
+        chunk = part.chunk
+        if sends and way == "fwd":
+            chunk += self.stage == layout.pp - 1
+        elif sends:
+            chunk -= self.stage == 0
+        number = step * layout.micro_batches + part.number
+        tag = 2 * (number * layout.virtual_stages + chunk) + (way == "bwd")
+        ahead = AFTER if sends == (way == "fwd") else BEFORE
+        # Of two stages in a ring the one before is the one after.
+        peer = BEFORE if layout.pp == 2 and layout.virtual_stages > 1 else ahead
+        name = f"{at}.chunk{part.chunk}" if layout.virtual_stages > 1 else at
+        name = f"{name}.{'send' if sends else 'recv'}.{way}"
+        ends = (OWN, peer) if sends else (peer, OWN)
+        node = self.program.transfer(name, ends, tag, after, ELEMENT_BYTES * self.passes.own, way)
+        if layout.schedule in ("interleaved", "zb-h1"):
+            # These go on while they send, as Megatron-LM does with interleaving; the others do not.
+            self.program.sent = []
+        return node
+
+    def _weights(self, at: str, unit: str, way: str) -> int:
+        """Append what gathers the weights of a unit, with ZeRO-3, and of the next ones; returns the node that its pass waits for.
+
+        What is gathered ahead stands before the unit's own gradients are scattered: all ranks of a group take both in one order, as
+        one communicator does.
+        """
+        if (at, unit, way) not in self.coming:
+            return self.ready
+        # Uses come in order, so that this one is the first.
+        for use in list(islice(self.coming, 1 + self.layout.prefetch)):
+            if self.coming[use] is None:
+                self.coming[use] = self._gather(*use)
+        node = self.coming.pop((at, unit, way))
+        assert node is not None
+        return node
+
+    def _gather(self, at: str, unit: str, way: str) -> int:
+        """Append what gathers a unit's weights and those of its experts, once the unit before the one at work is over."""
+        after = [self.program.last.get("compute", 0), self.ready]
+        for name in (unit, f"{unit}{EXPERTS}"):
+            held = self.held.get(name)
+            if held is not None and gathers_in_pass(self.layout, name, held, way):
+                size = WEIGHT_BYTES * shard_of(self.layout, held)
+                node = self.program.collective(
+                    f"{at}.{name}.weights.all_gather.{way}",
+                    group_of(self.layout, held),
+                    CollectiveType.ALL_GATHER,
+                    after,
+                    size,
+                )
+                after = [node, *after]
+        return after[0]
+
+    def _uses(self, step: int) -> Iterator[tuple[str, str, str]]:
+        """Yield the uses of weights that a step gathers, in order: micro-batch, unit, pass."""
+        for part in self.order:
+            at, units = f"step{step}.mb{part.number}", list(self.chunks[part.chunk])
+            units = [
+                *(["embedding"] if self._is_first(part) else []),
+                *units,
+                *(["head"] if self._is_last(part) else []),
+            ]
+            way = "fwd" if part.way == "fwd" else "bwd"
+            if part.way == "weight":
+                continue
+            for unit in units if way == "fwd" else reversed(units):
+                names = (name for name in (unit, f"{unit}{EXPERTS}") if name in self.held)
+                if any(gathers_in_pass(self.layout, name, self.held[name], way) for name in names):
+                    yield at, unit, way
+
+    def _sum_rest(self, at: str, *, last: bool) -> None:
+        """Append the sums of gradients that wait for the end of the backward passes."""
+        for bucket in self.closing.values():
+            if bucket[0] in self.made:
+                # Sums do not hold up the pipeline, as in Megatron-LM without --overlap-grad-reduce.
+                self._sum(at, bucket, [*self.program.sent, self.program.last["compute"]], last=last)
+
+    def _sum(self, at: str, bucket: tuple[str, ...], after: list[int], *, last: bool) -> None:
+        """Append the sum of a bucket's gradients over replicas: scattered with ZeRO, and then of shards over those that have the same."""
+        layout, first = self.layout, self.held[bucket[0]]
+        after = [node for unit in bucket for node in self.made.pop(unit)] + after
+        name, group = f"{at}.{self._name(bucket)}.grads", group_of(layout, first)
+        if layout.zero == 0:
+            size = layout.gradient_bytes * sum(self.held[unit].parameters for unit in bucket)
+            node = self.program.collective(
+                f"{name}.all_reduce", group, CollectiveType.ALL_REDUCE, after, size
+            )
+        else:
+            shard = layout.gradient_bytes * sum(shard_of(layout, self.held[unit]) for unit in bucket)
+            size = shard * shards_of(layout, first)
+            node = self.program.collective(
+                f"{name}.reduce_scatter", group, CollectiveType.REDUCE_SCATTER, after, size
+            )
+            if last and group == "shard":
+                node = self.program.collective(
+                    f"{name}.all_reduce", "replica", CollectiveType.ALL_REDUCE, [node], shard
+                )
+        if last:
+            self.reduced.append(node)
+
+    def _name(self, bucket: tuple[str, ...]) -> str:
+        """Return what a bucket's collectives are named after: its unit, or of several its number."""
+        return bucket[0] if len(bucket) == 1 else f"bucket{list(self.closing.values()).index(bucket)}"
+
+    def _update(self, step: str) -> None:
+        """Append what follows the last micro-batch: the optimizer, and what gathers the weights it made with ZeRO-1 and 2."""
+        layout = self.layout
+        shared = shared_gradients(self.model, layout, self.stage)
+        # The last of each stream, transfers among them: what follows must not be begun before they are.
+        done = [*self.reduced, *self.program.last.values()]
+        for stream, count in shared.items():
+            size = layout.gradient_bytes * count
+            name = f"{step}.{'norms' if stream == 'tp' else 'embedding'}.grads.all_reduce"
+            done.append(self.program.collective(name, stream, CollectiveType.ALL_REDUCE, done, size))
+        sharded = layout.zero > 0
+        count = sum(shard_of(layout, unit) if sharded else unit.parameters for unit in self.held.values())
+        # Gradients are read; the copy and both moments in 4 bytes are read and written, and so are weights written.
+        moved = (layout.gradient_bytes + 2 * OPTIMIZER_BYTES + WEIGHT_BYTES) * count
+        self.ready = self.program.compute(f"{step}.optimizer", done, ADAM_OPERATIONS * count, moved, "other")
+        for bucket in reversed(self.closing.values()) if layout.zero in (1, 2) else ():
+            first = self.held[bucket[0]]
+            if holders_of(layout, first) > 1:
+                size = WEIGHT_BYTES * sum(shard_of(layout, self.held[unit]) for unit in bucket)
+                self.ready = self.program.collective(
+                    f"{step}.{self._name(bucket)}.weights.all_gather", f"{group_of(layout, first)}.gather",
+                    CollectiveType.ALL_GATHER, [self.ready], size,
+                )  # fmt: skip
+
+
+def shared_gradients(model: Model, layout: Layout, stage: int) -> dict[str, int]:
+    """Return the gradients that are summed after the last micro-batch, as elements by comm group.
+
+    Of norms and other weights that tensor parallel ranks hold whole, over `tp` with sequence parallelism, since each has seen a
+    part of the sequence; of an embedding that the first and the last stage hold, over `emb`.
+    """
+    share = layout.shards if layout.zero >= 2 else 1
+    found = {}
+    if layout.sequence_parallel:
+        whole = sum(unit.replicated for unit in stage_units(model, layout, stage).values())
+        found["tp"] = -(-whole // share)
+    if model.tied and layout.pp > 1 and stage in (0, layout.pp - 1):
+        found["emb"] = -(-layout.vocabulary(model) * model.hidden // layout.tp // share)
+    return found

@@ -1,0 +1,143 @@
+"""A workload: what is trained, how ranks share it and how fast their nodes run, from what a user says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from studio.errors import ConfigError
+from studio.generation.efficiency import Efficiency, efficiency_of
+from studio.generation.faults import NO_FAULTS, Faults, faults_of
+from studio.generation.layout import Layout, Wish, layout_of
+from studio.generation.memory import fullest_stage
+from studio.generation.models import Model, find_model
+from studio.generation.options import BY_KEY, OPTIONS, fill_defaults
+from studio.generation.program import Speed
+from studio.sim.systems.gpus import find_gpu
+
+CUSTOM = "custom"
+"""The name of a model of which every number is given."""
+_NEEDED = ("layers", "hidden", "heads", "feed_forward", "vocabulary")
+_MORE = (
+    "experts", "experts_per_token", "expert_width", "shared_width", "dense_layers", "kv_rank", "query_rank", "rope_size",
+    "value_size", "window", "full_every",
+)  # fmt: skip
+_GPT_VOCABULARY = 50_257
+_SHAPE = tuple(option for option in OPTIONS if option.part == "shape")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A workload.
+
+    Attributes:
+        model: What is trained.
+        layout: How ranks share it.
+        speed: The GPU that durations are of, and what it reaches; None leaves them to the roofline of a simulated system.
+        faults: What goes wrong.
+    """
+
+    model: Model
+    layout: Layout
+    speed: Speed | None = None
+    faults: Faults = NO_FAULTS
+
+    @property
+    def peak_memory(self) -> dict[str, int]:
+        """What a rank of the fullest stage holds at its peak, in bytes by part."""
+        return fullest_stage(self.model, self.layout)[1]
+
+
+def workload_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Workload:
+    """Return the workload that a user asks for.
+
+    Args:
+        model: The name of a preset, `custom`, or the numbers of a model.
+        ranks: How many ranks.
+        given: Options by key (`options.OPTIONS`); one that is None or not there takes its default.
+
+    Raises:
+        ConfigError: A name is not known, numbers are missing, contradict each other or do not divide.
+    """
+    values = fill_defaults(given)
+    shaped = [option.names[0] for option in _SHAPE if values[option.key] != option.default]
+    if model == CUSTOM:
+        shape = _custom(values)
+    elif shaped:
+        raise ConfigError(f"{', '.join(shaped)}: for a custom model only.", hint="Use --model custom.")
+    else:
+        shape = find_model(model) if isinstance(model, str) else model
+    wish = Wish(ranks, **{spec.name: values[spec.name] for spec in fields(Wish) if spec.name in values})
+    speed = speed_of(values["gpu"], values["compute_efficiency"], values["memory_efficiency"])
+    faults = faults_of(values["slow_rank"], values["jitter"], values["seed"], ranks)
+    if faults and speed is None:
+        option = "--slow-rank" if faults.slow else "--jitter"
+        raise ConfigError(
+            f"{option} was given, but no --gpu, without which compute nodes have no durations.",
+            hint="Name one, such as --gpu h100.",
+        )
+    return Workload(shape, layout_of(shape, wish), speed, faults)
+
+
+def _custom(values: Mapping[str, Any]) -> Model:
+    """Return the model of the numbers given; one without feed-forward width and vocabulary is a GPT."""
+    gpt = values["feed_forward"] is None and values["vocabulary"] is None
+    missing = [key for key in (*_NEEDED, "sequence") if values[key] is None]
+    if gpt:
+        missing = [key for key in missing if key not in ("feed_forward", "vocabulary")]
+    if missing:
+        options = ", ".join(BY_KEY[key].names[0] for key in missing)
+        raise ConfigError(f"--model custom needs {options} as well.", key="model")
+    hidden, heads = values["hidden"], values["heads"]
+    if not values["head_size"] and hidden % heads:
+        raise ConfigError(
+            f"--hidden is {hidden:,}, which {heads} heads do not share evenly.",
+            hint="Give --head-size, or other numbers.",
+            key="hidden",
+        )
+    return Model(
+        "gpt" if gpt else CUSTOM,
+        values["layers"], hidden, heads, values["kv_heads"] or heads, values["head_size"] or hidden // heads,
+        values["feed_forward"] or 4 * hidden, values["vocabulary"] or _GPT_VOCABULARY, values["sequence"],
+        positions=values["sequence"] if gpt else 0,
+        gated=not (gpt or values["gelu"]),
+        biases=gpt or values["biases"],
+        tied=gpt or values["tied"],
+        dropout=gpt,
+        **_custom_more(values),
+        source="given; all else as in GPT-3: 4 × hidden, GELU, biases, tied embedding, its vocabulary" if gpt else "",
+    )  # fmt: skip
+
+
+def _custom_more(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a model of one's own that say more than a dense transformer's: those of experts and of attention."""
+    more: dict[str, Any] = {key: values[key] or 0 for key in _MORE}
+    if more["experts"]:
+        more["experts_per_token"] = more["experts_per_token"] or min(2, more["experts"])
+        more["expert_width"] = more["expert_width"] or values["feed_forward"] or 4 * values["hidden"]
+    if more["kv_rank"]:
+        more["rope_size"] = more["rope_size"] or 64
+    return more
+
+
+def speed_of(gpu: str | None, compute: float | None = None, memory: float | None = None) -> Speed | None:
+    """Return how fast compute nodes run on a GPU; None where none is named.
+
+    Args:
+        gpu: The name of a GPU.
+        compute: Share of its peak that is reached; None is 1 where `memory` is given, else what was measured.
+        memory: Share of its memory's bandwidth, likewise.
+
+    Raises:
+        ConfigError: There is no GPU of this name, or an efficiency is out of its range or given without a GPU.
+    """
+    if gpu is None:
+        if (compute, memory) != (None, None):
+            raise ConfigError("An efficiency was given, but no --gpu.", hint="Name one, such as --gpu h100.")
+        return None
+    if (compute, memory) == (None, None):
+        found = find_gpu(gpu)
+        return Speed(found, efficiency_of(found))
+    matmul = 1.0 if compute is None else compute
+    return Speed(find_gpu(gpu), Efficiency(matmul, matmul, 1.0 if memory is None else memory))

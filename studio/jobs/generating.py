@@ -1,0 +1,256 @@
+"""Generated jobs: made of a named model in the background, simulated on the machine of their GPU."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from studio.errors import ConfigError
+from studio.generation.configs import read_config
+from studio.generation.job import make_job
+from studio.generation.models import Model
+from studio.generation.workload import Workload, workload_of
+from studio.jobs import simulations as queue
+from studio.jobs.checking import start_check
+from studio.jobs.simulations import Simulation, Simulations
+from studio.operators.roofline import peak
+from studio.session import Session
+from studio.sim import simulate
+from studio.sim.parts import Parts, interpret
+from studio.sim.presets import preset
+from studio.sim.systems.gpus import find_gpu, system_of_gpu
+from studio.store.drafts import Draft, load_draft, save_draft
+from studio.store.runs import RunInfo
+from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
+from studio.store.workspace import JobInfo
+from studio.units import format_counted
+
+AT_ONCE_NODES = 15_000
+"""Nodes up to which a step is simulated while the form is filled in: about a second."""
+AT_ONCE_RANKS = 1024
+_NODES_A_LAYER = 34
+_MATRICES = "bf16"
+
+
+@dataclass(frozen=True, slots=True)
+class Generating:
+    """What job is to be generated.
+
+    Attributes:
+        model: The name of a preset, `custom`, or the numbers of a model.
+        ranks: How many ranks.
+        given: What else is said, as pairs of `studio.generation.options`.
+    """
+
+    model: str | Model
+    ranks: int
+    given: tuple[tuple[str, Any], ...] = ()
+
+    def workload(self) -> Workload:
+        """Return the workload.
+
+        Raises:
+            ConfigError: Numbers do not divide, or are out of their ranges.
+        """
+        return workload_of(self.model, self.ranks, dict(self.given))
+
+    def job(self) -> Workload:
+        """Return what the job is made of: nodes that reach the peaks of a GPU have no durations, since its machine times them alike.
+
+        So such a job is timed anew by every machine. Nodes that reach less, as fitted or as given, keep the durations of the GPU.
+
+        Raises:
+            ConfigError: Numbers do not divide, or are out of their ranges.
+        """
+        workload = self.workload()
+        speed = workload.speed
+        at_peak = speed is not None and speed.at_peak and not workload.faults
+        return replace(workload, speed=None) if at_peak else workload
+
+    @property
+    def gpu(self) -> str | None:
+        """The GPU it is for, None where none is said."""
+        return dict(self.given).get("gpu")
+
+    @property
+    def mark(self) -> str:
+        """Tells it from other generated jobs, as `JobInfo.fingerprint`."""
+        told = hashlib.blake2b(repr(self.job()).encode(), digest_size=8).hexdigest()
+        return f"generate:{told}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """How long a step takes in a simulation.
+
+    Attributes:
+        ns: The time.
+        system: The preset.
+    """
+
+    ns: float
+    system: str
+
+
+def job_name(wanted: Generating) -> str:
+    """Return what to call a generated job.
+
+    Example:
+        >>> job_name(Generating("llama3-8b", 8, (("gpu", "h100"), ("tp", 4))))
+        'llama3-8b, 8 × h100, tp=4,dp=2'
+    """
+    workload = wanted.job()
+    count = f"{wanted.ranks:,} × {wanted.gpu}" if workload.speed else format_counted(wanted.ranks, "rank")
+    degrees = [part for part in workload.layout.name.split(",") if not part.endswith("=1")]
+    return ", ".join(filter(None, (workload.model.name, count, ",".join(degrees))))
+
+
+def system_of(gpu: str, ranks: int) -> tuple[str, Parts]:
+    """Return the preset of the machines that have a GPU, and its system of as many NPUs.
+
+    Raises:
+        ConfigError: There is no such GPU, or its machines do not come in this size.
+    """
+    find_gpu(gpu)
+    name = system_of_gpu(gpu)
+    try:
+        return name, preset(name, ranks).parts
+    except ConfigError as error:
+        raise ConfigError(error.message, hint=error.hint, key="ranks") from error
+
+
+def model_of_config(name: str, text: str) -> Model:
+    """Return the model that a `config.json` describes.
+
+    Args:
+        name: What the file is called.
+        text: What is in it.
+
+    Raises:
+        ConfigError: It is none, or of a model of another kind.
+    """
+    called = Path(name.replace("\\", "/")).name[:80] or "config.json"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "config.json")
+        path.write_text(text, encoding="utf-8")
+        return replace(read_config(path), source=called)
+
+
+def start_generating(tasks: Tasks, session: Session, wanted: Generating) -> Task:
+    """Queue the making of a job; the task's result is its id.
+
+    Raises:
+        ConfigError: Numbers do not divide, or are out of their ranges.
+        OSError: The workspace cannot be written.
+    """
+    name = job_name(wanted)
+
+    def work(report: Report) -> str:
+        made = _make(session, wanted, name, report)
+        start_check(tasks, session, made)
+        return made
+
+    return submit(tasks, "generate", name, work)
+
+
+def _make(session: Session, wanted: Generating, name: str, report: Report) -> str:
+    """Store the job and return its id; an identical earlier one is reused."""
+    known = session.workspace.find(wanted.mark)
+    if known:
+        return known.id
+    workload = wanted.job()
+    report.running(0, 2, phase="making")
+    trace = make_job(workload.model, workload.layout, workload.speed, workload.faults)
+    report.running(1, 2, phase="storing")
+
+    def tick(done: int, total: int) -> None:
+        report.running(done, total, phase="storing", unit="graphs")
+
+    made = session.workspace.save(
+        trace, name, source=f"{name}, generated", fingerprint=wanted.mark, tick=tick
+    )
+    if not report.finish(made):
+        session.workspace.delete(made)
+        raise TaskCancelled
+    return made
+
+
+def is_generated(info: JobInfo) -> bool:
+    """Whether a job of the workspace was generated by it."""
+    return info.fingerprint.startswith("generate:")
+
+
+def start_simulating(
+    simulations: Simulations, session: Session, job: str, system: str, parts: Parts
+) -> Simulation | str:
+    """Queue the simulation of a job on a preset; return the id of the run where there is one already.
+
+    Raises:
+        StudioError: There is no such job, or the workspace cannot be written.
+    """
+    tables = _plain(session, system, parts)[1]
+    known = next((run for run in session.workspace.runs(job) if run.tables == tables), None)
+    return known.id if known else queue.start(simulations, job, tables, f"{system} × {_npus(parts):,}")
+
+
+def kept_system(session: Session, system: str, parts: Parts) -> str:
+    """Keep the system of a preset for the form of Simulate, and return its id there."""
+    return _plain(session, system, parts)[0]
+
+
+def runs_on(run: RunInfo, system: str, parts: Parts, session: Session) -> bool:
+    """Whether a run is of the system of a preset."""
+    return run.tables == _plain(session, system, parts)[1]
+
+
+def _plain(session: Session, system: str, parts: Parts) -> tuple[str, Parts]:
+    kept = save_draft(session.workspace.root, Draft(parts, system))
+    return kept, load_draft(session.workspace.root, kept).tables
+
+
+def _npus(parts: Parts) -> int:
+    return interpret(parts).config.topology.npus
+
+
+def is_small(workload: Workload) -> bool:
+    """Whether a step of a job is made and simulated in about a second."""
+    layout = workload.layout
+    nodes = layout.micro_batches * workload.model.layers * _NODES_A_LAYER
+    return nodes <= AT_ONCE_NODES and layout.ranks <= AT_ONCE_RANKS
+
+
+@lru_cache(maxsize=64)
+def simulated_step(wanted: Generating) -> StepTime:
+    """Return how long a step takes on the machines of the GPU; makes one and simulates it.
+
+    Raises:
+        ConfigError: No GPU is said, or numbers do not fit.
+        TraceError: The job cannot be simulated.
+    """
+    if wanted.gpu is None:
+        raise ConfigError("No GPU is said that could time a step.", key="gpu")
+    system, parts = system_of(wanted.gpu, wanted.ranks)
+    workload = wanted.job()
+    once = replace(workload.layout, steps=1)
+    result = simulate(
+        make_job(workload.model, once, workload.speed, workload.faults), interpret(parts).config
+    )
+    return StepTime(float(result.makespan_ns), system)
+
+
+def least_step_ns(workload: Workload, flop: int) -> float | None:
+    """Return the time of a step's operations at the peak of all NPUs: no step is faster. None where no GPU is said."""
+    if workload.speed is None:
+        return None
+    rate = peak(workload.speed.gpu, _MATRICES)
+    return None if rate is None else flop / (rate * 1e3 * workload.layout.ranks)
+
+
+def utilization(workload: Workload, flop: int, step_ns: float) -> float | None:
+    """Return the share of the NPUs' peak that a step attains (MFU); None where no GPU is said."""
+    least = least_step_ns(workload, flop)
+    return None if least is None else least / step_ns

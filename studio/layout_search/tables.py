@@ -1,0 +1,36 @@
+"""Layouts of a search as a Parquet file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from studio.arrow import optional_numbers, optional_texts
+from studio.layout_search.layout_plan import LayoutPlan
+from studio.sweep.tables import write_columns
+
+
+def write_layouts(path: Path, found: LayoutPlan) -> None:
+    """Write every layout that fits, the fastest first; the file appears whole, in place of an earlier one.
+
+    Raises:
+        StudioError: It cannot be written.
+    """
+    rows = found.rows()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    write_columns(path, {name: _column([row.get(name) for row in rows]) for name in names})
+
+
+def _column(values: list[Any]) -> Any:
+    known = [value for value in values if value is not None]
+    if all(isinstance(value, bool) for value in known):
+        return optional_numbers([None if value is None else int(value) for value in values], whole=True)
+    if all(isinstance(value, int) for value in known):
+        return optional_numbers(values, whole=True)
+    if all(isinstance(value, int | float) for value in known):
+        return optional_numbers(values, whole=False)
+    return optional_texts([None if value is None else _text(value) for value in values])
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,158 @@
+"""Find the best layout: what the Workloads page says of a search, and the layouts that it found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+
+from studio.figures.layouts import HEIGHT_PX, front_figure
+from studio.generation.options import BY_KEY
+from studio.jobs.generating import Generating
+from studio.layout_search.layout_plan import LayoutPlan
+from studio.layout_search.search import Item
+from studio.layout_search.space import degrees
+from studio.layout_search.unfit import describe
+from studio.layout_search.why import reasons
+from studio.pages.base.asked import WORKLOADS, asks
+from studio.pages.base.export import Table, exports, with_copy_button
+from studio.pages.base.widgets import aria_label, exact, hint, table
+from studio.pages.workloads.asking import Filled
+from studio.pages.workloads.texts import on_form
+from studio.store.pace import describe_remaining
+from studio.store.tasks import Task
+from studio.units import format_count, format_ns, format_si
+
+_ABOUT = (
+    "Every layout that divides and fits is simulated, but for those that a lower bound of their time rules out. What is filled in stays "
+    "fixed; what is empty or proposed is tried. The batch is the same for all."
+)
+_MOST_REASONS = 4
+FIGURE = "workload-front"
+
+
+def place() -> Any:
+    """Return the place of the search on the page."""
+    button = html.Button(
+        "Find the best layout",
+        id="workload-plan-go",
+        className="cs-button",
+        disabled=True,
+        **asks(WORKLOADS, "plan"),
+    )
+    return html.Div(
+        [
+            html.Div(
+                [html.H2(["The best layout", hint("the best layout", _ABOUT)]), button],
+                className="wl-plan-head",
+            ),
+            html.Div(id="workload-plan-said", role="status"),
+            html.Div(id="workload-plan-found"),
+        ],
+        className="cs-section",
+    )
+
+
+def searched(filled: Filled) -> Generating:
+    """Return what a search is for: the form without what is proposed."""
+    wanted = filled.wanted
+    said = tuple(pair for pair in wanted.given if pair[0] not in filled.proposed)
+    return Generating(wanted.model, wanted.ranks, said)
+
+
+def progress(task: Task | None, now: float) -> Any:
+    """Say how far a search is, with a button that ends it."""
+    if task is None:
+        return None
+    counted = f" · {format_count(task.done)} of {format_count(task.total)} layouts" if task.total else ""
+    left = describe_remaining(task.remaining_s(now))
+    stop = html.Button("Cancel", className="cs-button-quiet", **asks(WORKLOADS, "stop", task.id))
+    return html.P([f"{on_form(task.phase or 'waiting')}{counted}{f', {left}' if left else ''} ", stop])
+
+
+def results(found: LayoutPlan, *, dark: bool) -> Any:
+    """Return the layouts that were found: the front, the fastest, and why the others are slower."""
+    why = reasons(found)[:_MOST_REASONS]
+    config: Any = {"displaylogo": False, "displayModeBar": False}
+    return html.Div(
+        [
+            html.P(_summary(found)),
+            html.Div(
+                [
+                    html.H3("Step time against memory"),
+                    exports("layouts", figure=FIGURE, table=_numbers(found), title="the layouts"),
+                ],
+                className="cs-figure-head",
+            ),
+            dcc.Graph(
+                id=FIGURE,
+                figure=front_figure(found, dark=dark),
+                config=config,
+                className="cs-figure",
+                style={"height": f"{HEIGHT_PX}px"},
+            ),
+            html.Div(_fastest(found), className="cs-scroll"),
+            html.Ul([html.Li(line) for line in why], className="wl-why") if why else None,
+        ]
+    )
+
+
+def _summary(found: LayoutPlan) -> str:
+    frame = found.frame
+    return (
+        f"{frame.model.name} on {frame.ranks:,} × {found.gpu.name}, {frame.batch:,} sequences a step ({frame.batch_from}): "
+        f"{len(found.items):,} layouts fit, {len(found.simulated):,} were simulated; the others are slower for certain."
+    )
+
+
+def _fastest(found: LayoutPlan) -> Any:
+    head = ("Layout", "Step", "MFU", "Memory", "")
+    rows = [
+        (
+            describe(item.candidate),
+            exact(format_ns(found.step_ns(item)), f"{found.step_ns(item):,.0f} ns"),
+            exact(f"{100 * found.mfu(item):.1f} %", f"{found.mfu(item):.6f}"),
+            exact(format_si(item.held.total, "B"), item.held.total),
+            _use(item),
+        )
+        for item in found.ranked
+    ]
+    return with_copy_button(table(head, rows, numeric=(1, 2, 3)), "the fastest layouts")
+
+
+def _use(item: Item) -> Any:
+    return html.Button(
+        "Use",
+        className="cs-button-quiet",
+        **asks(WORKLOADS, "set", _spelled(item)),
+        **aria_label(f"Use {describe(item.candidate)}"),
+    )
+
+
+def _spelled(item: Item) -> str:
+    """Return the texts of the fields of a layout; what is the default is left empty, so that rules apply."""
+    options, layout = item.candidate.options, item.candidate.layout
+    texts = {degree.key: _text(degree.key, options.get(degree.key)) for degree in degrees()}
+    return " ".join(f"{key}={text}" for key, text in {**texts, "batch": str(layout.batch)}.items())
+
+
+def _text(key: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    # Degrees that are proposed where they are empty are said.
+    return "" if value == BY_KEY[key].default and key in ("schedule", "micro_batch") else str(value)
+
+
+def _numbers(found: LayoutPlan) -> Table:
+    rows = [
+        (
+            describe(item.candidate),
+            item.held.total,
+            found.step_ns(item),
+            "simulated" if item.answer is not None else "at least",
+        )
+        for item in (*found.simulated, *found.left_out)
+    ]
+    return Table(("layout", "memory_bytes", "step_ns", "time"), rows)

@@ -1,0 +1,252 @@
+"""The form of the Workloads page, made of the table of options, and what its texts say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import dcc, html
+
+from studio.generation.models import MODELS
+from studio.generation.options import BATCH, BY_KEY, LAYOUT, MODEL, OPTIONS, Option
+from studio.generation.transformer import parameters
+from studio.generation.workload import CUSTOM
+from studio.operators.roofline import peak
+from studio.pages.base.widgets import aria_label, hint
+from studio.pages.workloads.texts import Fields, label_of, on_form, small, spell
+from studio.sim.systems import SYSTEMS
+from studio.sim.systems.gpus import SYSTEM_OF
+from studio.units import format_count
+
+_DEBOUNCE_MS = 120
+FILE = "file"
+"""The choice of the model that a config.json describes."""
+_ABOVE = ("model", "ranks", "gpu")
+_OPEN = (LAYOUT, BATCH)
+_COMMON = (
+    "tp",
+    "pp",
+    "dp",
+    "cp",
+    "ep",
+    "sequence_parallel",
+    "schedule",
+    "batch",
+    "micro_batch",
+    "sequence",
+    "steps",
+)
+"""Options under open headings that are not folded."""
+_TAKES_DROPS: dict[str, Any] = {"data-takes-drops": "Drop a config.json to take the model that it describes"}
+_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
+    "switch": (("on", "on"), ("off", "off")),
+    "flag": (("on", "yes"),),
+}
+_ABOUT = {
+    "model": "A published model, custom for numbers of your own, or a config.json in the form of Hugging Face.",
+    "ranks": "GPUs of the job: a process each.",
+    "gpu": "Its machines are the preset that the job is simulated on, and its memory is what the job has to fit. Compute "
+    "nodes get its durations, which they keep on other systems, but where both efficiencies are 1.",
+}
+_MEANINGS = {"zero": {"0": "nothing", "1": "optimizer", "2": "and gradients", "3": "all (FSDP)"}}
+"""What choices mean that are numbers."""
+
+
+def control_id(key: str) -> dict[str, str]:
+    """Return the id of the field of an option."""
+    return {"workload": key}
+
+
+def said_id(key: str) -> dict[str, str]:
+    """Return the id of the place below a field for what is wrong with it."""
+    return {"workload-said": key}
+
+
+def _section(option: Option) -> str:
+    """Return the heading of an option on the form: those of open headings that few jobs need are folded."""
+    is_common = option.heading not in _OPEN or option.key in _COMMON
+    return option.heading if is_common else f"More of {option.heading.lower()}"
+
+
+FOLDED = tuple(dict.fromkeys(name for name in map(_section, OPTIONS) if name not in (MODEL, *_OPEN)))
+"""The headings that are folded."""
+
+
+def form(fields: Fields) -> Any:
+    """Return the form with these texts in its fields; where they are the first ones, what the tab has kept of earlier ones."""
+    controls = {"model": _model(fields), "ranks": _text("ranks", fields), "gpu": _gpu(fields)}
+    controls |= {option.key: _control(option, fields) for option in OPTIONS if option.key not in _ABOVE}
+    for control in controls.values():
+        # An address that says something is not overridden by what was kept.
+        control.persistence, control.persistence_type = spell(fields) or True, "session"
+    first = [_field(key, _ABOUT[key], controls[key]) for key in _ABOVE]
+    parts: list[Any] = [html.Div([first[0], _drop(), *first[1:]], className="wl-group")]
+    for heading in (MODEL, *_OPEN, *FOLDED):
+        keys = _keys_of(heading)
+        rows = [html.H2(heading), *(_field(key, _about(BY_KEY[key]), controls[key]) for key in keys)]
+        if heading == MODEL:
+            hidden = fields["model"] != CUSTOM
+            parts.append(html.Div(rows, id="workload-shape", hidden=hidden, className="wl-group"))
+        elif heading in _OPEN:
+            parts.append(html.Div(rows, className="wl-group"))
+        else:
+            line = html.Summary([rows[0], html.Span(id={"workload-set": heading}, className="cs-dim")])
+            is_open = any(fields.get(key) for key in keys)
+            parts.append(html.Details([line, *rows[1:]], className="wl-group wl-fold", open=is_open))
+    return html.Div(parts, className="wl-form")
+
+
+def _keys_of(heading: str) -> list[str]:
+    return [one.key for one in OPTIONS if _section(one) == heading and one.key not in _ABOVE]
+
+
+def set_words(heading: str, fields: Fields) -> str:
+    """Say what is set under a heading, for its fold.
+
+    Example:
+        >>> set_words("Sharding and memory", {"zero": "3"})
+        'sharding 3'
+    """
+    said = [key for key in _keys_of(heading) if fields.get(key)]
+    return ", ".join(f"{small(label_of(key))} {fields[key]}" for key in said)
+
+
+def _about(option: Option) -> str:
+    return on_form(f"{option.hint} Where nothing is said: {option.rule}." if option.rule else option.hint)
+
+
+def _field(key: str, about: str, control: Any) -> Any:
+    label = label_of(key)
+    named = html.Span([label, hint(label, about)], className="wl-label")
+    said = html.Div(id=said_id(key), className="wl-said", role="alert")
+    row = f"wl-row{' wl-wide' if key in _ABOVE else ''}"
+    return html.Div([html.Div([named, control], className=row), said], className="wl-field")
+
+
+def _control(option: Option, fields: Fields) -> Any:
+    choices = option_choices(option)
+    return _select(option.key, fields, choices, clearable=True) if choices else _text(option.key, fields)
+
+
+def option_choices(option: Option) -> list[dict[str, str]]:
+    """Return what a field may be set to, as values and labels; empty where it is a text."""
+    if option.kind == "choice":
+        meanings = _MEANINGS.get(option.key, {})
+        texts = [str(choice) for choice in option.choices]
+        return [
+            {"value": text, "label": f"{text} · {meanings[text]}" if text in meanings else text}
+            for text in texts
+        ]
+    return [{"value": value, "label": label} for value, label in _CHOICES.get(option.kind, ())]
+
+
+def _text(key: str, fields: Fields) -> Any:
+    return dmc.TextInput(
+        id=control_id(key),
+        value=fields.get(key, ""),
+        size="xs",
+        debounce=_DEBOUNCE_MS,
+        className="wl-control",
+        **aria_label(label_of(key)),
+    )
+
+
+def _select(key: str, fields: Fields, data: Any, **more: Any) -> Any:
+    return dmc.Select(
+        id=control_id(key),
+        data=data,
+        value=fields.get(key) or None,
+        size="xs",
+        className="wl-control",
+        comboboxProps={"shadow": "sm"},
+        **more,
+        **aria_label(label_of(key)),
+    )
+
+
+def _model(fields: Fields) -> Any:
+    none = {"nothingFoundMessage": "No such model", "maxDropdownHeight": 380}
+    return _select("model", fields, model_choices(), searchable=True, allowDeselect=False, **none)
+
+
+def _gpu(fields: Fields) -> Any:
+    more = {"searchable": True, "clearable": True, "nothingFoundMessage": "No such GPU"}
+    return _select("gpu", fields, gpu_choices(), **more)
+
+
+def _drop() -> Any:
+    drop = dcc.Upload(
+        html.Button("Drop a config.json, or choose it", className="cs-button-quiet", type="button"),
+        id="workload-upload",
+        max_size=1 << 20,
+        multiple=False,
+    )
+    return html.Div(drop, className="wl-row wl-file", **_TAKES_DROPS)
+
+
+@cache
+def gpu_choices() -> list[dict[str, str]]:
+    """Return the GPUs that can be chosen: those with a peak for the data type of generated jobs."""
+    found = []
+    for name, system in SYSTEM_OF.items():
+        gpu = SYSTEMS[system].gpu
+        if gpu is not None and peak(gpu, "bf16") is not None:
+            found.append({"value": name, "label": f"{name} · {gpu.memory_gbytes:g} GB"})
+    return found
+
+
+@cache
+def _presets() -> list[dict[str, Any]]:
+    families: dict[str, list[dict[str, str]]] = {}
+    for name, model in MODELS.items():
+        told = {"value": name, "label": f"{name} · {size_words(parameters(model))}"}
+        families.setdefault(family_of(name), []).append(told)
+    return [{"group": family, "items": items} for family, items in families.items()]
+
+
+def model_choices(file: str = "") -> list[dict[str, Any]]:
+    """Return the models that can be chosen, by family; `file` is what is to be said of a config.json that is there."""
+    own = [{"value": CUSTOM, "label": "custom · numbers of your own"}]
+    if file:
+        own.insert(0, {"value": FILE, "label": file})
+    return [{"group": "Your own", "items": own}, *_presets()]
+
+
+def family_of(name: str) -> str:
+    """Return the family of a model by its name.
+
+    Example:
+        >>> [family_of(name) for name in ("llama3.1-8b", "gpt3-175b", "mistral-7b", "qwen2.5-7b")]
+        ['Llama 3.1', 'GPT-3', 'Mistral', 'Qwen 2.5']
+    """
+    match = re.match(r"([a-z]+)([\d.]*)", name)
+    if match is None:
+        return name
+    word, version = match[1], match[2]
+    if word == "gpt":
+        return f"GPT-{version}" if version else "GPT"
+    called = {"deepseek": "DeepSeek"}.get(word, word.capitalize())
+    return f"{called} {version}".strip()
+
+
+def size_words(count: int) -> str:
+    """Return a number of parameters in words.
+
+    Example:
+        >>> size_words(8_030_261_248), size_words(124_439_808), size_words(1_010_000_000_000)
+        ('8.03 billion', '124 million', '1.01 trillion')
+    """
+    for word, one in (("trillion", 10**12), ("billion", 10**9), ("million", 10**6)):
+        if count >= one:
+            size = count / one
+            return (
+                f"{size:.2f} {word}"
+                if size < 9.995
+                else f"{size:.1f} {word}"
+                if size < 99.95
+                else f"{size:,.0f} {word}"
+            )
+    return format_count(count)

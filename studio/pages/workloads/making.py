@@ -1,0 +1,127 @@
+"""Make the job of the form, and open, simulate or compare it: what the Workloads page takes up again until it is done."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from studio.errors import StudioError
+from studio.jobs import simulations as queue
+from studio.jobs.generating import kept_system, start_generating, start_simulating, system_of
+from studio.pages.base.asked import Asked
+from studio.pages.base.jobs_made import made_job
+from studio.pages.base.state import session, simulations, tasks
+from studio.pages.base.widgets import link
+from studio.pages.workloads.asking import Filled, Wrong
+from studio.pages.workloads.texts import on_form
+from studio.sim.parts import Parts
+from studio.store.tasks import get
+
+
+class Making(TypedDict, total=False):
+    """A job that is being made, and what is to come of it.
+
+    Attributes:
+        task: The task that makes it.
+        then: `open`, `simulate` or `compare`.
+        gpu, ranks: What it is to be simulated on; without a GPU it is opened in Simulate as it is.
+        beside: Job and run that it is to be compared with, as `job/run`.
+        job: Its id, once it is made.
+        simulation: The task that simulates it.
+        run: Its run, once it is simulated.
+    """
+
+    task: str
+    then: str
+    gpu: str | None
+    ranks: int
+    beside: str
+    job: str
+    simulation: str
+    run: str
+
+
+def start(filled: Filled | Wrong, asked: Asked) -> Making:
+    """Begin to make the job of a form.
+
+    Raises:
+        StudioError: Something in the form is wrong.
+    """
+    if not isinstance(filled, Filled):
+        raise next(iter(filled.values()))
+    wanted = filled.wanted
+    task = start_generating(tasks(), session(), wanted)
+    return {
+        "task": task.id,
+        "then": asked["verb"],
+        "gpu": wanted.gpu,
+        "ranks": wanted.ranks,
+        "beside": asked["of"],
+    }
+
+
+def advance(making: Making) -> str | None:
+    """Take what is being made as far as it goes, and note in it how far that is.
+
+    Returns:
+        The address that it leads to, of `open` the id of the job; None while it goes on.
+
+    Raises:
+        StudioError: It failed or was cancelled.
+    """
+    if "job" not in making:
+        made = made_job(get(tasks(), making["task"]), on_form)
+        if made is None:
+            return None
+        making["job"] = made
+    if making["then"] == "open":
+        return making["job"]
+    if making["gpu"] is None:
+        return link("/simulate", {"job": making["job"]})
+    run = _simulated(making)
+    if making["then"] == "simulate":
+        # Simulate shows how far it is, and why it failed.
+        return simulate_link(making) if run or not _is_under_way(making) else None
+    job, _, other = making["beside"].partition("/")
+    return link("/compare", {"job": job, "run": other, "with": f"{making['job']}/{run}"}) if run else None
+
+
+def _simulated(making: Making) -> str | None:
+    """Return the run of a job that was made, None while it is simulated; begins to simulate it.
+
+    Raises:
+        StudioError: The simulation that a comparison needs failed or was cancelled.
+    """
+    if "run" in making:
+        return making["run"]
+    if "simulation" not in making:
+        begun = start_simulating(simulations(), session(), making["job"], *_system(making))
+        if isinstance(begun, str):
+            making["run"] = begun
+            return begun
+        making["simulation"] = begun.id
+    simulation = queue.get(simulations(), making["simulation"])
+    if simulation and simulation.run:
+        making["run"] = simulation.run
+        return simulation.run
+    if making["then"] == "compare" and not _is_under_way(making):
+        why = simulation.error if simulation else None
+        raise StudioError(
+            why.message if why else "The simulation was cancelled.", hint=why.hint if why else ""
+        )
+    return None
+
+
+def _is_under_way(making: Making) -> bool:
+    simulation = queue.get(simulations(), making["simulation"]) if "simulation" in making else None
+    return simulation is not None and simulation.status in queue.ACTIVE
+
+
+def simulate_link(making: Making) -> str:
+    """Return the address of Simulate with a job and the system it runs on, and its run where that is there."""
+    config = kept_system(session(), *_system(making))
+    return link("/simulate", {"job": making["job"], "run": making.get("run"), "config": config})
+
+
+def _system(making: Making) -> tuple[str, Parts]:
+    assert making["gpu"] is not None
+    return system_of(making["gpu"], making["ranks"])

@@ -1,0 +1,356 @@
+"""What the Workloads page shows of a job before it is made: counts, memory by part, collectives, and the time of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from dash import html
+
+from studio.completion.clues import dimension_words
+from studio.completion.mesh import NAMES, Mesh
+from studio.errors import StudioError
+from studio.figures.mesh import Cell, directions, mesh_drawing
+from studio.generation.layout import Layout
+from studio.generation.llm import describe
+from studio.generation.options import BY_KEY
+from studio.generation.program import told_times
+from studio.generation.workload import Workload
+from studio.jobs.generating import StepTime, is_small, least_step_ns, simulated_step, utilization
+from studio.pages.base.asked import WORKLOADS, asks
+from studio.pages.base.export import Table, exports, with_copy_button
+from studio.pages.base.widgets import aria_label, exact, hint, table
+from studio.pages.workloads.asking import Filled
+from studio.pages.workloads.form import size_words
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_si
+
+Told = Mapping[str, Any]
+"""What `describe` says of a job."""
+
+PARAMETERS = "Weights of the whole model, each counted once, however ranks divide or repeat them."
+FLOP = (
+    "Floating-point operations in matrix products of a step of the whole job, forward and backward: about 6 × parameters × tokens, "
+    "and attention (Narayanan et al., Megatron-LM, 2021). Recomputation is not counted."
+)
+STEP = "Finish of a simulated step on the preset of this GPU."
+MFU = "Model FLOP utilization: FLOP of a step ÷ (time of the step × NPUs × peak of a GPU in bf16)."
+MEMORY = (
+    "What the fullest NPU holds at its peak, by closed forms (ZeRO, 2020; Korthikanti et al., 2022). Fragmentation, workspaces and "
+    "buffers of libraries are not counted: leave some room."
+)
+COLLECTIVES = "Of a step: nodes of all ranks, and the bytes that a rank gives to one (attribute comm_size)."
+_PARTS = {
+    "parameters": "Weights in bf16: 2 bytes each, divided by tensor and pipeline parallel ranks, and by replicas where all is sharded.",
+    "gradients": "Gradients in bf16: 2 bytes a parameter.",
+    "optimizer": "Adam in fp32: a copy of the weights, and both moments: 12 bytes a parameter.",
+    "activations": "What the forward pass keeps for the backward pass, of all micro-batches in flight.",
+    "buffers": "Weights that full sharding has gathered: of the layer at work and of the next.",
+}
+_KINDS = {"emb": "tied embedding (emb)", "edp": "replicas of experts (edp)"}
+_MOST_ROWS = 6
+
+
+def facts(filled: Filled, told: Told) -> Any:
+    """Return the counts of a job."""
+    tokens = told["batch"] * told["sequence"]
+    return html.Dl(
+        [
+            _fact("Parameters", exact(size_words(told["parameters"]), f"{told['parameters']:,}"), PARAMETERS),
+            _fact("FLOP a step", exact(format_si(told["flop"], "FLOP"), f"{told['flop']:,}"), FLOP),
+            _fact(
+                "Tokens a step",
+                exact(format_count(tokens), f"{told['batch']:,} sequences of {told['sequence']:,} tokens"),
+                f"{format_counted(told['batch'], 'sequence')} of {told['sequence']:,} tokens; batch: {told['batch_from']}.",
+            ),
+            _fact("Memory of an NPU", _memory_fact(filled, told), MEMORY),
+        ],
+        className="cs-facts wl-facts",
+    )
+
+
+def _fact(name: str, shown: Any, about: str) -> Any:
+    return html.Div([html.Dt([name, hint(name, about)]), html.Dd(shown)])
+
+
+def _memory_fact(filled: Filled, told: Told) -> Any:
+    total = told["memory"]["total"]
+    shown = exact(format_si(total, "B"), f"{total:,} bytes")
+    if filled.memory_bytes is None:
+        return shown
+    return [shown, html.Span(f" of {_gigabytes(filled.memory_bytes)}", className="cs-dim wl-of")]
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:g} GB"
+
+
+def verdict(filled: Filled, told: Told) -> Any:
+    """Say how ranks are laid out and whether a job fits, and offer what would make it fit."""
+    layout = _layout_words(filled)
+    if filled.fits:
+        return html.P(layout, className="wl-verdict")
+    memory = told["memory"]
+    parts = sorted(((memory[part], part) for part in _part_names(memory)), reverse=True)
+    most = " and ".join(f"{part} {format_si(size, 'B')}" for size, part in parts[:2])
+    words = f"Does not fit on {_gigabytes(filled.memory_bytes or 0)}: {format_si(memory['total'], 'B')}, of which {most}."
+    buttons = [
+        html.Button(_change_words(change), className="cs-button", **asks(WORKLOADS, "set", _spelled(change)))
+        for change in filled.cures
+    ]
+    cure = html.Div(
+        [html.Span("It fits with", className="cs-dim"), *buttons]
+        if buttons
+        else "No layout of so many ranks fits: take more.",
+        className="wl-cures",
+    )
+    return html.Div(
+        [html.P(layout, className="wl-verdict"), html.P([html.Strong(words)]), cure], className="wl-unfit"
+    )
+
+
+def _layout_words(filled: Filled) -> list[Any]:
+    sizes = _degrees(filled.workload.layout)
+    degrees = [f"{NAMES.get(name, name)} {size:,}" for name, size in sizes if size > 1] or ["one rank"]
+    words: list[Any] = [html.Strong(" × ".join(degrees))]
+    if filled.proposed:
+        changed = ", ".join(_change_words({key: value}) for key, value in filled.proposed.items())
+        words.append(html.Span(f" · proposed: {changed}, the smallest that fits", className="cs-dim"))
+    return words
+
+
+def _change_words(change: Mapping[str, Any]) -> str:
+    return ", ".join(f"{BY_KEY[key].label.lower()} {value}" for key, value in change.items())
+
+
+def _spelled(change: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in change.items())
+
+
+# ---------------------------------------------------------------------------------------------------
+# The time of a step
+
+
+def times(filled: Filled, told: Told) -> Any:
+    """Return the time of a step, simulated where that takes about a second, else the least that it can be."""
+    workload, flop = filled.workload, told["flop"]
+    least = least_step_ns(workload, flop)
+    if least is None:
+        return _times(html.Span("choose a GPU", className="cs-dim"), None, None)
+    if not is_small(workload):
+        shown = [
+            exact(f"over {format_ns(least)}", f"{least:,.0f} ns"),
+            html.Span(" its FLOP at the peak; not simulated yet", className="cs-dim wl-of"),
+        ]
+        return _times(shown, None, None)
+    try:
+        step = simulated_step(filled.wanted)
+    except StudioError as error:
+        return _times(html.Span(error.message, className="cs-dim wl-of"), None, None)
+    rate = told["batch"] * told["sequence"] / (step.ns / 1e9)
+    return _times(_step(step), utilization(workload, flop, step.ns), rate, _about_step(workload))
+
+
+def _about_step(workload: Workload) -> str:
+    return f"{STEP} Compute nodes have {told_times(workload.speed)}."
+
+
+def _step(step: StepTime) -> list[Any]:
+    return [
+        exact(format_ns(step.ns), f"{step.ns:,.0f} ns"),
+        html.Span(f" simulated on {step.system}", className="cs-dim wl-of"),
+    ]
+
+
+def _times(step: Any, share: float | None, tokens_a_second: float | None, about: str = STEP) -> Any:
+    dash = html.Span("–", className="cs-dim")
+    rate = (
+        dash
+        if tokens_a_second is None
+        else exact(format_si(tokens_a_second).strip(), f"{tokens_a_second:,.1f}")
+    )
+    attained = dash if share is None else exact(f"{100 * share:.1f} %", f"{share:.6f}")
+    return html.Dl(
+        [
+            _fact("Expected step time", step, about),
+            _fact("Tokens a second", rate, "Tokens of a step ÷ its time, of the whole job."),
+            _fact("MFU", attained, MFU),
+        ],
+        className="cs-facts wl-facts",
+    )
+
+
+def times_waiting() -> Any:
+    """Return the place of the times while they are not known."""
+    return _times(html.Span("…", className="cs-dim"), None, None)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Mesh, memory, collectives
+
+
+def drawing(layout: Layout) -> dict[str, Any]:
+    """Return the drawing of the mesh of ranks."""
+    # Experts are divided among ranks that other dimensions tell apart already.
+    mesh = Mesh.of([(name, size) for name, size in _degrees(layout) if name != "ep"])
+    stages = mesh.axis("pp")
+
+    def cell(rank: int) -> Cell:
+        stage = stages.place(rank) if stages else 0
+        where = f", stage {stage}" if layout.pp > 1 else ""
+        return Cell(
+            "rk-assumed", title=f"rank {rank}{where}: {format_counted(layout.stage_layers[stage], 'layer')}"
+        )
+
+    caption = " · ".join(filter(None, (mesh.layout, directions(mesh))))
+    return {**asdict(mesh_drawing(mesh, cell)), "caption": caption}
+
+
+def _degrees(layout: Layout) -> list[tuple[str, int]]:
+    """Return the degrees of a layout in the order of its ranks; those of 1 that few jobs have are left out."""
+    degrees = [(name, int(getattr(layout, name))) for name in layout.order]
+    return [(name, size) for name, size in degrees if size > 1 or name in ("tp", "dp", "pp")]
+
+
+def _part_names(memory: Mapping[str, int]) -> list[str]:
+    return [part for part in memory if part not in ("total", "stage")]
+
+
+def memory_section(filled: Filled, told: Told) -> Any:
+    """Return what NPUs hold, by part: a bar for each kind of stage, and the parts of the fullest."""
+    stages = told["memory_by_stage"]
+    rows = _like_stages(stages)
+    shown = rows[:_MOST_ROWS]
+    whole = max(filled.memory_bytes or 0, *(sum(parts.values()) for _, parts in rows))
+    fullest = told["memory"]
+    head = ("stage", *_part_names(fullest), "total")
+    numbers = Table(head, [(at, *stages[at].values(), sum(stages[at].values())) for at in range(len(stages))])
+    bars = [_limit(filled.memory_bytes, whole)] if filled.memory_bytes else []
+    bars += [_bar(_stage_words(at, len(stages)), parts, whole, filled.memory_bytes) for at, parts in shown]
+    more = len(rows) - len(shown)
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H2(["Memory of an NPU, by part", hint("memory of an NPU", MEMORY)]),
+                    exports("memory", table=numbers),
+                ],
+                className="cs-figure-head",
+            ),
+            html.Div(bars, className="wl-bars", role="img", **aria_label(_bars_words(rows, filled))),
+            html.P(f"{format_count(more)} more kinds of stages; the table has all.", className="cs-dim")
+            if more > 0
+            else None,
+            _parts_table(fullest, len(stages)),
+        ],
+        className="cs-section",
+    )
+
+
+def _like_stages(stages: Sequence[Mapping[str, int]]) -> list[tuple[tuple[int, int], Mapping[str, int]]]:
+    """Return the stages, those that follow each other and hold the same as one: (first, last) and the parts."""
+    found = []
+    for _, group in groupby(enumerate(stages), key=lambda one: tuple(one[1].items())):
+        places = list(group)
+        found.append(((places[0][0], places[-1][0]), places[0][1]))
+    return found
+
+
+def _stage_words(at: tuple[int, int], stages: int) -> str:
+    if stages == 1:
+        return "every NPU"
+    first, last = at
+    return f"stage {first}" if first == last else f"stages {first} to {last}"
+
+
+def _bars_words(rows: Sequence[Any], filled: Filled) -> str:
+    said = [f"{sum(parts.values()) / 1e9:.1f} GB" for _, parts in rows]
+    of = f" of {filled.memory_bytes / 1e9:g} GB" if filled.memory_bytes else ""
+    return f"Memory of an NPU by stage: {', '.join(said[:_MOST_ROWS])}{of}"
+
+
+def _limit(memory: float, whole: float) -> Any:
+    """Return the line above the bars that names the GPU's memory."""
+    place = {"left": f"{100 * memory / whole:.3f}%"}
+    name = html.Span(_gigabytes(memory), className="wl-limit-name cs-dim", style=place)
+    return html.Div([html.Span(), html.Span(name, className="wl-axis"), html.Span()], className="wl-bar-row")
+
+
+def _bar(name: str, parts: Mapping[str, int], whole: float, limit: float | None) -> Any:
+    total = sum(parts.values())
+    pieces = [
+        html.Span(
+            className=f"wl-part wl-part-{place}",
+            style={"width": f"{100 * size / whole:.3f}%"},
+            title=f"{part}: {format_si(size, 'B')}",
+        )
+        for place, (part, size) in enumerate(parts.items())
+        if size
+    ]
+    mark = html.Span(className="wl-limit", style={"left": f"{100 * limit / whole:.3f}%"}) if limit else None
+    over = limit is not None and total > limit
+    return html.Div(
+        [
+            html.Span(name, className="wl-bar-name"),
+            html.Span([*pieces, mark], className="wl-bar"),
+            html.Span(format_si(total, "B"), className=f"wl-bar-total{' cs-level-error' if over else ''}"),
+        ],
+        className="wl-bar-row",
+    )
+
+
+def _parts_table(memory: Mapping[str, int], stages: int) -> Any:
+    total = memory["total"]
+    rows = [
+        (
+            html.Span(
+                [html.Span(className=f"cs-swatch wl-part-{place}"), part, *_part_hint(part)],
+                className="cs-term",
+            ),
+            exact(format_si(memory[part], "B"), memory[part]),
+            f"{100 * memory[part] / total:.1f} %" if total else "–",
+        )
+        for place, part in enumerate(_part_names(memory))
+        if memory[part]
+    ]
+    rows.append((html.Span(html.Strong("together")), exact(format_si(total, "B"), total), ""))
+    where = "every NPU" if stages == 1 else f"stage {memory['stage']}, the fullest"
+    return with_copy_button(table(("Part", where, "Share"), rows, numeric=(1, 2)), "memory by part")
+
+
+def _part_hint(part: str) -> list[Any]:
+    return [hint(part, _PARTS[part])] if part in _PARTS else []
+
+
+def collectives_section(told: Told) -> Any:
+    """Return the collectives and messages of a step, with their bytes."""
+    rows = [
+        (
+            _group_words(one["group"]),
+            one["type"].lower().replace("_", "-"),
+            exact(format_count(one["count"]), one["count"]),
+            exact(format_bytes(one["bytes"] / one["count"]), one["bytes"] // one["count"]),
+            exact(format_bytes(one["bytes"]), one["bytes"]),
+        )
+        for one in told["collectives"]
+    ]
+    title = html.H2(["What a step sends", hint("what a step sends", COLLECTIVES)])
+    if not rows:
+        return html.Div(
+            [title, html.P("Nothing: no two ranks share anything.", className="cs-dim")],
+            className="cs-section",
+        )
+    head = ("Among", "Collective", "Nodes", "Bytes of one", "Bytes in all")
+    return html.Div(
+        [title, with_copy_button(table(head, rows, numeric=(2, 3, 4)), "collectives")], className="cs-section"
+    )
+
+
+def _group_words(group: str) -> str:
+    return dimension_words(group) if group in NAMES else _KINDS.get(group, group)
+
+
+def counts(filled: Filled) -> Told:
+    """Return what closed forms say of a job."""
+    return describe(filled.workload.model, filled.workload.layout)

@@ -1,0 +1,181 @@
+"""Texts of the Workloads form: what they say as options, in the address, and messages in the words of the form."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from studio.errors import ConfigError
+from studio.generation.options import BY_KEY, OPTIONS, Option
+from studio.generation.workload import CUSTOM
+
+FIRST = {"model": "llama3-8b", "ranks": "8", "gpu": "h100"}
+"""What the form says at first; all other fields are empty."""
+KEYS = ("model", "ranks", "gpu", *(option.key for option in OPTIONS if option.key != "gpu"))
+"""Every field, in the order of the form."""
+_FLAG = re.compile(r"--(no-)?([a-z][a-z0-9-]*)")
+_LARGEST_DIGITS = 12
+
+Fields = Mapping[str, str]
+"""Texts of the form by key; empty where nothing is said."""
+
+
+def label_of(key: str) -> str:
+    """Return what a field is called."""
+    return BY_KEY[key].label if key in BY_KEY else key.capitalize()
+
+
+def fields_of(ids: Sequence[Mapping[str, str]], values: Sequence[Any]) -> dict[str, str]:
+    """Return the texts of the form by key."""
+    return {one["workload"]: str(value or "").strip() for one, value in zip(ids, values, strict=True)}
+
+
+def spell(fields: Fields) -> str:
+    """Return what a form says as a text for the address: what differs from the first one.
+
+    Example:
+        >>> spell({"model": "llama3-70b", "ranks": "64", "gpu": "h100", "tp": "8"})
+        'model=llama3-70b ranks=64 tp=8'
+    """
+    keys = [key for key in KEYS if fields.get(key, "") != FIRST.get(key, "")]
+    return " ".join(f"{key}={fields.get(key, '').replace(' ', '')}" for key in keys)
+
+
+def read_text(text: str) -> dict[str, str]:
+    """Return what the text of an address says: the reverse of `spell`; what it does not know is left out.
+
+    Example:
+        >>> read_text("ranks=64 tp=8 colour=red")
+        {'model': 'llama3-8b', 'ranks': '64', 'gpu': 'h100', 'tp': '8'}
+    """
+    parts = [part.partition("=") for part in text[:2000].split(" ")]
+    return {**FIRST, **{key: value for key, _, value in parts if key in KEYS}}
+
+
+def given_of(fields: Fields) -> tuple[dict[str, Any], dict[str, ConfigError]]:
+    """Return what the form says by option, and what is wrong with single texts, by key."""
+    given: dict[str, Any] = {}
+    wrong: dict[str, ConfigError] = {}
+    for option in OPTIONS:
+        text = fields.get(option.key, "")
+        if not text or (option.part == "shape" and fields["model"] != CUSTOM):
+            continue
+        try:
+            given[option.key] = _value(option, text)
+        except ValueError:
+            wrong[option.key] = ConfigError(
+                f"{option.label} is {text[:40]!r}; allowed: {_ALLOWED[option.kind]}."
+            )
+    return given, wrong
+
+
+_ALLOWED = {
+    "count": "a whole number of at least 1",
+    "share": "a number above 0, at most 1",
+    "number": "a number of at least 0",
+    "counts": "whole numbers with commas between, such as 7,8,8,7",
+}
+
+
+def ranks_of(fields: Fields) -> int:
+    """Return the number of ranks.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    try:
+        return _whole(fields["ranks"])
+    except ValueError:
+        found = repr(fields["ranks"][:40]) if fields["ranks"] else "empty"
+        raise ConfigError(f"Ranks is {found}; allowed: {_ALLOWED['count']}.", key="ranks") from None
+
+
+def _value(option: Option, text: str) -> Any:
+    if option.kind == "count":
+        return _whole(text)
+    if option.kind == "share":
+        share = float(text)
+        if not 0 < share <= 1:
+            raise ValueError
+        return share
+    if option.kind == "number":
+        number = float(text)
+        if not 0 <= number < math.inf:
+            raise ValueError
+        return number
+    if option.kind == "counts":
+        return tuple(_whole(part) for part in text.split(","))
+    if option.kind in ("flag", "switch"):
+        return text == "on"
+    if option.kind == "choice":
+        return next((choice for choice in option.choices if str(choice) == text), text)
+    return text
+
+
+def _whole(text: str) -> int:
+    """Return a whole number of at least 1, with or without commas between thousands.
+
+    Raises:
+        ValueError: It is none.
+    """
+    plain = text.strip()
+    if re.fullmatch(r"\d{1,3}(,\d{3})+", plain):
+        plain = plain.replace(",", "")
+    if not (plain.isascii() and plain.isdecimal()) or len(plain) > _LARGEST_DIGITS or int(plain) < 1:
+        raise ValueError
+    return int(plain)
+
+
+def field_of(error: ConfigError) -> str:
+    """Return the field that an error is about; "" where it is about none.
+
+    Example:
+        >>> field_of(ConfigError("--seq is 100; allowed: 8 to 64.")), field_of(ConfigError("No.", key="stage-layers"))
+        ('sequence', 'stage_layers')
+    """
+    known = {name.lstrip("-"): option.key for option in OPTIONS for name in _flags(option)}
+    known |= {"model": "model", "ranks": "ranks", "config": "model"}
+    named = [error.key, error.key.replace("-", "_"), *(match[2] for match in _FLAG.finditer(error.message))]
+    return next((found for name in named if (found := name if name in KEYS else known.get(name, ""))), "")
+
+
+def _flags(option: Option) -> list[str]:
+    return [name for names in option.names for name in names.split("/")]
+
+
+def on_form(words: str) -> str:
+    """Return a message with the labels of fields in place of options of the command line.
+
+    Example:
+        >>> on_form("--pp is 3; use --tp 8, or --no-sequence-parallel.")
+        'Pipeline stages is 3; use tensor parallel 8, or sequence parallel off.'
+    """
+    labels = {flag.lstrip("-"): option.label for option in OPTIONS for flag in _flags(option)}
+    labels |= {"model": "Model", "ranks": "Ranks", "npus": "Ranks", "config": "config.json"}
+
+    def named(match: re.Match[str]) -> str:
+        label = labels.get(match[2])
+        if label is None:
+            return match[0]
+        begins = match.start() == 0 or words[: match.start()].rstrip().endswith((".", "!"))
+        called = label if begins else small(label)
+        return f"{called} off" if match[1] else called
+
+    return _FLAG.sub(named, words)
+
+
+def small(label: str) -> str:
+    """Return a label as it stands within a sentence."""
+    return label if label[:2].isupper() else f"{label[0].lower()}{label[1:]}"
+
+
+def default_words(key: str) -> str:
+    """Return what counts where nothing is said of an option, in words."""
+    option = BY_KEY[key]
+    if option.rule:
+        return option.rule
+    if option.kind in ("flag", "switch"):
+        return "yes" if option.default else "no"
+    return "" if option.default is None else str(option.default)

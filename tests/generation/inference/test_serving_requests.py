@@ -1,0 +1,205 @@
+"""Requests through continuous batching: schedules worked by hand, conservation, step times, the command and bad input."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import studio
+from studio.cli import load_command
+from studio.commands.requests import text
+from studio.errors import ConfigError
+from studio.figures.serving import latency_figure, memory_figure
+from studio.generation.inference.batches import Load
+from studio.generation.inference.batching import Policy, blocks_of, serve
+from studio.generation.inference.deployment import StepWish, steps_of
+from studio.generation.inference.options import asked_of
+from studio.generation.inference.requests import Request, at_load, parse_requests
+from studio.generation.inference.serving import latencies, serve_requests, server_of, summary
+from studio.generation.inference.step_times import StepTimes
+from studio.generation.models import Model
+
+TINY = Model("tiny", 6, 256, 8, 4, 32, 512, 1_000, 4_096)
+HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens"
+
+
+def constant(_load):
+    return 100.0
+
+
+def test_a_schedule_worked_by_hand():
+    """Of steps of 4 tokens, 2 sequences and 100 ns.
+
+    0–100: A reads 4 of 6. 100–200: A reads 2 and makes its first; B reads 2 of 3. 200–300: A makes its second, B reads 1 and makes
+    its first; C, come at 150, waits, for two run. 300–400: A and B make their last. 400–500: C reads 2, 500–600: its last.
+    """
+    requests = [Request(0, 6, 3), Request(0, 3, 2), Request(150, 2, 2)]
+    served, steps = serve(requests, Policy(budget=4, sequences=2, blocks=9), constant)
+    assert [each.first_ns for each in served] == [200, 300, 500]
+    assert [each.finish_ns for each in served] == [400, 400, 600]
+    assert [step.load.tokens for step in steps] == [4, 4, 2, 2, 2, 1]
+    assert [step.load.logits for step in steps] == [0, 1, 2, 2, 1, 1]
+    assert steps[1].load.pairs == (5 + 6) + (1 + 2)
+    assert steps[2].load.cached == 7 + 3
+    assert [step.waiting for step in steps] == [1, 0, 1, 1, 0, 0]
+    server = fake(Policy(4, 2, 9))
+    seen = latencies(serve_requests(server, requests))
+    assert seen["ttft"].tolist() == [200, 300, 350]
+    assert seen["tpot"].tolist() == [100, 100, 100]
+    assert seen["queue"].tolist() == [0, 100, 250]
+    told = summary(serve_requests(server, requests))
+    assert told["output_tokens_per_s"] == 7 / 600e-9
+    assert told["ttft_ns"]["p50"] == 300
+
+
+def fake(policy):
+    """Return a server whose steps take 100 ns."""
+    server = server_of(asked_of(TINY, 1, {}), "h100")
+    return replace(server, policy=policy, times=constant)
+
+
+def test_a_full_cache_sends_the_last_one_back_by_hand():
+    """Two blocks of 16: both prompts are read by 100; A needs a second block, so B goes; A is done at 300, B reads all anew."""
+    requests = [Request(0, 16, 3), Request(0, 16, 2)]
+    served, steps = serve(requests, Policy(budget=32, sequences=2, blocks=2), constant)
+    assert [each.first_ns for each in served] == [100, 100]
+    assert [each.finish_ns for each in served] == [300, 400]
+    assert [each.preemptions for each in served] == [0, 1]
+    assert [step.load.tokens for step in steps] == [32, 1, 1, 17]
+    assert [step.blocks for step in steps] == [2, 2, 2, 2]
+    assert summary(serve_requests(fake(Policy(32, 2, 2)), requests))["recomputed_tokens"] == 16
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.integers(1, 60), st.integers(1, 40)), min_size=1, max_size=12),
+    st.integers(1, 40), st.integers(1, 5), st.integers(7, 12),
+)  # fmt: skip
+@settings(max_examples=30)
+def test_every_request_is_served_within_the_limits(rows, budget, sequences, blocks):
+    requests = [Request(*row) for row in sorted(rows)]
+    served, steps = serve(requests, Policy(budget, sequences, blocks), lambda load: 10.0 + load.tokens)
+    for each in served:
+        assert each.request.arrival_ns <= each.admitted_ns < each.first_ns <= each.finish_ns
+    assert max(step.load.tokens for step in steps) <= budget
+    assert max(step.running for step in steps) <= sequences
+    assert max(step.blocks for step in steps) <= blocks
+    assert all(before.end_ns <= after.start_ns for before, after in pairwise(steps))
+    needed = sum(request.tokens for request in requests)
+    computed = sum(step.load.tokens for step in steps)
+    assert computed >= needed
+    if not any(each.preemptions for each in served):
+        assert computed == needed
+        assert sum(step.load.logits for step in steps) == sum(request.output for request in requests)
+        pairs = sum(request.tokens * (request.tokens + 1) // 2 for request in requests)
+        assert sum(step.load.pairs for step in steps) == pairs
+
+
+def test_times_between_simulated_steps_are_close_to_simulating_them():
+    config = studio.preset("hgx-h100", npus=2).config
+    times = StepTimes(steps_of(TINY, StepWish(2, tp=2)), config)
+    # On the grid, with attention of the tokens alone: as simulated whole, to a nanosecond a layer.
+    on_grid = Load(64, 64, 64, 64)
+    assert abs(times(on_grid) - times.whole(on_grid)) <= TINY.layers
+    loads = [Load(37, 37, 9_000, 9_000), Load(700, 3, 300_000, 3_000)]
+    assert times.check(loads) < 0.03
+    before = times.simulations
+    times(loads[0])
+    assert times.simulations == before
+
+
+def test_more_load_makes_requests_wait_longer():
+    server = server_of(asked_of(TINY, 2, {"dtype": "fp8"}), "h100", budget=256)
+    requests = parse_requests([HEAD, *(f"{0.002 * n},300,20" for n in range(20))], "a.csv")
+    slow, fast = (summary(serve_requests(server, requests, load)) for load in (0.1, 1e6))
+    assert slow["ttft_ns"]["p90"] < fast["ttft_ns"]["p90"]
+    assert slow["requests_per_s"] < fast["requests_per_s"]
+    assert fast["most_running"] > 1 == slow["most_running"]
+    assert at_load(requests, 2)[1].arrival_ns == requests[1].arrival_ns // 2
+
+
+def test_forms_of_traces_of_requests():
+    azure = parse_requests([HEAD, "2023-11-16 18:17:03.9799600,374,44", "2023-11-16 18:17:05.0,9,1"], "a.csv")
+    assert azure == (Request(0, 374, 44), Request(1_020_040_000, 9, 1))
+    burst = parse_requests(
+        ["Timestamp,Model,Request tokens,Response tokens", "5,ChatGPT,472,18", "", "45,x,1,2"], "b.csv"
+    )
+    assert burst == (Request(0, 472, 18), Request(40_000_000_000, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["TIMESTAMP,ContextTokens"], "no column of tokens generated"),
+        ([], "no column of arrival times; there are: none"),
+        ([HEAD], "holds no requests"),
+        ([HEAD, "1,2"], "line 2: 2 columns"),
+        ([HEAD, "1,-2,3"], "line 2: tokens of prompts is '-2'"),
+        ([HEAD, "1,2,0"], "line 2: tokens generated is '0'"),
+        ([HEAD, "-1,2,3"], "line 2: arrival is '-1'"),
+        ([HEAD, "soon,2,3"], "line 2: arrival is 'soon'"),
+        ([HEAD, "nan,2,3"], "line 2: arrival is 'nan'"),
+        ([HEAD, "2,2,3", "1,2,3"], "line 3: arrival 1 is before"),
+    ],
+)
+def test_bad_traces_of_requests_are_refused(lines, said):
+    with pytest.raises(ConfigError) as caught:
+        parse_requests(lines, "a.csv")
+    assert said in caught.value.message
+
+
+def test_what_cannot_be_served_is_refused():
+    def server(options, **limits):
+        return server_of(
+            asked_of(options.pop("model", "llama3-8b"), options.pop("ranks", 1), options), "h100", **limits
+        )
+
+    for options, limits, said in (
+        ({"model": "llama3-70b"}, {}, "leave no room for the KV cache"),
+        ({"ranks": 2, "pp": 2}, {}, "--pp is 2"),
+        ({}, {"budget": 0}, "--token-budget is 0"),
+        ({}, {"memory_share": 2}, "--memory-share is 2"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            server(dict(options), **limits)
+    with pytest.raises(
+        ConfigError, match="1 of 2 requests are longer than the context of llama3-8b, 8,192 tokens"
+    ):
+        serve_requests(server({}), [Request(0, 5, 5), Request(0, 8_190, 5)])
+    small = server({"model": "llama3.1-8b"}, memory_share=0.22)
+    with pytest.raises(ConfigError, match="longer than the KV cache of a replica"):
+        serve_requests(small, [Request(0, 100_000, 5)])
+    with pytest.raises(ConfigError, match="--load is 0"):
+        serve_requests(small, [Request(0, 5, 5)], 0)
+    assert blocks_of(17) == 2
+
+
+def test_the_command_says_what_requests_see(tmp_path):
+    path = tmp_path / "requests.csv"
+    path.write_text("\n".join([HEAD, *(f"{n},{50 + n},{5 + n}" for n in range(4))]))
+    given = [str(path), "--model", "qwen2.5-0.5b", "--gpu", "h100", "--ranks", "1"]
+    command = load_command("requests")
+    page = tmp_path / "report.html"
+    done = CliRunner().invoke(command, [*given, "--load", "1,4", "--json", "-o", str(page)])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert [load["load"] for load in told["loads"]] == [1, 4]
+    assert told["loads"][0]["ttft_ns"]["p50"] <= told["loads"][0]["latency_ns"]["p50"]
+    assert told["step_time_error"] < 0.05
+    assert len(told["loads"][0]["over_time"]) == 400
+    assert "time to first token" in text(told)
+    assert "Latency over load" in page.read_text(encoding="utf-8")
+    figure = latency_figure(told["loads"], "ttft_ns", dark=True)
+    assert [line.name for line in figure.data] == ["p50", "p90", "p99"]
+    assert list(figure.data[0].x) == [load["offered_per_s"] for load in told["loads"]]
+    shares = memory_figure(told["loads"][0]["over_time"], dark=False).data[0]
+    assert max(shares.y) == max(sample["kv_cache_share"] for sample in told["loads"][0]["over_time"]) > 0
+    assert CliRunner().invoke(command, [str(path), "--gpu", "h100", "--ranks", "1"]).exit_code == 2
+    path.write_text(f"{HEAD}\n0,90000,5\n1,50,1")
+    told = json.loads(CliRunner().invoke(command, [*given, "--skip-long", "--json"]).output)
+    assert (told["left_out"], told["loads"][0]["requests"]) == (1, 1)
+    assert told["loads"][0]["tpot_ns"]["p50"] is None
+    assert "longer than the context" in str(CliRunner().invoke(command, given).exception)

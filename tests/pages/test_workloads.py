@@ -1,0 +1,147 @@
+"""The form of the Workloads page: made of the table of options, with what is wrong at the field that it is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from studio.generation.options import BY_KEY, OPTIONS
+from studio.pages.workloads.asking import Filled, asked_for
+from studio.pages.workloads.filling import copied_shape, placeholders
+from studio.pages.workloads.form import FOLDED, form, gpu_choices, model_choices, option_choices
+from studio.pages.workloads.results import counts, drawing, facts, memory_section, times, verdict
+from studio.pages.workloads.texts import FIRST, KEYS, read_text, spell
+from studio.sim.systems.gpus import SYSTEM_OF
+from tests.pages.test_simulate_runs import find_all, texts
+
+
+def filled(**said: str) -> Filled:
+    found = asked_for({**FIRST, **said}, None)
+    assert isinstance(found, Filled), found
+    return found
+
+
+def said_at(**said: str) -> dict[str, str]:
+    """What is wrong with a form, by field."""
+    found = asked_for({**FIRST, **said}, None)
+    assert isinstance(found, dict)
+    return {key: error.message for key, error in found.items()}
+
+
+def test_every_option_has_a_field_under_its_heading_and_none_is_left_out():
+    """A row more in the table is a field more."""
+    shown = form(FIRST)
+    fields = find_all(shown, "TextInput") + find_all(shown, "Select")
+    assert sorted(one.id["workload"] for one in fields) == sorted(KEYS)
+    assert {option.key for option in OPTIONS} < set(KEYS)
+    folds = find_all(shown, "Details")
+    assert len(folds) == len(FOLDED)
+    assert not any(fold.open for fold in folds)
+    opened = [fold for fold in find_all(form({**FIRST, "zero": "1"}), "Details") if fold.open]
+    assert texts(opened[0]).startswith("Sharding and memory")
+    assert len(opened) == 1
+    assert [one["value"] for one in option_choices(BY_KEY["zero"])] == ["0", "1", "2", "3"]
+    families = [group["group"] for group in model_choices("mine.json")]
+    assert families[:2] == ["Your own", "GPT-3"]
+    assert "Llama 3.1" in families
+    assert {one["value"] for one in gpu_choices()} <= set(SYSTEM_OF)
+
+
+def test_the_address_says_what_the_form_says():
+    fields = {**FIRST, "model": "llama3-70b", "gpu": "", "stage_layers": "40, 40"}
+    assert spell(fields) == "model=llama3-70b gpu= stage_layers=40,40"
+    assert read_text(spell(fields)) == {**fields, "stage_layers": "40,40"}
+
+
+def test_the_smallest_layout_that_fits_is_proposed_and_what_is_said_stays():
+    first = filled()
+    assert dict(first.proposed) == {"tp": 4}
+    assert first.fits
+    shown = dict(zip(KEYS, placeholders(first, KEYS), strict=True))
+    assert (shown["tp"], shown["dp"], shown["sequence"], shown["zero"]) == (
+        "4, proposed",
+        "2",
+        "8,192",
+        "0 · nothing",
+    )
+    assert texts(verdict(first, counts(first))).startswith("tensor 4 × data 2  · proposed: tensor parallel 4")
+    assert not filled(tp="8").proposed
+    assert filled(gpu="").memory_bytes is None
+    assert "choose a GPU" in texts(times(filled(gpu=""), counts(filled(gpu=""))))
+
+
+def test_what_does_not_fit_is_said_with_what_would_make_it_fit():
+    said = {"tp": "2", "pp": "1", "zero": "0", "recompute": "none"}
+    tight = filled(**said)
+    assert not tight.fits
+    shown = verdict(tight, counts(tight))
+    held = tight.workload.peak_memory
+    total, kept = sum(held.values()) / 1e9, held["activations"] / 1e9
+    words = (
+        f"Does not fit on 80 GB: {total:.1f} GB, of which optimizer 48.2 GB and activations {kept:.1f} GB."
+    )
+    assert words in texts(shown)
+    buttons = find_all(shown, "Button")
+    offered = [button.to_plotly_json()["props"]["data-of"] for button in buttons]
+    assert offered == ["tp=4", "pp=2", "zero=1"]
+    assert filled(tp="2", pp="1", zero="0").proposed == {"recompute": "full"}
+    for change in offered:
+        key, _, value = change.partition("=")
+        assert filled(**{**said, key: value}).fits
+    alone = filled(ranks="1")
+    assert "take more" in texts(verdict(alone, counts(alone)))
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "words"),
+    [
+        ({"tp": "3"}, "tp", "Tensor parallel is 3, which does not divide 32 heads"),
+        ({"ranks": "12", "tp": "8"}, "ranks", "Ranks is 12, which tp × pp = 8 × 1 = 8 does not divide."),
+        ({"ranks": "many"}, "ranks", "Ranks is 'many'; allowed: a whole number of at least 1."),
+        ({"ranks": "99999999"}, "ranks", "Ranks is 99,999,999; allowed: 1 to 1,048,576."),
+        ({"batch": "7", "tp": "4", "pp": "1"}, "batch", "Batch is 7, which 2 replicas × micro-batch 1 = 2 does not divide."),
+        ({"sequence": "99", "tp": "8"}, "sequence", "Tokens of a sequence is 99, which tensor parallel 8 does not divide."),
+        ({"stage_layers": "16,x"}, "stage_layers", "Layers of stages is '16,x'; allowed: whole numbers"),
+        ({"stage_layers": "1,2", "pp": "2"}, "stage_layers", "Layers of stages names 2 numbers, 3 layers"),
+        ({"compute_efficiency": "1.2"}, "compute_efficiency", "Compute efficiency is '1.2'; allowed: a number above 0"),
+        ({"jitter": "-1"}, "jitter", "Jitter is '-1'; allowed: a number of at least 0."),
+        ({"model": "llama9"}, "model", "Model is 'llama9'; allowed: "),
+        ({"model": "custom", "layers": "2"}, "model", "Model custom needs width, heads"),
+        ({"model": "file"}, "model", "The config.json is not here any more."),
+        ({"gpu": "tpu-v5e", "ranks": "512"}, "ranks", "tpu-v5e"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_at_its_field_in_the_words_of_the_form(said, field, words):
+    wrong = said_at(**said)
+    assert list(wrong) == [field]
+    assert words in wrong[field]
+    assert "--" not in wrong[field]
+
+
+def test_a_model_of_numbers_begins_with_those_of_the_one_before_and_is_the_same():
+    fields = {**FIRST, "model": "custom"}
+    copied = copied_shape(fields, filled().workload.model)
+    own = filled(**{"model": "custom", **copied})
+    assert counts(own)["parameters"] == counts(filled())["parameters"]
+    assert copied_shape({**fields, "layers": "2"}, filled().workload.model) == {}
+
+
+def test_a_config_that_was_dropped_is_a_model():
+    text = '{"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "vocab_size": 50257}'
+    found = asked_for({**FIRST, "model": "file"}, {"name": "a/b/small.json", "text": text})
+    assert isinstance(found, Filled)
+    assert (found.workload.model.source, found.workload.model.layers) == ("small.json", 12)
+    wrong = asked_for({**FIRST, "model": "file"}, {"name": "small.json", "text": "[]"})
+    assert "model" in wrong
+
+
+def test_counts_memory_and_the_mesh_are_those_of_closed_forms_and_the_time_is_simulated():
+    first = filled()
+    told = counts(first)
+    assert texts(facts(first, told)).split("Parameters")[1].split()[1:3] == ["8.03", "billion"]
+    shown = texts(memory_section(first, told))
+    assert "optimizer ? 24.1 GB 56.9 %" in shown
+    assert drawing(first.workload.layout)["sentence"] == "8 ranks: 4 along tensor (tp) × 2 along data (dp)"
+    timed = texts(times(first, told))
+    assert "simulated on hgx-h100" in timed
+    large = filled(model="llama3-405b", ranks="16384")
+    assert "not simulated yet" in texts(times(large, counts(large)))
