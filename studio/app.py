@@ -412,6 +412,13 @@ def _wire_frame(app: Dash, session: Session) -> None:
     def count_activity(_poke: Any, _tick: Any, _job: Any, _imported: Any, known: str | None) -> Any:
         return show_activity(known)
 
+    app.clientside_callback(
+        ClientsideFunction(client, "tellTasks"),
+        Input("activity-known", "data"),
+        Input("activity-poll", "n_intervals"),
+        prevent_initial_call=True,
+    )
+
     @app.callback(
         Output("activity-poke", "data", allow_duplicate=True),
         answer_output(ACTIVITY),

@@ -110,6 +110,16 @@ with tempfile.TemporaryDirectory() as folder:
     assert not {"pandas", "numba", "networkx", "rustworkx"} & set(loaded)
 
 
+def test_pages_hear_of_tasks_from_stores_that_go_with_the_page():
+    """Dash breaks a callback that finds one of its inputs gone with a page and another still there."""
+    mixed = [
+        path.name
+        for path in (ROOT / "studio" / "pages").rglob("*.py")
+        if re.search(r'Input\(\s*"activity-(known|poll|poke)"', path.read_text(encoding="utf-8"))
+    ]
+    assert mixed == []
+
+
 def test_the_components_that_are_loaded_are_those_that_are_used():
     used = set()
     for path in (ROOT / "studio").rglob("*.py"):

@@ -33,7 +33,11 @@ export function setProps(id, props) {
  * @returns {Record<string, any> | null}
  */
 export function propsOf(id) {
-  return page.dash_component_api.getLayout(id)?.props ?? null;
+  try {
+    return page.dash_component_api.getLayout(id)?.props ?? null;
+  } catch {
+    return null; // Dash fails on an id that is nowhere.
+  }
 }
 
 /** Tell Dash that the address has changed, as its own links do. */

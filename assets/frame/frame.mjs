@@ -2,7 +2,7 @@
  * The frame around all pages: keeps Dash's stores in step with the address, and the controls of the header.
  */
 
-import { noUpdate, onNavigation, setProps } from "../base/dash.mjs";
+import { changedIds, noUpdate, onNavigation, propsOf, setProps } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
 import {
   addressOf, announce, changeView, copyText, goTo, onViewChange, publishView, readView, timeUnit, visit,
@@ -102,6 +102,21 @@ function switchRun(run, known) {
   return noUpdate;
 }
 
+/**
+ * Hand what the bar heard of the background tasks on to the stores of the shown page, where it brings some.
+ *
+ * @type {(known: string | null, ticks: number | null) => void}
+ */
+function tellTasks(known, ticks) {
+  const changed = changedIds();
+  for (const [from, to, data] of /** @type {const} */ ([
+    ["activity-known", "tasks-changed", known],
+    ["activity-poll", "tasks-ticked", ticks],
+  ])) {
+    if (changed?.includes(from) !== false && propsOf(to)) setProps(to, { data });
+  }
+}
+
 /** @type {(clicks: number | null) => unknown} */
 function share(clicks) {
   if (clicks) {
@@ -142,6 +157,6 @@ function visitMark(click) {
 }
 
 export const callbacks = {
-  clear, viewFromAddress, navLinks, switchJob, switchRun, toggleTheme, share, report, switchTime,
+  clear, viewFromAddress, navLinks, switchJob, switchRun, tellTasks, toggleTheme, share, report, switchTime,
   showInspector, visitMark,
 };

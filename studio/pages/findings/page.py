@@ -17,6 +17,7 @@ from studio.jobs.checking import check_again, start_check
 from studio.jobs.mending import origin, start_mending
 from studio.pages.base.asked import FINDINGS, Asked, answer, answer_output, asks, stores
 from studio.pages.base.export import Table, exports
+from studio.pages.base.followed import TASKS_CHANGED, changed_by_tasks, follow_tasks, list_tasks_again
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import (
@@ -52,6 +53,7 @@ def layout(**_query: str) -> Any:
             html.Div(page("Findings", loading("Checking the job…")), id="findings-body"),
             stores(FINDINGS),
             dcc.Store(id="findings-checked"),
+            follow_tasks(),
         ]
     )
 
@@ -60,13 +62,13 @@ def layout(**_query: str) -> Any:
     Output("findings-body", "children"),
     Output("findings-checked", "data"),
     Input("view", "data"),
-    Input("activity-known", "data"),
+    TASKS_CHANGED,
     State("findings-checked", "data"),
 )
 def show(view: dict[str, Any], _activity: str | None, shown: str | None) -> Any:
     """List the findings of a job, with the one that the view names open; those being made are shown once they are there."""
     job = view.get("job")
-    if dash.ctx.triggered_id == "activity-known" and shown == (job or ""):
+    if changed_by_tasks() and shown == (job or ""):
         return no_update, no_update
     return show_job(view), (job or "") if not job or session().levels_found(job) is not None else None
 
@@ -94,9 +96,7 @@ def show_job(view: dict[str, Any]) -> Any:
 def _unchecked(job: str) -> Any:
     """Begin to check a job, or say why it is not checked, with a button that does it again."""
     if job not in session().unexamined:
-        start_check(tasks(), session(), job)
-        # Also where another window began the check: this page may not have seen it among the tasks.
-        dash.set_props("activity-poke", {"data": time.time()})
+        list_tasks_again(began=start_check(tasks(), session(), job))
         said = "Checking the job in the background. The bar above shows how far it is, and can cancel it."
         return html.Div([loading("Checking the job…"), html.P(said, className="cs-dim")])
     problem = session().unexamined[job]
@@ -119,7 +119,7 @@ def change(asked: Asked | None) -> Any:
     try:
         if asked["verb"] == "check":
             check_again(tasks(), session(), job)
-            dash.set_props("activity-poke", {"data": time.time()})
+            list_tasks_again()
             return None, answer(FINDINGS, asked)
         if asked["verb"] == "repair":
             there = _repair_job(job, rest.split(","))
@@ -129,7 +129,7 @@ def change(asked: Asked | None) -> Any:
     except StudioError as error:
         return error_box(error, title="That did not work"), answer(FINDINGS, asked)
     if there is None:
-        dash.set_props("activity-poke", {"data": time.time()})
+        list_tasks_again()
         return html.P(_GOES_ON, className="cs-dim"), answer(FINDINGS, asked)
     # The job switch in the frame lists the jobs.
     dash.set_props("imported", {"data": time.time()})

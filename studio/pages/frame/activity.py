@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from typing import Any
 
-import dash
 from dash import dcc, html, no_update
 
 from studio.errors import StudioError
 from studio.jobs.checking import start_check
 from studio.pages.base.asked import ACTIVITY, Asked, asks
+from studio.pages.base.followed import list_tasks_again
 from studio.pages.base.state import RECORDED, session, tasks, workspace
 from studio.pages.base.widgets import aria_label, findings_badge, link
 from studio.store.pace import describe_remaining
@@ -116,9 +115,7 @@ def badge_of(job: str) -> Any:
     """Return the badge of a job's findings; a job that was not checked is checked now, in the background."""
     levels = session().levels_found(job)
     if levels is None:
-        start_check(tasks(), session(), job)
-        # Also where another window began the check: this page may not have seen it among the tasks.
-        dash.set_props("activity-poke", {"data": time.time()})
+        list_tasks_again(began=start_check(tasks(), session(), job))
     if levels is None and job in session().unexamined:
         return html.Span("?", className="cs-badge", title=session().unexamined[job].message)
     return findings_badge(levels)

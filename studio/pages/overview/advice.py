@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
-import dash
 from dash import html
 
 from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised
@@ -18,6 +16,7 @@ from studio.jobs.advising import keep_baseline, keep_run
 from studio.pages.base.asked import ADVICE, asks
 from studio.pages.base.export import Table, exports
 from studio.pages.base.figures import drawn_figure
+from studio.pages.base.followed import list_tasks_again
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.widgets import exact, hint, link, loading
 from studio.store.tasks import Problem
@@ -86,15 +85,15 @@ def _content(job: str, run: str) -> Any:
         )
     # Ranks that share a graph are mostly simulated as one.
     nodes = sum(len(graph) for graph in session().trace(job).graphs)
-    if not is_sought(tasks(), job, run):
+    began = not is_sought(tasks(), job, run)
+    if began:
         if nodes > _BY_ITSELF:
             words = f"The job has {format_count(nodes)} different nodes: some minutes of simulations."
             return html.Div(
                 [html.P(words, className="cs-dim"), _button("Simulate what changes would save", job, run)]
             )
         start_advising(tasks(), session(), job, run)
-    # Also where another window has begun to look: this page may not have seen it among the tasks, and would not ask again.
-    dash.set_props("activity-poke", {"data": time.time()})
+    list_tasks_again(began=began)
     return loading("Simulating what changes would save…")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +23,7 @@ from studio.jobs.generating import is_generated
 from studio.pages.base.asked import ADVICE, Asked, answer, answer_output, stores
 from studio.pages.base.export import exports
 from studio.pages.base.figures import reserved
+from studio.pages.base.followed import TASKS_CHANGED, follow_tasks, list_tasks_again
 from studio.pages.base.rank_words import here_words
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
@@ -78,6 +78,7 @@ def layout(**_query: str) -> Any:
             html.Div(id="overview-error"),
             html.Div(loading("Reading the job…"), id="overview-body"),
             stores(ADVICE),
+            follow_tasks(),
         ]
     )
 
@@ -180,9 +181,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
     return still(shown)
 
 
-@callback(
-    Output("overview-findings", "children"), Input("overview-shown", "data"), Input("activity-known", "data")
-)
+@callback(Output("overview-findings", "children"), Input("overview-shown", "data"), TASKS_CHANGED)
 @show_errors
 def show_findings(shown: list[Any], _activity: str | None) -> Any:
     """Show the worst of what the Doctor and the readers found."""
@@ -194,9 +193,7 @@ def show_findings(shown: list[Any], _activity: str | None) -> Any:
             [f"{session().unexamined[job].message} ", dcc.Link("Findings: check it again", href=href)]
         )
     if examination is None:
-        start_check(tasks(), session(), job)
-        # Also where another window began the check: this page may not have seen it among the tasks.
-        dash.set_props("activity-poke", {"data": time.time()})
+        list_tasks_again(began=start_check(tasks(), session(), job))
         return loading("Checking the job…")
     if not examination.diagnoses:
         said: Any = html.P(f"No problems: {len(CHECKS)} checks ran, and the files were read without any.")
@@ -225,7 +222,7 @@ def change(asked: Asked | None) -> Any:
     try:
         if asked["verb"] == "seek":
             start_advising(tasks(), session(), job, run)
-            dash.set_props("activity-poke", {"data": time.time()})
+            list_tasks_again()
             return None, answer(ADVICE, asked)
         go = keep_advised(job, run, int(rest[0]))
     except StudioError as error:
@@ -283,7 +280,7 @@ def _register(place: str, draw: Callable[[str, str, bool], Any], *more: Input) -
 for _place, _section in _SECTIONS.items():
     _register(_place, _section)
 for _place, _section in _FOLLOWING.items():
-    _register(_place, _section, Input("activity-known", "data"))
+    _register(_place, _section, TASKS_CHANGED)
 
 
 def _run_info(job: str, run: str | None) -> RunInfo | None:

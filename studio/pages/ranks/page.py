@@ -29,6 +29,7 @@ from studio.errors import ConfigError, StudioError
 from studio.figures.mesh import Cell, assumed_cell, directions, mesh_drawing
 from studio.jobs.completing import Scaling, layout_facts, start_completing, start_scaling, unreadable
 from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
+from studio.pages.base.followed import TASKS_CHANGED, TASKS_TICKED, follow_tasks, list_tasks_again
 from studio.pages.base.jobs_made import made_job, making_line
 from studio.pages.base.rank_words import here_words, origin_line, whole_words
 from studio.pages.base.state import session, tasks, trace, workspace
@@ -90,6 +91,7 @@ def layout(**_query: str) -> Any:
             ),
             html.Div(page("Ranks", loading("Reading the job…")), id="ranks-body"),
             stores(RANKS),
+            follow_tasks(),
             dcc.Store(id="ranks-shown"),
             dcc.Store(id="ranks-drawings"),
             dcc.Store(id="ranks-making"),
@@ -397,7 +399,7 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], jo
     except StudioError as error:
         return error_box(error, title="The job was not made"), None, answer(RANKS, asked)
     if made is None:
-        dash.set_props("activity-poke", {"data": time.time()})
+        list_tasks_again()
         return None, started.id, answer(RANKS, asked)
     dash.set_props("imported", {"data": time.time()})
     return None, None, answer(RANKS, asked, go=link("/ranks", {"job": made}))
@@ -409,8 +411,8 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], jo
     Output("ranks-making", "data", allow_duplicate=True),
     Output(f"{RANKS}-answered", "data", allow_duplicate=True),
     Input("ranks-making", "data"),
-    Input("activity-poll", "n_intervals"),
-    Input("activity-known", "data"),
+    TASKS_TICKED,
+    TASKS_CHANGED,
     prevent_initial_call=True,
 )
 def watch(making: str | None, _tick: int | None, _known: str | None) -> Any:

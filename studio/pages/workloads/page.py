@@ -26,6 +26,7 @@ from studio.generation.workload import CUSTOM
 from studio.jobs.generating import model_of_config, runs_on, system_of
 from studio.jobs.planning import plan_made, start_planning
 from studio.pages.base.asked import WORKLOADS, Asked, answer, answer_output, asks, stores
+from studio.pages.base.followed import TASKS_CHANGED, TASKS_TICKED, follow_tasks, list_tasks_again
 from studio.pages.base.jobs_made import making_line
 from studio.pages.base.state import RECORDED, session, tasks, workspace
 from studio.pages.base.still import still
@@ -75,6 +76,7 @@ def layout(workload: str = "", **_query: str) -> Any:
             html.Div([html.Div(id="workload-error"), html.Div(id="workload-progress", role="status")]),
             html.Div([html.Div(form(fields), className="wl-left"), _side(shown)], className="wl-body"),
             stores(WORKLOADS),
+            follow_tasks(),
             dcc.Store(id="workload-asked"),
             dcc.Store(id="workload-settled"),
             dcc.Store(id="workload-text"),
@@ -370,7 +372,10 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], fi
         return error_box(error, title="The job was not made"), None, no_update, done
     if not reached and making.get("simulation") and making["then"] == "simulate":
         reached = simulate_link(making)  # Simulate shows how far it is
-    dash.set_props("imported" if making.get("job") else "activity-poke", {"data": time.time()})
+    if making.get("job"):
+        dash.set_props("imported", {"data": time.time()})
+    else:
+        list_tasks_again()
     if not reached:
         return None, making, no_update, done
     if making["then"] == "open":
@@ -397,8 +402,8 @@ def _carry_out(asked: Asked, fields: Fields, file: File | None) -> None:
     Output("workload-made", "data", allow_duplicate=True),
     Output(f"{WORKLOADS}-answered", "data", allow_duplicate=True),
     Input("workload-making", "data"),
-    Input("activity-poll", "n_intervals"),
-    Input("activity-known", "data"),
+    TASKS_TICKED,
+    TASKS_CHANGED,
     prevent_initial_call=True,
 )
 def watch(making: Making | None, _tick: int | None, _known: str | None) -> Any:
@@ -442,7 +447,7 @@ def _plan(fields: Fields, file: File | None) -> None:
     if isinstance(filled, Filled):
         task = start_planning(tasks(), session(), best.searched(filled))
         dash.set_props("workload-plan", {"data": {"task": task.id, "fields": fields}})
-        dash.set_props("activity-poke", {"data": time.time()})
+        list_tasks_again()
 
 
 @callback(
@@ -450,8 +455,8 @@ def _plan(fields: Fields, file: File | None) -> None:
     Output("workload-plan-found", "children"),
     Output("workload-plan-shown", "data"),
     Input("workload-plan", "data"),
-    Input("activity-poll", "n_intervals"),
-    Input("activity-known", "data"),
+    TASKS_TICKED,
+    TASKS_CHANGED,
     Input("theme", "data"),
     State("workload-plan-shown", "data"),
     State("workload-config", "data"),
