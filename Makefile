@@ -32,7 +32,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check lint $(LINTS) format unit client e2e coverage nightly chromium bench screenshots samples lock \
-	wheel-check clean
+	docs pythons wheel-check clean
 
 help: ## this list
 	@echo "usage: make <goal> [ARGS=\"...\"] [PYTHON=python3.11]"
@@ -127,6 +127,10 @@ $(SCRIPTS): package.json package-lock.json | $(VENV)/ready-test
 	$(STEP) "what checks the scripts (npm ci)" env PATH="$(abspath $(BIN)):$$PATH" $(BIN)/npm ci --no-progress
 	@touch $@
 
+$(VENV)/ready-docs: $(VENV)/ready-test $(INPUTS)
+	$(STEP) "packages the manual needs" $(INSTALL) --group docs
+	@touch $@
+
 # Looked for each time: browsers come and go without notice to make.
 chromium: $(VENV)/ready-test
 	$(STEP) "Chromium for the browser tests" $(BIN)/python scripts/browser.py --record $(VENV)/chromium-path
@@ -147,6 +151,14 @@ samples: $(VENV)/ready-run ## the sample jobs inside the package, written anew
 
 lock: $(VENV)/ready-test ## constraints.txt from pyproject.toml, newest versions
 	@$(BIN)/python scripts/lock.py
+
+# Material's notice is about itself, not about the manual.
+docs: $(VENV)/ready-docs ## the manual in build/manual: links checked, its notebook run, every command of it tried
+	$(STEP) "manual in build/manual" env NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(STEP) "commands of the manual" env CHAKRA_STUDIO_EVERY_COMMAND=1 $(PYTEST) --quiet tests/test_manual.py
+
+pythons: $(VENV)/ready-test ## unit tests on the other supported Pythons that are found
+	@scripts/pythons.sh $(ARGS)
 
 wheel-check: $(VENV)/ready-test ## build sdist and wheel, install the wheel by itself, start it
 	$(STEP) "the wheel works by itself" scripts/wheel_check.sh $(BIN)/python

@@ -20,7 +20,7 @@ import pytest
 
 import studio
 from studio.errors import StudioError
-from studio.samples import SAMPLES, sample_path
+from studio.samples import RECORDING, SAMPLES, sample_path
 from studio.trace import CollectiveType, NodeType, Trace, ValueKind, node_attributes
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -143,7 +143,7 @@ def test_the_program_writes_every_sample_and_no_other(writer: ModuleType) -> Non
     assert [job.name for job in writer.JOBS] == NAMES
     assert [job.ranks for job in writer.JOBS] == [sample.ranks for sample in SAMPLES]
     archives = {path.name for path in sample_path(NAMES[0]).parent.glob("*.zip")}
-    assert archives == {sample.file for sample in SAMPLES}
+    assert archives == {sample.file for sample in (*SAMPLES, RECORDING)}
 
 
 @every_sample

@@ -15,7 +15,7 @@ from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
 from studio.et.source import SourceFile, open_sources
 from studio.files import open_file
-from studio.samples import SAMPLES, sample_path
+from studio.samples import RECORDING, SAMPLES, sample_path
 from studio.store.workspace import Workspace
 
 _WORTH_THREADS = 1 << 20
@@ -50,7 +50,9 @@ def open_paths(
 
 def open_sample(workspace: Workspace, name: str) -> str:
     """Import a sample unless it exists; returns its id."""
-    sample = next(candidate for candidate in SAMPLES if candidate.name == sample_path(name).stem)
+    sample = next(
+        candidate for candidate in (*SAMPLES, RECORDING) if candidate.name == sample_path(name).stem
+    )
     known = workspace.find(_sample_mark(name))
     if known:
         return known.id

@@ -1,6 +1,6 @@
-"""Sample jobs that come with the package, each a zip of Chakra traces and their comm groups.
+"""Samples that come with the package: jobs, each a zip of Chakra traces and their comm groups, and a recording of PyTorch.
 
-Written by `scripts/make_samples.py`.
+Jobs are written by `scripts/make_samples.py`; the recording is of `examples/train.py`.
 """
 
 from __future__ import annotations
@@ -59,6 +59,15 @@ SAMPLES: tuple[Sample, ...] = (
     ),
 )
 
+RECORDING = Sample(
+    name="training_2r",
+    title="Recording of a training loop",
+    description="Two processes that train a small network on a CPU, recorded by PyTorch 2.13 and not linked yet: "
+    "an execution trace and a Kineto trace of each rank. What the tutorial begins with.",
+    ranks=2,
+    file="training_2r.zip",
+)
+
 
 def sample_path(name: str) -> Path:
     """Return the archive of a sample.
@@ -70,10 +79,11 @@ def sample_path(name: str) -> Path:
         >>> sample_path("transformer_8r").name
         'transformer_8r.zip'
     """
-    for sample in SAMPLES:
+    every = (*SAMPLES, RECORDING)
+    for sample in every:
         if sample.name == name:
             return Path(str(files(__name__) / sample.file))
-    names = [sample.name for sample in SAMPLES]
+    names = [sample.name for sample in every]
     nearest = get_close_matches(name, names, n=1, cutoff=0)[0]
     raise StudioError(
         f"There is no sample {name!r}; the samples are {', '.join(names)}.", hint=f"Did you mean {nearest!r}?"

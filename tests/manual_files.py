@@ -1,0 +1,136 @@
+"""Files that stand in for those that README and docs name: the samples, and small ones written here, under the names of the pages."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import studio
+from studio.samples import sample_path
+
+_NCCL = """\
+# nThread 1 nGpus 8 minBytes 1024 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20
+# Using devices
+{devices}
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+"""
+_TEXT_WORKLOAD = """\
+DATA
+2
+first -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1048576 0
+second -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1048576 0
+"""
+
+
+def _job(name: str) -> Callable[[Path], None]:
+    """Return what unpacks a sample into a folder."""
+
+    def make(path: Path) -> None:
+        with zipfile.ZipFile(sample_path(name)) as archive:
+            archive.extractall(path)
+
+    return make
+
+
+def _recorded(path: Path) -> None:
+    """Unpack the recording, without the folder in its archive."""
+    _job("training_2r")(path)
+    for file in (path / "recorded").iterdir():
+        file.rename(path / file.name)
+    (path / "recorded").rmdir()
+
+
+def _linked(path: Path) -> None:
+    studio.write(studio.link(sample_path("training_2r")), path, "recorded")
+
+
+def _one_rank(path: Path) -> None:
+    from tests.et.pytorch_files import one_of_eight
+
+    path.write_bytes(one_of_eight())
+
+
+def _one_rank_compressed(path: Path) -> None:
+    import gzip
+
+    from tests.et.pytorch_files import one_of_eight
+
+    path.write_bytes(gzip.compress(one_of_eight()))
+
+
+def _one_file(path: Path) -> None:
+    with zipfile.ZipFile(sample_path("transformer_8r")) as archive:
+        path.write_bytes(archive.read("transformer_8r.0.et"))
+
+
+def _measured(path: Path) -> None:
+    """Write the output of nccl-tests as a machine of 8 GPUs would: 20 µs, and 350 GB/s on the bus."""
+    path.mkdir()
+    rows = []
+    for power in range(10, 31, 2):
+        size = 1 << power
+        time_us = 20 + size / 350e3 * 2 * 7 / 8
+        rate = size / time_us / 1e3
+        values = f"{time_us:10.2f} {rate:8.2f} {rate * 2 * 7 / 8:8.2f}"
+        rows.append(f"{size:12d} {size // 4:12d} float sum -1 {values} 0 {values} 0")
+    devices = (
+        f"#  Rank  {rank} Group  0 Pid     17 on      host1 device  {rank} [0x3d] NVIDIA H100 80GB HBM3"
+        for rank in range(8)
+    )
+    head = _NCCL.format(devices="\n".join(devices))
+    (path / "all_reduce_perf.txt").write_text(head + "\n".join(rows) + "\n", encoding="utf-8")
+
+
+def _requests(path: Path) -> None:
+    lines = [f"2026-01-05 10:00:{at:02d}.0000000,{200 + 10 * at},{20 + at}" for at in range(20)]
+    path.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines, ""]), encoding="utf-8")
+
+
+def _text(content: str) -> Callable[[Path], None]:
+    return lambda path: path.write_text(content, encoding="utf-8") and None
+
+
+def _copy(name: str) -> Callable[[Path], None]:
+    return lambda path: shutil.copyfile(sample_path(name), path) and None
+
+
+FILES: dict[str, Callable[[Path], None]] = {
+    "traces": _job("transformer_8r"),
+    "traces.zip": _copy("transformer_8r"),
+    "job": _job("transformer_8r"),
+    "JOB": _job("transformer_8r"),
+    "uneven": _job("imbalance_8r"),
+    "monday": _job("transformer_8r"),
+    "tuesday": _job("transformer_8r"),
+    "recorded.zip": _copy("training_2r"),
+    "recorded": _recorded,
+    "run1": _recorded,
+    "linked": _linked,
+    "rank0.json": _one_rank,
+    "rank0.json.gz": _one_rank_compressed,
+    "rank0.et": _one_file,
+    "nccl-tests": _measured,
+    "azure.csv": _requests,
+    "workload.txt": _text(_TEXT_WORKLOAD),
+    "costs.yml": _text("gpu: 30000\ngb_per_s_port: [2, 20]\n"),
+}
+"""What makes each name, by name."""
+
+# The words after these name what a command writes.
+_WRITES = {"-o", "--output", "--out", "--repair", "--jobs"}
+
+
+def lay_out(words: list[str], folder: Path) -> None:
+    """Make the files that a command's words name and that are not there yet; make room for what it writes."""
+    for before, word in zip(["", *words], words, strict=False):
+        name = re.split(r"[/*]", word)[0]
+        if before in _WRITES and (folder / name).is_dir():
+            # Another example of the page, or another stand-in: for a reader both are folders of their own.
+            shutil.rmtree(folder / name)
+        if before not in _WRITES and name in FILES and not (folder / name).exists():
+            FILES[name](folder / name)

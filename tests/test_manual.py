@@ -1,0 +1,204 @@
+"""Every command that README and docs show is run here, on small files under the names of the pages.
+
+A command ends with status 0, unless a comment before its block names another: `<!-- status: 1 -->`. Output that a page shows
+below a command is what the command prints: `…` stands for anything, on a line of its own for any lines. With
+`CHAKRA_STUDIO_REGENERATE=1` output that differs is written into the page, `<!-- shows: 12 -->` lines of it.
+
+What cannot be run says why: `<!-- not run: needs PyTorch -->`. The reasons are listed here, and how often each is given.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from studio.cli import load_command, main, verbs
+from studio.store.workspace import Workspace
+from tests.conftest import ROOT
+from tests.manual_blocks import PROGRAM, Shown, commands_of
+from tests.manual_files import lay_out
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Tables whose code spans are commands to type.
+WITH_SPANS = {"coming-from.md"}
+EVERY = bool(os.environ.get("CHAKRA_STUDIO_EVERY_COMMAND"))
+REGENERATE = bool(os.environ.get("CHAKRA_STUDIO_REGENERATE"))
+
+NOT_OURS = {
+    "pip": "installs packages",
+    "make": "runs as part of the checks themselves",
+    "cp": "copies a sample, which stands in already",
+    "mv": "moves a file",
+    "curl": "asks a studio that is running",
+    "ssh": "needs another machine",
+    "torchrun": "needs PyTorch",
+    "python": "needs PyTorch",
+    "podman": "needs a container engine",
+    "docker": "needs a container engine",
+}
+"""Programs of others, by name, and why their lines are not run."""
+
+REASONS = {
+    "needs PyTorch",
+    "serves until it is stopped",
+    "needs another program",
+    "takes minutes",
+    "needs the package above",
+}
+"""Why a command of ours may be left out."""
+MOST_LEFT_OUT = 12
+
+SLOW = ("chakra-studio advise traces/ --preset hgx-h100 --keep",)
+"""How commands begin that take seconds; `make docs` runs them too."""
+
+# What each run, or each version, says otherwise: how long the work itself took, how many checks there are.
+TIMED = [
+    (re.compile(r"(simulated|searched|read|done) in [^,\n]+"), r"\1 in …"),
+    (re.compile(r"\d+ checks made"), "… checks made"),
+]
+
+
+def left_out(shown: Shown) -> str | None:
+    """Why a command is not run, or None."""
+    if "not run" in shown.remarks:
+        return shown.remarks["not run"]
+    words = shlex.split(shown.line, comments=True)
+    if words[0] != PROGRAM:
+        return NOT_OURS.get(words[0], f"unknown program {words[0]!r}")
+    # Without a command it serves.
+    if words[1:2] == ["serve"] or words[1:2] not in [[one] for one in (*verbs(), "--help", "--version")]:
+        return "serves until it is stopped"
+    return None
+
+
+def run(line: str, folder: Path) -> tuple[int, str]:
+    """Status and output of a command line of ours: calls joined by `|`, the output of the last in a file after `>`."""
+    line, _, target = line.partition(" > ")
+    status, output = 0, ""
+    for part in re.split(r" \| ", line):
+        words = shlex.split(part, comments=True)
+        assert words[0] == PROGRAM, f"{part!r} is not of this program"
+        words = [match for word in words[1:] for match in _matches(word, folder)]
+        lay_out(words, folder)
+        words = [match for word in words for match in _matches(word, folder)]
+        done = CliRunner().invoke(main, words, input=output)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        status, output = done.exit_code, done.output
+    if target:
+        (folder / shlex.split(target, comments=True)[0]).write_text(output, encoding="utf-8")
+        output = ""
+    return status, output
+
+
+def _matches(word: str, folder: Path) -> list[str]:
+    """The files a pattern stands for, as a shell finds them."""
+    if "*" not in word or "=" in word:
+        return [word]
+    return sorted(str(path.relative_to(folder)) for path in folder.glob(word)) or [word]
+
+
+def agrees(shown: str, printed: str) -> bool:
+    """Whether output is what a page shows; `…` stands for anything."""
+    lines = [re.escape(line.rstrip()).replace("…", ".*") for line in shown.split("\n")]
+    pattern = "\n".join("(?:.*\n)*.*" if line == ".*" else line for line in lines)
+    return (
+        re.fullmatch(pattern, "\n".join(line.rstrip() for line in printed.strip("\n").split("\n")))
+        is not None
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_commands_of_a_page_do_what_it_says(page, tmp_path, monkeypatch):
+    # What a job is called, where its name is that of the folder it was found in.
+    (folder := tmp_path / "work").mkdir()
+    monkeypatch.chdir(folder)
+    # Commands keep runs in the workspace, which is that of whoever runs the tests otherwise.
+    monkeypatch.setattr(Workspace, "default_root", classmethod(lambda _cls: tmp_path / "workspace"))
+    wrong = []
+    for shown in commands_of(page, spans=page.name in WITH_SPANS):
+        if left_out(shown) is None and (EVERY or not shown.line.startswith(SLOW)):
+            status, printed = run(shown.line, folder)
+            expected = {int(one) for one in shown.remarks.get("status", accepted(shown.line)).split("|")}
+            if status not in expected:
+                wrong.append(f"{page.name}:{shown.number}: status {status}: {shown.line}\n{printed[-2000:]}")
+            elif shown.output is not None and not agrees(shown.output, printed):
+                if REGENERATE:
+                    rewrite(page, shown, printed)
+                else:
+                    wrong.append(
+                        f"{page.name}:{shown.number}: prints something else: {shown.line}\n{printed}"
+                    )
+    assert wrong == [], "\n\n".join(wrong)
+
+
+def accepted(line: str) -> str:
+    """The statuses of a command that says by its status what it found."""
+    if "--fail-on" in line or "--max-error" in line:
+        return "0|1"
+    return "0|3" if "--fail-if-slower" in line else "0"
+
+
+def rewrite(page: Path, shown: Shown, printed: str) -> None:
+    """Put what a command printed below it."""
+    lines = [line.rstrip() for line in printed.strip("\n").split("\n")]
+    limit = int(shown.remarks.get("shows", 40))
+    if len(lines) > limit:
+        lines = [*lines[:limit], "…"]
+    text = "\n".join(lines)
+    for pattern, replacement in TIMED:
+        text = pattern.sub(replacement, text)
+    content = page.read_text(encoding="utf-8")
+    before = f"$ {shown.line}\n{shown.output}\n"
+    assert content.count(before) == 1, f"{page.name}:{shown.number}: not found once"
+    page.write_text(content.replace(before, f"$ {shown.line}\n{text}\n"), encoding="utf-8")
+
+
+def test_what_is_not_run_is_little_and_says_why():
+    every = [(page, shown) for page in PAGES for shown in commands_of(page, spans=page.name in WITH_SPANS)]
+    reasons = Counter(reason for _, shown in every if (reason := left_out(shown)))
+    assert set(reasons) <= REASONS | set(NOT_OURS.values()), reasons
+    ours = [shown.line for _, shown in every if shown.line.startswith(PROGRAM) and "not run" in shown.remarks]
+    assert len(ours) <= MOST_LEFT_OUT, ours
+    # None of the tests above passes because there was nothing to run.
+    assert len(every) - sum(reasons.values()) > 60
+
+
+def test_pages_name_no_command_and_no_option_that_is_not_there():
+    """Also where they are only mentioned, and for what is not run."""
+    wrong = []
+    for page in PAGES:
+        for number, line in enumerate(page.read_text(encoding="utf-8").split("\n"), 1):
+            named = re.findall(rf"`{PROGRAM} ([a-z][a-z-]+)(?![./:\w])", line)
+            wrong += [
+                f"{page.name}:{number}: there is no command {one!r}" for one in named if one not in verbs()
+            ]
+        for shown in commands_of(page):
+            wrong += [f"{page.name}:{shown.number}: no option {one}" for one in _unknown_options(shown.line)]
+    assert wrong == []
+
+
+def _unknown_options(line: str) -> list[str]:
+    words = shlex.split(line, comments=True)
+    if words[0] != PROGRAM or len(words) < 2 or words[1] not in verbs():
+        return []
+    known = {
+        name for option in load_command(words[1]).params for name in (*option.opts, *option.secondary_opts)
+    }
+    if hasattr(load_command(words[1]), "commands"):
+        return []
+    return [
+        word for word in words if re.match(r"--[a-z]", word) and word.split("=")[0] not in known | {"--help"}
+    ]
+
+
+def test_what_agrees_with_a_page():
+    assert agrees("a …\n…\nb", "a 1\nx\ny\nb\n")
+    assert not agrees("a …\nb", "a 1\nx\nb\n")
+    assert not agrees("a", "a\nb")
