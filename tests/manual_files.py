@@ -86,6 +86,10 @@ def _measured(path: Path) -> None:
     (path / "all_reduce_perf.txt").write_text(head + "\n".join(rows) + "\n", encoding="utf-8")
 
 
+def _astra(path: Path) -> None:
+    studio.write_config(studio.preset("hgx-h100-8").config, path)
+
+
 def _requests(path: Path) -> None:
     lines = [f"2026-01-05 10:00:{at:02d}.0000000,{200 + 10 * at},{20 + at}" for at in range(20)]
     path.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines, ""]), encoding="utf-8")
@@ -116,6 +120,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "rank0.et": _one_file,
     "nccl-tests": _measured,
     "azure.csv": _requests,
+    "astra": _astra,
     "workload.txt": _text(_TEXT_WORKLOAD),
     "costs.yml": _text("gpu: 30000\ngb_per_s_port: [2, 20]\n"),
 }
