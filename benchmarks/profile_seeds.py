@@ -139,7 +139,27 @@ FLIGHT = {
     ],
 }  # fmt: skip
 
+MSCCL = b"""<algo name="ring" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allreduce" inplace="1">
+ <gpu id="0" i_chunks="2" o_chunks="0" s_chunks="1">
+  <tb id="0" send="1" recv="1" chan="0">
+   <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="1" type="rrcs" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="2" type="r" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="1" deps="0" hasdep="0"/>
+  </tb>
+  <tb id="1" send="-1" recv="-1" chan="0"><step s="0" type="nop"/></tb>
+ </gpu>
+ <gpu id="1" i_chunks="2" o_chunks="0" s_chunks="1">
+  <tb id="0" send="0" recv="0" chan="0">
+   <step s="0" type="s" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="1" type="rrcs" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="2" type="r" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+  </tb>
+ </gpu>
+</algo>
+"""
+
 PROFILES: dict[str, tuple[bytes, ...]] = {
+    "msccl": (MSCCL,),
     "flight": (pickle.dumps(FLIGHT, 2), pickle.dumps(FLIGHT, 5), json.dumps(FLIGHT).encode()),
     "rocprof": (rocprof(),),
     "rocprof-perfetto": (rocprof_perfetto(),),
