@@ -280,6 +280,7 @@ def text(done: Visualized) -> str:
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     depth: int | None,
     theme: Literal["light", "dark"],
     as_json: bool,

@@ -6,7 +6,7 @@ from typing import Any
 
 from studio.errors import StudioError
 
-_LONGEST_PX = 16_000
+_LONGEST_PX, _MOST_PX = 16_000, 60e6
 _LONGEST_POINTS = 14_000
 """The longest side that viewers of PDF show."""
 _ZOOM = 2.0
@@ -54,6 +54,7 @@ def png(svg: str, size: tuple[float, float]) -> bytes:
     Raises:
         StudioError: CairoSVG is not there.
     """
-    scale = min(_ZOOM, _LONGEST_PX / max(*size, 1.0))
+    wide, high = size
+    scale = min(_ZOOM, _LONGEST_PX / max(wide, high, 1.0), (_MOST_PX / max(wide * high, 1.0)) ** 0.5)
     made: bytes = _cairosvg().svg2png(bytestring=svg.encode(), scale=scale)
     return made
