@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from click.testing import CliRunner
+
 import studio
+from studio.cli import main
 from studio.samples import sample_path
 
 _NCCL = """\
@@ -55,14 +59,6 @@ def _one_rank(path: Path) -> None:
     path.write_bytes(one_of_eight())
 
 
-def _one_rank_compressed(path: Path) -> None:
-    import gzip
-
-    from tests.et.pytorch_files import one_of_eight
-
-    path.write_bytes(gzip.compress(one_of_eight()))
-
-
 def _one_file(path: Path) -> None:
     with zipfile.ZipFile(sample_path("transformer_8r")) as archive:
         path.write_bytes(archive.read("transformer_8r.0.et"))
@@ -95,6 +91,24 @@ def _requests(path: Path) -> None:
     path.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines, ""]), encoding="utf-8")
 
 
+def _compressed(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Return what writes a file as another writes it, compressed."""
+
+    def compress(path: Path) -> None:
+        make(path)
+        path.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+
+    return compress
+
+
+def _log_cut_short(path: Path) -> None:
+    """Write the log of a simulator that was stopped before its end."""
+    whole = path.with_name("whole.log")
+    CliRunner().invoke(main, ["timeline", str(sample_path("transformer_8r")), "-o", str(whole), "-q"])
+    lines = whole.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[: len(lines) * 2 // 3]), encoding="utf-8")
+
+
 def _text(content: str) -> Callable[[Path], None]:
     return lambda path: path.write_text(content, encoding="utf-8") and None
 
@@ -116,8 +130,11 @@ FILES: dict[str, Callable[[Path], None]] = {
     "run1": _recorded,
     "linked": _linked,
     "rank0.json": _one_rank,
-    "rank0.json.gz": _one_rank_compressed,
+    "rank0.json.gz": _compressed(_one_rank),
     "rank0.et": _one_file,
+    "job.0.et": _one_file,
+    "job.0.et.gz": _compressed(_one_file),
+    "cut.log": _log_cut_short,
     "nccl-tests": _measured,
     "azure.csv": _requests,
     "astra": _astra,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -44,6 +45,9 @@ NOT_OURS = {
 }
 """Programs of others, by name, and why their lines are not run."""
 
+PLAIN = {"cat", "cmp", "echo", "head", "ls", "wc"}
+"""Programs that every machine has, which are run."""
+
 REASONS = {
     "needs PyTorch",
     "serves until it is stopped",
@@ -54,7 +58,12 @@ REASONS = {
 """Why a command of ours may be left out."""
 MOST_LEFT_OUT = 12
 
-SLOW = ("chakra-studio advise traces/ --preset hgx-h100 --keep",)
+SLOW = (
+    "chakra-studio advise traces/ --preset hgx-h100 --keep",
+    "chakra-studio advise linked --preset",
+    "chakra-studio report nvlink",
+    "chakra-studio requests azure.csv",
+)
 """How commands begin that take seconds; `make docs` runs them too."""
 
 # What each run, or each version, says otherwise: how long the work itself took, how many checks there are.
@@ -68,7 +77,9 @@ def left_out(shown: Shown) -> str | None:
     """Why a command is not run, or None."""
     if "not run" in shown.remarks:
         return shown.remarks["not run"]
-    words = shlex.split(shown.line, comments=True)
+    words = split(shown.line)
+    if words[0] in PLAIN:
+        return None
     if words[0] != PROGRAM:
         return NOT_OURS.get(words[0], f"unknown program {words[0]!r}")
     # Without a command it serves.
@@ -78,23 +89,48 @@ def left_out(shown: Shown) -> str | None:
 
 
 def run(line: str, folder: Path) -> tuple[int, str]:
-    """Status and output of a command line of ours: calls joined by `|`, the output of the last in a file after `>`."""
-    line, _, target = line.partition(" > ")
-    status, output = 0, ""
-    for part in re.split(r" \| ", line):
-        words = shlex.split(part, comments=True)
-        assert words[0] == PROGRAM, f"{part!r} is not of this program"
-        words = [match for word in words[1:] for match in _matches(word, folder)]
-        lay_out(words, folder)
-        words = [match for word in words for match in _matches(word, folder)]
-        done = CliRunner().invoke(main, words, input=output)
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        status, output = done.exit_code, done.output
+    """Status and output of a command line: calls joined by `|`, the output of the last in a file after `>`.
+
+    Our program runs in this process. What comes after a program that need not be here is left out.
+    """
+    status, output, target = 0, "", ""
+    calls: list[list[str]] = [[]]
+    words = split(line)
+    for at, word in enumerate(words):
+        if word == "|":
+            calls.append([])
+        elif word == ">":
+            target = words[at + 1]
+            break
+        else:
+            calls[-1].append(word)
+    for program, *given in calls:
+        if program == PROGRAM:
+            lay_out(given, folder)
+            arguments = [match for word in given for match in _matches(word, folder)]
+            done = CliRunner().invoke(main, arguments, input=output)
+            if done.exception is not None and not isinstance(done.exception, SystemExit):
+                raise done.exception
+            status, output = done.exit_code, done.output
+        elif program in PLAIN:
+            told = subprocess.run(
+                [program, *given], input=output, capture_output=True, text=True, check=False
+            )
+            status, output = told.returncode, told.stdout + told.stderr
+        else:
+            assert len(calls) > 1, f"{program} is neither ours nor known"
+            break
     if target:
-        (folder / shlex.split(target, comments=True)[0]).write_text(output, encoding="utf-8")
+        (folder / target).write_text(output, encoding="utf-8")
         output = ""
     return status, output
+
+
+def split(line: str) -> list[str]:
+    """The words of a line as a shell reads them, `|` and `>` words of their own."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|>")
+    lexer.whitespace_split = True
+    return list(lexer)
 
 
 def _matches(word: str, folder: Path) -> list[str]:
@@ -185,7 +221,7 @@ def test_pages_name_no_command_and_no_option_that_is_not_there():
 
 
 def _unknown_options(line: str) -> list[str]:
-    words = shlex.split(line, comments=True)
+    words = split(line)
     if words[0] != PROGRAM or len(words) < 2 or words[1] not in verbs():
         return []
     known = {
