@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal
 
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS
@@ -19,6 +20,8 @@ LEAST: Final[Mapping[Key, float]] = {"step": 0.03, "exposed": 0.02, "imbalance":
 """What counts as a change at least: of the step time as a share of it, of exposed communication in shares of the finish."""
 _WINDOW = 5
 _NOISES = 3.0
+_ENOUGH = 4
+"""So many differences at least tell how much jobs differ anyway."""
 _PARTS_NAMED = 2
 _WORTH_NAMING = 0.15
 """A part is named that made up so much of the change of the step at least."""
@@ -51,7 +54,7 @@ class Change:
         return self.new > self.old
 
     def words(self, was: str, now: str) -> str:
-        """Say what changed between two jobs of these names.
+        """Say what changed between two jobs of these names, "" to leave them out.
 
         Example:
             >>> Change("step", 4, 3, 10e6, 11.2e6, ("waiting 1.00 ms → 2.10 ms",)).words("a", "b")
@@ -115,7 +118,8 @@ def find_changes(series: Sequence[Measures | None]) -> list[Change]:
     """Return where measures of a series changed, in the order of jobs.
 
     A job differs if it is further from the median of up to five jobs before it (those since the last change) than the least that
-    counts, and than three times what those differ among themselves; and as far from the job just before it.
+    counts, and than three times what a job of the series differs from the next one, in the median; and further from the job just
+    before it than the least that counts.
 
     Args:
         series: The jobs, earliest first; None for a job that has no measures.
@@ -124,6 +128,9 @@ def find_changes(series: Sequence[Measures | None]) -> list[Change]:
     for key in KEYS:
         window: list[float] = []
         last = -1
+        noise = _usual_difference(
+            [value for one in series if one and (value := value_of(one, key)) is not None]
+        )
         for at, measures in enumerate(series):
             new = None if measures is None else value_of(measures, key)
             if measures is None or new is None:
@@ -136,7 +143,7 @@ def find_changes(series: Sequence[Measures | None]) -> list[Change]:
             ):
                 # A step and a finish do not compare.
                 window = []
-            if window and _differs(key, window, new):
+            if window and _differs(key, window, new, noise):
                 parts = _parts(earlier, measures) if key == "step" and earlier is not None else ()
                 found.append(Change(key, at, last, window[-1], new, parts))
                 window = []
@@ -144,12 +151,16 @@ def find_changes(series: Sequence[Measures | None]) -> list[Change]:
     return sorted(found, key=lambda change: (change.at, KEYS.index(change.key)))
 
 
-def _differs(key: Key, window: Sequence[float], new: float) -> bool:
+def _usual_difference(values: Sequence[float]) -> float:
+    """Return what neighbours differ by in the median; 0 for few values, of which nothing can be told."""
+    differences = [abs(after - before) for before, after in pairwise(values)]
+    return statistics.median(differences) if len(differences) >= _ENOUGH else 0.0
+
+
+def _differs(key: Key, window: Sequence[float], new: float, noise: float) -> bool:
     usual = statistics.median(window)
-    noise = max(abs(value - usual) for value in window)
-    scale = max(usual, 1.0) if key == "step" else 1.0
-    least = max(LEAST[key] * scale, _NOISES * noise)
-    return abs(new - usual) > least and abs(new - window[-1]) > LEAST[key] * scale
+    least = LEAST[key] * (max(usual, 1.0) if key == "step" else 1.0)
+    return abs(new - usual) > max(least, _NOISES * noise) and abs(new - window[-1]) > least
 
 
 def _parts(before: Measures, after: Measures) -> tuple[str, ...]:
