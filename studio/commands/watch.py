@@ -36,6 +36,7 @@ from studio.views.trends import Point, measured_run, point_of, points, previous,
 
 _SHOWN = 20
 _NAME = 36
+_LONGEST_HINT = 200
 _HEAD = f"{'written':18}{'job':{_NAME}}{'ranks':>7}{'step time':>12}{'exposed':>10}{'imbalance':>11}  {'verdict':22}against the one before"
 
 
@@ -297,7 +298,9 @@ class _Shown:
             )
         else:
             word = "Warning" if event.is_lost else "Note"
-            click.secho(printable(f"{word}: {event.message} {event.hint}".rstrip()), fg="yellow", err=True)
+            # The list of all formats is longer than everything else that is said; --json has it.
+            hint = event.hint if len(event.hint) <= _LONGEST_HINT else ""
+            click.secho(printable(f"{word}: {event.message} {hint}".rstrip()), fg="yellow", err=True)
 
     def end(self, how: str) -> None:
         """Print what is left, and how many jobs came."""
