@@ -74,7 +74,7 @@ def layout(workload: str = "", **_query: str) -> Any:
                 className="cs-page-head",
             ),
             html.Div([html.Div(id="workload-error"), html.Div(id="workload-progress", role="status")]),
-            html.Div([html.Div(form(fields), className="wl-left"), _side(shown)], className="wl-body"),
+            html.Div([html.Div(still(form(fields), fewest=2), className="wl-left"), _side(shown)], className="wl-body"),
             stores(WORKLOADS),
             follow_tasks(),
             dcc.Store(id="workload-asked"),
