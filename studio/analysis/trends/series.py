@@ -8,7 +8,7 @@ _DATE = r"(?:19|20)[0-9]{2}[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12][0-9]|3[01
 _TIME = r"(?:[01][0-9]|2[0-3])[-_.:h]?[0-5][0-9](?:[-_.:m]?[0-5][0-9])?(?:[.,][0-9]+)?s?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 _MOMENT = re.compile(rf"(?<![0-9A-Za-z]){_DATE}(?:[-_. T]?{_TIME})?(?![0-9A-Za-z])")
 _COUNTED = re.compile(
-    r"(?<![A-Za-z])(run|job|build|nightly|night|day|week|iter|iteration|step|epoch|try|trial|attempt|rev|version|v|n)"
+    r"(?<![A-Za-z])(run|job|build|nightly|night|day|week|iter|iteration|step|try|trial|attempt|rev|version|v|n)"
     r"[-_. #]*[0-9]+(?:\.[0-9]+)*(?![0-9A-Za-z])",
     re.IGNORECASE,
 )
