@@ -27,6 +27,7 @@ bringCallbacks({
   studio_simulate: async () => (await import("./simulate/page.mjs")).callbacks,
   studio_sweep: async () => (await import("./sweep/page.mjs")).callbacks,
   studio_timeline: async () => (await import("./timeline/page.mjs")).startTimelinePage(),
+  studio_trends: async () => (await import("./trends/page.mjs")).callbacks,
   studio_validate: async () => (await import("./validate/page.mjs")).callbacks,
   studio_workloads: async () => (await import("./workloads/page.mjs")).callbacks,
 });
