@@ -18,6 +18,7 @@ from studio.et.merged import reading
 from studio.et.merged.heads import Beside, Heads, RankHead, is_regular, to_record
 from studio.et.merged.records import Changed, Chunk, chunks, odd_encoding, rewritten
 from studio.et.merged.rule import BLOCK, MISSING_IDS, ORIGINAL_ID, RANK
+from studio.et.naming import file_name
 from studio.et.source import SourceFile, load, measure_file
 from studio.files import read_start
 from studio.trace import Finding, Int64, Trace, UInt64, ValueKind
@@ -77,7 +78,9 @@ def merge(
         )
     findings = left_out_findings(job.left_out)
     if formats == {chakra.FORMAT.name}:
-        prefix = _common_folder([entry[0].name for entry in (*job.ranks, *job.others)])
+        prefix = _common_folder(
+            [*(entry[0].name for entry in job.ranks), *(file.name for file, _ in job.others)]
+        )
         sources = [_of_file(entry[0], entry[2], ranks or {}, prefix) for entry in job.ranks]
         if len(sources) > 1 and (unknown := [source.head.file for source in sources if source.head.rank < 0]):
             raise RanksNeededError(unknown)
@@ -89,9 +92,10 @@ def merge(
     else:
         trace = read_job(job, ranks=ranks, progress=progress)
         findings = list(trace.findings)
-        sources, tables = [_of_rank(trace, index, job.name) for index in range(len(trace.ranks))], ()
+        stem = file_name(job.name)
+        sources, tables = [_of_rank(trace, index, stem) for index in range(len(trace.ranks))], ()
         listed = groups.listed_groups(trace)
-        groups_files = (Beside(f"{job.name}.json", False, groups.write(trace).encode()),) if listed else ()
+        groups_files = (Beside(f"{stem}.json", False, groups.write(trace).encode()),) if listed else ()
         total = 0
     sources.sort(key=lambda source: source.head.rank)
     _refuse_claimed(sources)
