@@ -24,6 +24,7 @@ from studio.commands.base.options import (
     allow_damaged,
     json_option,
     paths_argument,
+    quiet_option,
     rank_option,
     refuse_own_input,
 )
@@ -202,7 +203,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
 )  # fmt: skip
 @click.option("--nodes", callback=_refs, metavar="RANK:ID,...", help="Nodes one by one.")
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files.")
-@click.option("-q", "--quiet", is_flag=True, help="Print neither the result nor progress.")
+@quiet_option
 @json_option
 @allow_damaged
 @rank_option
@@ -233,6 +234,6 @@ def command(
     )
     request = Request(paths, target, choice, ranks, given["compress"])
     done = run(request, progress=None if quiet else progress_line(), notice=warn)
-    if not quiet:
+    if as_json or not quiet:
         show(done, as_json, report, text)
     end_with_losses(ctx, done.findings, allow_damaged)

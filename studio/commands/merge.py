@@ -18,7 +18,14 @@ from typing import Any
 
 import click
 
-from studio.commands.base.options import PathOption, allow_damaged, json_option, paths_argument, rank_option
+from studio.commands.base.options import (
+    PathOption,
+    allow_damaged,
+    json_option,
+    paths_argument,
+    quiet_option,
+    rank_option,
+)
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.terminal import printable, written_line
 from studio.errors import TraceError
@@ -26,7 +33,7 @@ from studio.et import Progress, discover
 from studio.et.merged.merge import Merged, merge
 from studio.et.ranks import ranks_by_file
 from studio.et.source import open_sources
-from studio.et.write import compressed, written_together
+from studio.et.write import packed, written_together
 from studio.units import format_counted
 
 _SUFFIXES = (".et", ".et.gz")
@@ -74,7 +81,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Merged:
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             with written_together() as put:
-                put(path, compressed(merged.pieces, path.suffix == ".gz"))
+                put(path, packed(merged.pieces, path.suffix == ".gz"))
     return merged
 
 
@@ -118,7 +125,7 @@ def text(merged: Merged) -> str:
 @click.option(
     "-o", "--out", "target", required=True, metavar="MASTER", type=PathOption(allow_dash=True), help="The master trace."
 )  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print neither the result nor progress.")
+@quiet_option
 @json_option
 @allow_damaged
 @rank_option
@@ -140,6 +147,6 @@ def command(
         warn(finding)
     if target == _STANDARD:
         click.echo("" if quiet else text(merged) + "\n", nl=False, err=True)
-    elif not quiet:
+    elif as_json or not quiet:
         show(merged, as_json, report, lambda done: f"{text(done)}\n{printable(written_line([target]))}")
     end_with_losses(ctx, merged.findings, allow_damaged)

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from studio.commands.base.options import PathOption, allow_damaged, json_option
+from studio.commands.base.options import PathOption, allow_damaged, json_option, quiet_option
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.terminal import printable, written_line
 from studio.errors import TraceError, TraceFormatError
@@ -24,7 +24,7 @@ from studio.et import Progress
 from studio.et.merged.reading import sniff
 from studio.et.merged.split import Master, open_master, rank_pieces
 from studio.et.source import SourceFile, load
-from studio.et.write import compressed, written_together
+from studio.et.write import packed, written_together
 from studio.trace import Finding
 from studio.units import format_counted
 
@@ -84,7 +84,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Split:
         for index, (path, (pieces, gzip)) in enumerate(contents.items()):
             target = request.target / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            put(target, compressed(pieces, gzip))
+            put(target, packed(pieces, gzip))
             written.append(target)
             if progress:
                 progress("writing", index + 1, len(contents))
@@ -141,7 +141,7 @@ def text(done: Split) -> str:
 @click.option(
     "-o", "--out", "target", required=True, metavar="DIR", type=PathOption(file_okay=False), help="Folder for the files."
 )  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print neither the result nor progress.")
+@quiet_option
 @json_option
 @allow_damaged
 @click.pass_context
@@ -152,6 +152,6 @@ def command(
     done = run(Request(source, target), progress=None if quiet else progress_line())
     for finding in done.findings:
         warn(finding)
-    if not quiet:
+    if as_json or not quiet:
         show(done, as_json, report, text)
     end_with_losses(ctx, done.findings, allow_damaged)
