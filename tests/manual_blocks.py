@@ -79,6 +79,9 @@ def _shell(block: str) -> Iterator[tuple[int, str, str | None]]:
 
 def _plain(block: str) -> Iterator[tuple[int, str, str | None]]:
     """Yield lines that call the program: blocks of no language hold formulas and drawings, too."""
+    if block.startswith("$ "):
+        yield from _console(block)
+        return
     for at, line, output in _shell(block):
         if line.split()[0] == PROGRAM:
             yield at, line, output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import shutil
 import zipfile
@@ -14,6 +15,10 @@ from click.testing import CliRunner
 import studio
 from studio.cli import main
 from studio.samples import sample_path
+from tests.conftest import ROOT
+from tests.fleet_jobs import put, recorded
+from tests.flight_dumps import one_missing, write_dumps
+from tests.msccl_files import ring_all_reduce
 
 _NCCL = """\
 # nThread 1 nGpus 8 minBytes 1024 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20
@@ -41,7 +46,7 @@ def _job(name: str) -> Callable[[Path], None]:
     return make
 
 
-def _recorded(path: Path) -> None:
+def _recording(path: Path) -> None:
     """Unpack the recording, without the folder in its archive."""
     _job("training_2r")(path)
     for file in (path / "recorded").iterdir():
@@ -109,6 +114,24 @@ def _log_cut_short(path: Path) -> None:
     path.write_text("".join(lines[: len(lines) * 2 // 3]), encoding="utf-8")
 
 
+def _nights(path: Path) -> None:
+    """Write four nights of a job, the last slower, and a folder with a file that is no trace."""
+    for day, (late, slow) in enumerate(((0, 0), (1, 0), (1, 1), (13, 2)), 18):
+        for file in put(path, f"llama-8b-2026-11-{day}", recorded(late, slow=slow, ranks=4)).iterdir():
+            os.utime(file, (1_795_000_000 + day * 86_400,) * 2)
+    (path / "cut").mkdir()
+    (path / "cut" / "gpt.0.et").write_bytes(bytes(range(128, 256)))
+    os.utime(path / "cut" / "gpt.0.et", (1_795_000_000,) * 2)
+
+
+def _dumps(path: Path) -> None:
+    write_dumps(path, one_missing())
+
+
+def _msccl(path: Path) -> None:
+    path.write_bytes(ring_all_reduce(8))
+
+
 def _text(content: str) -> Callable[[Path], None]:
     return lambda path: path.write_text(content, encoding="utf-8") and None
 
@@ -119,6 +142,8 @@ def _copy(name: str) -> Callable[[Path], None]:
 
 FILES: dict[str, Callable[[Path], None]] = {
     "traces": _job("transformer_8r"),
+    "transformer_8r.zip": _copy("transformer_8r"),
+    "imbalance_8r.zip": _copy("imbalance_8r"),
     "traces.zip": _copy("transformer_8r"),
     "job": _job("transformer_8r"),
     "JOB": _job("transformer_8r"),
@@ -126,8 +151,8 @@ FILES: dict[str, Callable[[Path], None]] = {
     "monday": _job("transformer_8r"),
     "tuesday": _job("transformer_8r"),
     "recorded.zip": _copy("training_2r"),
-    "recorded": _recorded,
-    "run1": _recorded,
+    "recorded": _recording,
+    "run1": _recording,
     "linked": _linked,
     "rank0.json": _one_rank,
     "rank0.json.gz": _compressed(_one_rank),
@@ -135,6 +160,9 @@ FILES: dict[str, Callable[[Path], None]] = {
     "job.0.et": _one_file,
     "job.0.et.gz": _compressed(_one_file),
     "cut.log": _log_cut_short,
+    "nights": _nights,
+    "dumps": _dumps,
+    "ring.xml": _msccl,
     "nccl-tests": _measured,
     "azure.csv": _requests,
     "astra": _astra,
@@ -144,7 +172,7 @@ FILES: dict[str, Callable[[Path], None]] = {
 """What makes each name, by name."""
 
 # The words after these name what a command writes.
-_WRITES = {"-o", "--output", "--out", "--repair", "--jobs"}
+_WRITES = {"-o", "--output", "--out", "--repair", "--jobs", "--export"}
 
 
 def lay_out(words: list[str], folder: Path) -> None:
@@ -154,5 +182,19 @@ def lay_out(words: list[str], folder: Path) -> None:
         if before in _WRITES and (folder / name).is_dir():
             # Another example of the page, or another stand-in: for a reader both are folders of their own.
             shutil.rmtree(folder / name)
-        if before not in _WRITES and name in FILES and not (folder / name).exists():
-            FILES[name](folder / name)
+        if before not in _WRITES and not (folder / name).exists():
+            if name in FILES:
+                FILES[name](folder / name)
+            elif real := real_job(name):
+                shutil.copytree(real, folder / name)
+
+
+def real_job(name: str) -> Path | None:
+    """The folder of a real trace that pages name; None where there are no real traces, or none of this name."""
+    shared = Path(os.environ.get("CHAKRA_STUDIO_SHARED") or ROOT.parent / "shared").resolve()
+    found = (shared / "traces" / kind / name for kind in ("torch", "stg")) if name in REAL else ()
+    return next((path for path in found if path.is_dir()), None)
+
+
+REAL = {"dlrm_4r", "llama_8r_tp8", "llama_16r_tp4pp4_recompute"}
+"""Jobs that only those have who have the real traces; commands on them are left out elsewhere."""
