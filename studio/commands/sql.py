@@ -1,4 +1,6 @@
-"""Ask jobs and runs by SQL: nodes, attributes, dependencies, spans, collectives, links, runs, jobs, and more.
+"""Ask jobs and runs by SQL, or write their tables as Parquet.
+
+Tables: nodes, attributes, dependencies, spans, collectives, links, exposed, ranks, runs, jobs; --tables lists their columns.
 
 QUERY is a question in the SQL of DuckDB, or - to read it from stdin. Each JOB|RUN is a folder, files or the prefix of files of
 traces, or, in the workspace, a run (RUN or JOB/RUN) or a job: its recording (JOB/recorded), else its newest run. The tables jobs
@@ -168,7 +170,7 @@ def _read_query(words: Sequence[str]) -> str:
         )
     if words[0] != "-":
         return words[0]
-    return click.get_binary_stream("stdin").read().decode("utf-8", "surrogateescape")
+    return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
 
 def _export(
