@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,13 +32,15 @@ from studio.commands.base.output import end_with_losses, progress_line, show, wa
 from studio.commands.base.queried import find_sources
 from studio.commands.base.terminal import cut_middle, printable
 from studio.errors import ConfigError
-from studio.et import Progress
 from studio.et.write import written_together
 from studio.sql.answers import export_parquet, plain_rows, writer_for
 from studio.sql.columns import TABLES
 from studio.sql.database import ROWS_SHOWN, ROWS_WRITTEN, TIME_S, Answer, Database, Limits
 from studio.trace import Finding
 from studio.units import format_counted, format_ns
+
+if TYPE_CHECKING:
+    from studio.et import Progress
 
 _CELL = 60
 _NOTHING = "-"

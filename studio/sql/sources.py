@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from studio.comparing import RECORDED, Compared, name_in_errors, recording
 from studio.errors import ConfigError
-from studio.session import Session
 from studio.store.runs import Run, RunInfo
 from studio.store.workspace import JobInfo, Workspace
 from studio.trace import Trace
+
+if TYPE_CHECKING:
+    from studio.comparing import Compared
+    from studio.session import Session
 
 Keep = Callable[[Hashable, Callable[[], Any]], Any]
 """Returns what is kept under a name, made where it is not there."""
@@ -78,11 +80,11 @@ class Sources:
             return self.workspace.jobs()
         return [self.workspace.info(job) for job in self.listed]
 
-    def run_infos(self) -> list[RunInfo]:
-        """Return the runs of the jobs that are listed."""
+    def run_infos(self, jobs: Sequence[JobInfo]) -> list[RunInfo]:
+        """Return the runs of jobs."""
         if self.workspace is None:
             return []
-        return [run for job in self.job_infos() if job.runs for run in self.workspace.runs(job.id)]
+        return [run for job in jobs if job.runs for run in self.workspace.runs(job.id)]
 
 
 def workspace_source(workspace: Workspace) -> Sources:
@@ -98,6 +100,9 @@ def file_source(name: str, files: Sequence[Path], open_trace: Callable[[Sequence
         files: Where it is.
         open_trace: Reads it.
     """
+    # Lists of the workspace need none of it.
+    from studio.comparing import RECORDED, name_in_errors, recording
+
     made: dict[Hashable, Any] = {}
 
     def keep(what: Hashable, make: Callable[[], Any]) -> Any:
@@ -126,6 +131,8 @@ def stored_source(session: Session, job: str, run: str = "") -> Sources:
     Raises:
         StudioError: There is no such job or run.
     """
+    from studio.comparing import RECORDED
+
     stored = "" if run == RECORDED else run
     session.workspace.require(job, stored)
     info = session.workspace.info(job)

@@ -15,7 +15,6 @@ from studio.arrow import optional_texts, to_arrow
 from studio.comparing import Compared
 from studio.sim.traffic import LinkTraffic
 from studio.sql.arrow_columns import column_of, joined, table_of, worded
-from studio.sql.columns import BY_NAME
 from studio.sql.graphs import first_nodes
 from studio.sql.sources import RunSource
 from studio.trace import NONE, Float64, Int64, collective_name
@@ -160,10 +159,6 @@ def parts_table(account: Ledger) -> pa.Table:
     columns = {f"{part}_ns": column_of(totals.of(part), told & _tells(account, part)) for part in PARTS}
     columns |= {f"{name}_ns": to_arrow(column) for name, column in sums.items()}
     return table_of(place=to_arrow(account.places), finish_ns=to_arrow(account.finish_ns), **columns)
-
-
-PART_COLUMNS = tuple(column.name for column in BY_NAME["ranks"].columns if column.name.endswith("_ns"))
-"""Columns of `ranks` that need times."""
 
 
 def _tells(account: Ledger, part: str) -> bool:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from studio.analysis.job.ledger import Ledger
 from studio.sql.arrow_columns import utf8
 from studio.sql.columns import BY_NAME
 from studio.sql.graphs import attributes_table, dependencies_table, nodes_table, ranks_table, slots_table
 from studio.sql.joins import NEEDS, OF_JOB, RANK, SPANS
 from studio.sql.sources import JobSource, RunSource, Sources
 from studio.sql.stored import jobs_table, runs_table
-from studio.sql.times import (
-    PART_COLUMNS,
-    collectives_table,
-    exposed_table,
-    has_times,
-    links_table,
-    parts_table,
-    timed_table,
-    times_table,
-)
+from studio.store.workspace import JobInfo
 from studio.trace import Trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from studio.analysis.job.ledger import Ledger
 
 _OF_TRACES: Mapping[str, Callable[[Trace], pa.Table]] = {
     "ranks": ranks_table,
@@ -34,6 +27,8 @@ _OF_TRACES: Mapping[str, Callable[[Trace], pa.Table]] = {
     "attributes": attributes_table,
     "dependencies": dependencies_table,
 }
+_PART_COLUMNS = tuple(column.name for column in BY_NAME["ranks"].columns if column.name.endswith("_ns"))
+"""Columns of `ranks` that need times."""
 _NO_LINKS = "its network has no links that messages wait for"
 _NO_TIMES = "the files hold no times"
 
@@ -74,6 +69,11 @@ class Views:
         self._connection.execute(f"CREATE VIEW {name} AS {text}")
         self.made.add(name)
 
+    @cached_property
+    def _jobs(self) -> list[JobInfo]:
+        """The jobs of the workspace that are listed."""
+        return self._sources.job_infos()
+
     def _queries(self, name: str) -> Iterator[str]:
         """Yield the queries whose rows a table has."""
         if BY_NAME[name].of == "workspace":
@@ -87,10 +87,10 @@ class Views:
 
     def _listed(self, name: str) -> str:
         if name == "runs":
-            self._put("_runs", lambda: runs_table(self._sources.run_infos()))
+            self._put("_runs", lambda: runs_table(self._sources.run_infos(self._jobs)))
         else:
             read = [job for job in self._sources.jobs if job.info is None]
-            self._put("_jobs", lambda: jobs_table(self._sources.job_infos(), read))
+            self._put("_jobs", lambda: jobs_table(self._jobs, read))
         # Seconds since the epoch become times of the calendar.
         return f"SELECT * REPLACE (make_timestamp((created * 1000000)::BIGINT) AS created) FROM _{name}"
 
@@ -103,6 +103,9 @@ class Views:
         return parts
 
     def _of_runs(self, name: str) -> Iterator[str]:
+        # Only runs need the analyses behind it.
+        from studio.sql.times import has_times
+
         timed = set[str]()
         for number, run in enumerate(self._sources.runs):
             if not has_times(run):
@@ -124,6 +127,8 @@ class Views:
 
     def _of_run(self, called: str, name: str, run: RunSource) -> bool:
         """Make a table of a run; returns whether there is one."""
+        from studio.sql.times import collectives_table, exposed_table, links_table
+
         if name == "links":
             links = run.keep("links", lambda: links_table(run))
             if links is None:
@@ -136,6 +141,8 @@ class Views:
         return True
 
     def _spans(self, number: int, run: RunSource) -> list[str]:
+        from studio.sql.times import timed_table, times_table
+
         own = {part: f"_{part}_of_{number}" for part in ("timed", "times")}
         self._put(own["timed"], lambda: run.keep("timed", lambda: timed_table(run.side())))
         self._put(own["times"], lambda: run.keep("times", lambda: times_table(run.side())))
@@ -147,15 +154,17 @@ class Views:
         return [text.format(**labels, **parts, **own, **lane) for text in SPANS]
 
     def _ranks(self, number: int, run: RunSource) -> str:
+        from studio.sql.times import parts_table
+
         called, ranks = f"_ranks_of_{number}", self._of_job("ranks", run.job)["ranks"]
         self._put(called, lambda: run.keep("parts", lambda: parts_table(_account(run))))
-        figures = ", ".join(f"p.{column}" for column in PART_COLUMNS)
+        figures = ", ".join(f"p.{column}" for column in _PART_COLUMNS)
         joined = f"{ranks} r LEFT JOIN {called} p ON p.place = r.place"
         return f"SELECT {_labels(run)}, {RANK}, {figures} FROM {joined}"
 
     def _untimed_ranks(self, job: JobSource) -> str:
         ranks = self._of_job("ranks", job)["ranks"]
-        figures = ", ".join(f"NULL::BIGINT AS {column}" for column in PART_COLUMNS)
+        figures = ", ".join(f"NULL::BIGINT AS {column}" for column in _PART_COLUMNS)
         return f"SELECT {_quote(job.label)} AS job, NULL::VARCHAR AS run, {RANK}, {figures} FROM {ranks} r"
 
     def _note(self, name: str, text: str) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from studio.commands.base.names import find_stored_run
-from studio.commands.base.prefix import find_by_prefix
 from studio.errors import ConfigError
-from studio.et import Progress, read
-from studio.session import Session
 from studio.sql.sources import Sources, file_source, stored_source, together, workspace_source
 from studio.store.workspace import Workspace
 from studio.trace import Finding, Trace
+
+if TYPE_CHECKING:
+    from studio.et import Progress
+    from studio.session import Session
 
 
 def find_sources(
@@ -39,6 +40,12 @@ def find_sources(
     root = workspace or Workspace.default_root()
     if not names:
         return workspace_source(Workspace(root)) if root.is_dir() else Sources()
+
+    # Lists of the workspace need none of it.
+    from studio.commands.base.names import find_stored_run
+    from studio.commands.base.prefix import find_by_prefix
+    from studio.et import read
+    from studio.session import Session
 
     def open_trace(files: Sequence[Path]) -> Trace:
         trace = read(files, ranks=ranks, progress=progress)
