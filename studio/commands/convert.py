@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from studio.commands.base.for_astra_sim import Reader, for_reader
+from studio.commands.base.forms import CHAKRA, form_of
 from studio.commands.base.options import (
     PathOption,
     allow_damaged,
@@ -37,7 +38,7 @@ from studio.et.source import open_sources
 from studio.et.write import rank_file, written_together
 from studio.trace import Finding, Trace
 
-_SUFFIXES = (".et", ".et.gz")
+_SUFFIXES = CHAKRA.suffixes
 
 
 def _file_name(name: str) -> str:
@@ -95,11 +96,12 @@ def run(
             what is written, too.
 
     Raises:
-        TraceError: Several ranks do not fit one file, several jobs are given, or a timeline is asked for and no node
-            has a start.
+        TraceError: Several ranks do not fit one file, several jobs are given, a timeline is asked for and no node
+            has a start, or the suffix of the target is none that this command writes.
         ConfigError: `ranks` names a file that is not there.
     """
     path = request.target
+    form_of(path, "convert")
     _refuse_other_file(path)
     if _is_timeline(path):
         refuse_unwritable(path)

@@ -5,6 +5,9 @@
 
 The lines may stand in a log, with other lines between them and whatever before them. What is before each `=` is ignored,
 but for the type, which older files lack. Ticks are nanoseconds.
+
+A node whose callback is not there gets the attribute `unfinished`, a callback without an issue the attribute
+`callback_ns`, so that both are written back as what they were and not as complete nodes.
 """
 
 from __future__ import annotations
@@ -17,11 +20,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from studio.errors import TraceFormatError
-from studio.et.columns import Texts
+from studio.et.columns import AttributeColumns, Texts
 from studio.et.format import Format, Part, RankPart, Reading
 from studio.trace import (
     NONE,
-    Attributes,
     Dependencies,
     Finding,
     Graph,
@@ -29,6 +31,7 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
+    dense_column,
 )
 from studio.units import format_counted
 
@@ -40,16 +43,71 @@ _EVENT = re.compile(
 _STARTED = re.compile(rb"(?:^|[\s:\]>])(?:issue|callback),[^=,\r\n]*=", re.MULTILINE)
 _TYPE = re.compile(rb"^(.*),([^=,]*)=[ \t]*([0-9]{1,3})[ \t]*$", re.DOTALL)
 _NAMED_TYPE = re.compile(r"(?:^|[^A-Z])(MEM_LOAD|MEM_STORE|COMP|COMM_SEND|COMM_RECV|COMM_COLL)_NODE(?![A-Z])")
+_FINISHED = re.compile(
+    rb"(?:^|[\s:\]>])sys\[([0-9]{1,10})\][^\r\n]{0,40}?finished, ([0-9]{1,20}) cycles"
+    rb"(?:, exposed communication ([0-9]{1,20}) cycles)?",
+    re.MULTILINE | re.IGNORECASE,
+)
+_COUNTED = re.compile(r": ([0-9][0-9,]*)\.$")
 _LARGEST_RANK = 2**31 - 1
 _TICK_EVERY = 100_000
+UNFINISHED, CALLBACK = "unfinished", "callback_ns"
+"""Attributes of a node without callback (a truth value), and of a callback without issue (its tick)."""
+LOST_LINES = ("damaged-line", "bad-value")
+"""Codes of findings that count lines which were left out; `count_of` returns how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What a simulator says when a rank is done.
+
+    Attributes:
+        ticks: When.
+        exposed: Its exposed communication in ticks; None where the line does not tell it.
+    """
+
+    ticks: int
+    exposed: int | None = None
+
+
+def finish_lines(log: bytes) -> dict[int, Finish]:
+    """Return when each rank finished, by lines such as `sys[0] finished, 43 cycles, …`.
+
+    Where a rank finishes several times, as of several iterations, the last counts.
+
+    Example:
+        >>> finish_lines(b"[t] [info] sys[1] finished, 43 cycles, exposed communication 2 cycles.")
+        {1: Finish(ticks=43, exposed=2)}
+    """
+    return {
+        int(rank): Finish(int(ticks), int(exposed) if exposed else None)
+        for rank, ticks, exposed in _FINISHED.findall(log)
+        if int(rank) <= _LARGEST_RANK and int(ticks) < 2**63
+    }
+
+
+def count_of(finding: Finding) -> int:
+    """Return how many lines or nodes a finding of this module speaks of; 0 where it counts none.
+
+    Example:
+        >>> count_of(Finding("warning", "unfinished", "log: issues without a callback: 1,204."))
+        1204
+    """
+    match = _COUNTED.search(finding.message)
+    return int(match[1].replace(",", "")) if match else 0
 
 
 def sniff(head: bytes) -> bool:
-    """Whether `head` begins with an issue or callback line, or holds two; a text about them may quote one."""
+    """Whether `head` begins with an issue or callback line, or holds two; a text about them may quote one.
+
+    A log in which ranks only finish is one too: reading it says what it lacks.
+    """
     if b"\0" in head:
         return False
     first = _EVENT.search(head)
-    return first is not None and (first.start() == 0 or _EVENT.search(head, first.end()) is not None)
+    if first is None:
+        return len(finish_lines(head)) > 1 or _FINISHED.match(head) is not None
+    return first.start() == 0 or _EVENT.search(head, first.end()) is not None
 
 
 @dataclass(slots=True)
@@ -96,8 +154,9 @@ class _Spans:
         self.rank.append(rank)
         self.node.append(node)
         self.name.append(self.names.setdefault(name, len(self.names)))
-        self.start.append(tick if word == b"issue" else NONE)
-        self.end.append(NONE)
+        issued = word == b"issue"
+        self.start.append(tick if issued else NONE)
+        self.end.append(NONE if issued else tick)
 
 
 def read(reading: Reading) -> list[Part]:
@@ -114,6 +173,13 @@ def read(reading: Reading) -> list[Part]:
         events += 1
         if events % _TICK_EVERY == 0:
             reading.tick(match.end())
+    finished = finish_lines(data)
+    if not spans.rank and finished:
+        raise TraceFormatError(
+            f"{reading.name}: a log in which {format_counted(len(finished), 'rank')} only finish, without issue and "
+            "callback lines, so there is no timeline in it.",
+            hint="ASTRA-sim writes them to log/log.log where system.json has trace-enabled 1.",
+        )
     if not spans.rank:
         raise TraceFormatError(
             f"{reading.name}: no complete issue or callback line.",
@@ -121,6 +187,7 @@ def read(reading: Reading) -> list[Part]:
         )
     spans.counts["incomplete"] = sum(1 for _ in _STARTED.finditer(data)) - events
     reading.tick(len(data))
+    spans.counts["never finished"] = len(set(spans.rank) - finished.keys()) if finished else 0
     names, types = _names_and_types(list(spans.names), spans.counts)
     return _parts(spans, names, types, reading)
 
@@ -166,9 +233,12 @@ def _parts(spans: _Spans, names: list[str], types: list[int], reading: Reading) 
     for index, number in enumerate(numbers.tolist()):
         rows = order[bounds[index] : bounds[index + 1]]
         repeated += len(rows) - len(np.unique(node[rows]))
-        length = np.where((start[rows] >= 0) & (end[rows] >= 0), end[rows] - start[rows], 0)
         graph = _graph(
-            node[rows], kind[name[rows]], [names[code] for code in name[rows].tolist()], start[rows], length
+            node[rows],
+            kind[name[rows]],
+            [names[code] for code in name[rows].tolist()],
+            start[rows],
+            end[rows],
         )
         rank_of = Rank(NONE, NONE, file=reading.name)
         parts.append(RankPart(rank_of, graph, number, tuple(findings) if not index else ()))
@@ -180,34 +250,28 @@ def _parts(spans: _Spans, names: list[str], types: list[int], reading: Reading) 
     return parts
 
 
-def _graph(node: object, kind: object, names: Iterable[str], start_ns: Int64, duration_ns: Int64) -> Graph:
+def _graph(node: object, kind: object, names: Iterable[str], start: Int64, end: Int64) -> Graph:
     texts = Texts()
     codes = texts.of(names)
     nothing = Dependencies(np.zeros(len(codes) + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.uint64))
-    none = np.empty(0, np.int32)
-    attrs = Attributes(
-        np.zeros(len(codes) + 1, np.int64),
-        none,
-        none,
-        np.empty(0, np.uint8),
-        np.empty(0, np.int64),
-        none,
-        np.empty(0, np.bool_),
-        np.empty(0, np.int64),
-    )
+    columns = AttributeColumns(texts)
+    columns.flag(UNFINISHED, np.flatnonzero(end < 0), value=True)
+    lone = np.flatnonzero(start < 0)
+    columns.numbers(CALLBACK, lone, end[lone])
+    attrs, slot_key, _ = columns.finish(len(codes))
     return Graph(
         id=node,  # type: ignore[arg-type]
         type=kind,  # type: ignore[arg-type]
         name=codes,
-        start_ns=start_ns,
-        duration_ns=duration_ns,
+        start_ns=start,
+        duration_ns=np.where((start >= 0) & (end >= 0), end - start, 0),
         ctrl=nothing,
         data=nothing,
         io=np.empty((0, 6), np.int32),
         attrs=attrs,
-        slot_key=none,
-        extra_row=none,
-        extra=none,
+        slot_key=slot_key,
+        extra_row=np.empty(0, np.int32),
+        extra=np.empty(0, np.int32),
         strings=texts.strings(),
     )
 
@@ -229,6 +293,12 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
         (unfinished, "warning", "unfinished", "issues without a callback, kept with no duration"),
         (counts["without issue"], "warning", "no-issue", "callbacks without an issue, kept without a start"),
         (counts["backwards"], "warning", "backwards", "callbacks before their issue, kept with no duration"),
+        (
+            counts["never finished"],
+            "warning",
+            "rank-unfinished",
+            "ranks that run nodes and have no line that says they finished",
+        ),
         (
             counts["out of range"],
             "error",
@@ -258,22 +328,31 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
 # ---------------------------------------------------------------------------------------------------
 # Writing
 
+PREFIX = "[1970-01-01T00:00:00+0000] [{level}] <workload>: "
+"""What ASTRA-sim's logger writes before a line, with a time that is the same every time."""
+_ISSUE, _CALLBACK = "issue", "callback"
+
 
 def write(trace: Trace) -> Iterator[str]:
-    """Yield the lines of a recorded timeline in order of time; nodes without a start have none.
+    """Yield the lines of a recorded timeline in order of time; nodes that have neither start nor callback have none.
 
-    At one tick callbacks come first, so that a node's own are in order unless it took no time.
+    At one tick callbacks come first, so that a node's own are in order unless it took no time. A node that never ended
+    has no callback.
     """
     pieces = []
     for index, rank in enumerate(trace.ranks):
         graph = trace.graph_of(rank)
-        rows = np.flatnonzero(graph.start_ns >= 0)
+        ended = dense_column(graph, UNFINISHED, 0) == 0
+        lone = dense_column(graph, CALLBACK, NONE)
+        rows = np.flatnonzero((graph.start_ns >= 0) | (lone >= 0))
         start = graph.start_ns[rows]
-        end = start + graph.duration_ns[rows]
+        end = np.where(start >= 0, start + graph.duration_ns[rows], lone[rows])
         place = np.full(len(rows), index)
-        pieces.append(np.stack([start, np.ones(len(rows), np.int64), place, rows]))
+        begun, ended = start >= 0, ended[rows]
+        issues = np.stack([start, np.ones(len(rows), np.int64), place, rows])
         # What takes no time ends after it began.
-        pieces.append(np.stack([end, np.where(end > start, 0, 2), place, rows]))
+        callbacks = np.stack([end, np.where(end > start, 0, 2), place, rows])
+        pieces += [issues[:, begun], callbacks[:, ended]]
     if not pieces:
         return
     when, what, rank_number, row = np.concatenate(pieces, axis=1)
@@ -283,7 +362,33 @@ def write(trace: Trace) -> Iterator[str]:
         *(column[order].tolist() for column in (when, what, rank_number, row)), strict=True
     ):
         rank = trace.ranks[index]
-        yield f"{'issue' if word == 1 else 'callback'},sys->id={rank.number},tick={tick},{endings[rank.graph][node]}\n"
+        yield f"{_ISSUE if word == 1 else _CALLBACK},sys->id={rank.number},tick={tick},{endings[rank.graph][node]}\n"
+
+
+def write_log(trace: Trace) -> Iterator[str]:
+    """Yield the log of a recorded timeline, with a line for each rank that finished; of one that did not there is none."""
+    yield from map(log_line, write(trace))
+    for rank in trace.ranks:
+        graph = trace.graph_of(rank)
+        timed = graph.start_ns >= 0
+        if not timed.any() or dense_column(graph, UNFINISHED, 0).any():
+            continue
+        finish = int((graph.start_ns + graph.duration_ns)[timed].max())
+        computing = timed & (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) == 0)
+        yield finish_line(rank.number, finish, finish - int(graph.duration_ns[computing].sum()))
+
+
+def log_line(line: str) -> str:
+    """Return an event line as it stands in ASTRA-sim's log: behind a prefix, with spaces between the columns."""
+    word, rank, tick, node, rest = line.split(",", 4)
+    name, _, kind = rest.rpartition(",")
+    return f"{PREFIX.format(level='D')}{word},{rank}, {tick}, {node}, {name}, {kind}"
+
+
+def finish_line(rank: int, finish: int, exposed: int) -> str:
+    """Return the line with which a rank finishes; exposed communication is the finish less all compute, as ASTRA-sim has it."""
+    level = PREFIX.format(level="I")
+    return f"{level}sys[{rank}] finished, {finish} cycles, exposed communication {exposed % 2**64} cycles.\n"
 
 
 def line_ends(graph: Graph) -> list[str]:

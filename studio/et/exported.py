@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import perfetto
 from studio.et.build import graph_of_nodes
+from studio.et.events import UNFINISHED
 from studio.et.format import Format, Part, RankPart, Reading
 from studio.et.kineto import times_ns
 from studio.et.link.names import kernel_kind, operator_kind
@@ -116,6 +118,8 @@ class _Args(msgspec.Struct, gc=False):
     bytes: int = 0
     collective: str = ""
     name: str | int = ""
+    unfinished: bool = False
+    reversed: bool = False
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -162,8 +166,8 @@ def read_chrome(reading: Reading) -> list[Part]:
 def _chrome_job(events: list[_Event]) -> _Job:
     job = _Job()
     lanes: dict[tuple[int, int], str] = {}
-    at: dict[tuple[int, int, int], _Bar] = {}
-    begun: dict[int, tuple[int, _Bar]] = {}
+    drawn: dict[tuple[int, int], list[_Bar]] = {}
+    arrows: list[tuple[_Event, int]] = []
     starts = times_ns([event.ts for event in events])[0].tolist()
     for event, start_ns in zip(events, starts, strict=True):
         args = event.args or _Args()
@@ -177,10 +181,14 @@ def _chrome_job(events: list[_Event]) -> _Job:
             bar = _Bar(
                 args.id, event.name, _type(args.type), lane, start_ns, length, args.bytes, args.collective
             )
+            bar.attrs |= {UNFINISHED: True} if args.unfinished else {}
             job.ranks[event.pid].append(bar)
-            at[event.pid, event.tid, start_ns] = bar
-        elif event.ph in ("X", "s", "f"):
-            _chrome_flow(job, event, at.get((event.pid, event.tid, start_ns)), begun)
+            drawn.setdefault((event.pid, event.tid), []).append(bar)
+        elif event.ph in ("s", "f"):
+            arrows.append((event, start_ns))
+        elif event.ph == "X":
+            job.unknown += 1
+    _chrome_flows(job, arrows, drawn)
     return job
 
 
@@ -188,17 +196,37 @@ def _is_rank(event: _Event, name: str) -> bool:
     return _RANK.fullmatch(name) is not None and 0 <= event.pid < 1 << 31
 
 
-def _chrome_flow(job: _Job, event: _Event, bar: _Bar | None, begun: dict[int, tuple[int, _Bar]]) -> None:
-    if bar is None or (event.ph == "f" and event.id not in begun):
-        job.unknown += 1
-    elif event.ph == "s":
-        begun[event.id] = event.pid, bar
-    else:
-        source, before = begun.pop(event.id)
-        if event.cat in ("ctrl", "data") and before is not bar:
-            bar.waits_for[f"{event.cat}_deps"].append(before.id)
-        elif event.cat == "message":
-            job.meet(source, before, event.pid, bar)
+def _chrome_flows(
+    job: _Job, arrows: list[tuple[_Event, int]], drawn: dict[tuple[int, int], list[_Bar]]
+) -> None:
+    """Add all arrows: an end belongs to the last bar of its thread to begin by its time."""
+    begins: dict[tuple[int, int], list[int]] = {}
+    for thread, bars in drawn.items():
+        bars.sort(key=lambda bar: bar.start_ns)
+        begins[thread] = [bar.start_ns for bar in bars]
+    begun: dict[int, tuple[int, _Bar]] = {}
+    for event, time_ns in arrows:
+        thread = event.pid, event.tid
+        place = bisect_right(begins.get(thread, ()), time_ns) - 1
+        bar = drawn[thread][place] if place >= 0 else None
+        if bar is None or time_ns >= bar.start_ns + max(bar.duration_ns, 1):
+            job.unknown += 1
+        elif event.ph == "s":
+            begun[event.id] = event.pid, bar
+        elif event.id not in begun:
+            job.unknown += 1
+        else:
+            ends = [begun.pop(event.id), (event.pid, bar)]
+            if event.args is not None and event.args.reversed:
+                ends.reverse()
+            _chrome_flow(job, event.cat, *ends)
+
+
+def _chrome_flow(job: _Job, kind: str, first: tuple[int, _Bar], last: tuple[int, _Bar]) -> None:
+    if kind in ("ctrl", "data") and first[1] is not last[1]:
+        last[1].waits_for[f"{kind}_deps"].append(first[1].id)
+    elif kind == "message":
+        job.meet(*first, *last)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -238,6 +266,7 @@ def read_perfetto(reading: Reading) -> list[Part]:
                 size if isinstance(size, int) and size < LONGEST_NS else 0,
                 str(one.said.get("collective", "")),
             )
+            bar.attrs |= {UNFINISHED: True} if one.said.get(UNFINISHED) else {}
             job.ranks.setdefault(int(named[1]), []).append(bar)
             for flow in one.flows:
                 flows.setdefault(flow, []).append((int(named[1]), bar))

@@ -20,8 +20,10 @@ from studio.et import (
     etplus,
     events,
     exported,
+    flight,
     groups,
     kineto,
+    msccl,
     perfetto,
     pytorch,
     rocprof,
@@ -65,10 +67,12 @@ FORMATS: tuple[Format, ...] = (
     chakra_json.JSONIZED,
     etplus.FORMAT,
     pytorch.FORMAT,
+    flight.FORMAT,
     exported.CHROME,
     rocprof.FORMAT,
     xplane.JSON,
     kineto.FORMAT,
+    msccl.FORMAT,
     text.FORMAT,
     events.FORMAT,
     exported.PERFETTO,
@@ -752,7 +756,9 @@ class _Builder:
         place = {graph: index for index, graph in enumerate(used)}
         kept = tuple(replace(rank, graph=place[rank.graph]) for rank in ranks)
         graphs = tuple(self.graphs[graph] for graph in used)
-        return with_inferred_groups(Trace(graphs, kept, self.groups, tuple(findings)))
+        # Every rank may list the groups that it knows, the same ones again.
+        listed = tuple(dict.fromkeys(self.groups))
+        return with_inferred_groups(Trace(graphs, kept, listed, tuple(findings)))
 
     def _leave_out_claimed(self, ranks: Sequence[Rank], given: Mapping[str, int]) -> list[Rank]:
         """Return the first of the ranks with each number, and list the files of the others as left out.

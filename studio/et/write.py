@@ -190,10 +190,11 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
 
 
 def _compress(pieces: Iterable[bytes], compress: bool) -> Iterator[bytes]:
-    if not compress:
-        yield from pieces
-        return
-    # A gzip stream, which bears no time: equal traces give equal files.
+    return compressed(pieces) if compress else iter(pieces)
+
+
+def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a gzip stream, which bears no time: equal contents give equal files."""
     packer = zlib.compressobj(wbits=31)
     yield from map(packer.compress, pieces)
     yield packer.flush()

@@ -21,7 +21,8 @@ def chrome_events(gantt: Gantt) -> Iterator[str]:
     for rank in gantt.trace.ranks:
         yield from _rank(slices, rank)
     for number, (kind, before, after) in enumerate(slices.flows()):
-        yield _flow(kind, number, before, after)
+        end_ns = int(gantt.coverage.end_ns[after.place]) - gantt.origin_ns
+        yield _flow(kind, number, before, after, end_ns)
     yield "\n]}\n"
 
 
@@ -31,6 +32,8 @@ def _rank(slices: Slices, rank: Rank) -> Iterator[str]:
     gantt = slices.gantt
     graph = gantt.trace.graph_of(rank)
     sizes, kinds = gantt.sizes_of(rank.graph), dense_column(graph, "comm_type", NONE)
+    # No end was recorded: drawn where it begins, and marked.
+    unfinished = dense_column(graph, "unfinished", 0)
     names: dict[int, str] = {}
     for thread in slices.threads(rank):
         yield _metadata_event("thread_name", rank.number, thread.number, thread.title)
@@ -45,9 +48,10 @@ def _rank(slices: Slices, rank: Rank) -> Iterator[str]:
             graph.type[node],
             sizes[node],
             kinds[node],
+            unfinished[node],
         )
         lines = []
-        for start, length, code, number, of, size, kind in zip(
+        for start, length, code, number, of, size, kind, open_ended in zip(
             *(column.tolist() for column in columns), strict=True
         ):
             name = names.get(code) or names.setdefault(code, json.dumps(graph.strings[code]))
@@ -57,6 +61,7 @@ def _rank(slices: Slices, rank: Rank) -> Iterator[str]:
                 if of == NodeType.COMM_COLL and kind != NONE
                 else ""
             )
+            more += ', "unfinished": true' if open_ended else ""
             lines.append(
                 f',\n{{"ph": "X", "pid": {rank.number}, "tid": {thread.number}, "cat": "{thread.kind}", '
                 f'"ts": {_micros(start)}, "dur": {_micros(length)}, "name": {name}, '
@@ -65,11 +70,20 @@ def _rank(slices: Slices, rank: Rank) -> Iterator[str]:
         yield "".join(lines)
 
 
-def _flow(name: str, number: int, before: End, after: End) -> str:
+def _flow(name: str, number: int, before: End, after: End, after_end_ns: int) -> str:
+    """Return an arrow between two slices.
+
+    A viewer joins an arrow's ends to the slices that are open at its times, and refuses one that ends before it starts.
+    So it ends where both have begun; where the second had ended by then, it is drawn backwards and says so.
+    """
     head = f'"cat": "{name}", "name": "{name}", "id": {number}'
+    more = ""
+    if after.start_ns < before.start_ns and before.start_ns >= after_end_ns:
+        before, after, more = after, before, ', "args": {"reversed": true}'
+    meet_ns = max(before.start_ns, after.start_ns)
     return (
-        f',\n{{"ph": "s", {head}, "pid": {before.rank}, "tid": {before.thread}, "ts": {_micros(before.start_ns)}}},\n'
-        f'{{"ph": "f", "bp": "e", {head}, "pid": {after.rank}, "tid": {after.thread}, "ts": {_micros(after.start_ns)}}}'
+        f',\n{{"ph": "s", {head}, "pid": {before.rank}, "tid": {before.thread}, "ts": {_micros(before.start_ns)}{more}}},\n'
+        f'{{"ph": "f", "bp": "e", {head}, "pid": {after.rank}, "tid": {after.thread}, "ts": {_micros(meet_ns)}{more}}}'
     )
 
 

@@ -28,8 +28,8 @@ _PROTOBUF_AT_LEAST = (6, 31, 1)
 """What the generated code of the package asks for; it raises an error of protobuf's with an older one."""
 _EVENTS_AT_ONCE = 8192
 """Packets that are encoded together: few pieces to send, few objects alive."""
-_ANNOTATIONS = ("id", "type", "bytes", "collective")
-_ID, _TYPE, _BYTES, _COLLECTIVE = range(1, len(_ANNOTATIONS) + 1)
+_ANNOTATIONS = ("id", "type", "bytes", "collective", "unfinished")
+_ID, _TYPE, _BYTES, _COLLECTIVE, _UNFINISHED = range(1, len(_ANNOTATIONS) + 1)
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
@@ -188,6 +188,7 @@ class _Writer:
             graph.type[node],
             gantt.sizes_of(rank.graph)[node],
             np.where(graph.type == NodeType.COMM_COLL, dense_column(graph, "comm_type", NONE), NONE)[node],
+            dense_column(graph, "unfinished", 0)[node],
         )
         time, which, ends = _moments(
             gantt.coverage.start_ns[places] - gantt.origin_ns, gantt.coverage.end_ns[places] - gantt.origin_ns
@@ -221,8 +222,8 @@ class _Writer:
             yield trace.SerializeToString()
 
     def _tell(self, packet: Any, sequence: int, graph: Graph, what: list[int]) -> None:
-        """Add category, name, id, type, bytes and collective of a slice."""
-        kind, code, number, of, size, collective = what
+        """Add category, name, id, type, bytes and collective of a slice, and whether it never ended."""
+        kind, code, number, of, size, collective, unfinished = what
         event = packet.track_event
         event.category_iids.append(kind)
         event.name_iid = code + 1
@@ -241,6 +242,8 @@ class _Writer:
             annotate(name_iid=_BYTES, int_value=size)
         if collective != NONE:
             annotate(name_iid=_COLLECTIVE, string_value=collective_name(collective))
+        if unfinished:
+            annotate(name_iid=_UNFINISHED, uint_value=1)
 
 
 def _in_order(gantt: Gantt, threads: list[Thread], first: int) -> tuple[Int64, Int64, Int64]:

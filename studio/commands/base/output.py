@@ -29,9 +29,11 @@ def say(text: str) -> None:
     click.echo(printable(text))
 
 
-def show(result: _T, as_json: bool, report: Callable[[_T], Any], text: Callable[[_T], str]) -> None:
-    """Print a command's result as JSON or text."""
-    click.echo(_json_text(report(result)) if as_json else text(result))
+def show(
+    result: _T, as_json: bool, report: Callable[[_T], Any], text: Callable[[_T], str], *, err: bool = False
+) -> None:
+    """Print a command's result as JSON or text; on stderr where the standard output is what it wrote."""
+    click.echo(_json_text(report(result)) if as_json else text(result), err=err)
 
 
 def _json_text(report: Any) -> str:

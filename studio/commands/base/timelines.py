@@ -1,26 +1,55 @@
-"""Write timelines for other viewers: issue and callback lines, Chrome traces, Perfetto files."""
+"""Write timelines for other viewers: issue and callback lines, simulator logs, Chrome traces, Perfetto files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from studio.analysis.timeline.chrome import HEAD, chrome_events
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.perfetto import INSTALL, cannot_write, perfetto_events
 from studio.errors import StudioError, TraceError
 from studio.et import events
-from studio.et.events import line_ends
+from studio.et.events import finish_line, line_ends, log_line
 from studio.et.write import written_together
 from studio.files import open_file
-from studio.sim.result import SimResult
+from studio.sim.result import SimResult, exposed_ns
 from studio.store.arrays import appearing
 from studio.timeline import recorded
 from studio.trace import Trace
 
-SUFFIXES = (".json", ".pftrace", ".csv")
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form in which a timeline can be written.
+
+    Attributes:
+        name: What `--to` calls it.
+        suffix: The end of file names that ask for it.
+        title: What it is, in words.
+        in_cycles: Whether it counts time in cycles, line by line in the order of events across ranks.
+    """
+
+    name: str
+    suffix: str
+    title: str
+    in_cycles: bool = False
+
+
+FORMS = (
+    Form("csv", ".csv", "issue and callback lines", in_cycles=True),
+    Form("log", ".log", "a simulator's log", in_cycles=True),
+    Form("chrome", ".json", "a Chrome trace"),
+    Form("perfetto", ".pftrace", "a trace in Perfetto's own format"),
+)
+SUFFIXES = tuple(form.suffix for form in FORMS)
 """Forms of a timeline, by the suffix that asks for them."""
+
+
+def form_of(path: Path) -> Form | None:
+    """Return the form that a file's name asks for, None where it asks for none."""
+    return next((form for form in FORMS if form.suffix == path.suffix), None)
 
 
 def refuse_unwritable(path: Path) -> None:
@@ -44,7 +73,7 @@ def is_timeline(path: Path) -> bool:
     if path.suffix == ".pftrace":
         # A Perfetto file is a sequence of packets, each starting with this byte.
         return start[:1] == b"\n"
-    return (path.suffix == ".csv" and events.sniff(start)) or (
+    return (path.suffix in (".csv", ".log") and events.sniff(start)) or (
         path.suffix == ".json" and start.startswith(HEAD.encode())
     )
 
@@ -56,33 +85,50 @@ def write_timeline(trace: Trace, path: Path) -> Path:
         TraceError: No node has a start.
         StudioError: The form is Perfetto's own, and the package that writes it is not there.
     """
-    if not any((graph.start_ns >= 0).any() for graph in trace.graphs):
-        raise TraceError(
-            f"{path}: no node of the trace has a start, so there is no timeline to write.",
-            hint="Simulate the trace first: chakra-studio simulate … --events FILE writes a timeline.",
-        )
+    pieces = timeline_pieces(trace, path.suffix, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_together() as put:
-        put(path, _timeline(trace, path.suffix))
+        put(path, pieces)
     return path
 
 
-def _timeline(trace: Trace, suffix: str) -> Iterator[bytes]:
-    if suffix == ".csv":
-        return (line.encode() for line in events.write(trace))
+def timeline_pieces(trace: Trace, suffix: str, name: str) -> Iterator[bytes]:
+    """Return the recorded times in the format of a suffix, piece by piece.
+
+    Args:
+        trace: The job.
+        suffix: One of `SUFFIXES`.
+        name: What is written, for messages.
+
+    Raises:
+        TraceError: No node has a start.
+        StudioError: The form is Perfetto's own, and the package that writes it is not there.
+    """
+    if not any((graph.start_ns >= 0).any() for graph in trace.graphs):
+        raise TraceError(
+            f"{name}: no node of the trace has a start, so there is no timeline to write.",
+            hint="Simulate the trace first: chakra-studio simulate … --events FILE writes a timeline.",
+        )
+    if suffix in _LINES:
+        return (line.encode(errors="replace") for line in _LINES[suffix](trace))
     return gantt_file(Gantt(trace, recorded(trace)), suffix)
+
+
+_LINES: dict[str, Callable[[Trace], Iterator[str]]] = {".csv": events.write, ".log": events.write_log}
 
 
 def in_order(path: Path) -> bool:
     """Whether this format holds the order of events across ranks, which needs every rank simulated."""
-    return path.suffix not in (".json", ".pftrace")
+    form = form_of(path)
+    return form is None or form.in_cycles
 
 
 def write_events(result: SimResult, path: Path) -> None:
     """Write events in the format of the suffix, atomically.
 
     A file ending in `.json` becomes a Chrome trace, one in `.pftrace` a trace in Perfetto's own format, any other gets a
-    line per event, in the order they happened. For those every rank must have been simulated.
+    line per event, in the order they happened, one in `.log` as ASTRA-sim logs them. For those every rank must have been
+    simulated.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -91,7 +137,11 @@ def write_events(result: SimResult, path: Path) -> None:
     refuse_unwritable(path)
     with appearing(path, "--events") as stream:
         if in_order(path):
-            event_lines(result, stream)
+            stream.writelines(
+                map(log_line, event_lines(result)) if path.suffix == ".log" else event_lines(result)
+            )
+            if path.suffix == ".log":
+                stream.writelines(_finish_lines(result))
             return
         numbers = [rank.number for rank in result.trace.ranks]
         stands_for = [numbers[place] for place in result.representative.tolist()]
@@ -100,15 +150,21 @@ def write_events(result: SimResult, path: Path) -> None:
         stream.buffer.writelines(gantt_file(gantt, path.suffix))
 
 
-def event_lines(result: SimResult, stream: TextIO) -> None:
-    """Write the events as `issue,sys->id=0,tick=0,node->id=1,node->name=…,node->type=4` and `callback,…`."""
+def _finish_lines(result: SimResult) -> Iterator[str]:
+    columns = result.finish_ns.tolist(), exposed_ns(result).tolist()
+    for rank, finish, exposed in zip(result.trace.ranks, *columns, strict=True):
+        yield finish_line(rank.number, finish, exposed)
+
+
+def event_lines(result: SimResult) -> Iterator[str]:
+    """Yield the events as `issue,sys->id=0,tick=0,node->id=1,node->name=…,node->type=4` and `callback,…`."""
     numbers = [rank.number for rank in result.trace.ranks]
     ends = [line_ends(graph) for graph in result.trace.graphs]
     of_rank = [ends[rank.graph] for rank in result.trace.ranks]
     columns = (result.event_end, result.event_rank, result.event_ns, result.event_row)
     for ended, rank, tick, row in zip(*(column.tolist() for column in columns), strict=True):
         word = "callback" if ended else "issue"
-        stream.write(f"{word},sys->id={numbers[rank]},tick={tick},{of_rank[rank][row]}\n")
+        yield f"{word},sys->id={numbers[rank]},tick={tick},{of_rank[rank][row]}\n"
 
 
 def gantt_file(gantt: Gantt, suffix: str) -> Iterator[bytes]:
