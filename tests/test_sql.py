@@ -357,7 +357,7 @@ def test_an_export_that_fails_leaves_nothing(sample, tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise StudioError("no more")
 
-    monkeypatch.setattr("studio.sql.views.collectives_table", full)
+    monkeypatch.setattr("studio.sql.times.collectives_table", full)
     with Database(of(sample)) as database, pytest.raises(StudioError, match="no more"):
         export_parquet(database, ["nodes", "collectives"], tmp_path / "out")
     assert not list(tmp_path.iterdir())
