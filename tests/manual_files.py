@@ -116,12 +116,13 @@ def _log_cut_short(path: Path) -> None:
 
 def _nights(path: Path) -> None:
     """Write four nights of a job, the last slower, and a folder with a file that is no trace."""
-    for day, (late, slow) in enumerate(((0, 0), (1, 0), (1, 1), (13, 2)), 18):
+    for day, (late, slow) in enumerate(((0, 0), (1, 0), (1, 1), (14, 1)), 18):
         for file in put(path, f"llama-8b-2026-11-{day}", recorded(late, slow=slow, ranks=4)).iterdir():
-            os.utime(file, (1_795_000_000 + day * 86_400,) * 2)
+            os.utime(file, (1_794_970_800 + (day - 18) * 86_400,) * 2)
     (path / "cut").mkdir()
     (path / "cut" / "gpt.0.et").write_bytes(bytes(range(128, 256)))
-    os.utime(path / "cut" / "gpt.0.et", (1_795_000_000,) * 2)
+    for place in (path / "cut" / "gpt.0.et", *path.iterdir(), path):
+        os.utime(place, (1_794_970_800,) * 2)
 
 
 def _dumps(path: Path) -> None:
