@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from studio.cli import load_command, main, verbs
@@ -252,3 +253,39 @@ def test_what_agrees_with_a_page():
     assert agrees("a …\n…\nb", "a 1\nx\ny\nb\n")
     assert not agrees("a …\nb", "a 1\nx\nb\n")
     assert not agrees("a", "a\nb")
+
+
+def test_newcomers_find_what_they_know():
+    """Every tool of Chakra, the scripts of ASTRA-sim, HTA and Perfetto has a row, with a command that is run."""
+    page = ROOT / "docs" / "coming-from.md"
+    text = page.read_text(encoding="utf-8")
+    known = (
+        "chakra_trace_link", "chakra_converter PyTorch", "chakra_converter Text", "chakra_jsonizer", "chakra_visualizer",
+        "chakra_timeline_visualizer", "chakra_generator", "et_feeder", "run.sh", "get_temporal_breakdown", "trace_processor",
+    )  # fmt: skip
+    assert [name for name in known if f"| `{name}" not in text] == []
+    run_verbs = {split(shown.line)[1] for shown in commands_of(page, spans=True) if left_out(shown) is None}
+    assert {
+        "link",
+        "convert",
+        "jsonize",
+        "visualize",
+        "timeline",
+        "generate",
+        "simulate",
+        "breakdown",
+        "sql",
+    } <= run_verbs
+
+
+def test_every_page_is_reached_from_the_manual():
+    """What `mkdocs.yml` does not list is added to a section that it has."""
+    sections = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.BaseLoader)["nav"]
+    listed = [
+        page for entry in sections if isinstance(entry, dict) for pages in entry.values() for page in pages
+    ]
+    assert {"Questions", "Topics"} <= {
+        name for entry in sections if isinstance(entry, dict) for name in entry
+    }
+    made = {"reference/commands.md", "reference/api.md", "contributing.md", "changelog.md"}
+    assert [page for page in listed if page not in made and not (ROOT / "docs" / page).exists()] == []
