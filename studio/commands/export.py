@@ -18,8 +18,9 @@ from typing import Any
 import click
 import msgspec
 
-from studio.commands.base.astra_folder import Prepared, clear_traces, prepare, refuse_taken, write_folder
-from studio.commands.base.backends import BACKEND_NAMES, Backend, analytical, backend_named
+from studio.analysis.job.completeness import completeness
+from studio.commands.base.astra_folder import Prepared, prepare, refuse_taken, write_folder
+from studio.commands.base.backends import BACKEND_NAMES, WORKLOAD, Backend, analytical, backend_named
 from studio.commands.base.names import find_stored_run
 from studio.commands.base.options import (
     EXISTING_FILE,
@@ -138,6 +139,7 @@ def _export_astra_sim(request: Request, progress: Progress | None) -> Exported:
     refuse_taken(request.folder)
     files = _files(request)
     refuse_own_input(files, request.folder)
+    refuse_own_input(files, (request.folder / WORKLOAD).parent)
     source = _from_files(request, files, progress) if files else _from_workspace(request)
     parts, custom = (source.parts, source.custom) if source.parts else _system(request, source.trace)
     backend = backend_named(request.backend) if request.backend else None
@@ -146,7 +148,6 @@ def _export_astra_sim(request: Request, progress: Progress | None) -> Exported:
     backend = backend or analytical(prepared.config.congestion)
     _refuse_other_network(backend, prepared)
     result = simulate(prepared.trace, prepared.config)
-    clear_traces(request.folder)
     made = write_folder(prepared, request.folder, backend, title=source.title, progress=progress)
     return Exported(
         request.folder,
@@ -224,7 +225,7 @@ def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms]:
             model="astra-sim",
         )
     )
-    parts = parts_for(asked, ranks=len(trace.ranks))
+    parts = parts_for(asked, ranks=completeness(trace).world)
     if asked.preset:
         parts = with_memory_for(parts, trace)
     return parts, astra.custom_algorithms(parts.system, asked.system)

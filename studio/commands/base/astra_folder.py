@@ -52,6 +52,7 @@ from studio.trace import (
 from studio.units import format_counted, format_ns
 
 _NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
+_EXACT_DURATION = "duration_ns"
 _TOLD = 8
 _REFERENCE = "ASTRA-sim (commit 518bd51)"
 
@@ -139,7 +140,8 @@ def _refuse(findings: Sequence[Finding]) -> None:
     rest = "".join(f"\nAlso: {finding.message}" for finding in errors[1:_TOLD])
     more = f"\nAnd {len(errors) - _TOLD:,} more." if len(errors) > _TOLD else ""
     raise TraceError(
-        f"ASTRA-sim would stop at this job: {errors[0].message}{rest}{more}", hint=errors[0].hint
+        f"ASTRA-sim would stop at this job: {errors[0].message}{rest}{more}",
+        hint=f"{errors[0].hint} What ASTRA-sim lacks, chakra-studio simulate has with --model full.".lstrip(),
     )
 
 
@@ -229,8 +231,9 @@ def _adapted(trace: Trace) -> tuple[Trace, list[Finding]]:
     adapted = edit.with_graphs(trace, made) if made else trace
     done = for_astra_sim(_with_text_slots(adapted) if counts["names"] else adapted)
     findings = [*_adaptions(counts, drift_ns), *done.findings[len(before) :]]
-    same = (
-        not made and done.graphs == trace.graphs and done.ranks == trace.ranks and done.groups == trace.groups
+    same = done.groups == trace.groups and all(
+        old is new
+        for old, new in zip((*trace.graphs, *trace.ranks), (*done.graphs, *done.ranks), strict=True)
     )
     return trace if same else replace(done, findings=before), findings
 
@@ -309,8 +312,10 @@ def _in_micros(graph: Graph) -> tuple[Graph, int, int]:
     off = whole != duration
     if not off.any():
         return graph, 0, 0
-    # Starts are not read, and what they would say no longer fits.
-    return replace(graph, duration_ns=whole), int(off.sum()), int((whole - duration).sum())
+    # Files may hold the exact time as an attribute beside it.
+    rows = np.intersect1d(graph.rows_with(_EXACT_DURATION)[0], np.flatnonzero(off))
+    exact = edit.with_numbers(graph, _EXACT_DURATION, rows, whole[rows]) if len(rows) else graph
+    return replace(exact, duration_ns=whole), int(off.sum()), int((whole - duration).sum())
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -362,7 +367,16 @@ def write_folder(
             put(folder / name, [text.encode(errors="replace")])
             files.append(folder / name)
     (folder / "run.sh").chmod(0o755)
+    _remove_stale(folder, files)
     return Folder(tuple(files), command)
+
+
+def _remove_stale(folder: Path, files: Sequence[Path]) -> None:
+    """Remove what an earlier export had and this one has not: traces of further ranks, comm groups, a topology."""
+    prefix = Path(WORKLOAD)
+    earlier = [*(folder / prefix.parent).glob(f"{prefix.name}.*.et"), folder / GROUPS, folder / LOGICAL]
+    for path in set(earlier) - set(files):
+        path.unlink(missing_ok=True)
 
 
 def _complete(prepared: Prepared) -> dict[str, Any]:
@@ -436,11 +450,3 @@ def refuse_taken(folder: Path) -> None:
             f"{folder}: holds {', '.join(held[:_TOLD])}; allowed: a new folder, or one that was exported before",
             hint="Name another one.",
         )
-
-
-def clear_traces(folder: Path) -> None:
-    """Remove the traces of an earlier export, of which there may have been more."""
-    prefix = Path(WORKLOAD)
-    for path in (folder / prefix.parent).glob(f"{prefix.name}.*.et"):
-        path.unlink()
-    (folder / GROUPS).unlink(missing_ok=True)
