@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import tempfile
 from pathlib import Path
 
@@ -116,7 +117,64 @@ def exported(suffix: str) -> bytes:
         return write_timeline(Trace(tuple(graphs), tuple(ranks)), Path(folder, f"x{suffix}")).read_bytes()
 
 
+FLIGHT = {
+    "version": "2.10",
+    "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}, "3": {"name": "3", "desc": "pp", "ranks": "[0, 1]"}},
+    "pg_status": {"0": {"last_enqueued_collective": 2, "last_started_collective": 2, "last_completed_collective": 1}},
+    "entries": [
+        {
+            "frames": [{"name": "step", "filename": "train.py", "line": 41}], "record_id": number, "pg_id": 0, "process_group": group,
+            "collective_seq_id": number, "p2p_seq_id": number, "op_id": number, "profiling_name": name, "time_created_ns": 10**18 + number,
+            "input_sizes": [[16, 4]], "input_dtypes": ["BFloat16"], "output_sizes": [[16, 4]], "output_dtypes": ["BFloat16"],
+            "state": state, "time_discovered_started_ns": 10**18 + 9, "time_discovered_completed_ns": 10**18 + 99, "retired": True,
+            "timeout_ms": 600000, "is_p2p": name != "nccl:all_reduce",
+        }
+        for number, (name, group, state) in enumerate(
+            (
+                ("nccl:all_reduce", ("0", "default_pg"), "completed"), ("nccl:send 0->1", ("3", "pp"), "scheduled"),
+                ("nccl:recv 0<-1", ("3", "pp"), "scheduled"), ("nccl:coalesced", ("3", "pp"), "completed"),
+                ("nccl:all_reduce", ("0", "default_pg"), "started"),
+            )
+        )
+    ],
+}  # fmt: skip
+
+MSCCL = b"""<algo name="ring" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allreduce" inplace="1">
+ <gpu id="0" i_chunks="2" o_chunks="0" s_chunks="1">
+  <tb id="0" send="1" recv="1" chan="0">
+   <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="1" type="rrcs" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="2" type="r" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="1" deps="0" hasdep="0"/>
+  </tb>
+  <tb id="1" send="-1" recv="-1" chan="0"><step s="0" type="nop"/></tb>
+ </gpu>
+ <gpu id="1" i_chunks="2" o_chunks="0" s_chunks="1">
+  <tb id="0" send="0" recv="0" chan="0">
+   <step s="0" type="s" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="1" type="rrcs" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="2" type="r" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+  </tb>
+ </gpu>
+</algo>
+"""
+
+INSPECTOR = tuple(
+    json.dumps(
+        {
+            "header": {"id": "0x7f8c", "rank": rank, "n_ranks": 2, "nnodes": 1},
+            "metadata": {"inspector_output_format_version": "v4.0", "dump_timestamp_us": 10**15, "hostname": "h", "pid": 7 + rank},
+            "coll_perf": {"coll": coll, "coll_sn": serial, "coll_msg_size_bytes": 1024, "coll_exec_time_us": 40, "coll_algo": "RING",
+                          "event_trace_ts": {"coll_start_ts": 10**15 - 90, "coll_stop_ts": 10**15 - 50}},
+        }
+    ).encode()
+    for rank in (0, 1)
+    for serial, coll in enumerate(("AllReduce", "AllGather", "ReduceScatter"))
+)  # fmt: skip
+
 PROFILES: dict[str, tuple[bytes, ...]] = {
+    "inspector": INSPECTOR,
+    "msccl": (MSCCL,),
+    "flight": (pickle.dumps(FLIGHT, 2), pickle.dumps(FLIGHT, 5), json.dumps(FLIGHT).encode()),
     "rocprof": (rocprof(),),
     "rocprof-perfetto": (rocprof_perfetto(),),
     "xplane": (xspace(),),

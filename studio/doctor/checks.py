@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from studio.doctor import across, content, deadlocks, scale, structure
+from studio.doctor import across, content, deadlocks, hangs, scale, structure
 from studio.doctor.diagnosis import LEVELS, Case, Diagnoses, Diagnosis, Found
 from studio.doctor.inferred import hedge
 from studio.doctor.repairs import MENDED, REPAIRS
@@ -35,6 +35,13 @@ class Check:
 
 
 CHECKS: tuple[Check, ...] = (
+    Check(
+        "hang",
+        "Operations that do not end",
+        hangs.hangs,
+        "All members of a group wait in a collective until the last one comes, so one rank that does not keeps the whole "
+        "job, until the watchdog's time limit ends it.",
+    ),
     Check(
         "missing-rank",
         "Missing ranks",

@@ -2,22 +2,26 @@
 
 The feeder's is one object whose `workload_graph` lists the nodes; how its keys are spelled differs from file to file.
 The jsonizer prints protobuf's JSON, one object after another with nothing between: first the metadata, then the nodes.
+What our own `jsonize` writes is such objects too, or one document of them, and may hold more; it is read as the file it stands for.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import io
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
+from studio.et import chakra, jsonize
 from studio.et.format import Format, Part, Reading
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.records import LARGEST_ID, LARGEST_INT32, LARGEST_NS, NodeRecord, fits, rank_part
@@ -29,6 +33,7 @@ _JSONIZED_HEAD = re.compile(
     rb'\s*\{\s*("version"\s*:\s*"(?:[^"\\]|\\.)*"\s*,?\s*)?("attr"\s*:\s*\[\s*\{\s*"(name|docString)"'
     rb'|\}\s*(\{\s*("(id|name|type|ctrlDeps|dataDeps|attr)"|\})|$))'
 )
+_DOCUMENT_HEAD = re.compile(rb'\s*\{\s*"metadata"\s*:\s*\{\s*("(version|attr|@bytes|@unknown)"|\})')
 _PLAIN_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,25}\s*")
 _LONGEST_TEXT = 1 << 26
 
@@ -303,8 +308,8 @@ _READERS: Mapping[ValueKind, Callable[[Any], Any]] = {
 
 
 def sniff_jsonized(head: bytes) -> bool:
-    """Whether `head` starts with metadata as the jsonizer prints it."""
-    return _JSONIZED_HEAD.match(head) is not None
+    """Whether `head` starts with metadata as the jsonizer, or our own, prints it."""
+    return (_JSONIZED_HEAD.match(head) or _DOCUMENT_HEAD.match(head)) is not None
 
 
 def _camel(name: str) -> str:
@@ -327,6 +332,8 @@ def read_jsonized(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: The first object is damaged.
     """
+    if jsonize.is_exact(reading.data):
+        return _read_exact(reading)
     with collector_paused():
         objects = _objects(bytes(reading.data), reading.name)
         dropped = _Dropped()
@@ -344,6 +351,23 @@ def read_jsonized(reading: Reading) -> list[Part]:
         reading.tick(len(reading.data) // 2)
         findings += dropped.findings(reading.name)
         return [rank_part(reading, records, version=version, metadata=metadata, findings=findings)]
+
+
+def _read_exact(reading: Reading) -> list[Part]:
+    """Read what our own `jsonize` wrote, as the Chakra file that it stands for, up to where it is damaged."""
+    pieces: list[bytes] = []
+    found: tuple[Finding, ...] = ()
+    source = jsonize.Source(io.BytesIO(reading.data), reading.name)
+    try:
+        # Not list(): what comes before an error is kept.
+        pieces.extend(jsonize.write_chakra(source, jsonize.Tally()))
+    except TraceFormatError as error:
+        if not any(pieces):
+            raise
+        message = f"{error.message} What comes before it was read, the rest is lost."
+        found = (Finding("error", "damaged-file", message, error.hint, file=reading.name),)
+    whole = replace(reading, data=b"".join(pieces), findings=(*reading.findings, *found))
+    return chakra.read(whole)
 
 
 def _objects(data: bytes, name: str) -> Iterator[tuple[Any, Finding | None]]:

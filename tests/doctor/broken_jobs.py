@@ -72,6 +72,15 @@ BROKEN: dict[str, Callable[[], Trace]] = {
     "missing-rank": lambda: trace_of({0: [comp(1)], 2: [comp(1)]}),
     "dangling": lambda: trace_of([[comp(1), comp(2, 1, 99)]]),
     "self-loop": lambda: trace_of([[comp(1), comp(2, 1, 2)]]),
+    "hang": lambda: trace_of(
+        [
+            [
+                collective(n, "ALL_REDUCE", 64, comm_seq=n, flight_state="completed" if n < 3 else "started")
+                for n in count
+            ]
+            for count in ((1, 2, 3), (1, 2))
+        ]
+    ),
     "cycle": lambda: trace_of([[comp(1, 3), comp(2, 1), comp(3, 2), comp(4, 3)]]),
     "duplicate-id": lambda: trace_of([[comp(1), comp(1), comp(2, 1)]]),
     "collectives-disagree": lambda: trace_of(

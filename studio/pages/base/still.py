@@ -25,28 +25,32 @@ _NAMES = {
     "rowSpan": "rowspan",
 }
 _FEWEST = 3
-"""Smallest number of elements worth sending as one component."""
+"""Smallest number of elements worth sending as one component, unless there are as many as in a form."""
 
 Described = list[Any] | str
 
 
-def still(tree: Any) -> Any:
+def still(tree: Any, *, fewest: int = _FEWEST) -> Any:
     """Merge each static part of a tree of components into one component.
 
     Parts with an id stay, since callbacks may use them, and so do figures, inputs and stores.
+
+    Args:
+        tree: A component, or a list of them.
+        fewest: Parts of fewer elements stay as they are.
     """
     if isinstance(tree, (list, tuple)):
-        return [still(part) for part in tree]
+        return [still(part, fewest=fewest) for part in tree]
     if not isinstance(tree, Component):
         return tree
     description = None if type(tree).__name__ in _INSIDE else _describe(tree)
-    if description is not None and _size(description) >= _FEWEST:
+    if description is not None and _size(description) >= fewest:
         about: dict[str, Any] = {"data-still": msgspec.json.encode(description).decode()}
         return html.Div(className="cs-still", **about)
     if getattr(tree, "children", None) is None:
         return tree
     changed = copy.copy(tree)
-    changed.children = still(tree.children)
+    changed.children = still(tree.children, fewest=fewest)
     return changed
 
 

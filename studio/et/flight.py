@@ -1,0 +1,447 @@
+"""Read what PyTorch's flight recorder wrote of a rank: its last collectives and messages, and how far each came.
+
+A dump is a pickle or JSON: `version`, `pg_config` (the process groups that the rank knows, with their members), `pg_status`
+and `entries`, one per operation. The recorder keeps the last few thousand operations, so the first ones are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from studio.decoding import decoder
+from studio.errors import TraceFormatError
+from studio.et.build import graph_of_nodes
+from studio.et.format import Format, GroupsPart, Part, RankPart, Reading
+from studio.et.link.names import RECEIVE, SEND, element_bytes, node_type, operator_kind
+from studio.et.mend import collector_paused, decode_mended
+from studio.et.plain_pickle import CutOffError, load_plain
+from studio.et.records import clean
+from studio.trace import NONE, WORLD_NAMES, Attribute, CommGroup, Finding, Rank, ValueKind
+from studio.units import format_counted
+
+RECORDER = "flight recorder"
+"""What the metadata `recorder` of a rank says that was read from a dump."""
+STATE, CALLED_AT = "flight_state", "called_at"
+"""Attributes of a node: how far the operation came (`scheduled`, `started`, `completed`), and the calls that issued it."""
+SERIAL = "comm_seq"
+DTYPE = "dtype"
+
+_KEYS = (b"pg_config", b"collective_seq_id", b"pg_status", b"profiling_name")
+_OBJECT = re.compile(
+    rb'\s*\{\s*"(version|comm_lib_version|nccl_version|entries|pg_config|pg_status|nccl_comm_state)"\s*:'
+)
+"""How an object begins whose keys are those of a dump."""
+_PEERS = re.compile(r"(?:send (?P<from>\d{1,9})->(?P<to>\d{1,9})|recv (?P<own>\d{1,9})<-(?P<other>\d{1,9}))$")
+_STATES = ("scheduled", "started", "completed")
+_COALESCED = "coalesced"
+_ITEMS_PER_BYTE, _LEAST_ITEMS = 8, 1 << 16
+"""Sizes, calls and members that are looked at for each byte of a file: a pickle may say the same list any number of times."""
+_MOST_TENSORS, _MOST_SIZES, _MOST_FRAMES = 1 << 16, 64, 128
+_LARGEST_BYTES = 2**62
+_LARGEST_NS = 2**62
+_DAMAGED = "Copy the dump again, or take it anew."
+
+
+def sniff(head: bytes) -> bool:
+    """Whether `head` starts a dump: a pickle or an object with the recorder's keys."""
+    pickled = head[:1] == b"\x80" and 2 <= int.from_bytes(head[1:2]) <= 5
+    return (pickled or _OBJECT.match(head) is not None) and any(key in head for key in _KEYS)
+
+
+_json = decoder(dict[str, Any])
+
+
+def read(reading: Reading) -> list[Part]:
+    """Read the dump of one rank: its process groups and its operations.
+
+    Raises:
+        TraceFormatError: It is no dump, names code, or is damaged from the start.
+    """
+    with collector_paused():
+        content, findings = _content(reading)
+        reading.tick(len(reading.data))
+        most = max(_ITEMS_PER_BYTE * len(reading.data), _LEAST_ITEMS)
+        return _Dump(content, reading.name, [*reading.findings, *findings], most).parts()
+
+
+def _content(reading: Reading) -> tuple[Mapping[str, Any], Sequence[Finding]]:
+    """Return the object that a file holds, and what was noticed."""
+    data = reading.data
+    if bytes(data[:1]) != b"\x80":
+        try:
+            return decode_mended(data, _json, reading.name)
+        except msgspec.ValidationError as error:
+            raise TraceFormatError(
+                f"{reading.name}: no flight recorder's dump: {error}.", hint=_DAMAGED
+            ) from error
+    findings: list[Finding] = []
+    try:
+        content = load_plain(bytes(data), reading.name, reading.tick)
+    except CutOffError as cut:
+        content = cut.value
+        message = (
+            f"{reading.name}: the pickle ends early, after {cut.offset:,} bytes; what comes before was read."
+        )
+        findings.append(
+            Finding("error", "damaged-file", message, _DAMAGED, file=reading.name, offset=cut.offset)
+        )
+    if not isinstance(content, dict):
+        raise TraceFormatError(
+            f"{reading.name}: the pickle holds a {type(content).__name__}, no dictionary with the key 'entries'.",
+            hint=_DAMAGED,
+        )
+    return content, findings
+
+
+@dataclass(slots=True)
+class _Operation:
+    """An entry of a dump.
+
+    Attributes:
+        place: Its place in the file.
+        name: Without the library: `all_reduce`, `send 0->1`.
+        kind: A CollectiveType, or SEND or RECEIVE.
+        group: Name of its comm group.
+        state: One of `_STATES`.
+        start_ns, duration_ns: As a node has them.
+        attrs: The node's attributes.
+    """
+
+    place: int
+    name: str
+    kind: int | None
+    group: str
+    state: str
+    start_ns: int
+    duration_ns: int
+    batch: tuple[Any, ...]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+class _Dump:
+    """One file being read."""
+
+    def __init__(
+        self, content: Mapping[str, Any], name: str, noticed: list[Finding], most_items: int
+    ) -> None:
+        self.content, self.name, self.findings, self.most_items = content, name, noticed, most_items
+        self.items = 0
+        self.counts: dict[str, int] = {}
+
+    def parts(self) -> list[Part]:
+        """Return the comm groups and the rank."""
+        entries = self.content.get("entries", [])
+        if not isinstance(entries, list) or not ("entries" in self.content or "pg_config" in self.content):
+            raise TraceFormatError(
+                f"{self.name}: no list 'entries' in the dump; its keys are "
+                f"{', '.join(str(key) for key in list(self.content)[:8]) or 'none'}.",
+                hint="Dump with the operations in it (include collectives), "
+                "TORCH_FR_BUFFER_SIZE (TORCH_NCCL_TRACE_BUFFER_SIZE) larger than 0.",
+            )
+        groups = self.groups()
+        members = {key: group for key, group in groups.items() if group.ranks}
+        operations = self.operations(entries, groups)
+        nodes, starts, durations = self.nodes(operations)
+        graph, slots = graph_of_nodes(nodes)
+        graph = replace(graph, start_ns=np.array(starts, np.int64), duration_ns=np.array(durations, np.int64))
+        self.notice()
+        rank = Rank(NONE, NONE, slots, metadata=tuple(self.metadata()), file=self.name)
+        listed = tuple(members.values())
+        return [GroupsPart(listed), RankPart(rank, graph, None, tuple(self.findings))]
+
+    def count(self, what: str) -> None:
+        """Count something that is said of the file as a whole."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def look(self, items: object, most: int) -> list[Any]:
+        """Return the items of a list, at most so many; an empty one for anything else."""
+        if not isinstance(items, list | tuple):
+            return []
+        self.items += min(len(items), most)
+        if self.items > self.most_items:
+            raise TraceFormatError(
+                f"{self.name}: more than {self.most_items:,} sizes, calls and members in one dump.",
+                hint="A dump of a few thousand operations has far fewer; make a new one.",
+            )
+        if len(items) > most:
+            self.count("cut")
+        return list(items[:most])
+
+    def groups(self) -> dict[str, CommGroup]:
+        """Return the comm groups by the names that entries give them."""
+        config = self.content.get("pg_config")
+        made: dict[str, CommGroup] = {}
+        if config is not None and not isinstance(config, dict):
+            self.count("group")
+        for key, told in config.items() if isinstance(config, dict) else ():
+            if not isinstance(told, dict):
+                self.count("group")
+                continue
+            ranks = told.get("ranks")
+            if isinstance(ranks, str):
+                try:
+                    ranks = json.loads(ranks)
+                except (ValueError, RecursionError):
+                    ranks = None
+            numbers = [number for number in self.look(ranks, self.most_items) if _is_rank(number)]
+            if not isinstance(ranks, list | tuple) or len(numbers) < len(ranks):
+                self.count("group")
+            name = clean(str(told.get("name", key)))
+            made[name] = CommGroup(
+                _group_name(name, _text(told.get("desc")), numbers), tuple(dict.fromkeys(numbers))
+            )
+        return made
+
+    def operations(self, entries: list[Any], groups: Mapping[str, CommGroup]) -> list[_Operation]:
+        """Return the operations; those issued together have the state and times of the entry that stands for all."""
+        made: list[_Operation] = []
+        waiting: dict[tuple[Any, ...], list[_Operation]] = {}
+        for place, entry in enumerate(entries):
+            operation = self.operation(entry, place, groups) if isinstance(entry, dict) else None
+            if operation is None:
+                self.count("entry")
+                continue
+            if operation.name.lower() == _COALESCED and waiting.get(operation.batch):
+                for held in waiting.pop(operation.batch):
+                    held.state = operation.state
+                    held.start_ns, held.duration_ns = operation.start_ns, operation.duration_ns
+                    held.attrs |= {STATE: operation.state, "batch": place + 1}
+                continue
+            if operation.name.lower() == _COALESCED:
+                self.count("batch")
+                continue
+            if operation.state == "scheduled":
+                waiting.setdefault(operation.batch, []).append(operation)
+            else:
+                waiting.pop(operation.batch, None)
+            made.append(operation)
+        return made
+
+    def operation(
+        self, entry: dict[Any, Any], place: int, groups: Mapping[str, CommGroup]
+    ) -> _Operation | None:
+        """Return one operation, None where the entry says too little."""
+        told, state = entry.get("profiling_name"), entry.get("state")
+        if not isinstance(told, str) or state not in _STATES:
+            return None
+        name = clean(told.partition(":")[2] or told)
+        group_words = [
+            clean(word) for word in self.look(entry.get("process_group"), 2) if isinstance(word, str)
+        ]
+        key = group_words[0] if group_words else ""
+        group = groups.get(key)
+        is_p2p = entry.get("is_p2p") is True
+        peers = _PEERS.match(name)
+        kind = operator_kind(name.split(" ")[0])
+        serial = _number(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
+        start_ns, duration_ns = self.times(entry, state)
+        known = group.name if group else _group_name(key, group_words[1] if len(group_words) > 1 else "", [])
+        operation = _Operation(place, name, kind, known, state, start_ns, duration_ns, (key, is_p2p, serial))
+        operation.attrs = {
+            "is_cpu_op": False,
+            "pg_name": known,
+            **({"comm_type": kind} if kind is not None and kind >= 0 else {}),
+            **self.size(entry, kind),
+            **({SERIAL: serial} if serial >= 0 and not is_p2p else {}),
+            **({"p2p_seq": serial} if serial >= 0 and is_p2p else {}),
+            STATE: state,
+            **self.ends(peers, group),
+            **self.asides(entry),
+        }
+        if group_words[1:] and group_words[1] not in ("", "undefined"):
+            operation.attrs["pg_desc"] = group_words[1]
+        return operation
+
+    def ends(self, peers: re.Match[str] | None, group: CommGroup | None) -> dict[str, int]:
+        """Return the other end of a message: names number the members of the group."""
+        if peers is None:
+            return {}
+        key = "comm_dst" if peers["to"] else "comm_src"
+        number = int(peers["to"] or peers["other"])
+        if group is None or not group.ranks:
+            return {key: number, "comm_tag": 0} if group is None else {"comm_tag": 0}
+        if number >= len(group.ranks):
+            self.count("peer")
+            return {"comm_tag": 0}
+        return {key: group.ranks[number], "comm_tag": 0}
+
+    def size(self, entry: Mapping[Any, Any], kind: int | None) -> dict[str, Any]:
+        """Return bytes and type of what the rank gives; of a receive, of what it gets."""
+        sides = ("output", "input") if kind == RECEIVE else ("input", "output")
+        for side in sides:
+            tensors = self.look(entry.get(f"{side}_sizes"), _MOST_TENSORS)
+            types = self.look(entry.get(f"{side}_dtypes"), _MOST_TENSORS)
+            total = 0
+            for number, tensor in enumerate(tensors):
+                lengths = self.look(tensor, _MOST_SIZES)
+                dtype = types[min(number, len(types) - 1)] if types else ""
+                each = element_bytes(dtype) if isinstance(dtype, str) else NONE
+                if each < 0 or any(_number(length) < 0 for length in lengths):
+                    self.count("size")
+                    total = NONE
+                    break
+                total += math.prod(lengths) * each
+            if tensors and 0 <= total <= _LARGEST_BYTES:
+                first = [types[0]] if types and isinstance(types[0], str) else []
+                return {"comm_size": total, **({DTYPE: clean(first[0])} if first else {})}
+        return {}
+
+    def asides(self, entry: Mapping[Any, Any]) -> dict[str, Any]:
+        """Return what else is known of an operation: its calls, its time limit, its thread, its number."""
+        made: dict[str, Any] = {}
+        for key, name in (("record_id", "record_id"), ("op_id", "op_id"), ("timeout_ms", "timeout_ms")):
+            if _number(entry.get(key)) >= 0:
+                made[name] = _number(entry.get(key))
+        if isinstance(entry.get("thread_name"), str) and entry["thread_name"]:
+            made["thread"] = clean(entry["thread_name"])
+        calls = [
+            f"{_text(frame.get('name'))} ({_text(frame.get('filename'))}:{_number(frame.get('line'))})"
+            for frame in self.look(entry.get("frames"), _MOST_FRAMES)
+            if isinstance(frame, dict)
+        ]
+        if calls:
+            made[CALLED_AT] = "\n".join(calls)
+        return made
+
+    def times(self, entry: Mapping[Any, Any], state: str) -> tuple[int, int]:
+        """Return when an operation began and how long it took, as far as the recorder noticed."""
+        created, began, ended = (
+            _time(entry.get(f"time_{what}_ns"))
+            for what in ("created", "discovered_started", "discovered_completed")
+        )
+        start = began if began > 0 else created
+        took = entry.get("duration_ms")
+        if isinstance(took, int | float) and not isinstance(took, bool) and 0 <= took < _LARGEST_NS / 1e6:
+            self.count("measured")
+            return start, round(took * 1e6)
+        if state == "completed" and ended > 0 and start > 0:
+            self.count("noticed")
+            return start, max(ended - start, 0)
+        return start, 0
+
+    def nodes(self, operations: Sequence[_Operation]) -> tuple[list[dict[str, Any]], list[int], list[int]]:
+        """Return nodes with their times; an operation waits for the one before it in its group, or to the same peer."""
+        made: list[dict[str, Any]] = []
+        last: dict[tuple[Any, ...], tuple[int, Any]] = {}
+        before: dict[tuple[Any, ...], int] = {}
+        for number, operation in enumerate(operations, 1):
+            attrs = operation.attrs
+            kind = operation.kind
+            message = kind in (SEND, RECEIVE)
+            if kind is None:
+                self.count("kind")
+            line = (
+                (operation.group, kind, attrs.get("comm_src"), attrs.get("comm_dst"))
+                if message
+                else (operation.group,)
+            )
+            previous, batch = last.get(line, (0, None))
+            if batch is not None and batch == attrs.get("batch"):
+                previous = before.get(line, 0)
+            else:
+                before[line] = previous
+            last[line] = number, attrs.get("batch")
+            made.append(
+                {
+                    "id": number,
+                    "type": node_type(NONE if kind is None else kind).name,
+                    "name": operation.name,
+                    "data_deps": [previous] if previous else [],
+                    "attrs": attrs,
+                }
+            )
+            if operation.state != "completed":
+                self.count("open")
+        starts = [each.start_ns for each in operations]
+        return made, starts, [each.duration_ns for each in operations]
+
+    def metadata(self) -> Iterator[Attribute]:
+        """Yield what the dump says of the rank as a whole."""
+        yield Attribute("recorder", ValueKind.STRING, RECORDER)
+        for key in ("version", "comm_lib_version"):
+            if isinstance(self.content.get(key), str):
+                yield Attribute(key, ValueKind.STRING, clean(self.content[key]))
+        status = self.content.get("pg_status")
+        for key, told in list(status.items())[:_MOST_TENSORS] if isinstance(status, dict) else ():
+            if isinstance(told, dict):
+                words = ", ".join(f"{_text(what)} {_text(value)}" for what, value in list(told.items())[:8])
+                yield Attribute(f"pg_status {_text(key)}", ValueKind.STRING, words)
+
+    def notice(self) -> None:
+        """Add what was counted to the findings."""
+        what_of = {
+            "entry": ("error", "bad-value", "entries without a name or a state, left out"),
+            "group": ("warning", "bad-value", "process groups whose members could not be read in full"),
+            "size": ("warning", "bad-value", "operations with sizes or types that are not known, read without a size"),
+            "peer": ("warning", "bad-value", "messages to a member that their group does not have, read without it"),
+            "kind": ("warning", "unknown-type", "operations of a kind that is not known"),
+            "cut": ("warning", "left-out", "lists that are too long, of which the rest was left out"),
+            "batch": ("info", "left-out", "batches without the operations they hold, left out"),
+            "open": ("info", "unfinished", "operations that had not ended, kept with no duration"),
+            "noticed": (
+                "info",
+                "times-noticed",
+                "operations timed by when the watchdog noticed their start and end, later than they were",
+            ),
+        }  # fmt: skip
+        hints = {"noticed": "Set TORCH_NCCL_ENABLE_TIMING=1 to have durations measured."}
+        for key, (level, code, what) in what_of.items():
+            if self.counts.get(key):
+                message = f"{self.name}: {what}: {self.counts[key]:,}."
+                self.findings.append(
+                    Finding(level, code, message, hints.get(key, ""), file=self.name)  # type: ignore[arg-type]
+                )
+        state = self.content.get("nccl_comm_state")
+        if isinstance(state, dict) and state:
+            message = f"{self.name}: the library's own state of {format_counted(len(state), 'communicator')}, left out."
+            self.findings.append(Finding("info", "left-out", message, file=self.name))
+
+
+def _group_name(name: str, description: str, members: Sequence[int]) -> str:
+    """Return what to call a process group: groups that ranks split off carry one name and differ in members.
+
+    Example:
+        >>> _group_name("0", "default_pg", [0, 1]), _group_name("5", "tp", [4, 5]), _group_name("5", "undefined", [4, 5])
+        ('0', 'tp 5@4', '5@4')
+    """
+    if name in WORLD_NAMES or not members:
+        return name
+    words = name if description in ("", "undefined") else f"{description} {name}"
+    return f"{words}@{min(members)}"
+
+
+def _is_rank(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _number(value: object) -> int:
+    """Return a whole number from 0 on that 64 bits hold, -1 for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62:
+        return value
+    return NONE
+
+
+def _time(value: object) -> int:
+    number = _number(value)
+    return number if number < _LARGEST_NS else NONE
+
+
+def _text(value: object) -> str:
+    return clean(value) if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+
+
+FORMAT = Format(
+    name="flight",
+    title="PyTorch flight recorder dump (pickle or JSON)",
+    sniff=sniff,
+    read=read,
+    memory_ratio=40.0,
+)
