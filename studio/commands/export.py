@@ -27,6 +27,7 @@ from studio.commands.base.options import (
     PathOption,
     allow_damaged,
     json_option,
+    quiet_option,
     rank_option,
     refuse_own_input,
     system_size_options,
@@ -322,7 +323,7 @@ def _against(finish_ns: int, run_ns: int) -> str:
     help="The network backend of the program that is to run it.  [default: analytical]",
 )
 @json_option
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@quiet_option
 @workspace_option
 @allow_damaged
 @rank_option
@@ -332,5 +333,6 @@ def command(ctx: click.Context, /, as_json: bool, quiet: bool, allow_damaged: bo
     """Carry out `export`."""
     size = JobSize(given.pop("npus"), given.pop("passes"))
     exported = run(Request(**given, size=size), progress=None if quiet else progress_line())
-    show(exported, as_json, report, text)
+    if as_json or not quiet:
+        show(exported, as_json, report, text)
     end_with_losses(ctx, exported.given, allow_damaged, warned=False)
