@@ -32,7 +32,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check lint $(LINTS) format unit client e2e coverage nightly chromium bench screenshots samples lock \
-	docs pythons wheel-check clean
+	docs hashes pythons release wheel-check clean
 
 help: ## this list
 	@echo "usage: make <goal> [ARGS=\"...\"] [PYTHON=python3.11]"
@@ -152,6 +152,9 @@ samples: $(VENV)/ready-run ## the sample jobs inside the package, written anew
 lock: $(VENV)/ready-test ## constraints.txt from pyproject.toml, newest versions
 	@$(BIN)/python scripts/lock.py
 
+hashes: $(VENV)/ready-test ## constraints-hashes.txt from constraints.txt: the files a release is installed from
+	@$(BIN)/python scripts/hashes.py
+
 # Material's notice is about itself, not about the manual.
 docs: $(VENV)/ready-docs ## the manual in build/manual: links checked, its notebook run, every command of it tried
 	$(STEP) "manual in build/manual" env NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
@@ -160,8 +163,15 @@ docs: $(VENV)/ready-docs ## the manual in build/manual: links checked, its noteb
 pythons: $(VENV)/ready-test ## unit tests on the other supported Pythons that are found
 	@scripts/pythons.sh $(ARGS)
 
-wheel-check: $(VENV)/ready-test ## build sdist and wheel, install the wheel by itself, start it
-	$(STEP) "the wheel works by itself" scripts/wheel_check.sh $(BIN)/python
+wheel-check: $(VENV)/ready-test ## build sdist and wheel twice, compare, install the wheel by itself on each Python, start it
+	$(STEP) "the wheel builds reproducibly and works by itself" scripts/wheel_check.sh $(BIN)/python
+
+release: $(VENV)/ready-test ## what is published, in dist/: sdist, wheel, list of packages (CycloneDX), checksums
+	@rm -rf dist
+	$(STEP) "the wheel builds reproducibly and works by itself" scripts/wheel_check.sh $(BIN)/python dist
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python scripts/sbom.py dist/chakra-studio.cdx.json
+	@cp constraints.txt constraints-hashes.txt dist/
+	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
 clean: ## remove .venv, caches and builds
 	@rm -rf $(VENV) node_modules dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

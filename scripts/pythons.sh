@@ -9,21 +9,12 @@ known=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 missing=""
 failed=""
 
-find_python() {
-    for candidate in "python$1" "$HOME/.pyenv/versions/$1".*/bin/python; do
-        if "$candidate" -c "import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != '$1')" >/dev/null 2>&1; then
-            echo "$candidate"
-            return
-        fi
-    done
-}
-
 for version in ${*:-3.11 3.12 3.13}; do
     if [ "$version" = "$known" ]; then
         echo "Python $version: that of .venv, see make test"
         continue
     fi
-    python=$(find_python "$version")
+    python=$(scripts/find_python.sh "$version")
     if [ -z "$python" ]; then
         missing="$missing $version"
         continue

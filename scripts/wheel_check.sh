@@ -1,22 +1,32 @@
 #!/bin/sh
-# Builds the source distribution, the wheel from it, and installs that wheel alone in a fresh environment.
-#   wheel_check.sh python      (one with the `build` package)
+# Builds the source distribution and the wheel twice, from the checkout and from what the first distribution holds, which must give
+# the same bytes. Then installs the wheel alone in a fresh environment of each supported Python that is found, and starts it.
+#   wheel_check.sh python [folder]      (one with the `build` package; a folder that is to keep what was built)
 set -eu
 python=$1
+keep=${2:-}
 constraints=$(pwd)/constraints.txt
+scripts=$(pwd)/scripts
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-PIP_CONSTRAINT=$constraints PIP_BUILD_CONSTRAINT=$constraints "$python" -m build --outdir "$folder" .
-"$python" -m venv "$folder/venv"
-"$folder/venv/bin/python" -m pip install --quiet --upgrade --constraint "$constraints" pip
-"$folder/venv/bin/python" -m pip install --quiet --no-compile --constraint "$constraints" \
-    --build-constraint "$constraints" "$folder"/chakra_studio-*.whl
+# The date in archives: that of the commit, or of the checkout where there is no repository.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1767225600)}
+export SOURCE_DATE_EPOCH
+export PIP_CONSTRAINT="$constraints" PIP_BUILD_CONSTRAINT="$constraints" PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# Outside the checkout, so that the installed package is what is imported.
-cd "$folder"
-venv/bin/chakra-studio --version
-venv/bin/python - <<'EOF'
+"$python" -m build --outdir "$folder/first" .
+mkdir "$folder/source"
+tar -xzf "$folder"/first/*.tar.gz -C "$folder/source"
+# Times and permissions of files must not matter.
+find "$folder/source" -type f -exec touch -d 2001-01-01 {} +
+(umask 077 && cd "$folder"/source/* && "$python" -m build --outdir "$folder/second" .)
+for file in "$folder"/first/*; do
+    cmp "$file" "$folder/second/$(basename "$file")" || { echo "building twice gives two different files" >&2; exit 1; }
+done
+echo "built twice, byte for byte the same: $(ls "$folder/first" | tr '\n' ' ')"
+
+cat >"$folder/look.py" <<'LOOK'
 from importlib.resources import files
 
 package = files("studio")
@@ -27,4 +37,31 @@ assert any((package / "samples").iterdir()), "the wheel holds no sample job"
 systems = {entry.name for entry in (package / "sim" / "systems").iterdir()}
 assert "hgx-h100.yml" in systems, f"no systems in the wheel: {systems}"
 assert (package / "py.typed").is_file(), "the wheel lacks py.typed"
-EOF
+LOOK
+
+tried=""
+for version in 3.11 3.12 3.13; do
+    found=$("$scripts/find_python.sh" "$version")
+    if [ -z "$found" ]; then
+        echo "Python $version: not found, so the wheel was not tried on it"
+        continue
+    fi
+    "$found" -m venv "$folder/$version"
+    "$folder/$version/bin/python" -m pip install --quiet --upgrade pip
+    # Only files with the hashes that were written down, then the wheel itself.
+    env -u PIP_CONSTRAINT "$folder/$version/bin/python" -m pip install --quiet --no-compile --require-hashes \
+        --requirement "$(dirname "$constraints")/constraints-hashes.txt"
+    "$folder/$version/bin/python" -m pip install --quiet --no-compile --no-deps "$folder"/first/*.whl
+    # Outside the checkout, so that the installed package is what is imported.
+    (cd "$folder" && "$version/bin/python" -m pip check && "$version/bin/chakra-studio" --version && "$version/bin/python" look.py \
+        && "$version/bin/chakra-studio" info "$("$version/bin/python" -c 'import studio; print(studio.sample_path("transformer_8r"))')" --json >/dev/null)
+    tried="$tried $version"
+    rm -r "${folder:?}/$version"
+done
+[ -n "$tried" ] || { echo "no supported Python was found" >&2; exit 1; }
+echo "installed by itself and started on Python$tried"
+
+if [ -n "$keep" ]; then
+    mkdir -p "$keep"
+    cp "$folder"/first/* "$keep"
+fi
