@@ -52,6 +52,7 @@ from studio.et.halves import Half, make_half, names_of, sort_halves
 from studio.et.link import LinkOptions, link_ranks
 from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
+from studio.et.merged import reading as merged
 from studio.et.naming import name_of
 from studio.et.plugins import Plugins, installed
 from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, says_rank
@@ -82,6 +83,7 @@ FORMATS: tuple[Format, ...] = (
     exported.PERFETTO,
     perfetto.FORMAT,
     xplane.FORMAT,
+    merged.FORMAT,
     replace(chakra.FORMAT, job_reader=alike.JobReader),
 )
 """Every format that can be read, the ones easiest to recognise first."""
