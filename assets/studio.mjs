@@ -5,6 +5,7 @@ import { bringCallbacks, loadCallbacks, setProps, showTests } from "./base/dash.
 import { byId } from "./base/dom.mjs";
 import { watchExports } from "./base/export.mjs";
 import { watchStatic } from "./base/still.mjs";
+import { watchUploads } from "./base/uploads.mjs";
 import * as view from "./base/view.mjs";
 import { watchTray } from "./compare/tray.mjs";
 import { callbacks as frame, followView } from "./frame/frame.mjs";
@@ -36,6 +37,7 @@ loadCallbacks(`studio_${location.pathname.split("/")[1]}`);
 followView();
 followSystemTheme();
 watchStatic();
+watchUploads();
 watchLinks();
 watchButtons();
 watchHints();

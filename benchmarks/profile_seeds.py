@@ -139,7 +139,41 @@ FLIGHT = {
     ],
 }  # fmt: skip
 
+MSCCL = b"""<algo name="ring" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allreduce" inplace="1">
+ <gpu id="0" i_chunks="2" o_chunks="0" s_chunks="1">
+  <tb id="0" send="1" recv="1" chan="0">
+   <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="1" type="rrcs" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="2" type="r" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="1" deps="0" hasdep="0"/>
+  </tb>
+  <tb id="1" send="-1" recv="-1" chan="0"><step s="0" type="nop"/></tb>
+ </gpu>
+ <gpu id="1" i_chunks="2" o_chunks="0" s_chunks="1">
+  <tb id="0" send="0" recv="0" chan="0">
+   <step s="0" type="s" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="1" type="rrcs" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+   <step s="2" type="r" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+  </tb>
+ </gpu>
+</algo>
+"""
+
+INSPECTOR = tuple(
+    json.dumps(
+        {
+            "header": {"id": "0x7f8c", "rank": rank, "n_ranks": 2, "nnodes": 1},
+            "metadata": {"inspector_output_format_version": "v4.0", "dump_timestamp_us": 10**15, "hostname": "h", "pid": 7 + rank},
+            "coll_perf": {"coll": coll, "coll_sn": serial, "coll_msg_size_bytes": 1024, "coll_exec_time_us": 40, "coll_algo": "RING",
+                          "event_trace_ts": {"coll_start_ts": 10**15 - 90, "coll_stop_ts": 10**15 - 50}},
+        }
+    ).encode()
+    for rank in (0, 1)
+    for serial, coll in enumerate(("AllReduce", "AllGather", "ReduceScatter"))
+)  # fmt: skip
+
 PROFILES: dict[str, tuple[bytes, ...]] = {
+    "inspector": INSPECTOR,
+    "msccl": (MSCCL,),
     "flight": (pickle.dumps(FLIGHT, 2), pickle.dumps(FLIGHT, 5), json.dumps(FLIGHT).encode()),
     "rocprof": (rocprof(),),
     "rocprof-perfetto": (rocprof_perfetto(),),

@@ -109,9 +109,10 @@ function switchRun(run, known) {
  */
 function tellTasks(known, ticks) {
   const changed = changedIds();
+  const page = window.location.pathname.slice(1) || "home";
   for (const [from, to, data] of /** @type {const} */ ([
-    ["activity-known", "tasks-changed", known],
-    ["activity-poll", "tasks-ticked", ticks],
+    ["activity-known", `${page}-tasks-changed`, known],
+    ["activity-poll", `${page}-tasks-ticked`, ticks],
   ])) {
     if (changed?.includes(from) !== false && propsOf(to)) setProps(to, { data });
   }

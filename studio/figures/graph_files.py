@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from studio.figures.graph import HEIGHT, LOOKS, OTHER, WIDTH, mix
+from studio.figures.graph import HEIGHT, LOOKS, OTHER, WIDTH, Look, mix
 from studio.figures.graph_colours import hue_colour, ink
 from studio.figures.theme import Palette, palette
 
@@ -17,7 +19,7 @@ Element = dict[str, Any]
 
 _MARGIN = 24
 _LOOK = {known.kind: known for known in [*LOOKS.values(), OTHER]}
-_OUTLINES: dict[str, list[tuple[float, float]]] = {
+OUTLINES: dict[str, list[tuple[float, float]]] = {
     "hexagon": [(-1, 0), (-0.87, -1), (0.87, -1), (1, 0), (0.87, 1), (-0.87, 1)],
     "tag": [(-1, -1), (0.5, -1), (1, 0), (0.5, 1), (-1, 1)],
     "concave-hexagon": [(-1, -1), (1, -1), (0.8, 0), (1, 1), (-1, 1), (-0.8, 0)],
@@ -65,17 +67,18 @@ def dot(elements: list[Element]) -> str:
         if data["kind"] == "frame":
             continue
         position = f"{node['position']['x']:.0f},{-node['position']['y']:.0f}"
-        lines.append(f"  {_dot(data['id'])} [label={_dot(data['label'])}, pos={_dot(position)}];")
+        lines.append(f"  {dot_text(data['id'])} [label={dot_text(data['label'])}, pos={dot_text(position)}];")
     for node in edges:
         data = node["data"]
         style = ["style=dashed"] if data["dep"] == "ctrl" else []
-        style += [f"label={_dot(data['times'])}"] if "times" in data else []
+        style += [f"label={dot_text(data['times'])}"] if "times" in data else []
         more = f" [{', '.join(style)}]" if style else ""
-        lines.append(f"  {_dot(data['source'])} -> {_dot(data['target'])}{more};")
+        lines.append(f"  {dot_text(data['source'])} -> {dot_text(data['target'])}{more};")
     return "\n".join([*lines, "}", ""])
 
 
-def _dot(text: str) -> str:
+def dot_text(text: str) -> str:
+    """Return a text as DOT quotes it."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\0", "")
     return f'"{plain}"'
 
@@ -99,10 +102,11 @@ def _plain(data: dict[str, Any]) -> dict[str, Any]:
     keep = {key: value for key, value in data.items() if isinstance(value, str | int | float)}
     for key in ("id", "source", "target", "drawing", "hue", "short", "far", "lw", "wd", "inside"):
         keep.pop(key, None)
-    return {key: _xml(value) if isinstance(value, str) else value for key, value in keep.items()}
+    return {key: xml_text(value) if isinstance(value, str) else value for key, value in keep.items()}
 
 
-def _xml(text: str) -> str:
+def xml_text(text: str) -> str:
+    """Return a text without characters that XML forbids."""
     return _FORBIDDEN.sub("\ufffd", text)
 
 
@@ -110,36 +114,117 @@ def _xml(text: str) -> str:
 # SVG
 
 
-def svg(elements: list[Element], *, dark: bool) -> str:
-    """Return a drawing as SVG in a theme, with text as text."""
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """What is written above a drawing that stands alone.
+
+    Attributes:
+        title: Of what it is.
+        words: What is drawn.
+        kinds: Kinds of nodes, and how many of each.
+        critical: Whether the critical path is marked.
+    """
+
+    title: str
+    words: str
+    kinds: Sequence[tuple[Look, int]]
+    critical: bool = False
+
+
+def svg(elements: list[Element], *, dark: bool, caption: Caption | None = None) -> str:
+    """Return a drawing as SVG in a theme, with text as text; a caption brings a legend along."""
     colours = palette(dark)
     nodes, edges = _split(elements)
-    sizes = {node["data"]["id"]: _size(node["data"]) for node in nodes}
+    sizes = {node["data"]["id"]: size_of(node["data"]) for node in nodes}
     places = {node["data"]["id"]: (node["position"]["x"], node["position"]["y"]) for node in nodes}
     low_x = min((places[ref][0] - sizes[ref][0] / 2 for ref in places), default=0) - _MARGIN
     low_y = min((places[ref][1] - sizes[ref][1] / 2 for ref in places), default=0) - _MARGIN
     wide = max((places[ref][0] + sizes[ref][0] / 2 for ref in places), default=0) + _MARGIN - low_x
     high = max((places[ref][1] + sizes[ref][1] / 2 for ref in places), default=0) + _MARGIN - low_y
     line = mix(colours.dim, colours.background, 0.75)
+    above: list[str] = []
+    if caption:
+        above, more, least = _caption(caption, (low_x, low_y), wide, colours)
+        low_y, high, wide = low_y - more, high + more, max(wide, least)
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{high:.0f}" '
             f'viewBox="{low_x:.1f} {low_y:.1f} {wide:.1f} {high:.1f}" font-family="system-ui, sans-serif">'
         ),
-        "<title>Graph of dependencies</title>",
+        f"<title>{_text(caption.title) if caption else 'Graph of dependencies'}</title>",
         (
             f'<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
-            f'<path d="M0 0L8 4L0 8z" fill="{line}"/></marker></defs>'
+            f'<path d="M0 0L8 4L0 8z" fill="{line}"/></marker>'
+            f'<marker id="c" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="2.8" markerHeight="2.8" orient="auto">'
+            f'<path d="M0 0L8 4L0 8z" fill="{colours.text}"/></marker></defs>'
         ),
         f'<rect x="{low_x:.1f}" y="{low_y:.1f}" width="{wide:.1f}" height="{high:.1f}" fill="{colours.background}"/>',
     ]
+    parts += above
     parts += [_frame(node, colours) for node in nodes if node["data"]["kind"] == "frame"]
     parts += [_line(edge["data"], places, sizes, line, colours) for edge in edges]
     parts += [_node(node, colours, dark) for node in nodes if node["data"]["kind"] != "frame"]
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _size(data: dict[str, Any]) -> tuple[float, float]:
+_LETTER = 6.1
+"""Width of a letter of the legend, about, at the size of 11."""
+
+
+def _caption(
+    caption: Caption, corner: tuple[float, float], wide: float, colours: Palette
+) -> tuple[list[str], float, float]:
+    """Return title, words and legend above a drawing, how much room they take, and how wide they are."""
+    # Of a large drawing they can be read when it fills a screen.
+    scale = min(max(wide / 1600, 1.0), 8.0)
+    entries = [(f"{look.title} ({count:,})", look) for look, count in caption.kinds]
+    said: list[str] = []
+    x, y = 0.0, 62.0
+    room = max(wide / scale - 2 * _MARGIN, 420.0)
+
+    def place(length: float) -> float:
+        nonlocal x, y
+        if x and x + length > room:
+            x, y = 0.0, y + 22
+        here = x
+        x += length + 18
+        return here
+
+    for words, look in entries:
+        at = place(34 + _LETTER * len(words))
+        edge = getattr(colours, look.colour)
+        style = f'fill="{mix(edge, colours.panel, 0.2)}" stroke="{edge}" stroke-width="1.4"'
+        said.append(_shape(look.shape, at + 13, y, 26, 14, style))
+        said.append(
+            f'<text x="{at + 32:.1f}" y="{y + 4:.1f}" font-size="11" fill="{colours.text}">{_text(words)}</text>'
+        )
+    line = mix(colours.dim, colours.background, 0.75)
+    lines = [
+        ("data dependency", line, "1.3", ""),
+        ("control dependency", line, "1.3", ' stroke-dasharray="5 4"'),
+    ]
+    lines += [("critical path", colours.text, "4", "")] if caption.critical else []
+    for words, stroke, width, dash in lines:
+        at = place(40 + _LETTER * len(words))
+        said.append(
+            f'<path d="M{at:.1f} {y:.1f}H{at + 30:.1f}" stroke="{stroke}" stroke-width="{width}"{dash} fill="none"/>'
+        )
+        said.append(
+            f'<text x="{at + 37:.1f}" y="{y + 4:.1f}" font-size="11" fill="{colours.text}">{words}</text>'
+        )
+    high = y + 26
+    head = [
+        f'<text x="0" y="16" font-size="16" font-weight="bold" fill="{colours.text}">{_text(caption.title)}</text>',
+        f'<text x="0" y="37" font-size="12" fill="{colours.dim}">{_text(caption.words)}</text>',
+    ]
+    least = max(len(caption.title) * 9.0, len(caption.words) * 6.7, 440.0) + 2 * _MARGIN
+    left, top = corner[0] + _MARGIN, corner[1] - high * scale + _MARGIN
+    group = f'<g transform="translate({left:.1f} {top:.1f}) scale({scale:.3f})">'
+    return [group, *head, *said, "</g>"], high * scale, least * scale
+
+
+def size_of(data: dict[str, Any]) -> tuple[float, float]:
+    """Return width and height of a node, block or frame."""
     if data["kind"] == "frame":
         return data["w"], data["h"]
     wide, high = (172, 52) if data["kind"] == "block" else (WIDTH, HEIGHT)
@@ -147,7 +232,7 @@ def _size(data: dict[str, Any]) -> tuple[float, float]:
 
 
 def _frame(node: Element, colours: Palette) -> str:
-    wide, high = _size(node["data"])
+    wide, high = size_of(node["data"])
     x, y = node["position"]["x"], node["position"]["y"]
     fill = mix(colours.border, colours.background, 0.28)
     return (
@@ -169,11 +254,12 @@ def _line(
     x1, y1 = _border(places[this], sizes[this], places[other])
     x2, y2 = _border(places[other], sizes[other], places[this])
     critical = "crit" in data
+    head = "c" if critical else "a"
     dash = ' stroke-dasharray="5 4"' if data["dep"] == "ctrl" else ""
     faint = ' opacity="0.4"' if data["far"] and not critical else ""
     drawn = (
         f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colours.text if critical else colour}" fill="none" '
-        f'stroke-width="{4 if critical else data.get("lw", 1.3)}" marker-end="url(#a)"{dash}{faint}/>'
+        f'stroke-width="{4 if critical else data.get("lw", 1.3)}" marker-end="url(#{head})"{dash}{faint}/>'
     )
     if "times" in data:
         drawn += (
@@ -197,7 +283,7 @@ def _border(
 def _node(node: Element, colours: Palette, dark: bool) -> str:
     data = node["data"]
     x, y = node["position"]["x"], node["position"]["y"]
-    wide, high = _size(data)
+    wide, high = size_of(data)
     look = _LOOK.get(data["kind"], OTHER)
     edge = colours.dim if data["kind"] == "block" else getattr(colours, look.colour)
     fill, text = mix(edge, colours.panel, 0.2), colours.text
@@ -211,8 +297,12 @@ def _node(node: Element, colours: Palette, dark: bool) -> str:
         else f'stroke="{edge}" stroke-width="1.4"'
     )
     drawn = ""
+    if "centre" in data:
+        ring = f'fill="none" stroke="{colours.accent}" stroke-width="3"'
+        drawn = _shape(look.shape, x, y, wide + 10, high + 10, ring)
     if data["kind"] == "block" and "hue" not in data:
-        drawn, fill = _bands(data["parts"], x - wide / 2, y - high / 2, wide, high, colours), "none"
+        fill = "none"
+        drawn += _bands(data["parts"], x - wide / 2, y - high / 2, wide, high, colours)
     drawn += _shape(
         look.shape if data["kind"] != "block" else "", x, y, wide, high, f'fill="{fill}" {stroke}'
     )
@@ -227,8 +317,8 @@ def _node(node: Element, colours: Palette, dark: bool) -> str:
 def _shape(shape: str, x: float, y: float, wide: float, high: float, style: str) -> str:
     if shape == "ellipse":
         return f'<ellipse cx="{x:.1f}" cy="{y:.1f}" rx="{wide / 2:.1f}" ry="{high / 2:.1f}" {style}/>'
-    if shape in _OUTLINES:
-        points = " ".join(f"{x + px * wide / 2:.1f},{y + py * high / 2:.1f}" for px, py in _OUTLINES[shape])
+    if shape in OUTLINES:
+        points = " ".join(f"{x + px * wide / 2:.1f},{y + py * high / 2:.1f}" for px, py in OUTLINES[shape])
         return f'<polygon points="{points}" {style}/>'
     return f'<rect x="{x - wide / 2:.1f}" y="{y - high / 2:.1f}" width="{wide:.1f}" height="{high:.1f}" rx="5" {style}/>'
 
@@ -247,7 +337,7 @@ def _bands(
 
 
 def _text(text: str) -> str:
-    return escape(_xml(text))
+    return escape(xml_text(text))
 
 
 SAID: dict[FileKind, str] = {

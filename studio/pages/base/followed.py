@@ -2,7 +2,8 @@
 
 The bar asks the server and knows when the list changes. A page whose callbacks listened to the bar's own stores beside
 stores of its own would break where it is left at that moment: Dash then finds the one and not the other. So
-`assets/frame/frame.mjs` hands what the bar heard on to two stores that the shown page brings, and that go with it.
+`assets/frame/frame.mjs` hands what the bar heard on to two stores that the shown page brings, under names of its own, and
+that go with it.
 """
 
 from __future__ import annotations
@@ -13,21 +14,32 @@ from typing import Any
 import dash
 from dash import Input, dcc, html
 
-_CHANGED, _TICKED = "tasks-changed", "tasks-ticked"
-TASKS_CHANGED = Input(_CHANGED, "data")
-"""The mark of the list of tasks, which changes when a task begins or ends or a job was examined."""
-TASKS_TICKED = Input(_TICKED, "data")
-"""Changes every two seconds while a task is under way."""
+_CHANGED, _TICKED = "-tasks-changed", "-tasks-ticked"
 
 
-def follow_tasks() -> Any:
-    """Return what a page brings whose callbacks listen to `TASKS_CHANGED` or `TASKS_TICKED`."""
-    return html.Div([dcc.Store(id=_CHANGED), dcc.Store(id=_TICKED)], hidden=True)
+def tasks_changed(page: str) -> Input:
+    """Return the mark of the list of tasks, which changes when a task begins or ends or a job was examined.
+
+    Args:
+        page: The page's path without its slash; "home" for Home.
+    """
+    return Input(page + _CHANGED, "data")
+
+
+def tasks_ticked(page: str) -> Input:
+    """Return what changes every two seconds while a task is under way; `page` as in `tasks_changed`."""
+    return Input(page + _TICKED, "data")
+
+
+def follow_tasks(page: str) -> Any:
+    """Return what a page brings whose callbacks listen to tasks, beside the other stores that they listen to."""
+    return html.Div([dcc.Store(id=page + _CHANGED), dcc.Store(id=page + _TICKED)], hidden=True)
 
 
 def changed_by_tasks() -> bool:
     """Return whether the callback that runs was called since the list of tasks has changed."""
-    return dash.ctx.triggered_id in (_CHANGED, "activity-known")
+    called_by = dash.ctx.triggered_id
+    return called_by == "activity-known" or (isinstance(called_by, str) and called_by.endswith(_CHANGED))
 
 
 def list_tasks_again(*, began: bool = True) -> None:

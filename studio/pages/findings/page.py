@@ -17,7 +17,7 @@ from studio.jobs.checking import check_again, start_check
 from studio.jobs.mending import origin, start_mending
 from studio.pages.base.asked import FINDINGS, Asked, answer, answer_output, asks, stores
 from studio.pages.base.export import Table, exports
-from studio.pages.base.followed import TASKS_CHANGED, changed_by_tasks, follow_tasks, list_tasks_again
+from studio.pages.base.followed import changed_by_tasks, follow_tasks, list_tasks_again, tasks_changed
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import (
@@ -53,7 +53,7 @@ def layout(**_query: str) -> Any:
             html.Div(page("Findings", loading("Checking the job…")), id="findings-body"),
             stores(FINDINGS),
             dcc.Store(id="findings-checked"),
-            follow_tasks(),
+            follow_tasks("findings"),
         ]
     )
 
@@ -62,7 +62,7 @@ def layout(**_query: str) -> Any:
     Output("findings-body", "children"),
     Output("findings-checked", "data"),
     Input("view", "data"),
-    TASKS_CHANGED,
+    tasks_changed("findings"),
     State("findings-checked", "data"),
 )
 def show(view: dict[str, Any], _activity: str | None, shown: str | None) -> Any:

@@ -13,7 +13,7 @@ from studio.jobs.checking import jobs_checked, start_check
 from studio.jobs.importing import open_sample
 from studio.pages.base.asked import HOME, Asked, answer, answer_output, asks, stores
 from studio.pages.base.export import with_copy_button
-from studio.pages.base.followed import TASKS_CHANGED, changed_by_tasks, follow_tasks
+from studio.pages.base.followed import changed_by_tasks, follow_tasks, tasks_changed
 from studio.pages.base.state import RECORDED, session, tasks, workspace
 from studio.pages.base.widgets import aria_label, error_box, exact, link, page
 from studio.samples import SAMPLES
@@ -56,7 +56,7 @@ def layout(**_query: str) -> Any:
             className="cs-section",
         ),
         stores(HOME),
-        follow_tasks(),
+        follow_tasks("home"),
         dcc.Store(id="home-renaming"),
         dcc.Store(id="home-refresh"),
     )
@@ -128,7 +128,7 @@ def change(asked: Asked | None) -> Any:
     Output("home-jobs", "children"),
     Input("home-drop", "id"),
     Input("home-refresh", "data"),
-    TASKS_CHANGED,
+    tasks_changed("home"),
     State("home-renaming", "data"),
 )
 def list_jobs(_mounted: str, _changed: Any, _activity: Any, renaming: str | None) -> Any:

@@ -23,7 +23,7 @@ from studio.jobs.generating import is_generated
 from studio.pages.base.asked import ADVICE, Asked, answer, answer_output, stores
 from studio.pages.base.export import exports
 from studio.pages.base.figures import reserved
-from studio.pages.base.followed import TASKS_CHANGED, follow_tasks, list_tasks_again
+from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_changed
 from studio.pages.base.rank_words import here_words
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
@@ -78,7 +78,6 @@ def layout(**_query: str) -> Any:
             html.Div(id="overview-error"),
             html.Div(loading("Reading the job…"), id="overview-body"),
             stores(ADVICE),
-            follow_tasks(),
         ]
     )
 
@@ -100,6 +99,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
         info.name,
         _missing_ranks(here, is_recording(trace), view),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
+        follow_tasks("overview"),
         html.Div(None if run is None else headline_skeleton(), id="overview-headline"),
         html.Div(
             [
@@ -181,7 +181,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
     return still(shown)
 
 
-@callback(Output("overview-findings", "children"), Input("overview-shown", "data"), TASKS_CHANGED)
+@callback(Output("overview-findings", "children"), Input("overview-shown", "data"), tasks_changed("overview"))
 @show_errors
 def show_findings(shown: list[Any], _activity: str | None) -> Any:
     """Show the worst of what the Doctor and the readers found."""
@@ -280,7 +280,7 @@ def _register(place: str, draw: Callable[[str, str, bool], Any], *more: Input) -
 for _place, _section in _SECTIONS.items():
     _register(_place, _section)
 for _place, _section in _FOLLOWING.items():
-    _register(_place, _section, TASKS_CHANGED)
+    _register(_place, _section, tasks_changed("overview"))
 
 
 def _run_info(job: str, run: str | None) -> RunInfo | None:

@@ -29,7 +29,7 @@ from studio.errors import ConfigError, StudioError
 from studio.figures.mesh import Cell, assumed_cell, directions, mesh_drawing
 from studio.jobs.completing import Scaling, layout_facts, start_completing, start_scaling, unreadable
 from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
-from studio.pages.base.followed import TASKS_CHANGED, TASKS_TICKED, follow_tasks, list_tasks_again
+from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_changed, tasks_ticked
 from studio.pages.base.jobs_made import made_job, making_line
 from studio.pages.base.rank_words import here_words, origin_line, whole_words
 from studio.pages.base.state import session, tasks, trace, workspace
@@ -91,7 +91,7 @@ def layout(**_query: str) -> Any:
             ),
             html.Div(page("Ranks", loading("Reading the job…")), id="ranks-body"),
             stores(RANKS),
-            follow_tasks(),
+            follow_tasks("ranks"),
             dcc.Store(id="ranks-shown"),
             dcc.Store(id="ranks-drawings"),
             dcc.Store(id="ranks-making"),
@@ -411,8 +411,8 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], jo
     Output("ranks-making", "data", allow_duplicate=True),
     Output(f"{RANKS}-answered", "data", allow_duplicate=True),
     Input("ranks-making", "data"),
-    TASKS_TICKED,
-    TASKS_CHANGED,
+    tasks_ticked("ranks"),
+    tasks_changed("ranks"),
     prevent_initial_call=True,
 )
 def watch(making: str | None, _tick: int | None, _known: str | None) -> Any:

@@ -17,7 +17,7 @@ from studio.figures.trends import Mark, Shift, trend_figure
 from studio.jobs.measuring import is_measuring, start_measuring
 from studio.pages.base.export import Table, exports, with_copy_button
 from studio.pages.base.figures import drawn_figure
-from studio.pages.base.followed import TASKS_CHANGED, changed_by_tasks, follow_tasks, list_tasks_again
+from studio.pages.base.followed import changed_by_tasks, follow_tasks, list_tasks_again, tasks_changed
 from studio.pages.base.state import session, tasks
 from studio.pages.base.still import still
 from studio.pages.base.widgets import aria_label, exact, hint, link, show_errors, table
@@ -66,7 +66,7 @@ def layout(**query: str) -> Any:
             html.Div(id="trends-body"),
             dcc.Store(id="trends-shown"),
             html.Div(id="trends-sync", hidden=True),
-            follow_tasks(),
+            follow_tasks("trends"),
         ],
         className="cs-page",
     )
@@ -79,7 +79,7 @@ def layout(**query: str) -> Any:
     Output("trends-shown", "data"),
     Input("view", "data"),
     Input("theme", "data"),
-    TASKS_CHANGED,
+    tasks_changed("trends"),
     State("trends-series", "value"),
     State("trends-shown", "data"),
 )

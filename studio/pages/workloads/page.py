@@ -26,7 +26,7 @@ from studio.generation.workload import CUSTOM
 from studio.jobs.generating import model_of_config, runs_on, system_of
 from studio.jobs.planning import plan_made, start_planning
 from studio.pages.base.asked import WORKLOADS, Asked, answer, answer_output, asks, stores
-from studio.pages.base.followed import TASKS_CHANGED, TASKS_TICKED, follow_tasks, list_tasks_again
+from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_changed, tasks_ticked
 from studio.pages.base.jobs_made import making_line
 from studio.pages.base.state import RECORDED, session, tasks, workspace
 from studio.pages.base.still import still
@@ -63,7 +63,7 @@ _LOOK_S = 0.02
 
 def layout(workload: str = "", **_query: str) -> Any:
     """Return the page, with the form that the address says."""
-    fields = dict.fromkeys((), "") | read_text(workload)
+    fields = read_text(workload)
     filled = asked_for(fields, None)
     shown = _shown(filled) if isinstance(filled, Filled) else (None, None, None, None)
     return html.Div(
@@ -76,7 +76,7 @@ def layout(workload: str = "", **_query: str) -> Any:
             html.Div([html.Div(id="workload-error"), html.Div(id="workload-progress", role="status")]),
             html.Div([html.Div(still(form(fields), fewest=2), className="wl-left"), _side(shown)], className="wl-body"),
             stores(WORKLOADS),
-            follow_tasks(),
+            follow_tasks("workloads"),
             dcc.Store(id="workload-asked"),
             dcc.Store(id="workload-settled"),
             dcc.Store(id="workload-text"),
@@ -402,8 +402,8 @@ def _carry_out(asked: Asked, fields: Fields, file: File | None) -> None:
     Output("workload-made", "data", allow_duplicate=True),
     Output(f"{WORKLOADS}-answered", "data", allow_duplicate=True),
     Input("workload-making", "data"),
-    TASKS_TICKED,
-    TASKS_CHANGED,
+    tasks_ticked("workloads"),
+    tasks_changed("workloads"),
     prevent_initial_call=True,
 )
 def watch(making: Making | None, _tick: int | None, _known: str | None) -> Any:
@@ -455,8 +455,8 @@ def _plan(fields: Fields, file: File | None) -> None:
     Output("workload-plan-found", "children"),
     Output("workload-plan-shown", "data"),
     Input("workload-plan", "data"),
-    TASKS_TICKED,
-    TASKS_CHANGED,
+    tasks_ticked("workloads"),
+    tasks_changed("workloads"),
     Input("theme", "data"),
     State("workload-plan-shown", "data"),
     State("workload-config", "data"),

@@ -1,0 +1,192 @@
+"""Draw the graph of a rank for a file: all of it, what lies around a node, or blocks of it, with the critical path marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from studio.analysis.graph.blocks import BlockTree
+from studio.analysis.graph.critical import Schedule, schedule
+from studio.analysis.graph.depth import Depths, depths
+from studio.analysis.graph.levels import LevelName, Source, offered_levels, thread_lanes
+from studio.analysis.graph.nameparts import NameParts
+from studio.analysis.graph.neighbours import Adjacency, Part, adjacency, neighbourhood, whole
+from studio.errors import TraceError
+from studio.figures.blocks import Weights, folded_elements
+from studio.figures.graph import elements, legend
+from studio.trace import NONE, Graph, Int64, Rank, dense_column, shown_types
+from studio.units import format_count, format_counted, format_ns
+
+MOST_DRAWN = 60_000
+"""Nodes and dependencies that are drawn in one picture; more would be neither read nor opened by anything."""
+_THEN: tuple[LevelName, ...] = ("calls", "scope", "order")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be drawn.
+
+    Attributes:
+        around: Row of the node in the middle, -1 for the whole graph.
+        depth: How many dependencies away from it a node may be.
+        fold: What the graph is folded by; None to draw each node.
+        critical: Whether the critical path is marked.
+    """
+
+    around: int = NONE
+    depth: int = 2
+    fold: LevelName | None = None
+    critical: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RankGraph:
+    """A drawing of the graph of a rank.
+
+    Attributes:
+        elements: Nodes, blocks, frames and lines, as `figures.graph` and `figures.blocks` describe them.
+        rows: The nodes of each node or block of `elements`, frames left out, in their order.
+        part: The nodes drawn, and the dependencies between them.
+        kinds: What nodes there are: look and how many.
+        caption: What is drawn, in a sentence or two.
+        critical: How many nodes of the drawing are on the critical path.
+    """
+
+    elements: list[dict[str, Any]]
+    rows: list[Int64]
+    part: Part
+    kinds: list[tuple[Any, int]]
+    caption: str
+    critical: int
+
+
+def rank_part(near: Adjacency, asked: Asked) -> Part:
+    """Return the nodes that are asked for, all of them however many."""
+    if asked.around == NONE:
+        return whole(near)
+    most = len(near) + len(near.edges)
+    return neighbourhood(near, asked.around, asked.depth, most=most)
+
+
+def draw_rank(graph: Graph, rank: Rank, asked: Asked, times: tuple[Int64, Int64] | None = None) -> RankGraph:
+    """Draw the graph of a rank.
+
+    Args:
+        graph: Its graph.
+        rank: The rank.
+        asked: What is to be drawn.
+        times: (N,) starts and ends of its nodes in a simulation, -1 where unknown; None for the recorded ones.
+
+    Raises:
+        TraceError: It cannot be folded by that, or there is too much to draw.
+    """
+    near = adjacency(graph)
+    deep = depths(len(near), near.edges)
+    part = rank_part(near, asked)
+    if asked.fold:
+        drawn, rows, words = _folded(graph, rank, near, deep, asked.fold, times)
+    else:
+        if part.elements > MOST_DRAWN:
+            raise TraceError(
+                f"{format_counted(len(part.rows), 'node')} and {format_counted(len(part.edges), 'dependency', 'dependencies')} "
+                f"are too many for a drawing; allowed: {format_count(MOST_DRAWN)} together.",
+                hint="Draw blocks of them (--fold scope), or what lies around one (--around ID), or write .graphml or .dot.",
+            )
+        drawn, rows = elements(graph, part, near), list(part.rows[:, None])
+        if asked.around != NONE:
+            drawn[int(np.searchsorted(part.rows, asked.around))]["data"]["centre"] = 1
+        words = _part_words(graph, part)
+    on_path, path_words = 0, ""
+    if asked.critical and len(graph):
+        plan = _schedule(graph, near, deep, times)
+        on_path = _mark(drawn, rows, plan, len(graph))
+        path_words = _path_words(plan, times is not None)
+    return RankGraph(drawn, rows, part, legend(graph, part.rows), words + path_words, on_path)
+
+
+def _part_words(graph: Graph, part: Part) -> str:
+    edges = format_counted(len(part.edges), "dependency", "dependencies")
+    some = "" if len(part.rows) == len(graph) else f" of {format_count(len(graph))}"
+    return f"{format_count(len(part.rows))}{some} nodes, {edges}."
+
+
+def _folded(
+    graph: Graph,
+    rank: Rank,
+    near: Adjacency,
+    deep: Depths,
+    by: LevelName,
+    times: tuple[Int64, Int64] | None,
+) -> tuple[list[dict[str, Any]], list[Int64], str]:
+    """Return the blocks of a graph, opened as far as the Graph page opens them at first."""
+    source = Source(graph, near, NameParts(graph), tuple(map(str, rank.slots)))
+    offered = offered_levels(source)
+    if by not in offered:
+        raise TraceError(
+            f"This graph cannot be folded by {by}, which tells no nodes of it apart; allowed: {', '.join(offered)}.",
+            hint=f"--fold {offered[0]}",
+        )
+    then = [level for level in _THEN if level in offered or level == "order"]
+    tree = BlockTree(source, deep, by, [then[0], *then[-1:]])
+    folded = tree.folded(tree.to_begin_with())
+    start, end = times or (graph.start_ns, graph.start_ns + graph.duration_ns)
+    busy = np.where(start >= 0, end - start, 0 if times else graph.duration_ns)
+    layers = (int(deep.layer.min(initial=0)), int(deep.layer.max(initial=0)))
+    size = dense_column(graph, "comm_size", 0)
+    weights = Weights(shown_types(graph), busy, size, deep.layer, layers)
+    drawn = folded_elements(graph, tree, folded, weights, ({}, {}))
+    blocks = sum(not block.is_node for block in folded.shown)
+    words = (
+        f"{format_counted(len(graph), 'node')} folded by {by} into {format_counted(blocks, 'block')}; "
+        f"{format_counted(int(folded.count.sum()), 'dependency', 'dependencies')} between them."
+    )
+    if folded.lines_left_out:
+        words += f" {format_counted(folded.lines_left_out, 'line')} of the fewest dependencies left out."
+    return drawn, [block.rows for block in folded.shown], words
+
+
+def _schedule(graph: Graph, near: Adjacency, deep: Depths, times: tuple[Int64, Int64] | None) -> Schedule:
+    start, end = times or (
+        graph.start_ns,
+        np.where(graph.start_ns >= 0, graph.start_ns + graph.duration_ns, NONE),
+    )
+    lane = None if times else thread_lanes(graph)[0]
+    return schedule(near.edges, deep, start, end, duration_ns=graph.duration_ns, lane=lane)
+
+
+def _mark(drawn: list[dict[str, Any]], rows: list[Int64], plan: Schedule, count: int) -> int:
+    """Mark nodes, blocks and lines on the critical path; returns how many nodes and blocks are."""
+    of = np.full(count, NONE, np.int64)
+    for index, here in enumerate(rows):
+        of[here] = index
+    nodes = [
+        element["data"]
+        for element in drawn
+        if element["group"] == "nodes" and element["data"]["kind"] != "frame"
+    ]
+    path = of[plan.path]
+    for index in set(path.tolist()) - {NONE}:
+        nodes[index]["crit"] = 1
+    steps = {
+        (nodes[this]["id"], nodes[other]["id"])
+        for this, other in pairwise(path.tolist())
+        if this != other and NONE not in (this, other)
+    }
+    for element in drawn:
+        data = element["data"]
+        if element["group"] == "edges" and (data["source"], data["target"]) in steps:
+            data["crit"] = 1
+    return sum("crit" in data for data in nodes)
+
+
+def _path_words(plan: Schedule, simulated: bool) -> str:
+    nodes = format_counted(len(plan.path), "node")
+    if plan.basis == "nodes":
+        return f" Critical path without times or durations, the longest chain: {nodes}."
+    how = "durations laid out along the dependencies"
+    if plan.basis == "times":
+        how = "simulated times" if simulated else "recorded times"
+    return f" Critical path of the rank by {how}: {nodes}, {format_ns(plan.length_ns)}."

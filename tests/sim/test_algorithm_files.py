@@ -1,0 +1,214 @@
+"""Algorithms of MSCCL: right and wrong ones, as jobs, in the simulator, and beside the built-in ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import studio
+from studio.cli import main
+from studio.errors import TraceFormatError
+from studio.et.build import graph_of_nodes
+from studio.et.msccl import parse
+from studio.et.msccl_play import Algorithm, play
+from studio.trace import NodeType, Rank, Trace, node_attributes
+from tests.msccl_files import (
+    algorithm,
+    all_pairs_all_gather,
+    block,
+    direct_all_to_all,
+    direct_reduce_scatter,
+    ring_all_reduce,
+    step,
+)
+
+MAKERS = (ring_all_reduce, all_pairs_all_gather, direct_reduce_scatter, direct_all_to_all)
+
+
+def flaws(content: bytes) -> dict[str, list[str]]:
+    return play(parse(content, "x.xml"), 1).flaws
+
+
+def parsed(content: bytes) -> Algorithm:
+    return parse(content, "x.xml")
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("gpus", [2, 3, 8])
+def test_right_algorithms_are_found_right(make, gpus: int):
+    assert flaws(make(gpus)) == {}
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_every_step_that_is_left_out_or_aims_elsewhere_is_told(make):
+    """No mutant of a right algorithm passes."""
+    content = make(3).decode()
+    steps = list(re.finditer(r'<step s="\d+" type="(\w+)"[^>]*/>', content))
+    assert len(steps) > 5
+    for found in steps:
+        start, end = found.span()
+        nothing = content[:start] + re.sub(r'type="\w+"', 'type="nop"', found[0]) + content[end:]
+        assert flaws(nothing.encode()), found[0]
+        offset = re.search(r'dstoff="(\d+)"' if found[1] != "s" else r'srcoff="(\d+)"', found[0])
+        other = found[0].replace(offset[0], offset[0].replace(offset[1], str((int(offset[1]) + 1) % 3)))
+        if found[1] in ("r", "cpy", "s", "rrcs"):
+            moved = content[:start] + other + content[end:]
+            assert flaws(moved.encode()), other
+
+
+def test_flaws_say_gpu_block_step_and_chunk():
+    ring = ring_all_reduce(3).decode()
+    late = ring.replace('<step s="2" type="rrcs"', '<step s="2" type="rcs"', 1)
+    assert flaws(late.encode())["wrong-result"][0] == "GPU 0, chunk 1 of the output: it lacks what GPU 0 gave"
+    twice = [
+        block(0, 1, 1, [step(0, "s", ("i", 0), ("i", 0)), step(1, "rrc", ("i", 0), ("i", 0)), step(2, "re", ("i", 0), ("i", 0))]),
+        block(0, 0, 0, [step(0, "s", ("i", 0), ("i", 0)), step(1, "rrc", ("i", 0), ("i", 0))]),
+    ]  # fmt: skip
+    told = flaws(algorithm("allreduce", twice, (1, 0, 0), inplace=1))
+    assert told["wrong-result"] == ["GPU 0, block 0, step 2 (re) adds what GPUs 0, 1 gave a second time"]
+
+
+def test_steps_that_wait_for_ever_and_messages_nobody_takes_are_told():
+    stuck = algorithm("allreduce", [block(0, 1, 1, [step(0, "r", ("i", 0), ("i", 0))])] * 2, (1, 0, 0))
+    assert flaws(stuck)["stuck"][0] == (
+        "GPU 0, block 0, step 0 (r) waits for ever: for a message from GPU 1 on channel 0 that is not sent before"
+    )
+    circle = block(0, -1, -1, [step(0, "nop", ("i", -1), ("o", -1), depends=(1, 0))]) + block(
+        1, -1, -1, [step(0, "nop", ("i", -1), ("o", -1), depends=(0, 0))]
+    )
+    assert "for step 0 of block 1, which is not carried out before" in flaws(algorithm("custom", [circle], (1, 1, 0)))["stuck"][0]  # fmt: skip
+    lost = [block(0, 1, -1, [step(0, "s", ("i", 0), ("o", 0))]), ""]
+    assert "1 of the messages from GPU 0 to GPU 1 on channel 0 are never received" in flaws(algorithm("custom", lost, (1, 1, 0)))["unmatched"]  # fmt: skip
+
+
+def test_an_algorithm_opened_as_a_file_is_a_job_that_the_doctor_and_the_simulator_take(tmp_path: Path):
+    file = tmp_path / "ring.xml"
+    file.write_bytes(ring_all_reduce(4))
+    trace = studio.read(file)
+    assert [len(trace.graph_of(rank)) for rank in range(4)] == [12] * 4
+    assert not [one for one in studio.examine(trace) if one.level != "info"]
+    assert max(studio.simulate(trace, studio.presets["hgx-h100-4"].config).finish_ns) > 0
+    wrong = ring_all_reduce(4).replace(b'type="rrcs"', b'type="rcs"')
+    file.write_bytes(wrong)
+    [finding] = [one for one in studio.read(file).findings if one.level == "error"]
+    assert (finding.code, "chunk" in finding.message) == ("wrong-result", True)
+
+
+def run(*arguments: str) -> tuple[int, dict]:
+    result = CliRunner().invoke(main, ["algorithm", *arguments, "--json"])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return result.exit_code, json.loads(result.output)
+
+
+def test_the_ring_from_a_file_takes_as_long_as_the_built_in_ring(tmp_path: Path):
+    """But for the endpoint delay that the built-in one waits before its first message."""
+    file = tmp_path / "ring.xml"
+    file.write_bytes(ring_all_reduce(8))
+    code, told = run(str(file), "8MiB", "--preset", "hgx-h100")
+    ring = next(row for row in told["others"] if row["name"] == "ring")
+    assert code == 0
+    assert 0 <= ring["finish_ns"] - told["finish_ns"] <= 10
+    assert (told["messages"], told["longest"], told["most_bytes_sent"]) == (112, 14, 14 << 20)
+
+
+def test_a_wrong_algorithm_exits_with_1_and_one_that_never_ends_is_refused(tmp_path: Path):
+    file = tmp_path / "ring.xml"
+    file.write_bytes(ring_all_reduce(4).replace(b'type="rrcs"', b'type="rcs"'))
+    code, told = run(str(file), "1MiB", "--preset", "hgx-h100")
+    assert code == 1
+    assert told["flaws"]["wrong-result"]
+    file.write_bytes(ring_all_reduce(4).replace(b'type="rrcs"', b'type="nop"', 1))
+    result = CliRunner().invoke(main, ["algorithm", str(file), "1MiB", "--preset", "hgx-h100"])
+    assert result.exit_code == 1
+    assert "waits for ever" in result.output
+
+
+def test_what_is_written_simulates_a_job_by_the_algorithm(tmp_path: Path):
+    file, target = tmp_path / "ring.xml", tmp_path / "made"
+    file.write_bytes(ring_all_reduce(4))
+    _, told = run(str(file), "4MiB", "--preset", "hgx-h100", "-o", str(target))
+    assert sorted(path.name for path in target.iterdir())[:1] == ["custom_all_reduce.0.et"]
+    assert len(told["files"]) == 6
+    job = {
+        "id": 1,
+        "type": "COMM_COLL_NODE",
+        "attrs": {"comm_type": 0, "comm_size": 4 << 20, "is_cpu_op": False},
+    }
+    graph, slots = graph_of_nodes([job])
+    studio.write(Trace((graph,), tuple(Rank(n, 0, slots) for n in range(4))), tmp_path / "job", "job")
+    paths = ["--system", str(target / "system.json"), "--network", str(target / "network.yml")]
+    result = CliRunner().invoke(main, ["simulate", str(tmp_path / "job"), *paths, "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["finish_ns"] == told["finish_ns"]
+    again = CliRunner().invoke(
+        main, ["algorithm", str(file), "4MiB", "--preset", "hgx-h100", "-o", str(target)]
+    )
+    assert "not empty" in again.output
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"<algo", "damaged XML"),
+        (b'<!DOCTYPE a [<!ENTITY x "y">]><algo ngpus="1"/>', "document type"),
+        (b"<algo ngpus='1'/>", "0 <gpu>"),
+        (b"<algo ngpus='2'><gpu id='0'/></algo>", "<gpu id=1> is not there"),
+        (b"<algo><gpu id='x'/></algo>", "id is 'x'"),
+        (b"<algo><gpu id='0'><tb id='0' send='5'/></gpu></algo>", "send is '5'; allowed: -1 to 0"),
+        (b"<algo><gpu id='0'><tb id='0'><step s='0' type='put'/></tb></gpu></algo>", "type is 'put'"),
+        (b"<algo><gpu id='0'><tb id='0'><step s='7' type='nop'/></tb></gpu></algo>", "s is 7; allowed: 0"),
+        (
+            b"<algo><gpu id='0'><tb id='0'><step s='0' type='cpy' srcbuf='z'/></tb></gpu></algo>",
+            "srcbuf is 'z'",
+        ),
+        (b"<algo><gpu id='0'><tb id='0'><op step='0'/></tb></gpu></algo>", "<op> in place of <step>"),
+        (b"\xff<algo/>", "not UTF-8"),
+    ],
+)
+def test_what_is_no_algorithm_is_told_with_its_place(content: bytes, words: str):
+    with pytest.raises(TraceFormatError, match=re.escape(words)):
+        parsed(content)
+
+
+def test_chunks_without_end_are_refused():
+    steps = [step(number, "cpy", ("i", 0), ("o", 0), 1 << 20) for number in range(40)]
+    with pytest.raises(TraceFormatError, match="moves more than"):
+        play(parsed(algorithm("custom", [block(0, -1, -1, steps)], (1, 1, 0))), 1)
+
+
+def test_an_algorithm_for_another_collective_or_number_of_gpus_is_refused(tmp_path: Path):
+    file = tmp_path / "x.xml"
+    file.write_bytes(algorithm("broadcast", [block(0, -1, -1, [])], (1, 1, 0)))
+    result = CliRunner().invoke(main, ["algorithm", str(file), "1MiB", "--preset", "hgx-h100"])
+    assert "collective is 'broadcast'" in result.output
+
+
+def test_a_public_algorithm_has_the_messages_that_the_reference_makes_of_it(shared):
+    """ASTRA-sim's traces of the same algorithm, for 1 MiB: 14 sends and receives on each rank, in this order."""
+    folder = shared / "traces" / "public" / "astra-sim" / "custom_ring_allreduce_8npus_1MB"
+    theirs = studio.read(sorted(folder.glob("*.et")))
+    ours = parsed((folder / "custom_allreduce.xml").read_bytes())
+    played = play(ours, (1 << 20) // ours.chunks)
+    assert played.flaws == {}
+    for rank in range(8):
+        graph = theirs.graph_of(rank)
+        slots = theirs.known_rank(rank).slots
+        wanted = []
+        for row in range(len(graph)):
+            told = {attr.name: attr.value for attr in node_attributes(graph, row, slots)}
+            if graph.type[row] in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+                peer = told.get("comm_dst" if graph.type[row] == NodeType.COMM_SEND else "comm_src")
+                wanted.append((NodeType(graph.type[row]).name + "_NODE", peer, told["comm_size"]))
+        made = [
+            (
+                node["type"],
+                node["attrs"].get("comm_dst", node["attrs"].get("comm_src")),
+                node["attrs"]["comm_size"],
+            )
+            for node in played.nodes[rank]
+        ]
+        assert made == wanted
