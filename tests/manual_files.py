@@ -125,6 +125,19 @@ def _nights(path: Path) -> None:
         os.utime(place, (1_794_970_800,) * 2)
 
 
+def _llama(path: Path) -> None:
+    words = ("generate llm --model llama3-8b --ranks 8 --tp 8 --quiet -o", str(path))
+    CliRunner().invoke(main, [*words[0].split(), words[1]])
+
+
+def _suite(path: Path) -> None:
+    """Write the suite that its page shows, with its jobs."""
+    text = (ROOT / "docs" / "fleet.md").read_text(encoding="utf-8")
+    path.write_text(re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0], encoding="utf-8")
+    for name in ("transformer_8r", "imbalance_8r"):
+        shutil.copyfile(sample_path(name), path.with_name(f"{name}.zip"))
+
+
 def _dumps(path: Path) -> None:
     write_dumps(path, one_missing())
 
@@ -162,6 +175,8 @@ FILES: dict[str, Callable[[Path], None]] = {
     "job.0.et.gz": _compressed(_one_file),
     "cut.log": _log_cut_short,
     "nights": _nights,
+    "suite.toml": _suite,
+    "llama": _llama,
     "dumps": _dumps,
     "ring.xml": _msccl,
     "nccl-tests": _measured,
