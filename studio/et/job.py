@@ -29,6 +29,7 @@ from studio.et import (
     pytorch,
     rocprof,
     text,
+    tool_timeline,
     xplane,
 )
 from studio.et.copies import with_copies
@@ -72,6 +73,7 @@ FORMATS: tuple[Format, ...] = (
     flight.FORMAT,
     inspector.FORMAT,
     exported.CHROME,
+    tool_timeline.FORMAT,
     rocprof.FORMAT,
     xplane.JSON,
     kineto.FORMAT,
