@@ -106,6 +106,10 @@ def _compressed(make: Callable[[Path], None]) -> Callable[[Path], None]:
     return compress
 
 
+def _events(path: Path) -> None:
+    CliRunner().invoke(main, ["timeline", str(sample_path("transformer_8r")), "-o", str(path), "-q"])
+
+
 def _log_cut_short(path: Path) -> None:
     """Write the log of a simulator that was stopped before its end."""
     whole = path.with_name("whole.log")
@@ -173,6 +177,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "rank0.et": _one_file,
     "job.0.et": _one_file,
     "job.0.et.gz": _compressed(_one_file),
+    "events.csv": _events,
     "cut.log": _log_cut_short,
     "nights": _nights,
     "suite.toml": _suite,
