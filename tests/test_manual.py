@@ -88,6 +88,8 @@ def left_out(shown: Shown) -> str | None:
         return NOT_OURS.get(words[0], f"unknown program {words[0]!r}")
     if words[1:2] == ["watch"] and "--once" not in words:
         return "serves until it is stopped"
+    if "--engine" in words:
+        return "needs another program"
     # Without a command it serves.
     if words[1:2] == ["serve"] or words[1:2] not in [[one] for one in (*verbs(), "--help", "--version")]:
         return "serves until it is stopped"
@@ -195,7 +197,7 @@ def accepted(line: str) -> str:
     """The statuses of a command that says by its status what it found."""
     if "--fail-on" in line or "--max-error" in line:
         return "0|1"
-    return "0|3" if "--fail-if-slower" in line else "0"
+    return "0|3" if "--fail-if-slower" in line or f"{PROGRAM} suite " in line else "0"
 
 
 def rewrite(page: Path, shown: Shown, printed: str) -> None:
