@@ -25,10 +25,12 @@ from studio.et import (
     inspector,
     kineto,
     msccl,
+    nsight,
     perfetto,
     pytorch,
     rocprof,
     text,
+    tool_timeline,
     xplane,
 )
 from studio.et.copies import with_copies
@@ -72,7 +74,9 @@ FORMATS: tuple[Format, ...] = (
     flight.FORMAT,
     inspector.FORMAT,
     exported.CHROME,
+    tool_timeline.FORMAT,
     rocprof.FORMAT,
+    nsight.FORMAT,
     xplane.JSON,
     kineto.FORMAT,
     msccl.FORMAT,
