@@ -11,7 +11,10 @@ function ask() {
   if (field instanceof HTMLTextAreaElement) changeView({ sql: field.value.trim() || null });
 }
 
-/** @returns {Record<string, (...values: any[]) => unknown>} the callbacks */
+/**
+ * Start what the SQL page does in the browser.
+ * @returns what Dash calls: see studio/pages/sql/page.py
+ */
 export function startSqlPage() {
   document.addEventListener("keydown", (event) => {
     const isField = event.target instanceof Element && event.target.id === FIELD;
