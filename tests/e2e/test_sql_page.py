@@ -35,4 +35,4 @@ def test_a_query_is_asked_explained_and_saved(studio: Studio, page, tmp_path: Pa
             page.locator("#sql-save").get_by_text(kind, exact=True).click()
         saving.value.save_as(tmp_path / saving.value.suggested_filename)
     assert (tmp_path / "answer.csv").read_text().splitlines()[:2] == ["rank,exposed_ns", "0,4575000"]
-    assert duckdb_module().sql(f"FROM '{tmp_path / 'answer.parquet'}'").fetchone() == (0, 4575000)
+    assert duckdb_module().sql(f"FROM '{tmp_path / 'answer.parquet'}'").fetchall()[0] == (0, 4575000)
