@@ -2,14 +2,14 @@
 
 OUT is a file ending in .et or .et.gz, for a single rank, or a folder, which gets <job>.<rank>.et for every rank
 and <job>.json with the comm groups. A file ending in .json becomes a Chrome trace of all ranks, and one in
-.pftrace a trace in Perfetto's own format, both with flows; one in .csv gets their issue and callback lines.
+.pftrace a trace in Perfetto's own format, both with flows; one in .csv gets
+issue and callback lines, and one in .log the same as ASTRA-sim logs them.
 
 What can be read of damaged files is written; the exit code is then 4.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,24 +33,13 @@ from studio.commands.base.timelines import is_timeline, refuse_unwritable, write
 from studio.errors import TraceError
 from studio.et import Progress, discover, read_job, write
 from studio.et.format import UNSAID, JobSize
+from studio.et.naming import file_name
 from studio.et.ranks import ranks_by_file
 from studio.et.source import open_sources
 from studio.et.write import rank_file, written_together
 from studio.trace import Finding, Trace
 
 _SUFFIXES = CHAKRA.suffixes
-
-
-def _file_name(name: str) -> str:
-    r"""Turn a job's name into a valid file name.
-
-    Example:
-        >>> _file_name(".a\x1bb"), _file_name("llama 70b")
-        ('_a_b', 'llama 70b')
-    """
-    # A cut character or a surrogate escape cannot be written.
-    plain = re.sub(r"^\.|[/\\\x00-\x1f\x7f\ud800-\udfff]", "_", name)
-    return plain.encode()[:180].decode("utf-8", "ignore") or "job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +141,7 @@ def _write(trace: Trace, name: str, request: Request, progress: Progress | None)
     if _is_timeline(path):
         return [write_timeline(trace, path)]
     if path.is_dir() or not path.name.endswith(_SUFFIXES):
-        name = _file_name(name)
+        name = file_name(name)
         ending = ".et.gz" if request.compress else ".et"
         if not all((path / f"{name}.{rank.number}{ending}").exists() for rank in trace.ranks):
             # Otherwise each file takes the place of the one it was read from.

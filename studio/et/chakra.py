@@ -166,7 +166,7 @@ def rank_part(reading: Reading, head: Metadata, nodes: Nodes) -> RankPart:
     """Return the rank that a file describes."""
     findings = (*reading.findings, *nodes.damage, *head.findings, *nodes.findings)
     rank = Rank(NONE, NONE, nodes.slots, head.version, head.attrs, head.extra, reading.name)
-    return RankPart(rank, nodes.graph, _rank_in(head.attrs), findings)
+    return RankPart(rank, nodes.graph, rank_in(head.attrs), findings)
 
 
 def read_metadata(data: bytes | memoryview, name: str) -> Metadata:
@@ -228,7 +228,7 @@ def _parse_metadata(record: bytes) -> tuple[str, tuple[Attribute, ...], bytes, w
     return version.decode("utf-8", "replace"), attrs, bytes(extra), columns, bad_texts
 
 
-def _rank_in(attrs: Sequence[Attribute]) -> int | None:
+def rank_in(attrs: Sequence[Attribute]) -> int | None:
     """Return the rank that a file's metadata names, None where it names none."""
     for attr in attrs:
         if attr.name in RANK_NAMES and isinstance(attr.value, int | str):

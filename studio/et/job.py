@@ -22,12 +22,15 @@ from studio.et import (
     exported,
     flight,
     groups,
+    inspector,
     kineto,
     msccl,
+    nsight,
     perfetto,
     pytorch,
     rocprof,
     text,
+    tool_timeline,
     xplane,
 )
 from studio.et.copies import with_copies
@@ -50,6 +53,7 @@ from studio.et.halves import Half, make_half, names_of, sort_halves
 from studio.et.link import LinkOptions, link_ranks
 from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
+from studio.et.merged import reading as merged
 from studio.et.naming import name_of
 from studio.et.plugins import Plugins, installed
 from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, says_rank
@@ -68,8 +72,11 @@ FORMATS: tuple[Format, ...] = (
     etplus.FORMAT,
     pytorch.FORMAT,
     flight.FORMAT,
+    inspector.FORMAT,
     exported.CHROME,
+    tool_timeline.FORMAT,
     rocprof.FORMAT,
+    nsight.FORMAT,
     xplane.JSON,
     kineto.FORMAT,
     msccl.FORMAT,
@@ -78,6 +85,7 @@ FORMATS: tuple[Format, ...] = (
     exported.PERFETTO,
     perfetto.FORMAT,
     xplane.FORMAT,
+    merged.FORMAT,
     replace(chakra.FORMAT, job_reader=alike.JobReader),
 )
 """Every format that can be read, the ones easiest to recognise first."""
@@ -189,6 +197,8 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             halves.append(make_half(file, fmt, start))
         elif fmt.whole:
             ranks[f"{_folder(file.name)}\0{PurePosixPath(file.name).name}"] = [(file, fmt, None)]
+        elif fmt.tells_ranks:
+            ranks.setdefault(_key_without_rank(file.name) + fmt.job_mark, []).append((file, fmt, None))
         else:
             prefix, number = rank_and_prefix(file.name)
             key = (prefix if number is not None else _key_without_rank(file.name)) + fmt.job_mark
@@ -248,7 +258,7 @@ def _with_counted(ranks: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]
         file.name: (file, fmt)
         for members in ranks.values()
         for file, fmt, number in members
-        if number is None and not fmt.whole
+        if number is None and not fmt.whole and not fmt.tells_ranks
     }
     counted = counted_numbers(list(silent))
     made = {
@@ -409,7 +419,8 @@ def _add_ranks(
                 builder.add(part, part.number)
             else:
                 of_file = number if part.number is None else part.number
-                builder.add(part, numbers.get(file.name, of_file), alone=len(job.ranks) == 1)
+                alone = len(job.ranks) == 1 and sum(isinstance(each, RankPart) for each in parts) == 1
+                builder.add(part, numbers.get(file.name, of_file), alone=alone)
 
 
 def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:

@@ -18,6 +18,18 @@ _KINDS_NAMED = 3
 _TELLS_NOTHING = ("", "rank", "worker", "ranks", "npu", "gpu")
 
 
+def file_name(name: str) -> str:
+    r"""Turn a job's name into a valid file name.
+
+    Example:
+        >>> file_name(".a\x1bb"), file_name("llama 70b")
+        ('_a_b', 'llama 70b')
+    """
+    # A cut character or a surrogate escape cannot be written.
+    plain = re.sub(r"^\.|[/\\\x00-\x1f\x7f\ud800-\udfff]", "_", name)
+    return plain.encode()[:180].decode("utf-8", "ignore") or "job"
+
+
 def name_of(files: Sequence[SourceFile]) -> str:
     """Return the name of the only file, the common start of several names, or the folder the user gave.
 

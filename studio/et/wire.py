@@ -117,6 +117,23 @@ def read_columns(data: Buffer, start: int, tick: Tick, total_bytes: int) -> Colu
     return Columns(out, counts, texts.strings())
 
 
+def sound_until(data: Buffer, start: int, tick: Tick, total_bytes: int) -> tuple[int, str, int]:
+    """Look at the node records of `data` from offset `start` without keeping anything.
+
+    Args:
+        data: The whole file.
+        start: Where the first node record begins.
+        tick: Told the bytes looked at.
+        total_bytes: Bytes that will be looked at in all.
+
+    Returns:
+        Where the last sound record ends, what is wrong behind it ("" where nothing is), and how many records are sound.
+    """
+    engine = _Engine(data, worth_compiling(max(total_bytes, len(data))))
+    counts, _, end = _count(engine, start, tick)
+    return end, DAMAGE.get(counts[k.ERROR], ""), counts[k.NODES]
+
+
 def _count(engine: _Engine, start: int, tick: Tick) -> tuple[list[int], int, int]:
     """Count entries without storing them; return counters, most texts in a slice, and the last record's end."""
     counters, most, empty = engine.counters(), 0, _allocate([0] * k.COUNTERS, 0)

@@ -140,7 +140,7 @@ def rank_file(
         progress: Told the nodes written.
         nodes: Nodes written before of other ranks, and of all ranks together.
     """
-    return _compress(_report_written(trace, rank, progress, nodes), compress)
+    return packed(_report_written(trace, rank, progress, nodes), compress)
 
 
 def _report_written(
@@ -189,7 +189,8 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
             aside.unlink(missing_ok=True)
 
 
-def _compress(pieces: Iterable[bytes], compress: bool) -> Iterator[bytes]:
+def packed(pieces: Iterable[bytes], compress: bool) -> Iterator[bytes]:
+    """Yield pieces of a file as they are, or as a gzip stream."""
     return compressed(pieces) if compress else iter(pieces)
 
 

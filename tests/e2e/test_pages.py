@@ -29,6 +29,7 @@ PAGES = {
     "sql": "#sql-grid .ag-row",
     "sweep": "#sweep-run:enabled",
     "compare": ".cs-compare-list",
+    "trends": "#trends-figure .main-svg",
     "findings": "#findings-list",
     "validate": "h1",
     "explain": ".cs-explain-formula",

@@ -15,8 +15,10 @@ from studio.et.source import SourceFile, head
 EXPECTED = (
     (r"\.et(\.gz)?$", "chakra"),
     (r"^stg/.*\.json$", "groups"),
+    (r"custom_allreduce\.xml$", "msccl"),
     (r"^text/", "text"),
     (r"^timeline/", "events"),
+    (r"^golden/timeline/", "tool-timeline"),
     (r"jsonized", "jsonized"),
     (r"golden/torch.*etplus", "etplus"),
     (r"NOTHING_LINKED", "pytorch"),

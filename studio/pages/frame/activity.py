@@ -22,6 +22,7 @@ from studio.views.address import runs_of
 _PAGES: Mapping[KindName, str] = {
     "import": "/",
     "check": "/findings",
+    "measure": "/trends",
     "repair": "/findings",
     "complete": "/ranks",
     "scale": "/ranks",
@@ -50,6 +51,7 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
         [
             session().examinations_made,
             session().answers_made,
+            session().measurings_ended,
             *((task.id, task.status in ACTIVE) for task in shown),
         ]
     )

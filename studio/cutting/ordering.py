@@ -1,0 +1,140 @@
+"""Let the ranks of a part communicate in one order, where what was cut away had kept them in one.
+
+A collective that every rank began after the same receive has nothing before it on the ranks of which the receive was left out.
+Then two ranks can begin two collectives in different orders, and wait for each other for ever.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from studio.analysis.collectives.matching import edges, issue_order
+from studio.doctor.across import collectives
+from studio.doctor.deadlocks import deadlocks
+from studio.doctor.diagnosis import Case
+from studio.doctor.edit import rank_by_rank, with_data_dependencies
+from studio.trace import Graph, Int64, Trace
+
+_Member = tuple[int, int]
+"""Place of a rank, and row of its graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Nodes of different ranks that run together.
+
+    Attributes:
+        group: What keeps its order: the comm group of a collective, or "" for a message.
+        members: The nodes of a collective, or the send and the receive of a message.
+    """
+
+    group: str
+    members: tuple[_Member, ...]
+
+
+def with_one_order(trace: Trace, together: Sequence[Together]) -> tuple[Trace, int]:
+    """Return a job in which no ranks wait for each other for ever, and how many dependencies were added for that.
+
+    Collectives of each comm group are put in one order; where that does not do, all communication of every rank is. The order
+    is one that dependencies allow; where they allow none, the job stays as it is.
+    """
+    if not _hangs(trace):
+        return trace, 0
+    order = _order(trace, together)
+    if order is None:
+        return trace, 0
+    for whole in (False, True):
+        made, count = _chained(trace, order, whole=whole)
+        if not _hangs(made):
+            break
+    return made, count
+
+
+def _hangs(trace: Trace) -> bool:
+    case = Case(trace)
+    return any(found.level == "error" for check in (collectives, deadlocks) for found in check(case))
+
+
+def _chained(trace: Trace, order: Sequence[Together], *, whole: bool) -> tuple[Trace, int]:
+    """Let the communication of each rank wait for that before it: within each group, or all of it."""
+    lines: dict[tuple[int, str], list[int]] = {}
+    for one in order:
+        for place, row in one.members if whole or one.group else ():
+            lines.setdefault((place, "" if whole else one.group), []).append(row)
+    wanted: dict[int, tuple[_Member, ...]] = {}
+    for (place, _), rows in lines.items():
+        wanted[place] = (*wanted.get(place, ()), *pairwise(rows))
+    return rank_by_rank(trace, wanted, _with_chain), sum(map(len, wanted.values()))
+
+
+def _with_chain(graph: Graph, chain: object) -> Graph:
+    before, after = np.array(chain, np.int64).reshape(-1, 2).T
+    return with_data_dependencies(graph, after, before, 0)
+
+
+def _order(trace: Trace, together: Sequence[Together]) -> list[Together] | None:
+    """Return collectives and messages in an order that dependencies of all ranks allow, None where there is none."""
+    sizes = [len(trace.graph_of(rank)) for rank in trace.ranks]
+    first: list[int] = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    # All sides of a collective are one node of the whole job; a receive waits for its send.
+    node = np.arange(first[-1])
+    before, after = [], []
+    for one in together:
+        at = [first[place] + row for place, row in one.members]
+        if one.group:
+            node[at] = at[0]
+        else:
+            before.append(np.array(at[:1]))
+            after.append(np.array(at[1:]))
+    priority = np.zeros(first[-1], np.int64)
+    for place, rank in enumerate(trace.ranks):
+        graph = trace.graphs[rank.graph]
+        priority[first[place] : first[place + 1]] = issue_order(graph)
+        for deps in (graph.ctrl, graph.data):
+            of, waited = edges(deps)
+            before.append(waited + first[place])
+            after.append(of + first[place])
+    number = _numbered(node, np.concatenate(before), np.concatenate(after), priority)
+    if number is None:
+        return None
+    ordered = [one for one in together if one.group]
+    # Of a message each side has its own place in the order.
+    sides = [replace(one, members=(member,)) for one in together if not one.group for member in one.members]
+    return sorted(
+        [*ordered, *sides], key=lambda one: number[int(node[first[one.members[0][0]] + one.members[0][1]])]
+    )
+
+
+def _numbered(node: Int64, before: Int64, after: Int64, priority: Int64) -> dict[int, int] | None:
+    """Return the places of nodes in an order in which each comes after those before it; None where there is none.
+
+    Args:
+        node: (N,) the node that stands for each.
+        before: (D,) nodes ...
+        after: (D,) ... and others that come after them.
+        priority: (N,) which of several comes first, the lowest.
+    """
+    one, other = node[before], node[after]
+    one, other = one[one != other], other[one != other]
+    order = np.argsort(one, kind="stable")
+    ends = np.searchsorted(one[order], np.arange(len(node) + 1)).tolist()
+    children: list[int] = other[order].tolist()
+    waiting: list[int] = np.bincount(other, minlength=len(node)).tolist()
+    first: list[int] = priority.tolist()
+    standing: list[int] = np.unique(node).tolist()
+    ready = [(first[at], at) for at in standing if not waiting[at]]
+    heapq.heapify(ready)
+    number: dict[int, int] = {}
+    while ready:
+        _, at = heapq.heappop(ready)
+        number[at] = len(number)
+        for child in children[ends[at] : ends[at + 1]]:
+            waiting[child] -= 1
+            if not waiting[child]:
+                heapq.heappush(ready, (first[child], child))
+    return number if len(number) == len(standing) else None

@@ -1,0 +1,212 @@
+"""Find the nodes of a job that are asked for: by rank, by training step, by time, or by their distance from one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.matching import edges, issue_order
+from studio.analysis.job.completeness import range_words, ranges_of
+from studio.analysis.job.nodes import find_node
+from studio.analysis.job.steps import graph_steps
+from studio.analysis.job.windows import step_numbers
+from studio.errors import ConfigError
+from studio.trace import NONE, Bool, Graph, Int64, Trace
+from studio.units import format_ns
+
+NodeRef = tuple[int, str]
+"""A node: the number of its rank, and its id as addresses have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is to be cut out of a job; what is said of several kinds must hold at once.
+
+    Attributes:
+        ranks: Numbers of ranks; None takes all.
+        steps: Training steps; None takes all nodes.
+        from_ns, to_ns: A window of time, from the beginning of the recording; None is its beginning or its end.
+        around: A node whose surroundings are taken; None takes all nodes.
+        depth: So many dependencies away from it, up and down.
+        nodes: Nodes that are taken one by one.
+    """
+
+    ranks: frozenset[int] | None = None
+    steps: frozenset[int] | None = None
+    from_ns: int | None = None
+    to_ns: int | None = None
+    around: NodeRef | None = None
+    depth: int = 5
+    nodes: tuple[NodeRef, ...] = ()
+
+    @property
+    def is_subgraph(self) -> bool:
+        """Whether nodes are named, so that the other side of what they communicate is to be taken along."""
+        return self.around is not None or bool(self.nodes)
+
+    @property
+    def words(self) -> str:
+        """What is asked for, in words."""
+        parts = []
+        if self.ranks is not None:
+            parts.append(range_words(ranges_of(sorted(self.ranks))))
+        if self.steps is not None:
+            parts.append(range_words(ranges_of(sorted(self.steps))).replace("rank", "step"))
+        if self.from_ns is not None or self.to_ns is not None:
+            end = "the end" if self.to_ns is None else format_ns(self.to_ns)
+            parts.append(f"from {format_ns(self.from_ns or 0)} to {end}")
+        if self.around is not None:
+            parts.append(f"{self.depth} dependencies around node {self.around[1]} of rank {self.around[0]}")
+        if self.nodes:
+            parts.append(f"{len(self.nodes)} nodes by name")
+        return ", ".join(parts)
+
+
+def chosen_nodes(trace: Trace, choice: Choice) -> dict[int, Bool]:
+    """Return (N,) which nodes are asked for, by place of the ranks that are.
+
+    Raises:
+        ConfigError: Nothing is asked for, or the job has no such rank or step, or holds no times.
+        TraceError: The job has no such node.
+    """
+    if not choice.words:
+        raise ConfigError(
+            "nothing says what to cut out", hint="Give --ranks, --steps, --from or --to, --around or --nodes."
+        )
+    places = _places(trace, choice)
+    masks = {place: np.ones(len(trace.graph_of(trace.ranks[place])), np.bool_) for place in places}
+    if choice.steps is not None:
+        _keep_steps(trace, choice.steps, masks)
+    if choice.from_ns is not None or choice.to_ns is not None:
+        _keep_window(trace, choice, masks)
+    if choice.is_subgraph:
+        _keep_named(trace, choice, masks)
+    return masks
+
+
+def _places(trace: Trace, choice: Choice) -> list[int]:
+    """Return the places of the ranks asked for."""
+    known = {rank.number: place for place, rank in enumerate(trace.ranks)}
+    absent = sorted((choice.ranks or frozenset()) - known.keys())
+    if absent:
+        raise ConfigError(
+            f"the job has no {range_words(ranges_of(absent))}; allowed: {range_words(ranges_of(sorted(known)))}"
+        )
+    return [
+        place for number, place in sorted(known.items()) if choice.ranks is None or number in choice.ranks
+    ]
+
+
+def _by_graph(trace: Trace, masks: Mapping[int, Bool], chosen: Callable[[Graph], Bool]) -> None:
+    """Take nodes out of the masks that are not chosen of their graph; each graph is looked at once."""
+    made: dict[int, Bool] = {}
+    for place, mask in masks.items():
+        index = trace.ranks[place].graph
+        if index not in made:
+            made[index] = chosen(trace.graphs[index])
+        np.logical_and(mask, made[index], out=mask)
+
+
+def _keep_steps(trace: Trace, steps: frozenset[int], masks: dict[int, Bool]) -> None:
+    there = step_numbers(trace)
+    absent = sorted(steps - set(there))
+    if absent:
+        listed = ", ".join(map(str, there[:8])) + (", …" if len(there) > 8 else "")
+        raise ConfigError(
+            f"no rank has a training step {absent[0]}; allowed: {listed or 'none, the job has no marked steps'}"
+        )
+    wanted = np.array(sorted(steps), np.int64)
+    _by_graph(trace, masks, lambda graph: np.isin(steps_of_all(graph), wanted))
+
+
+def steps_of_all(graph: Graph) -> Int64:
+    """Return (N,) the training step of every node; one that nothing marks is of the latest step that it waits for.
+
+    Nodes before the first step are of the first that waits for them.
+    """
+    steps = graph_steps(graph)
+    if (steps != NONE).all() or (steps == NONE).all():
+        return steps
+    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    of, waited = np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
+    place = issue_order(graph)
+    known: list[int] = steps.tolist()
+    for child, parent in _sorted_edges(of, waited, place[of]):
+        if known[child] == NONE or (steps[child] == NONE and known[parent] > known[child]):
+            known[child] = known[parent]
+    forward = np.array(known, np.int64)
+    for child, parent in _sorted_edges(of, waited, -place[waited]):
+        if forward[parent] == NONE and known[child] != NONE:
+            known[parent] = known[child] if known[parent] == NONE else min(known[parent], known[child])
+    return np.array(known, np.int64)
+
+
+def _sorted_edges(of: Int64, waited: Int64, by: Int64) -> list[tuple[int, int]]:
+    order = np.argsort(by, kind="stable")
+    return list(zip(of[order].tolist(), waited[order].tolist(), strict=True))
+
+
+def _keep_window(trace: Trace, choice: Choice, masks: dict[int, Bool]) -> None:
+    begins = [graph.start_ns[graph.start_ns >= 0] for graph in trace.graphs]
+    if not any(map(len, begins)):
+        raise ConfigError(
+            "no node of the job has a start, so no window of time can be cut out",
+            hint="Cut ranks, steps or a subgraph, or the files of a recording.",
+        )
+    origin = min(int(begin.min()) for begin in begins if len(begin))
+    low = origin + (choice.from_ns or 0)
+    high = None if choice.to_ns is None else origin + choice.to_ns
+    last = max(int(begin.max()) for begin in begins if len(begin))
+    if low > last or (high is not None and high <= low):
+        raise ConfigError(
+            f"from {format_ns(choice.from_ns or 0)} to {'the end' if high is None else format_ns(choice.to_ns or 0)}; allowed: a "
+            f"window between 0 and the last start, {format_ns(last - origin)}",
+            hint="Times count from the first start of the recording.",
+        )
+    _by_graph(
+        trace,
+        masks,
+        lambda graph: (
+            (graph.start_ns >= low)
+            & (graph.start_ns >= 0)
+            & (graph.start_ns < (2**63 - 1 if high is None else high))
+        ),
+    )
+
+
+def _keep_named(trace: Trace, choice: Choice, masks: dict[int, Bool]) -> None:
+    """Keep the nodes that are named, and those around one."""
+    place_of: Mapping[int, int] = {trace.ranks[place].number: place for place in masks}
+    wanted = {place: np.zeros_like(mask) for place, mask in masks.items()}
+    named = [*choice.nodes, *([choice.around] if choice.around is not None else [])]
+    for number, ref in named:
+        if number not in place_of:
+            raise ConfigError(
+                f"node {ref} is of rank {number}, which is not among {range_words(ranges_of(sorted(place_of)))}"
+            )
+        place = place_of[number]
+        graph = trace.graph_of(trace.ranks[place])
+        row = find_node(graph, ref)
+        wanted[place][row] = True
+        if (number, ref) == choice.around:
+            wanted[place] |= _surroundings(graph, row, choice.depth)
+    for place, mask in masks.items():
+        np.logical_and(mask, wanted[place], out=mask)
+
+
+def _surroundings(graph: Graph, row: int, depth: int) -> Bool:
+    """Return (N,) which nodes are at most so many dependencies away from one."""
+    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    of, waited = np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
+    near = np.zeros(len(graph), np.bool_)
+    near[row] = True
+    for _ in range(depth):
+        reached = near.copy()
+        reached[waited[near[of]]] = True
+        reached[of[near[waited]]] = True
+        if (reached == near).all():
+            break
+        near = reached
+    return near
