@@ -5,7 +5,7 @@
   const NAMESPACES = [
     "studio_asked", "studio_collectives", "studio_compare", "studio_explain", "studio_frame", "studio_graph",
     "studio_nodes", "studio_ranks", "studio_simulate", "studio_sweep", "studio_timeline",
-    "studio_validate", "studio_workloads",
+    "studio_trends", "studio_validate", "studio_workloads",
   ];
 
   /** @typedef {Record<string, (...values: any[]) => unknown>} Names the callbacks of a namespace */

@@ -158,7 +158,21 @@ MSCCL = b"""<algo name="ring" proto="Simple" nchannels="1" nchunksperloop="2" ng
 </algo>
 """
 
+INSPECTOR = tuple(
+    json.dumps(
+        {
+            "header": {"id": "0x7f8c", "rank": rank, "n_ranks": 2, "nnodes": 1},
+            "metadata": {"inspector_output_format_version": "v4.0", "dump_timestamp_us": 10**15, "hostname": "h", "pid": 7 + rank},
+            "coll_perf": {"coll": coll, "coll_sn": serial, "coll_msg_size_bytes": 1024, "coll_exec_time_us": 40, "coll_algo": "RING",
+                          "event_trace_ts": {"coll_start_ts": 10**15 - 90, "coll_stop_ts": 10**15 - 50}},
+        }
+    ).encode()
+    for rank in (0, 1)
+    for serial, coll in enumerate(("AllReduce", "AllGather", "ReduceScatter"))
+)  # fmt: skip
+
 PROFILES: dict[str, tuple[bytes, ...]] = {
+    "inspector": INSPECTOR,
     "msccl": (MSCCL,),
     "flight": (pickle.dumps(FLIGHT, 2), pickle.dumps(FLIGHT, 5), json.dumps(FLIGHT).encode()),
     "rocprof": (rocprof(),),

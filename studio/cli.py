@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from studio import __version__, commands
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import QUIET, printable
 from studio.errors import StudioError
 
 _WIDTH = 100
@@ -46,7 +47,25 @@ def load_command(verb: str) -> click.Command:
     command.name = verb
     # By itself, as its group says it: click keeps the first option of help that it makes of a command.
     command.context_settings.setdefault("help_option_names", list(_HELP))
+    _offer_quiet(command)
     return command
+
+
+def _offer_quiet(command: click.Command) -> None:
+    """Give a command, or each command of a group, the option `--quiet` where it has none of its own."""
+    if isinstance(command, click.Group):
+        for part in command.commands.values():
+            _offer_quiet(part)
+    elif not any("--quiet" in one.opts for one in command.params):
+        command.params.append(_quiet())
+
+
+def _quiet() -> click.Option:
+    def note(ctx: click.Context, _param: click.Parameter, given: bool) -> None:
+        ctx.meta[QUIET] = given
+
+    words = "Show no progress."
+    return click.Option(["--quiet", "-q"], is_flag=True, expose_value=False, callback=note, help=words)
 
 
 def _first_line(verb: str) -> str:
@@ -74,7 +93,14 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command to run, with all of its options."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load_command(name) if name else command, rest
+        if not name:
+            return name, command, rest
+        loaded = load_command(name)
+        if ctx.resilient_parsing:
+            from studio.commands.base.completing import offer_completions
+
+            offer_completions(loaded)
+        return name, loaded, rest
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `serve` before arguments that begin with no command."""
@@ -82,10 +108,16 @@ class _Commands(click.Group):
         # than all else that numpy's import does. Commands import numpy, so this comes before them.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         own = {"--help", "-h", "--version"}
-        if not args or (args[0] not in verbs() and args[0] not in own):
-            _refuse_mistyped(ctx, args, verbs())
+        asks_for_commands = ctx.resilient_parsing and not args
+        if not asks_for_commands and (not args or args[0] not in {*verbs(), *own}):
+            if not ctx.resilient_parsing:
+                _refuse_mistyped(ctx, args, verbs())
             args = ["serve", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """Return the commands that begin so; else files, which are served."""
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; print expected errors without a traceback."""

@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
+import msgspec
+
 from studio.analysis.job.ledger import Ledger
+from studio.analysis.job.measures import EDITION, Measures, measure
 from studio.analysis.job.memory import MemoryUse, memory_use
 from studio.analysis.job.nodes import NodeIndex
 from studio.analysis.job.occupancy import Occupancy
+from studio.analysis.job.step_spans import StepSpans, step_spans
 from studio.analysis.path.slack import slack
 from studio.analysis.path.whole import WholePath, whole_path
 from studio.analysis.timeline.counters import Series, in_flight, memory_held
@@ -24,6 +28,7 @@ from studio.analysis.timeline.differences import Ghost
 from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import RECORDED, Compared, Lineup, recording, side_use, simulation
 from studio.comparing import lineup as compared_with_first
+from studio.decoding import decoder
 from studio.doctor import Change, Examination, repair
 from studio.doctor import examination as examined
 from studio.doctor.checks import Progress
@@ -46,6 +51,8 @@ P = ParamSpec("P")
 SHARE_OF_MEMORY: Final = 4
 """The cache takes at most one part in so many of the machine's memory."""
 _UNKNOWN_MEMORY_BYTES = 4 << 30
+
+_measures = decoder(Measures)
 
 Sides = tuple[tuple[str, str], ...]
 """Jobs and runs; "" stands for the job itself."""
@@ -75,6 +82,7 @@ class Session:
         unexamined: Why jobs could not be examined, or were not to the end.
         answers_made: How often advice was found so far.
         unadvised: Why there is no advice for runs, by job and run.
+        unmeasured: Why runs could not be measured, by job and run.
     """
 
     def __init__(self, workspace: Workspace, *, budget_bytes: int | None = None) -> None:
@@ -92,6 +100,7 @@ class Session:
         self.unexamined: dict[str, Problem] = {}
         self.answers_made = 0
         self.unadvised: dict[tuple[str, str], Problem] = {}
+        self.unmeasured: dict[tuple[str, str], Problem] = {}
 
     @property
     def use(self) -> CacheUse:
@@ -305,6 +314,39 @@ class Session:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
         """
         return self.keep_of_job("use", job, lambda: side_use(self.load_side(job, run or RECORDED).side), run)
+
+    def step_spans(self, job: str, run: str) -> StepSpans | None:
+        """Return the step times of a run or, for "", of the recording; None where no node tells its step.
+
+        Raises:
+            StudioError: There is no such job or run, or its files are damaged.
+        """
+        return self.keep_of_job("steps", job, lambda: step_spans(self.trace(job), self.times(job, run)), run)
+
+    def measures(self, job: str, run: str) -> Measures:
+        """Return what a run or, for "", the recording is compared by: what is stored with it, or else made and stored now.
+
+        Raises:
+            StudioError: There is no such job or run, or its files are damaged.
+        """
+        made = self.measures_made(job, run)
+        if made is None:
+            timed = bool(run) or self.workspace.info(job).summary.timed_nodes > 0
+            made = measure(self.rank_use(job, run)[0], self.step_spans(job, run)) if timed else Measures()
+            with contextlib.suppress(
+                StudioError
+            ):  # A full disk or a folder that cannot be written: made again when it is asked for.
+                self.workspace.save_measures(job, run, made)
+        return made
+
+    def measures_made(self, job: str, run: str) -> Measures | None:
+        """Return what is stored of the measures of a run or, for "", the recording; reads no trace."""
+        raw = self.workspace.load_measures(job, run)
+        try:
+            known = None if raw is None else _measures(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        return known if known is not None and known.edition == EDITION else None
 
     def whole_path(self, job: str, run: str) -> WholePath:
         """Return the critical path through all ranks of a run or, for "", the recording.

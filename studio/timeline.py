@@ -283,7 +283,7 @@ def arrange_lanes(
     """
     world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
     lanes_of = {
-        index: _graph_lanes(trace.graphs[index], recording=recording) for index in _graphs(trace, ranks)
+        index: graph_lanes(trace.graphs[index], recording=recording) for index in _graphs(trace, ranks)
     }
     first_row, local = _stack({index: local for index, (local, _) in lanes_of.items()})
     lanes: list[Lane] = []
@@ -333,8 +333,11 @@ def _join(columns: Sequence[Int64]) -> Int64:
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
-def _graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int, int | str]]]:
-    """Return (N,) the lane of each node in its graph, and for each lane its kind, and a slot or a text."""
+def graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int, int | str]]]:
+    """Return (N,) the lane of each node in its graph, and for each lane its kind, and a slot or a text.
+
+    Kinds are indices into `LANE_KINDS`; a slot is that of the comm group's name, -1 where there is none.
+    """
     kind = np.full(len(graph), _CPU, np.int64)
     kind[graph.type == NodeType.COMP] = _COMPUTE
     kind[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = _COMMUNICATION

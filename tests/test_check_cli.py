@@ -26,7 +26,7 @@ def test_a_clean_job_says_so_and_what_was_looked_for(tmp_path):
     done = run("check", tmp_path / "in")
     assert done.exit_code == 0
     assert done.stdout.startswith("job: 2 ranks, 6 nodes: no problems, 31 checks made.\n")
-    assert "Looked for and not found: missing ranks; dependencies on missing nodes;" in done.stdout
+    assert "Looked for and not found: operations that do not end; missing ranks;" in done.stdout
 
 
 def test_findings_are_told_with_evidence_consequence_and_repair(broken: Path):

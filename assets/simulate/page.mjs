@@ -130,8 +130,6 @@ function finished(run) {
 
 /** @param {import("../base/shapes.mjs").Drawing | null} drawing */
 function draw(drawing) {
-  // The file input inside the upload component takes no label of its own.
-  document.querySelector("#sim-upload input")?.setAttribute("aria-label", "ASTRA-sim's files to import");
   const box = byId("sim-drawing");
   if (!box) return noUpdate;
   if (!drawing?.shapes) {

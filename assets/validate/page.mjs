@@ -28,10 +28,4 @@ function showKept(kept) {
   return "";
 }
 
-/** The file input inside the upload component takes no label of its own. */
-function label() {
-  document.querySelector("#validate-upload input")?.setAttribute("aria-label", "Measured tables to add");
-  return "";
-}
-
-export const callbacks = { choose, showKept, label };
+export const callbacks = { choose, showKept };

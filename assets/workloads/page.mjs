@@ -25,8 +25,6 @@ async function settle(asked) {
 
 /** @param {Ranks | null} drawing */
 function draw(drawing) {
-  // The file input inside the upload component takes no label of its own.
-  document.querySelector("#workload-upload input")?.setAttribute("aria-label", "A config.json");
   const box = byId("workload-mesh");
   if (!box || !drawing) return noUpdate;
   setText("workload-mesh-caption", drawing.caption);

@@ -4,16 +4,19 @@ Each of A, B and up to six more is a folder, files or the prefix of files of tra
 workspace, a run (RUN or JOB/RUN) or a job: its recording (JOB/recorded), else its newest run. Jobs and runs go by
 id or name. Nodes are matched by rank and id, or by structure if the jobs differ.
 
-The exit code is 0, 1 for an error, 2 for wrong arguments, 3 if --fail-if-slower finds a slower run, and 4 if a side
-was read from damaged files.
+With --baseline one run is held against measures kept in a file, for continuous integration: step time, finish, exposed
+communication, idle, imbalance and the Doctor's findings, each with what --allow says it may be worse by.
+
+The exit code is 0, 1 for an error, 2 for wrong arguments, 3 if --fail-if-slower finds a slower run or --baseline a worse
+measure, and 4 if a side was read from damaged files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +24,13 @@ from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChan
 from studio.analysis.compare.words import node_words, percent, signed_ns, told_share, verdict
 from studio.analysis.job.part_words import NAMES
 from studio.commands.base.names import find_runs
-from studio.commands.base.options import allow_damaged, rank_option, workspace_option
+from studio.commands.base.options import (
+    EXISTING_FILE,
+    PathOption,
+    allow_damaged,
+    rank_option,
+    workspace_option,
+)
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import printable, shorten
 from studio.comparing import LETTERS, SIDES_AT_MOST, Compared, Lineup, lineup, settings_table
@@ -29,6 +38,9 @@ from studio.errors import ConfigError
 from studio.et import Progress
 from studio.sim.setting_values import plain_name, plain_settings
 from studio.units import format_count, format_ns
+
+if TYPE_CHECKING:
+    from studio.commands.base.baseline import Judged
 
 _SHOWN = 8
 _NAME_WIDTH = 46
@@ -58,6 +70,42 @@ def run(request: Request, *, progress: Progress | None = None) -> Lineup:
     """
     chosen = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress)
     return lineup(chosen, progress)
+
+
+def run_baseline(
+    request: Request,
+    baseline: Path | None,
+    write_to: Path | None,
+    allow: Sequence[str] = (),
+    *,
+    progress: Progress | None = None,
+) -> tuple[Judged, Compared]:
+    """Measure one run, hold it against a baseline, and keep it as one; it is not kept where anything got worse.
+
+    Raises:
+        ConfigError: Nothing is called so, or the baseline is none, or of a run of another kind.
+        StudioError: What is named cannot be read, or holds no times.
+    """
+    from studio.commands.base.baseline import (
+        Judged,
+        baseline_of,
+        hold,
+        parse_allowed,
+        read_baseline,
+        write_baseline,
+    )
+
+    allowed = parse_allowed(allow)
+    against = None if baseline is None else read_baseline(baseline)
+    [side] = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress, least=1)
+    found = baseline_of(side)
+    judged = Judged(found, None, (), None)
+    if against is not None and baseline is not None:
+        judged = hold(found, against, allowed, baseline)
+    if write_to is not None and not judged.worse:
+        write_baseline(write_to, found)
+        judged = replace(judged, written=write_to)
+    return judged, side
 
 
 def slower_than(shown: Lineup, percent: float) -> bool:
@@ -319,13 +367,31 @@ def _end_of(name: str) -> str:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio compare traces/ fast --fail-if-slower 2")
-@click.argument("sides", metavar="A B [C]...", nargs=-1, required=True)
+@click.argument("sides", metavar="A [B] [C]...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, in nanoseconds.")
 @click.option(
     "--fail-if-slower",
     type=click.FloatRange(min=0),
     metavar="PCT",
     help="Exit with 3 if a run finishes more than this many percent later than A.",
+)
+@click.option(
+    "--baseline",
+    type=EXISTING_FILE,
+    metavar="FILE.json",
+    help="Hold one run against the measures in this file.",
+)
+@click.option(
+    "--write-baseline",
+    type=PathOption(dir_okay=False),
+    metavar="FILE.json",
+    help="Keep the measures of one run in this file; with --baseline only if none is worse.",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="LIMITS",
+    help="What may be worse by how much.  [default: step=5%,finish=5%,exposed=2points,idle=2points,imbalance=0.05,errors=0,warnings=0]",
 )
 @workspace_option
 @allow_damaged
@@ -336,11 +402,30 @@ def command(
     sides: tuple[str, ...],
     as_json: bool,
     fail_if_slower: float | None,
+    baseline: Path | None,
+    write_baseline: Path | None,
+    allow: tuple[str, ...],
     workspace: Path | None,
     allow_damaged: bool,
     ranks: dict[str, int],
 ) -> None:
     """Carry out `compare`."""
+    if baseline is not None or write_baseline is not None:
+        if len(sides) != 1 or fail_if_slower is not None:
+            raise click.UsageError(
+                "With --baseline or --write-baseline name one run, without --fail-if-slower."
+            )
+        from studio.commands.base.baseline import baseline_report, baseline_text
+
+        request = Request(sides, workspace, ranks)
+        judged, side = run_baseline(request, baseline, write_baseline, allow, progress=progress_line())
+        show(judged, as_json, baseline_report, baseline_text)
+        end_with_losses(ctx, findings_of([side]), allow_damaged or bool(judged.worse), warned=False)
+        if judged.worse:
+            ctx.exit(3)
+        return
+    if allow:
+        raise click.UsageError("--allow goes with --baseline.")
     if not 2 <= len(sides) <= SIDES_AT_MOST:
         raise click.UsageError(f"Name 2 to {SIDES_AT_MOST} runs to compare, not {len(sides)}.")
     shown = run(Request(sides, workspace, ranks), progress=progress_line())

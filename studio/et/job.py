@@ -22,6 +22,7 @@ from studio.et import (
     exported,
     flight,
     groups,
+    inspector,
     kineto,
     msccl,
     perfetto,
@@ -69,6 +70,7 @@ FORMATS: tuple[Format, ...] = (
     etplus.FORMAT,
     pytorch.FORMAT,
     flight.FORMAT,
+    inspector.FORMAT,
     exported.CHROME,
     rocprof.FORMAT,
     xplane.JSON,
@@ -191,6 +193,8 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             halves.append(make_half(file, fmt, start))
         elif fmt.whole:
             ranks[f"{_folder(file.name)}\0{PurePosixPath(file.name).name}"] = [(file, fmt, None)]
+        elif fmt.tells_ranks:
+            ranks.setdefault(_key_without_rank(file.name) + fmt.job_mark, []).append((file, fmt, None))
         else:
             prefix, number = rank_and_prefix(file.name)
             key = (prefix if number is not None else _key_without_rank(file.name)) + fmt.job_mark
@@ -250,7 +254,7 @@ def _with_counted(ranks: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]
         file.name: (file, fmt)
         for members in ranks.values()
         for file, fmt, number in members
-        if number is None and not fmt.whole
+        if number is None and not fmt.whole and not fmt.tells_ranks
     }
     counted = counted_numbers(list(silent))
     made = {
@@ -411,7 +415,8 @@ def _add_ranks(
                 builder.add(part, part.number)
             else:
                 of_file = number if part.number is None else part.number
-                builder.add(part, numbers.get(file.name, of_file), alone=len(job.ranks) == 1)
+                alone = len(job.ranks) == 1 and sum(isinstance(each, RankPart) for each in parts) == 1
+                builder.add(part, numbers.get(file.name, of_file), alone=alone)
 
 
 def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:

@@ -53,7 +53,7 @@ def open_sources(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
     with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
         files: list[SourceFile] = []
         for name, path in _label_paths([Path(given) for given in paths]):
-            sources = _walk(path, name) if path.is_dir() else [_named(path, name)]
+            sources = walk(path, name) if path.is_dir() else [_named(path, name)]
             if not sources:
                 raise TraceFormatError(
                     f"{path}: the folder is empty.", hint="Expected files such as job.0.et, job.1.et, …"
@@ -110,7 +110,7 @@ def _named(path: Path, name: str) -> SourceFile:
     return SourceFile(name, path, named=True)
 
 
-def _walk(folder: Path, name: str) -> list[SourceFile]:
+def walk(folder: Path, name: str) -> list[SourceFile]:
     """Return the files below a folder by name, hidden ones left out."""
     # Not rglob: a path for each file and its comparison take longer than all else for ten thousands of files.
     found: list[list[str]] = []

@@ -48,6 +48,24 @@ def open_paths(
         return [_import(workspace, job, source, _Said(numbers, size), progress) for job in discover(files)]
 
 
+def import_arrived(
+    workspace: Workspace, job: JobFiles, source: str, recorded: float, progress: Progress | None = None
+) -> str:
+    """Import one job whose files are known; returns its id, of the job that is there where its files were imported before.
+
+    Args:
+        workspace: Where to.
+        job: Its files.
+        source: Where they are, for the user.
+        recorded: When they were written, seconds since the epoch.
+        progress: Told what is going on; may raise to stop.
+
+    Raises:
+        StudioError: A file cannot be read, or the workspace cannot be written.
+    """
+    return _import(workspace, job, source, _Said({}), progress, recorded)
+
+
 def open_sample(workspace: Workspace, name: str) -> str:
     """Import a sample unless it exists; returns its id."""
     sample = next(candidate for candidate in SAMPLES if candidate.name == sample_path(name).stem)
@@ -120,6 +138,7 @@ def _import(
     source: str,
     said: _Said,
     progress: Progress | None,
+    recorded: float = 0.0,
 ) -> str:
     mark = fingerprint(job, said.ranks, progress, said.size)
     known = workspace.find(mark)
@@ -127,7 +146,7 @@ def _import(
         return known.id
     trace = read_job(job, ranks=said.ranks, progress=progress, size=said.size)
     tick = (lambda done, total: progress("storing", done, total)) if progress else None
-    return workspace.save(trace, job.name, source=source, fingerprint=mark, tick=tick)
+    return workspace.save(trace, job.name, source=source, fingerprint=mark, tick=tick, recorded=recorded)
 
 
 def fingerprint(

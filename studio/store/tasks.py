@@ -1,4 +1,4 @@
-"""The queue of background tasks: imports, checks, repairs, generated jobs, simulations, sweeps. Each task has one owner.
+"""The queue of background tasks: imports, checks, measures of many jobs, repairs, generated jobs, simulations, sweeps. Each task has one owner.
 
     tasks/<id>.json               a task as it stands; replaced as a whole, never edited
     tasks/.studios/<token>.lock   held by each running studio for as long as it lives
@@ -32,7 +32,17 @@ from studio.store.arrays import write_json
 from studio.store.pace import Pace, remaining_s, with_progress
 
 KindName = Literal[
-    "import", "check", "repair", "complete", "scale", "generate", "plan", "simulation", "advice", "sweep"
+    "import",
+    "check",
+    "measure",
+    "repair",
+    "complete",
+    "scale",
+    "generate",
+    "plan",
+    "simulation",
+    "advice",
+    "sweep",
 ]
 Status = Literal["queued", "preparing", "running", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: Final[tuple[Status, ...]] = ("queued", "preparing", "running")
@@ -89,6 +99,12 @@ KINDS: Final[Mapping[KindName, Kind]] = MappingProxyType(
             "checks",
             1,
             Problem("Not enough memory to check this job.", "Close other programs."),
+            kept=False,
+        ),
+        "measure": Kind(
+            "jobs",
+            1,
+            Problem("Not enough memory to measure these jobs.", "Close other programs."),
             kept=False,
         ),
         "repair": Kind("steps", 1, Problem("Not enough memory to repair this job.", "Close other programs.")),

@@ -3,6 +3,7 @@
     jobs/<id>/job.json      name, dates, sizes, summary: all that a list of jobs shows
     jobs/<id>/trace.json    ranks, comm groups, findings
     jobs/<id>/graphs.arrow  one record batch per distinct graph, one list column per array of the graph
+    jobs/<id>/measures.json what Trends compares the recording by; a run has its own
     jobs/<id>/runs/<run>/   a simulation of the job that was kept, see `studio.store.runs`
     tmp/<id>/               a job being written; renamed to jobs/<id> when it is complete
     tmp/<id>.<random>       a run being written, what replaces a file, or what is being removed
@@ -73,6 +74,7 @@ class JobInfo:
         runs: Simulations of it that are kept.
         runs_bytes: Space they take beside the job's own.
         layout: Version of the folder's layout.
+        recorded: When its files were written, seconds since the epoch; 0 where that is not known.
     """
 
     id: str
@@ -88,6 +90,7 @@ class JobInfo:
     runs: int = 0
     runs_bytes: int = 0
     layout: int = LAYOUT
+    recorded: float = 0.0
 
     __repr__ = one_line
 
@@ -100,6 +103,7 @@ class _Layout(msgspec.Struct):
 
 
 _EXAMINATION = "examination.json"
+_MEASURES = "measures.json"
 
 _layout = decoder(_Layout)
 _job_info = decoder(JobInfo)
@@ -202,6 +206,7 @@ class Workspace:
         source: str = "",
         fingerprint: str = "",
         tick: Callable[[int, int], None] | None = None,
+        recorded: float = 0.0,
     ) -> str:
         """Store a job and return its id.
 
@@ -211,6 +216,7 @@ class Workspace:
             source: What it was imported from: paths, each in a line of its own, or words.
             fingerprint: Tells the files apart, see `find`.
             tick: Told the graphs written and the graphs in all; may raise to stop, leaving nothing behind.
+            recorded: When its files were written, seconds since the epoch; 0 where that is not known.
 
         Raises:
             StudioError: The disk is full or the workspace cannot be written.
@@ -224,7 +230,7 @@ class Workspace:
                 write_trace(trace, aside, tick)
                 size = sum(path.stat().st_size for path in aside.iterdir())
                 info = _info(trace, job_id, cleaned, size)
-                info = replace(info, source=encodable(source), fingerprint=fingerprint)
+                info = replace(info, source=encodable(source), fingerprint=fingerprint, recorded=recorded)
                 write_sealed(aside / "job.json", info)
                 sync_folder(aside)
                 aside.rename(self.root / "jobs" / job_id)
@@ -255,6 +261,32 @@ class Workspace:
         """Return what was stored of a job's examination, as JSON; None where nothing was, it is damaged, or there is no such job."""
         try:
             return read_sealed(self._folder(job_id) / _EXAMINATION)
+        except (OSError, Damaged, StudioError):
+            return None
+
+    def save_measures(self, job_id: str, run_id: str, value: Any) -> None:
+        """Store the measures of a run of a job, or of its recording for "", beside it; see `load_measures`.
+
+        Raises:
+            StudioError: There is no such job or run, or the workspace cannot be written.
+        """
+        self.require(job_id, run_id)
+        folder = self._run_folder(job_id, run_id) if run_id else self._folder(job_id)
+        aside = self._aside(job_id)
+        try:
+            with self._storing(f"the measures of {job_id} cannot be stored"):
+                write_sealed(aside, value)
+                aside.replace(folder / _MEASURES)
+        except FileNotFoundError:
+            raise self._missing(job_id) from None
+        finally:
+            aside.unlink(missing_ok=True)
+
+    def load_measures(self, job_id: str, run_id: str = "") -> bytes | None:
+        """Return what was stored of the measures of a run, as JSON; None where nothing was, it is damaged, or there is no such run."""
+        try:
+            folder = self._run_folder(job_id, run_id) if run_id else self._folder(job_id)
+            return read_sealed(folder / _MEASURES)
         except (OSError, Damaged, StudioError):
             return None
 

@@ -28,6 +28,7 @@ PAGES = {
     "simulate": "#sim-drawing svg",
     "sweep": "#sweep-run:enabled",
     "compare": ".cs-compare-list",
+    "trends": "#trends-figure .main-svg",
     "findings": "#findings-list",
     "validate": "h1",
     "explain": ".cs-explain-formula",

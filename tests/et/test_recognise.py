@@ -15,6 +15,7 @@ from studio.et.source import SourceFile, head
 EXPECTED = (
     (r"\.et(\.gz)?$", "chakra"),
     (r"^stg/.*\.json$", "groups"),
+    (r"custom_allreduce\.xml$", "msccl"),
     (r"^text/", "text"),
     (r"^timeline/", "events"),
     (r"jsonized", "jsonized"),

@@ -15,7 +15,7 @@ from studio.errors import TraceFormatError
 from studio.et.build import graph_of_nodes
 from studio.et.msccl import parse
 from studio.et.msccl_play import Algorithm, play
-from studio.trace import Rank, Trace
+from studio.trace import NodeType, Rank, Trace, node_attributes
 from tests.msccl_files import (
     algorithm,
     all_pairs_all_gather,
@@ -185,3 +185,30 @@ def test_an_algorithm_for_another_collective_or_number_of_gpus_is_refused(tmp_pa
     file.write_bytes(algorithm("broadcast", [block(0, -1, -1, [])], (1, 1, 0)))
     result = CliRunner().invoke(main, ["algorithm", str(file), "1MiB", "--preset", "hgx-h100"])
     assert "collective is 'broadcast'" in result.output
+
+
+def test_a_public_algorithm_has_the_messages_that_the_reference_makes_of_it(shared):
+    """ASTRA-sim's traces of the same algorithm, for 1 MiB: 14 sends and receives on each rank, in this order."""
+    folder = shared / "traces" / "public" / "astra-sim" / "custom_ring_allreduce_8npus_1MB"
+    theirs = studio.read(sorted(folder.glob("*.et")))
+    ours = parsed((folder / "custom_allreduce.xml").read_bytes())
+    played = play(ours, (1 << 20) // ours.chunks)
+    assert played.flaws == {}
+    for rank in range(8):
+        graph = theirs.graph_of(rank)
+        slots = theirs.known_rank(rank).slots
+        wanted = []
+        for row in range(len(graph)):
+            told = {attr.name: attr.value for attr in node_attributes(graph, row, slots)}
+            if graph.type[row] in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+                peer = told.get("comm_dst" if graph.type[row] == NodeType.COMM_SEND else "comm_src")
+                wanted.append((NodeType(graph.type[row]).name + "_NODE", peer, told["comm_size"]))
+        made = [
+            (
+                node["type"],
+                node["attrs"].get("comm_dst", node["attrs"].get("comm_src")),
+                node["attrs"]["comm_size"],
+            )
+            for node in played.nodes[rank]
+        ]
+        assert made == wanted

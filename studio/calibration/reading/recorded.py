@@ -19,6 +19,7 @@ from studio.analysis.job.completeness import is_recording
 from studio.calibration.reading.given import COLLECTIVES, Given, Tables
 from studio.calibration.tables import MeasuredTable
 from studio.errors import TraceError
+from studio.et.inspector import MEMBERS, NODES
 from studio.timeline import NodeTimes, recorded_times
 from studio.trace import NONE, WORLD, CollectiveType, Trace
 
@@ -85,10 +86,24 @@ def _gpus_per_node(name: str, trace: Trace, given: Given) -> int:
         return given.gpus_per_node
     if given.nodes is not None and world % given.nodes == 0:
         return world // given.nodes
+    if told := _told_per_node(trace):
+        return told
     raise TraceError(
         f"{name}: a recording does not tell which of its {world} ranks share a node",
         hint="Give --gpus-per-node, such as --gpus-per-node 8; ranks are taken to fill one node after the other.",
     )
+
+
+def _told_per_node(trace: Trace) -> int:
+    """Return the GPUs of a node where every rank's recorder tells alike, 0 where it does not."""
+    said = {
+        tuple(item.value for item in rank.metadata if item.name in (MEMBERS, NODES)) for rank in trace.ranks
+    }
+    numbers = said.pop() if len(said) == 1 else ()
+    if len(numbers) != 2 or not all(isinstance(number, int) and number > 0 for number in numbers):
+        return 0
+    members, nodes = (int(number) for number in numbers)  # type: ignore[arg-type]  # whole numbers, as tested
+    return members // nodes if members % nodes == 0 else 0
 
 
 def _add_collectives(

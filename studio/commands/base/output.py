@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from studio.commands.base.losses import STATUS, losses, lost_line
-from studio.commands.base.terminal import printable
+from studio.commands.base.terminal import QUIET, printable
 from studio.trace import Finding
 
 if TYPE_CHECKING:
@@ -87,8 +87,9 @@ def say_wait(what: str) -> None:
 
 
 def progress_line() -> Callable[[str, int, int], None] | None:
-    """Return a progress callback that updates one terminal line; None without a terminal."""
-    if not sys.stderr.isatty():
+    """Return a progress callback that updates one terminal line; None without a terminal, or with `--quiet`."""
+    context = click.get_current_context(silent=True)
+    if not sys.stderr.isatty() or (context is not None and context.meta.get(QUIET)):
         return None
     # Reading reports from two threads.
     lock, shown, shown_s = threading.Lock(), "", 0.0

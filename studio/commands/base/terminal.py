@@ -7,6 +7,9 @@ from pathlib import Path
 
 from studio.units import format_count
 
+QUIET = "studio.quiet"
+"""Where click's context says that `--quiet` was given."""
+
 
 def printable(text: str) -> str:
     r"""Escape control characters, which names in files may contain.

@@ -22,6 +22,7 @@ from studio.views.address import runs_of
 _PAGES: Mapping[KindName, str] = {
     "import": "/",
     "check": "/findings",
+    "measure": "/trends",
     "repair": "/findings",
     "complete": "/ranks",
     "scale": "/ranks",

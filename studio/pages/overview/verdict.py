@@ -11,10 +11,11 @@ from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, ht
 from studio.analysis.collectives.groups import group_use
 from studio.analysis.job.blame import Blame, blame
 from studio.analysis.job.layout_imbalance import Unevenness, unevenness
-from studio.analysis.job.ledger import MADE_OF, PARTS, Ledger, PartTimes
+from studio.analysis.job.ledger import PARTS, Ledger
+from studio.analysis.job.measures import share_of_finish
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.analysis.job.rank_rows import RankRow, rank_rows, waiting_ns
-from studio.analysis.job.step_spans import StepSpans, step_spans
+from studio.analysis.job.step_spans import StepSpans
 from studio.completion import layouts
 from studio.completion.clues import dimension_words
 from studio.completion.mesh import Mesh
@@ -91,7 +92,7 @@ def headline(job: str, run: str) -> Any:
     if spreads:
         facts.append((_named("spread", _SPREAD), spreads))
     for key in ("compute", "overlapped", "exposed", "idle"):
-        share = _share(times, key, finish)
+        share = share_of_finish(times, key, finish)
         if share or key in ("compute", "exposed"):
             facts.append((_named(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %"))
     facts.append(("health", _health(job)))
@@ -118,12 +119,6 @@ def _aside(words: str) -> Any:
     return html.Span(f" {words}", className="cs-dim cs-aside-words")
 
 
-def _share(times: PartTimes, key: str, finish: int) -> float:
-    """Return the mean rank's share of the finish in a part, or in what is made of parts."""
-    column = times.of(*MADE_OF[key]) if key in MADE_OF else times.of(key)  # type: ignore[arg-type]
-    return float(column.mean()) / max(finish, 1)
-
-
 def _spreads(steps: StepSpans | None, account: Ledger) -> str:
     if steps is not None:
         said = [f"{100 * steps.spread_of_steps:.1f} % of steps"] if len(steps.steps) > 1 else []
@@ -139,9 +134,7 @@ def _spreads(steps: StepSpans | None, account: Ledger) -> str:
 
 def steps_of(job: str, run: str) -> StepSpans | None:
     """Return the step times of a run; "" is the recording."""
-    return session().keep_of_job(
-        "steps", job, lambda: step_spans(session().trace(job), session().times(job, run)), run
-    )
+    return session().step_spans(job, run)
 
 
 def rank_section(job: str, run: str, *, dark: bool) -> Any:

@@ -15,6 +15,8 @@ from studio.pages.simulate.choice import choice
 
 dash.register_page(__name__, path="/simulate", name="Simulate", title="Simulate · Chakra Studio", order=6)
 
+_UPLOAD_NAME: dict[str, Any] = {"data-upload-name": "ASTRA-sim's files to import"}
+
 
 def layout(**_query: str) -> Any:
     """Return the page; what it shows follows the view."""
@@ -142,6 +144,7 @@ def _controls() -> Any:
                     ),
                 ],
                 className="sim-files",
+                **_UPLOAD_NAME,
             ),
             html.Button(
                 "Run", id="sim-run", className="cs-button sim-run", disabled=True, **asks(ORDER, "run")

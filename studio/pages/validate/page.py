@@ -32,7 +32,10 @@ _CURVE = (
     "The measured over the modelled times that calibrate kept for each table. They correct only this machine, this "
     "collective and group; without them one sees what the model itself knows."
 )
-_TAKES_DROPS: dict[str, Any] = {"data-takes-drops": "Drop measured tables to add them"}
+_TAKES_DROPS: dict[str, Any] = {
+    "data-takes-drops": "Drop measured tables to add them",
+    "data-upload-name": "Measured tables to add",
+}
 _GIVEN = "GPUs of a node, and nodes, that took part in tables that are added: for logs without a list of devices, and CSV files without these columns."
 
 
@@ -46,7 +49,6 @@ def layout(**query: str) -> Any:
             dcc.Store(id="validate-kept"),
             html.Div(id="validate-sync", hidden=True),
             html.Div(id="validate-sync-kept", hidden=True),
-            html.Div(id="validate-sync-label", hidden=True),
         ],
         className="cs-page",
     )
@@ -307,9 +309,4 @@ clientside_callback(
     Output("validate-sync-kept", "title"),
     Input("validate-kept", "data"),
     prevent_initial_call=True,
-)
-clientside_callback(
-    ClientsideFunction("studio_validate", "label"),
-    Output("validate-sync-label", "title"),
-    Input("validate-body", "children"),
 )

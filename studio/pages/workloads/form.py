@@ -40,7 +40,10 @@ _COMMON = (
     "steps",
 )
 """Options under open headings that are not folded."""
-_TAKES_DROPS: dict[str, Any] = {"data-takes-drops": "Drop a config.json to take the model that it describes"}
+_TAKES_DROPS: dict[str, Any] = {
+    "data-takes-drops": "Drop a config.json to take the model that it describes",
+    "data-upload-name": "A config.json",
+}
 _CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
     "switch": (("on", "on"), ("off", "off")),
     "flag": (("on", "yes"),),

@@ -1,0 +1,70 @@
+"""Find what a query is asked of: jobs and runs given by name on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from studio.errors import ConfigError
+from studio.sql.sources import Sources, file_source, stored_source, together, workspace_source
+from studio.store.workspace import Workspace
+from studio.trace import Finding, Trace
+
+if TYPE_CHECKING:
+    from studio.et import Progress
+    from studio.session import Session
+
+
+def find_sources(
+    names: Sequence[str],
+    workspace: Path | None,
+    ranks: Mapping[str, int],
+    progress: Progress | None,
+    findings: list[Finding],
+) -> Sources:
+    """Find jobs and runs by name; without names, the workspace.
+
+    A name is a path of traces, or, in the workspace: `job/run`, a run, a job (its recording, else its newest run).
+
+    Args:
+        names: Any number of them.
+        workspace: Folder of imported jobs; None is the user's.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        progress: Told how far reading is.
+        findings: Gets what readers notice, once files are read.
+
+    Raises:
+        ConfigError: Nothing is called so; names the nearest.
+    """
+    root = workspace or Workspace.default_root()
+    if not names:
+        return workspace_source(Workspace(root)) if root.is_dir() else Sources()
+
+    # Lists of the workspace need none of it.
+    from studio.commands.base.names import find_stored_run
+    from studio.commands.base.prefix import find_by_prefix
+    from studio.et import read
+    from studio.session import Session
+
+    def open_trace(files: Sequence[Path]) -> Trace:
+        trace = read(files, ranks=ranks, progress=progress)
+        findings.extend(trace.findings)
+        return trace
+
+    session: Session | None = None
+    found: list[Sources] = []
+    for name in names:
+        files = [Path(name)] if Path(name).exists() else find_by_prefix(name)
+        if files:
+            found.append(file_source(name, files, open_trace))
+            continue
+        if session is None and root.is_dir():
+            session = Session(Workspace(root))
+        if session is None:
+            raise ConfigError(
+                f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with runs",
+                hint="Name a folder of traces.",
+            )
+        found.append(stored_source(session, *find_stored_run(session.workspace, name)))
+    return together(found)

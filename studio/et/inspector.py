@@ -1,0 +1,287 @@
+"""Read what NCCL's Inspector writes of a process: one JSON object a line for each collective that ended, with its time.
+
+A line names the communicator by a hash, and the rank in it. The largest communicator of a process stands for the world: its
+rank there is the rank of the job.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from studio.decoding import decoder
+from studio.errors import TraceFormatError
+from studio.et.build import graph_of_nodes
+from studio.et.format import Format, Part, RankPart, Reading
+from studio.et.link.names import operator_kind
+from studio.et.mend import collector_paused
+from studio.et.records import clean
+from studio.trace import NONE, Attribute, CollectiveType, Finding, Rank, ValueKind
+
+RECORDER = "NCCL Inspector"
+NODES = "communicator_nodes"
+"""Metadata of a rank: how many machines its largest communicator spans."""
+MEMBERS = "communicator_ranks"
+
+_KINDS = len(CollectiveType)
+_LARGEST_US = 2**53
+_LARGEST_BYTES = 2**62
+_TICK_EVERY = 4096
+
+
+class _Header(msgspec.Struct, gc=False):
+    id: str | int = ""
+    rank: int = NONE
+    n_ranks: int = NONE
+    nnodes: int = NONE
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    inspector_output_format_version: str = ""
+    dump_timestamp_us: int = NONE
+    hostname: str = ""
+    pid: int = NONE
+
+
+class _Times(msgspec.Struct, gc=False):
+    coll_start_ts: int = NONE
+    coll_stop_ts: int = NONE
+
+
+class _Collective(msgspec.Struct, gc=False):
+    coll: str = ""
+    coll_sn: int = NONE
+    coll_msg_size_bytes: int = NONE
+    coll_exec_time_us: float = -1.0
+    coll_timing_source: str = ""
+    coll_algo: str = ""
+    coll_proto: str = ""
+    event_trace_ts: _Times | None = None
+
+
+class _Line(msgspec.Struct, gc=False):
+    header: _Header = msgspec.field(default_factory=_Header)
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    coll_perf: _Collective | None = None
+    p2p_perf: dict[str, Any] | None = None
+
+
+_line = decoder(_Line)
+
+
+def sniff(head: bytes) -> bool:
+    """Whether `head` starts a log of the Inspector."""
+    start = head.lstrip()
+    return (
+        start[:1] == b"{"
+        and b'"header"' in head
+        and b'"n_ranks"' in head
+        and any(key in head for key in (b'"coll_perf"', b'"p2p_perf"'))
+    )
+
+
+@dataclass(slots=True)
+class _Record:
+    """A collective of one process.
+
+    Attributes:
+        group: Its communicator.
+        place: The process's rank in it.
+        end_ns: When it ended at the latest, -1 where nothing tells.
+        took_ns: How long it took.
+        exact: Whether the recorder wrote when it ended.
+        what: What else is known.
+    """
+
+    group: str
+    place: int
+    members: int
+    nodes: int
+    end_ns: int
+    took_ns: int
+    exact: bool
+    what: _Collective
+
+    @property
+    def start_ns(self) -> int:
+        return self.end_ns - self.took_ns
+
+
+def read(reading: Reading) -> list[Part]:
+    """Read a log: a rank for each process in it.
+
+    Raises:
+        TraceFormatError: No line is a collective.
+    """
+    counts: Counter[str] = Counter()
+    processes: dict[tuple[str, int], list[_Record]] = {}
+    versions: dict[tuple[str, int], str] = {}
+    with collector_paused():
+        for process, version, record in _records(reading, counts):
+            processes.setdefault(process, []).append(record)
+            versions.setdefault(process, version)
+        if not processes:
+            told = ", ".join(f"{what}: {count:,}" for what, count in counts.items()) or "the file has no line"
+            raise TraceFormatError(
+                f"{reading.name}: no collective with a time; {told}.",
+                hint="Record with NCCL_PROFILER_PLUGIN=…/libnccl-profiler-inspector.so and NCCL_INSPECTOR_ENABLE=1.",
+            )
+        parts = [
+            _part(reading.name, process, versions[process], records, counts)
+            for process, records in processes.items()
+        ]
+        reading.tick(len(reading.data))
+        return [replace(parts[0], findings=(*reading.findings, *_findings(reading.name, counts))), *parts[1:]]
+
+
+def _records(reading: Reading, counts: Counter[str]) -> Iterator[tuple[tuple[str, int], str, _Record]]:
+    """Yield process, version and record of every collective with a time; the others are counted."""
+    done = 0
+    for number, raw in enumerate(bytes(reading.data).split(b"\n")):
+        done += len(raw) + 1
+        if not number % _TICK_EVERY:
+            reading.tick(min(done, len(reading.data)))
+        if not raw.strip():
+            continue
+        try:
+            line = _line(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            counts["lines that are no record"] += 1
+            continue
+        told, header = line.coll_perf, line.header
+        if told is None:
+            counts["messages" if line.p2p_perf is not None else "lines that are no record"] += 1
+            continue
+        bounds = 0 <= header.rank < header.n_ranks <= 2**31
+        sized = 0 <= told.coll_msg_size_bytes <= _LARGEST_BYTES // max(header.n_ranks, 1)
+        if not (bounds and sized and 0 <= told.coll_exec_time_us < _LARGEST_US):
+            counts["records with a rank, size or time out of range"] += 1
+            continue
+        stop = told.event_trace_ts.coll_stop_ts if told.event_trace_ts else NONE
+        exact = 0 < stop < _LARGEST_US
+        end = stop if exact else line.metadata.dump_timestamp_us
+        if not 0 < end < _LARGEST_US:
+            counts["records without a point in time"] += 1
+            end = NONE
+        metadata = line.metadata
+        record = _Record(
+            clean(str(header.id)),
+            header.rank,
+            header.n_ranks,
+            header.nnodes,
+            end * 1000 if end >= 0 else NONE,
+            round(told.coll_exec_time_us * 1000),
+            exact,
+            told,
+        )
+        yield (
+            (clean(metadata.hostname), metadata.pid),
+            clean(metadata.inspector_output_format_version),
+            record,
+        )
+
+
+def _part(
+    name: str, process: tuple[str, int], version: str, records: list[_Record], counts: Counter[str]
+) -> RankPart:
+    """Return one process as a rank."""
+    _bound(records, counts)
+    records.sort(key=lambda record: (record.start_ns, record.group, record.what.coll_sn))
+    world = max(records, key=lambda record: record.members)
+    nodes, last = [], dict[str, int]()
+    for number, record in enumerate(records, 1):
+        nodes.append(_node(number, record, last.get(record.group), counts))
+        last[record.group] = number
+    graph, slots = graph_of_nodes(nodes)
+    starts = [record.start_ns if record.end_ns > 0 else NONE for record in records]
+    durations = [record.took_ns for record in records]
+    graph = replace(graph, start_ns=np.array(starts, np.int64), duration_ns=np.array(durations, np.int64))
+    metadata = [
+        Attribute("recorder", ValueKind.STRING, RECORDER),
+        Attribute("hostname", ValueKind.STRING, process[0]),
+        Attribute("pid", ValueKind.INT64, process[1]),
+        Attribute("inspector_version", ValueKind.STRING, version),
+        Attribute(MEMBERS, ValueKind.INT64, world.members),
+        Attribute(NODES, ValueKind.INT64, world.nodes),
+    ]
+    return RankPart(Rank(NONE, NONE, slots, metadata=tuple(metadata), file=name), graph, world.place)
+
+
+def _bound(records: Sequence[_Record], counts: Counter[str]) -> None:
+    """Set ends that are only known to be before the line was written: a communicator does one collective after the other."""
+    by_group: dict[str, list[_Record]] = {}
+    for record in records:
+        if record.end_ns > 0:
+            by_group.setdefault(record.group, []).append(record)
+    for members in by_group.values():
+        begun = members[-1].end_ns
+        for record in reversed(members):
+            if not record.exact:
+                counts["bounded"] += 1
+                record.end_ns = min(record.end_ns, begun)
+            begun = min(begun, record.start_ns)
+
+
+def _node(number: int, record: _Record, before: int | None, counts: Counter[str]) -> dict[str, Any]:
+    told = record.what
+    kind = operator_kind(told.coll)
+    if kind is None or kind < 0:
+        counts["collectives of a kind that is not known"] += 1
+    # A rank gives the whole input of a reduce-scatter; NCCL counts the part that it gets.
+    parts = record.members if kind == CollectiveType.REDUCE_SCATTER else 1
+    chosen = [
+        word.upper() for word in (told.coll_algo, told.coll_proto) if word and word.lower() != "unknown"
+    ]
+    return {
+        "id": number,
+        "type": "COMM_COLL_NODE",
+        "name": clean("_".join([told.coll or "collective", *chosen])),
+        "data_deps": [before] if before else [],
+        "attrs": {
+            "is_cpu_op": False,
+            "pg_name": record.group,
+            "comm_size": told.coll_msg_size_bytes * parts,
+            **({"comm_type": kind} if kind is not None and kind >= 0 else {}),
+            # NCCL numbers the collectives of a communicator by kind.
+            **({"comm_seq": told.coll_sn * _KINDS + max(kind or 0, 0)} if 0 <= told.coll_sn < 2**40 else {}),
+            **({"timing_source": clean(told.coll_timing_source)} if told.coll_timing_source else {}),
+        },
+    }
+
+
+def _findings(name: str, counts: Counter[str]) -> Iterator[Finding]:
+    """Yield what was left out or assumed."""
+    bounded = counts.pop("bounded", 0)
+    for what, count in counts.items():
+        level = "info" if what == "messages" else "warning"
+        kept = "kept without a start" if what == "records without a point in time" else "left out"
+        if what == "collectives of a kind that is not known":
+            kept = "kept without a type"
+        yield Finding(level, "left-out", f"{name}: {what}, {kept}: {count:,}.", file=name)  # type: ignore[arg-type]
+    if bounded:
+        message = (
+            f"{name}: collectives drawn as late as they can have been, before their line was written and before the next "
+            f"one of their communicator: {bounded:,}. How long they took is measured."
+        )
+        yield Finding(
+            "info",
+            "times-bounded",
+            message,
+            "NCCL_INSPECTOR_DUMP_VERBOSE=1 has the times written at which they began and ended.",
+            file=name,
+        )
+
+
+FORMAT = Format(
+    name="inspector",
+    title="NCCL Inspector log (JSON Lines)",
+    sniff=sniff,
+    read=read,
+    tells_ranks=True,
+    memory_ratio=12.0,
+)

@@ -1,0 +1,199 @@
+"""The figure of jobs over time: step time, exposed communication and imbalance below each other, a mark per job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from studio.figures.theme import axis_unit, layout, palette
+from studio.units import format_ns
+
+PANEL_PX: Final = 150
+_LABELS = 8
+_FEW = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A job in the figure.
+
+    Attributes:
+        name: What it is called; untrusted text.
+        when: When, in seconds since the epoch.
+        verdict: What the Doctor says of it.
+        level: The worst level found: "error", "warning" or "".
+        step_ns: Its step time, or finish; None where it has none.
+        exposed: The share of exposed communication.
+        imbalance: The longest compute over the mean.
+        link: Where a click leads.
+    """
+
+    name: str
+    when: float
+    verdict: str
+    level: str
+    step_ns: int | None
+    exposed: float | None
+    imbalance: float | None
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A change that the figure marks.
+
+    Attributes:
+        at: The place of the job where it is new.
+        panel: 0 for the step time, 1 for exposed communication, 2 for imbalance.
+        label: How much, in short.
+        worse: Whether it got worse.
+    """
+
+    at: int
+    panel: int
+    label: str
+    worse: bool
+
+
+def height_px() -> int:
+    """Return how high the figure is."""
+    return 3 * PANEL_PX + 60
+
+
+def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, dark: bool) -> Any:
+    """Return the figure of a series.
+
+    Args:
+        marks: The jobs, earliest first; they stand at equal distances.
+        shifts: What is marked as a change.
+        pace: What the first panel shows, "step time" or "finish".
+        dark: Whether for a dark background.
+    """
+    import plotly.graph_objects as go
+
+    colours = palette(dark)
+    unit, length = axis_unit(max((mark.step_ns or 0 for mark in marks), default=0))
+    panels = (
+        (
+            f"{pace}, {unit}",
+            [None if mark.step_ns is None else mark.step_ns / length for mark in marks],
+            colours.compute,
+        ),
+        (
+            "exposed, %",
+            [None if mark.exposed is None else 100 * mark.exposed for mark in marks],
+            colours.collective,
+        ),
+        ("imbalance", [mark.imbalance for mark in marks], colours.memory),
+    )
+    made = layout(dark, height=height_px(), hovermode="closest", showlegend=False)
+    made["margin"] = {"l": 10, "r": 16, "t": 14, "b": 10}
+    figure = go.Figure(layout=made)
+    gap = 0.07
+    share = (1 - 2 * gap) / 3
+    places = list(range(len(marks)))
+    for panel, (title, values, colour) in enumerate(panels):
+        axis = "y" if panel == 0 else f"y{panel + 1}"
+        top = 1 - panel * (share + gap)
+        known = [value for value in values if value is not None]
+        low, high = (min(known), max(known)) if known else (0.0, 1.0)
+        room = max(high - low, 0.06 * abs(high), 0.01) * 0.25
+        figure.update_layout(
+            {
+                f"yaxis{panel + 1 if panel else ''}": {
+                    **made["yaxis"],
+                    "domain": [max(top - share, 0), top],
+                    "title": {"text": title},
+                    "range": [max(low - room, 0) if panel < 2 else low - room, high + 1.6 * room],
+                    "nticks": 5,
+                    "anchor": "x",
+                }
+            }
+        )
+        figure.add_trace(
+            go.Scatter(
+                x=places,
+                y=values,
+                yaxis=axis,
+                mode="lines+markers",
+                connectgaps=True,
+                line={"color": colour, "width": 1.5},
+                marker={
+                    "size": [_size(mark, len(marks)) for mark in marks],
+                    "color": [colours.p2p if mark.level == "error" else colour for mark in marks],
+                    "symbol": [_SYMBOLS[mark.level] for mark in marks],
+                    "opacity": 1,
+                },
+                customdata=[[mark.link] for mark in marks],
+                text=[_words(mark, pace) for mark in marks],
+                hovertemplate="%{text}<extra></extra>",
+            )
+        )
+    for shift in shifts:
+        value = panels[shift.panel][1][shift.at]
+        axis = "y" if shift.panel == 0 else f"y{shift.panel + 1}"
+        colour = colours.p2p if shift.worse else colours.memory
+        figure.add_shape(
+            type="line", x0=shift.at - 0.5, x1=shift.at - 0.5, y0=0, y1=1, xref="x", yref=f"{axis} domain",
+            line={"color": colour, "width": 1, "dash": "dot"},
+        )  # fmt: skip
+        late = shift.at > 0.8 * len(marks)
+        figure.add_annotation(
+            x=shift.at - 0.5, y=1, xref="x", yref=f"{axis} domain", text=shift.label, showarrow=False,
+            xanchor="right" if late else "left", yanchor="top", xshift=-3 if late else 3,
+            font={"color": colour, "size": 11},
+        )  # fmt: skip
+        assert value is not None, "a change is where there is a value"
+    ticks = _ticks(len(marks))
+    figure.update_xaxes(
+        tickmode="array",
+        tickvals=ticks,
+        ticktext=_dates([marks[place].when for place in ticks]),
+        range=[-0.6, max(len(marks) - 0.4, 0.6)],
+        showgrid=False,
+        anchor="y3",
+    )
+    return figure
+
+
+_SYMBOLS = {"": "circle", "warning": "triangle-up", "error": "x"}
+
+
+def _size(mark: Mark, count: int) -> float:
+    usual = 8 if count <= _FEW else 5
+    return usual + 2 if mark.level else usual
+
+
+def _words(mark: Mark, pace: str) -> str:
+    """Say of a job what the figure shows; names are untrusted, and plotly reads markup."""
+    lines = [f"<b>{_plain(mark.name)}</b>", time.strftime("%Y-%m-%d %H:%M", time.localtime(mark.when))]
+    if mark.step_ns is not None:
+        lines.append(f"{pace} {format_ns(mark.step_ns)}")
+    if mark.exposed is not None:
+        lines.append(f"exposed {100 * mark.exposed:.1f} %")
+    if mark.imbalance is not None:
+        lines.append(f"imbalance {mark.imbalance:.2f}")
+    return "<br>".join([*lines, _plain(mark.verdict)])
+
+
+def _plain(text: str) -> str:
+    cut = text if len(text) <= 70 else f"{text[:40]}…{text[-28:]}"
+    return cut.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _ticks(count: int) -> list[int]:
+    if count <= _LABELS:
+        return list(range(count))
+    every = -(-count // _LABELS)
+    return list(range(0, count, every))
+
+
+def _dates(moments: Sequence[float]) -> list[str]:
+    """Return labels of moments: days, or times where all lie within two days, each part once where it can be."""
+    if not moments:
+        return []
+    span = max(moments) - min(moments)
+    form = "%d %b %Y" if span > 300 * 86_400 else "%d %b" if span > 4 * 86_400 else "%d %b %H:%M"
+    return [time.strftime(form, time.localtime(moment)) for moment in moments]

@@ -1,0 +1,205 @@
+"""Folders that are watched: what lies in them, and its files opened; on this machine, or where fsspec reads."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import importlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from studio.errors import StudioError, TraceError
+from studio.et.source import SourceFile, unpack_archives, walk
+from studio.files import is_full, open_private
+
+_PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells a file from a later version of it.
+
+    Attributes:
+        size_bytes: Its size.
+        modified_ns: When its content changed, since the epoch; 0 where the place does not say.
+        changed_ns: When anything of it changed, its name included; never set back by a copy that keeps dates.
+        tag: What the place calls this version, "" for none.
+    """
+
+    size_bytes: int
+    modified_ns: int
+    changed_ns: int = 0
+    tag: str = ""
+
+    @property
+    def key(self) -> tuple[int, int, str]:
+        """What differs between two versions."""
+        return self.size_bytes, self.modified_ns, self.tag
+
+
+class Place(Protocol):
+    """A folder that is watched.
+
+    Attributes:
+        name: What the user calls it, and what it is known by from one watch to the next.
+    """
+
+    name: str
+
+    def stamps(self) -> dict[str, Stamp]:
+        """Return the files by name, relative to the folder.
+
+        Raises:
+            StudioError: It cannot be listed.
+        """
+
+    def opened(self, names: Sequence[str]) -> contextlib.AbstractContextManager[list[SourceFile]]:
+        """Open some files; members of archives, and copies of files elsewhere, exist only inside the `with`.
+
+        Raises:
+            StudioError: A file cannot be had.
+        """
+
+
+class LocalFolder:
+    """A folder of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.name = str(self.folder)
+
+    def stamps(self) -> dict[str, Stamp]:
+        """Return the files below the folder by name, hidden ones left out."""
+        if not self.folder.is_dir():
+            raise TraceError(f"{self.folder}: no such folder.", hint="Check the spelling.")
+        found = {}
+        for file in walk(self.folder, "."):
+            # What was just removed is not there.
+            with contextlib.suppress(FileNotFoundError):
+                known = file.path.stat()
+                changed = max(known.st_mtime_ns, known.st_ctime_ns)
+                found[file.name.removeprefix("./")] = Stamp(known.st_size, known.st_mtime_ns, changed)
+        return found
+
+    @contextlib.contextmanager
+    def opened(self, names: Sequence[str]) -> Iterator[list[SourceFile]]:
+        """Yield the files, archives unpacked."""
+        with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
+            yield unpack_archives([SourceFile(name, self.folder / name) for name in names], Path(scratch))
+
+
+class RemoteFolder:
+    """A folder that fsspec reads, such as `s3://bucket/traces`."""
+
+    def __init__(self, url: str) -> None:
+        """Find out who reads such addresses.
+
+        Raises:
+            StudioError: fsspec, or what it needs for these addresses, is not installed, or nothing reads them.
+        """
+        try:
+            fsspec = importlib.import_module("fsspec.core")
+        except ImportError as error:
+            raise StudioError(
+                f"{url}: folders on other machines are read by fsspec, which is not installed.",
+                hint="pip install 'chakra-studio[remote]'",
+            ) from error
+        self.name = url.rstrip("/")
+        try:
+            self._system, self._root = fsspec.url_to_fs(self.name)
+        except ImportError as error:
+            raise StudioError(
+                f"{url}: {error}.", hint="Install the package named, beside Chakra Studio."
+            ) from error
+        except Exception as error:
+            raise _unreachable(url, error) from error
+
+    def stamps(self) -> dict[str, Stamp]:
+        """Return the files below the folder by name, hidden ones left out."""
+        try:
+            self._system.invalidate_cache()
+            if not self._system.isdir(self._root):
+                raise TraceError(f"{self.name}: no such folder.", hint="Check the spelling.")
+            listed: Mapping[str, Mapping[str, Any]] = self._system.find(self._root, detail=True)
+        except StudioError:
+            raise
+        except Exception as error:
+            # Each kind of place has errors of its own.
+            raise _unreachable(self.name, error) from error
+        root = self._root.rstrip("/") + "/"
+        found = {}
+        for path, known in listed.items():
+            name = path.removeprefix(root)
+            if known.get("type", "file") == "file" and not any(
+                part.startswith(".") for part in name.split("/")
+            ):
+                found[name] = _stamp(known)
+        return dict(sorted(found.items()))
+
+    @contextlib.contextmanager
+    def opened(self, names: Sequence[str]) -> Iterator[list[SourceFile]]:
+        """Yield copies of the files, archives unpacked."""
+        root = self._root.rstrip("/")
+        with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
+            files = []
+            for number, name in enumerate(names):
+                # Numbered: names from elsewhere are no paths of this machine.
+                path = Path(scratch, str(number))
+                try:
+                    self._copy(f"{root}/{name}", path)
+                except Exception as error:
+                    if isinstance(error, OSError) and is_full(error):
+                        raise StudioError(
+                            f"{scratch}: the disk is full, {name} cannot be copied.", hint="Free some space."
+                        ) from error
+                    raise _unreachable(f"{self.name}/{name}", error) from error
+                files.append(SourceFile(name, path))
+            members = Path(scratch, "unpacked")
+            yield unpack_archives(files, members)
+
+    def _copy(self, source: str, target: Path) -> None:
+        with self._system.open(source, "rb") as stream, open_private(target) as copy:
+            while piece := stream.read(_PIECE_BYTES):
+                copy.write(piece)
+
+
+def open_place(folder: str) -> Place:
+    """Return a folder by its path or address.
+
+    Raises:
+        StudioError: It is not there, or nothing here reads such addresses.
+    """
+    return RemoteFolder(folder) if "://" in folder else LocalFolder(Path(folder))
+
+
+def _stamp(known: Mapping[str, Any]) -> Stamp:
+    """Return the stamp of a file as its place describes it; each kind of place has words of its own."""
+    words = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+    moment = next((known[word] for word in words if known.get(word) is not None), None)
+    modified = _moment_ns(moment)
+    tag = next(
+        (str(known[word]) for word in ("ETag", "etag", "md5Hash", "generation") if known.get(word)), ""
+    )
+    return Stamp(int(known.get("size") or 0), modified, modified, tag)
+
+
+def _moment_ns(moment: Any) -> int:
+    if isinstance(moment, str):
+        with contextlib.suppress(ValueError):
+            moment = dt.datetime.fromisoformat(moment)
+    if isinstance(moment, dt.datetime):
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=dt.UTC)
+        moment = moment.timestamp()
+    return int(float(moment) * 1e9) if isinstance(moment, int | float) else 0
+
+
+def _unreachable(name: str, error: Exception) -> StudioError:
+    what = str(error).strip().partition("\n")[0] or type(error).__name__
+    return StudioError(
+        f"{name}: it cannot be read: {what.rstrip('.')}.",
+        hint="Check the address, and that this account may read it.",
+    )

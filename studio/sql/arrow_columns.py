@@ -1,0 +1,76 @@
+"""Make columns of Arrow from arrays: numbers with gaps, words by code, texts of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from studio.arrow import optional_texts
+from studio.trace import Bool, Int64, Strings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def table_of(**columns: pa.Array) -> pa.Table:
+    """Return named columns as a table."""
+    import pyarrow as pa
+
+    return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+
+
+def joined(columns: Iterable[Int64]) -> Int64:
+    """Return columns one after another, of which there may be none."""
+    return np.concatenate([np.zeros(0, np.int64), *columns])
+
+
+def column_of(values: NDArray[Any], there: Bool) -> pa.Array:
+    """Return a column of numbers, empty where `there` says so."""
+    import pyarrow as pa
+
+    plain = np.ascontiguousarray(values)
+    bits = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(plain.dtype), len(plain), [bits, pa.py_buffer(plain)])
+
+
+def numbers_of(rows: NDArray[Any], values: Int64, count: int) -> pa.Array:
+    """Return a column of the numbers that some rows have."""
+    column, there = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    column[rows], there[rows] = values, True
+    return column_of(column, there)
+
+
+def flags(values: Bool) -> pa.Array:
+    """Return a column of truth values."""
+    import pyarrow as pa
+
+    bits = pa.py_buffer(np.packbits(values, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
+
+
+def worded(codes: NDArray[Any], word: Callable[[int], str], missing: Bool | None = None) -> pa.Array:
+    """Return a column of words, each for a code; empty where it is missing."""
+    import pyarrow as pa
+
+    distinct, index = np.unique(codes, return_inverse=True)
+    there = np.ones(len(codes), np.bool_) if missing is None else ~missing
+    used = set(np.unique(index[there]).tolist())
+    words = [utf8(word(code)) if place in used else "" for place, code in enumerate(distinct.tolist())]
+    return pa.DictionaryArray.from_arrays(column_of(index.astype(np.int32), there), optional_texts(words))
+
+
+def pooled(strings: Strings, codes: NDArray[Any]) -> pa.Array:
+    """Return a column of texts from a pool, empty where the code is -1; what is no UTF-8 is shown with marks."""
+    import pyarrow as pa
+
+    distinct, index = np.unique(codes, return_inverse=True)
+    texts = optional_texts([strings[code] if code >= 0 else "" for code in distinct.tolist()])
+    return pa.DictionaryArray.from_arrays(column_of(index.astype(np.int32), codes >= 0), texts)
+
+
+def utf8(text: str) -> str:
+    """Return a text without halves of letters, which names of files may hold and Arrow does not."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,177 @@
+"""What a query is asked of: jobs and runs, opened only when a table of theirs is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from studio.errors import ConfigError
+from studio.store.runs import Run, RunInfo
+from studio.store.workspace import JobInfo, Workspace
+from studio.trace import Trace
+
+if TYPE_CHECKING:
+    from studio.comparing import Compared
+    from studio.session import Session
+
+Keep = Callable[[Hashable, Callable[[], Any]], Any]
+"""Returns what is kept under a name, made where it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSource:
+    """A job that a query is asked of.
+
+    Attributes:
+        label: What the column `job` says: its id in the workspace, or the path it was read from.
+        trace: Opens it.
+        keep: Keeps what is made of it for the next query.
+        info: Its entry in the workspace; None where it was read from files.
+    """
+
+    label: str
+    trace: Callable[[], Trace]
+    keep: Keep
+    info: JobInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSource:
+    """A run, or a recording, that a query is asked of.
+
+    Attributes:
+        job: The job it is of.
+        label: What the column `run` says: its id, or `recorded`.
+        side: Opens its times.
+        stored: Opens what was stored; None for a recording.
+        keep: Keeps what is made of it for the next query.
+    """
+
+    job: JobSource
+    label: str
+    side: Callable[[], Compared]
+    stored: Callable[[], Run] | None
+    keep: Keep
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All that a query is asked of.
+
+    Attributes:
+        runs: Runs and recordings, each with its job; a recording may hold no times.
+        jobs: The jobs, each once.
+        workspace: Where `jobs` and `runs` are listed; None where there is none.
+        listed: Ids of the jobs to list; None lists all of the workspace.
+    """
+
+    jobs: tuple[JobSource, ...] = ()
+    runs: tuple[RunSource, ...] = ()
+    workspace: Workspace | None = None
+    listed: tuple[str, ...] | None = None
+
+    def job_infos(self) -> list[JobInfo]:
+        """Return the jobs of the workspace that are listed, the newest first."""
+        if self.workspace is None:
+            return []
+        if self.listed is None:
+            return self.workspace.jobs()
+        return [self.workspace.info(job) for job in self.listed]
+
+    def run_infos(self, jobs: Sequence[JobInfo]) -> list[RunInfo]:
+        """Return the runs of jobs."""
+        if self.workspace is None:
+            return []
+        return [run for job in jobs if job.runs for run in self.workspace.runs(job.id)]
+
+
+def workspace_source(workspace: Workspace) -> Sources:
+    """Return a workspace without any of its jobs opened: `jobs` and `runs` are all that can be asked for."""
+    return Sources(workspace=workspace)
+
+
+def file_source(name: str, files: Sequence[Path], open_trace: Callable[[Sequence[Path]], Trace]) -> Sources:
+    """Return the job in some files, with its recording where it holds times.
+
+    Args:
+        name: What to call it.
+        files: Where it is.
+        open_trace: Reads it.
+    """
+    # Lists of the workspace need none of it.
+    from studio.comparing import RECORDED, name_in_errors, recording
+
+    made: dict[Hashable, Any] = {}
+
+    def keep(what: Hashable, make: Callable[[], Any]) -> Any:
+        if what not in made:
+            made[what] = make()
+        return made[what]
+
+    def trace() -> Trace:
+        with name_in_errors(name):
+            opened: Trace = keep("trace", lambda: open_trace(files))
+        return opened
+
+    job = JobSource(name, trace, keep)
+    run = RunSource(job, RECORDED, lambda: keep("side", lambda: recording(trace(), name)), None, keep)
+    return Sources((job,), (run,))
+
+
+def stored_source(session: Session, job: str, run: str = "") -> Sources:
+    """Return a job of the workspace with one of its runs, or for "" its recording.
+
+    Args:
+        session: The workspace, and what is open of it.
+        job: Id of the job.
+        run: Id of the run; "" and `recorded` stand for the times in the job's files.
+
+    Raises:
+        StudioError: There is no such job or run.
+    """
+    from studio.comparing import RECORDED
+
+    stored = "" if run == RECORDED else run
+    session.workspace.require(job, stored)
+    info = session.workspace.info(job)
+    of_job = JobSource(
+        job,
+        lambda: session.trace(job),
+        lambda what, make: session.keep_of_job(("sql", what), job, make),
+        info,
+    )
+    of_run = RunSource(
+        of_job,
+        stored or RECORDED,
+        lambda: session.load_side(job, stored or RECORDED),
+        (lambda: session.run(job, stored)) if stored else None,
+        lambda what, make: session.keep_of_job(("sql", what), job, make, stored),
+    )
+    return Sources((of_job,), (of_run,), session.workspace, (job,))
+
+
+def together(sources: Sequence[Sources]) -> Sources:
+    """Return several sources as one; jobs and runs that are named twice count once.
+
+    Raises:
+        ConfigError: Files and a job of the workspace have one name.
+    """
+    jobs: dict[str, JobSource] = {}
+    for source in (source for each in sources for source in each.jobs):
+        known = jobs.setdefault(source.label, source)
+        if (known.info is None) != (source.info is None):
+            raise ConfigError(
+                f"{source.label!r} names files and a job of the workspace",
+                hint="Name the files by another path, such as ./NAME.",
+            )
+    runs: dict[tuple[str, str], RunSource] = {}
+    for run in (run for each in sources for run in each.runs):
+        runs.setdefault((run.job.label, run.label), run)
+    return Sources(
+        tuple(jobs.values()),
+        tuple(runs.values()),
+        next((each.workspace for each in sources if each.workspace), None),
+        tuple(dict.fromkeys(job for each in sources for job in each.listed or ())),
+    )

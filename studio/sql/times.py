@@ -1,0 +1,165 @@
+"""Make what runs and recordings tell: spans, collectives, links, exposed time, and where the time of ranks went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from studio.analysis.collectives.times import collective_times
+from studio.analysis.job.group_times import COLUMNS as EXPOSED_PARTS
+from studio.analysis.job.group_times import group_times
+from studio.analysis.job.ledger import PARTS, Ledger
+from studio.arrow import optional_texts, to_arrow
+from studio.comparing import Compared
+from studio.sim.traffic import LinkTraffic
+from studio.sql.arrow_columns import column_of, joined, table_of, worded
+from studio.sql.graphs import first_nodes
+from studio.sql.sources import RunSource
+from studio.trace import NONE, Float64, Int64, collective_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TOLD_APART = ("queueing", "latency", "transfer")
+"""Parts that a recording does not tell; it has `communication` in their place."""
+
+
+def has_times(run: RunSource) -> bool:
+    """Return whether a run is one: a recording may hold no times."""
+    if run.stored is not None:
+        return True
+    return any(bool((graph.start_ns >= 0).any()) for graph in run.job.trace().graphs)
+
+
+def timed_table(side: Compared) -> pa.Table:
+    """Return which times each rank has: `place`, `times`. Ranks that one was simulated for share theirs."""
+    places, number, _ = _shared_times(side)
+    return table_of(place=to_arrow(places), times=to_arrow(number))
+
+
+def times_table(side: Compared) -> pa.Table:
+    """Return when nodes ran: `times`, `at` (place among the nodes of all graphs), `start_ns`, `end_ns`."""
+    _, _, distinct = _shared_times(side)
+    found, first_of = side.side.times, first_nodes(side.side.trace)
+    at, starts, ends, counts = [], [], [], []
+    for first, graph in distinct:
+        own = slice(first, first + len(side.side.trace.graphs[graph]))
+        rows = np.flatnonzero(found.start_ns[own] >= 0)
+        at.append(rows + int(first_of[graph]))
+        starts.append(found.start_ns[own][rows] - side.side.origin_ns)
+        ends.append(
+            np.where(found.end_ns[own][rows] < 0, NONE, found.end_ns[own][rows] - side.side.origin_ns)
+        )
+        counts.append(len(rows))
+    end = joined(ends)
+    return table_of(
+        times=to_arrow(np.repeat(np.arange(len(counts)), counts)),
+        at=to_arrow(joined(at)),
+        start_ns=to_arrow(joined(starts)),
+        end_ns=column_of(end, end >= 0),
+    )
+
+
+def _shared_times(side: Compared) -> tuple[Int64, Int64, list[tuple[int, int]]]:
+    """Return the places of ranks with times, which times each has, and where those begin, with the graph they are of."""
+    known: dict[tuple[int, int], int] = {}
+    places, number = [], []
+    for place, (rank, first) in enumerate(
+        zip(side.side.trace.ranks, side.side.times.first.tolist(), strict=True)
+    ):
+        if first != NONE:
+            places.append(place)
+            number.append(known.setdefault((first, rank.graph), len(known)))
+    return np.array(places, np.int64), np.array(number, np.int64), list(known)
+
+
+def collectives_table(side: Compared) -> pa.Table:
+    """Return every collective that ran."""
+    found = collective_times(side.side.trace, side.side.times, side.side.groups)
+    origin = side.side.origin_ns
+    columns: dict[str, Int64] = {
+        "position": found.position,
+        "members": found.members,
+        "present": found.present,
+        "bytes": found.bytes,
+        "whole_bytes": found.whole_bytes,
+        "start_ns": found.start_ns - origin,
+        "arrived_ns": found.arrived_ns - origin,
+        "end_ns": found.end_ns - origin,
+        "duration_ns": found.duration_ns,
+        "skew_ns": found.skew_ns,
+        "last_rank": found.last_rank,
+        "last_node": found.last_row,
+    }
+    rates: dict[str, Float64] = {
+        "algorithm_bytes_per_ns": found.algorithm_bytes_per_ns,
+        "bus_bytes_per_ns": found.bus_bytes_per_ns,
+    }
+    return table_of(
+        comm_group=worded(found.group, lambda number: found.groups[number]),
+        type=worded(found.type, collective_name),
+        **{name: to_arrow(column) for name, column in columns.items()},
+        **{name: column_of(column, ~np.isnan(column)) for name, column in rates.items()},
+    )
+
+
+def links_table(run: RunSource) -> pa.Table | None:
+    """Return what the links of a run carried; None where it has none: a recording, or a network without them."""
+    if run.stored is None:
+        return None
+    result = run.stored().result
+    links: LinkTraffic = result.links
+    if not len(links):
+        return None
+    makespan = max(result.makespan_ns, 1)
+    return table_of(
+        link=to_arrow(np.arange(len(links))),
+        name=optional_texts([links.name(link) for link in range(len(links))]),
+        source=to_arrow(links.source),
+        target=to_arrow(links.target),
+        bytes=to_arrow(links.bytes),
+        messages=to_arrow(links.messages),
+        busy_ns=to_arrow(links.busy_ns),
+        utilisation=to_arrow(links.busy_ns / makespan),
+        peak_queue=to_arrow(links.peak_queue),
+    )
+
+
+def exposed_table(side: Compared, account: Ledger) -> pa.Table:
+    """Return whose communication each rank's exposed time and bubbles are."""
+    found = group_times(side.side.trace, account, groups=side.side.groups)
+    told = np.ones(len(found), np.bool_)
+    exposed = found.ns[:, 1:].sum(axis=1) if len(found) else np.zeros(0, np.int64)
+    ranks = np.array(account.numbers, np.int64)
+    return table_of(
+        rank=to_arrow(ranks[found.rank] if len(found) else ranks[:0]),
+        comm_group=optional_texts(found.group),
+        type=optional_texts(found.type),
+        **{
+            f"{part}_ns": column_of(
+                found.ns[:, index] if len(found) else exposed, told & _tells(account, part)
+            )
+            for index, part in enumerate(EXPOSED_PARTS)
+        },
+        exposed_ns=to_arrow(exposed),
+    )
+
+
+def parts_table(account: Ledger) -> pa.Table:
+    """Return where the time of each rank went: `place`, `finish_ns` and a column for each part."""
+    totals = account.totals()
+    told = np.ones(len(account), np.bool_)
+    sums: Mapping[str, Int64] = {
+        "exposed": totals.exposed_ns,
+        "idle": totals.idle_ns,
+        "after_finish": totals.after_finish_ns,
+    }
+    columns = {f"{part}_ns": column_of(totals.of(part), told & _tells(account, part)) for part in PARTS}
+    columns |= {f"{name}_ns": to_arrow(column) for name, column in sums.items()}
+    return table_of(place=to_arrow(account.places), finish_ns=to_arrow(account.finish_ns), **columns)
+
+
+def _tells(account: Ledger, part: str) -> bool:
+    return part not in (_TOLD_APART if account.is_recording else ("communication",))

@@ -1,0 +1,202 @@
+"""Make the tables that queries name: what they are made of is handed to DuckDB once, and joined there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from studio.sql.arrow_columns import utf8
+from studio.sql.columns import BY_NAME
+from studio.sql.graphs import attributes_table, dependencies_table, nodes_table, ranks_table, slots_table
+from studio.sql.joins import NEEDS, OF_JOB, RANK, SPANS
+from studio.sql.sources import JobSource, RunSource, Sources
+from studio.sql.stored import jobs_table, runs_table
+from studio.store.workspace import JobInfo
+from studio.trace import Trace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from studio.analysis.job.ledger import Ledger
+
+_OF_TRACES: Mapping[str, Callable[[Trace], pa.Table]] = {
+    "ranks": ranks_table,
+    "slots": slots_table,
+    "nodes": nodes_table,
+    "attributes": attributes_table,
+    "dependencies": dependencies_table,
+}
+_PART_COLUMNS = tuple(column.name for column in BY_NAME["ranks"].columns if column.name.endswith("_ns"))
+"""Columns of `ranks` that need times."""
+_NO_LINKS = "its network has no links that messages wait for"
+_NO_TIMES = "the files hold no times"
+
+
+class _Connection(Protocol):
+    """What is used of DuckDB's connection."""
+
+    def register(self, view_name: str, python_object: object) -> object: ...
+
+    def execute(self, query: str) -> object: ...
+
+
+class Views:
+    """The tables of a connection, each made when it is asked for first.
+
+    Attributes:
+        made: Names of those that are there.
+        notes: What a user should know of each of them, such as jobs without times.
+    """
+
+    def __init__(self, connection: _Connection, sources: Sources) -> None:
+        self._connection = connection
+        self._sources = sources
+        self._parts: set[str] = set()
+        self.made: set[str] = set()
+        self.notes: dict[str, list[str]] = {}
+
+    def make(self, name: str) -> None:
+        """Make a table, if it is not there.
+
+        Raises:
+            StudioError: What it is made of cannot be read.
+        """
+        if name in self.made:
+            return
+        # Without rows, and with the columns, where nothing named has some.
+        text = " UNION ALL ".join(self._queries(name)) or _empty(name)
+        self._connection.execute(f"CREATE VIEW {name} AS {text}")
+        self.made.add(name)
+
+    @cached_property
+    def _jobs(self) -> list[JobInfo]:
+        """The jobs of the workspace that are listed."""
+        return self._sources.job_infos()
+
+    def _queries(self, name: str) -> Iterator[str]:
+        """Yield the queries whose rows a table has."""
+        if BY_NAME[name].of == "workspace":
+            yield self._listed(name)
+        elif name in OF_JOB:
+            for job in self._sources.jobs:
+                parts = self._of_job(name, job)
+                yield from (text.format(job=_quote(job.label), **parts) for text in OF_JOB[name])
+        else:
+            yield from self._of_runs(name)
+
+    def _listed(self, name: str) -> str:
+        if name == "runs":
+            self._put("_runs", lambda: runs_table(self._sources.run_infos(self._jobs)))
+        else:
+            read = [job for job in self._sources.jobs if job.info is None]
+            self._put("_jobs", lambda: jobs_table(self._jobs, read))
+        # Seconds since the epoch become times of the calendar.
+        return f"SELECT * REPLACE (make_timestamp((created * 1000000)::BIGINT) AS created) FROM _{name}"
+
+    def _of_job(self, name: str, job: JobSource) -> dict[str, str]:
+        """Make what a table needs of a job; returns how it is called, by part."""
+        number = self._sources.jobs.index(job)
+        parts = {part: f"_{part}_{number}" for part in NEEDS[name]}
+        for part, called in parts.items():
+            self._put(called, lambda part=part: job.keep(part, lambda: _OF_TRACES[part](job.trace())))  # type: ignore[misc]
+        return parts
+
+    def _of_runs(self, name: str) -> Iterator[str]:
+        # Only runs need the analyses behind it.
+        from studio.sql.times import has_times
+
+        timed = set[str]()
+        for number, run in enumerate(self._sources.runs):
+            if not has_times(run):
+                if name != "ranks":
+                    self._note(name, f"{run.job.label}: {_NO_TIMES}, so {name} has no rows of it.")
+                continue
+            timed.add(run.job.label)
+            if name == "spans":
+                yield from self._spans(number, run)
+            elif name == "ranks":
+                yield self._ranks(number, run)
+            elif self._of_run(f"_{name}_of_{number}", name, run):
+                own = ", ".join(column.name for column in BY_NAME[name].columns[2:])
+                yield f"SELECT {_labels(run)}, {own} FROM _{name}_of_{number}"
+            else:
+                self._note(name, f"{run.job.label}, {run.label}: {_NO_LINKS}, so {name} has no rows of it.")
+        if name == "ranks":
+            yield from (self._untimed_ranks(job) for job in self._sources.jobs if job.label not in timed)
+
+    def _of_run(self, called: str, name: str, run: RunSource) -> bool:
+        """Make a table of a run; returns whether there is one."""
+        from studio.sql.times import collectives_table, exposed_table, links_table
+
+        if name == "links":
+            links = run.keep("links", lambda: links_table(run))
+            if links is None:
+                return False
+            self._put(called, lambda: links)
+        elif name == "collectives":
+            self._put(called, lambda: run.keep("collectives", lambda: collectives_table(run.side())))
+        else:
+            self._put(called, lambda: run.keep("exposed", lambda: exposed_table(run.side(), _account(run))))
+        return True
+
+    def _spans(self, number: int, run: RunSource) -> list[str]:
+        from studio.sql.times import timed_table, times_table
+
+        own = {part: f"_{part}_of_{number}" for part in ("timed", "times")}
+        self._put(own["timed"], lambda: run.keep("timed", lambda: timed_table(run.side())))
+        self._put(own["times"], lambda: run.keep("times", lambda: times_table(run.side())))
+        lane = {"lane": "lane", "lane_name": "NULL"}
+        if run.stored is None:
+            lane = {"lane": "recorded_lane", "lane_name": "n.lane_name"}
+        labels = {"job": _quote(run.job.label), "run": _quote(run.label)}
+        parts = self._of_job("spans", run.job)
+        return [text.format(**labels, **parts, **own, **lane) for text in SPANS]
+
+    def _ranks(self, number: int, run: RunSource) -> str:
+        from studio.sql.times import parts_table
+
+        called, ranks = f"_ranks_of_{number}", self._of_job("ranks", run.job)["ranks"]
+        self._put(called, lambda: run.keep("parts", lambda: parts_table(_account(run))))
+        figures = ", ".join(f"p.{column}" for column in _PART_COLUMNS)
+        joined = f"{ranks} r LEFT JOIN {called} p ON p.place = r.place"
+        return f"SELECT {_labels(run)}, {RANK}, {figures} FROM {joined}"
+
+    def _untimed_ranks(self, job: JobSource) -> str:
+        ranks = self._of_job("ranks", job)["ranks"]
+        figures = ", ".join(f"NULL::BIGINT AS {column}" for column in _PART_COLUMNS)
+        return f"SELECT {_quote(job.label)} AS job, NULL::VARCHAR AS run, {RANK}, {figures} FROM {ranks} r"
+
+    def _note(self, name: str, text: str) -> None:
+        self.notes.setdefault(name, []).append(text)
+
+    def _put(self, name: str, make: Callable[[], pa.Table]) -> None:
+        """Hand an Arrow table to DuckDB under a name, once."""
+        if name not in self._parts:
+            self._connection.register(name, make())
+            self._parts.add(name)
+
+
+def _account(run: RunSource) -> Ledger:
+    """Return where the time of the ranks of a run went."""
+
+    def make() -> Ledger:
+        return run.side().side.ledger()
+
+    known: Ledger = run.keep("account", make)
+    return known
+
+
+def _labels(run: RunSource) -> str:
+    return f"{_quote(run.job.label)} AS job, {_quote(run.label)} AS run"
+
+
+def _empty(name: str) -> str:
+    """Return a query without rows and with the columns of a table."""
+    columns = ", ".join(f"NULL::{column.type} AS {column.name}" for column in BY_NAME[name].columns)
+    return f"SELECT {columns} WHERE false"
+
+
+def _quote(text: str) -> str:
+    """Return a text as a constant of SQL."""
+    return "'" + utf8(text).replace("'", "''") + "'"

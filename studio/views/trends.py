@@ -1,0 +1,122 @@
+"""The jobs of a workspace as points in time, by series: what Trends draws and `watch` prints; no trace is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from studio.analysis.job.measures import Measures
+from studio.analysis.trends.series import series_of
+from studio.comparing import RECORDED
+from studio.errors import StudioError
+from studio.session import Session
+from studio.store.workspace import JobInfo
+from studio.trace import Level
+from studio.units import format_counted
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A job as a point in time.
+
+    Attributes:
+        job: Its id.
+        name: What it is called; untrusted text.
+        series: The series it belongs to.
+        when: When its files were written, or where that is not known, when it was imported: seconds since the epoch.
+        run: The run its measures are of, "" for the recording; None where it has neither.
+        ranks: Ranks of the job.
+        measures: What was measured; None where nothing was yet.
+        levels: Findings of the Doctor by level; None where it was not examined.
+        damaged: How many losses the readers have told.
+    """
+
+    job: str
+    name: str
+    series: str
+    when: float
+    run: str | None
+    ranks: int
+    measures: Measures | None
+    levels: Mapping[Level, int] | None
+    damaged: int = 0
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether measures could be had that were not made yet."""
+        return self.run is not None and self.measures is None
+
+
+def points(session: Session, jobs: Iterable[JobInfo] | None = None) -> list[Point]:
+    """Return all jobs of a workspace, or some, as points, the earliest first."""
+    chosen = session.workspace.jobs() if jobs is None else jobs
+    return sorted((point_of(session, info) for info in chosen), key=lambda point: (point.when, point.job))
+
+
+def point_of(session: Session, info: JobInfo) -> Point:
+    """Return a job as a point: its recording, or where it has no times, its newest run."""
+    run = measured_run(session, info)
+    return Point(
+        info.id,
+        info.name,
+        series_of(info.name),
+        info.recorded or info.created,
+        run,
+        info.summary.ranks,
+        None if run is None else session.measures_made(info.id, run),
+        session.levels_found(info.id),
+        info.errors,
+    )
+
+
+def measured_run(session: Session, info: JobInfo) -> str | None:
+    """Return the run a job is measured by: "" for its recording, else its newest run; None where it has neither."""
+    if info.summary.timed_nodes:
+        return ""
+    try:
+        runs = session.workspace.runs(info.id) if info.runs else []
+    except StudioError:
+        return None  # Deleted meanwhile.
+    return runs[0].id if runs else None
+
+
+def by_series(given: Sequence[Point]) -> dict[str, list[Point]]:
+    """Return points by series: the one with most jobs first, then by name."""
+    found: dict[str, list[Point]] = {}
+    for point in given:
+        found.setdefault(point.series, []).append(point)
+    return dict(sorted(found.items(), key=lambda one: (-len(one[1]), one[0])))
+
+
+def previous(given: Sequence[Point], point: Point) -> Point | None:
+    """Return the last point before one in its series that has measures, None where there is none."""
+    before = [
+        one
+        for one in given
+        if one.series == point.series
+        and (one.when, one.job) < (point.when, point.job)
+        and one.job != point.job
+        and one.measures is not None
+        and one.measures.finish_ns is not None
+    ]
+    return before[-1] if before else None
+
+
+def verdict_words(levels: Mapping[Level, int] | None) -> str:
+    """Return what the Doctor says of a job in a few words.
+
+    Example:
+        >>> verdict_words({"error": 1, "warning": 2, "info": 3}), verdict_words({}), verdict_words(None)
+        ('1 error, 2 warnings', 'no problems', 'not checked')
+    """
+    if levels is None:
+        return "not checked"
+    said = [format_counted(levels[level], level) for level in ("error", "warning") if levels.get(level)]
+    return ", ".join(said) or "no problems"
+
+
+def address_of(point: Point) -> dict[str, str]:
+    """Return the view that opens a point's job at what was measured."""
+    if not point.run:
+        return {"job": point.job, **({"run": RECORDED} if point.run == "" else {})}
+    return {"job": point.job, "run": point.run}

@@ -1,0 +1,72 @@
+"""Completing what is typed in a shell, and `--quiet`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from shutil import which
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+
+from studio.cli import load_command, main, verbs
+from studio.commands.base.output import progress_line
+from studio.commands.completion import SHELLS
+
+
+def completed(*typed: str) -> list[tuple[str, str]]:
+    """Return the type and value of what a shell is offered for the last word."""
+    shell = ShellComplete(main, {}, "chakra-studio", "_CHAKRA_STUDIO_COMPLETE")
+    return [(item.type, item.value) for item in shell.get_completions(list(typed[:-1]), typed[-1])]
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["gen"], ("plain", "generate")),
+        (["traces"], ("file", "traces")),
+        (["infoo", "tra"], ("file", "tra")),
+        (["info", "tra"], ("file", "tra")),
+        (["compare", "tra"], ("file", "tra")),
+        (["simulate", "x", "--preset", "hgx-h"], ("plain", "hgx-h100")),
+        (["simulate", "--repl"], ("plain", "--replay")),
+        (["generate", "llm", "--mod"], ("plain", "--model")),
+        (["completion", "z"], ("plain", "zsh")),
+    ],
+    ids=" ".join,
+)
+def test_tab_completes(typed: list[str], offered: tuple[str, str]) -> None:
+    assert offered in completed(*typed)
+
+
+def test_without_a_word_all_commands_are_offered() -> None:
+    assert [value for _, value in completed("")] == verbs()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_of_a_shell_is_one_that_it_reads(shell: str) -> None:
+    script = CliRunner().invoke(main, ["completion", shell]).output
+    assert "_CHAKRA_STUDIO_COMPLETE" in script
+    if program := which(shell):
+        checked = subprocess.run([program, "-n"], input=script, text=True, capture_output=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def leaves(command: click.Command) -> list[click.Command]:
+    """Return a command, or those of a group."""
+    if not isinstance(command, click.Group):
+        return [command]
+    return [leaf for part in command.commands.values() for leaf in leaves(part)]
+
+
+def test_every_command_can_be_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for verb in verbs():
+        for leaf in leaves(load_command(verb)):
+            assert any("--quiet" in one.opts for one in leaf.params), verb
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    command = load_command("info")
+    for words, is_quiet in ((["x"], False), (["x", "-q"], True)):
+        with command.make_context("info", words):
+            assert (progress_line() is None) == is_quiet
