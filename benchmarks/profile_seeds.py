@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sqlite3
 import tempfile
 from pathlib import Path
 
@@ -171,7 +172,37 @@ INSPECTOR = tuple(
     for serial, coll in enumerate(("AllReduce", "AllGather", "ReduceScatter"))
 )  # fmt: skip
 
+
+def nsight() -> bytes:
+    """A launch, its kernel, a collective and a range, as Nsight Systems exports them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "report.sqlite")
+        database = sqlite3.connect(path)
+        database.executescript(
+            """
+            PRAGMA page_size=512;
+            CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+              correlationId INTEGER, globalPid INTEGER, demangledName INTEGER);
+            CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, globalTid INTEGER);
+            INSERT INTO StringIds VALUES (1, 'cudaLaunchKernel_v7000'), (2, 'gemm'), (3, 'ncclDevKernel_AllReduce_Sum_f32_RING_LL');
+            INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10, 20, 77, 1, 1), (30, 40, 77, 2, 1);
+            INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (50, 90, 0, 7, 1, 0, 2), (95, 99, 0, 9, 2, 0, 3);
+            INSERT INTO NVTX_EVENTS VALUES (5, 200, 59, 'step', 77);
+            """
+        )
+        for start in range(1000, 9000, 10):
+            database.execute(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 7, 3, 0, 2)", (start, start + 5)
+            )
+        database.commit()
+        database.close()
+        return path.read_bytes()
+
+
 PROFILES: dict[str, tuple[bytes, ...]] = {
+    "nsight": (nsight(),),
     "inspector": INSPECTOR,
     "msccl": (MSCCL,),
     "flight": (pickle.dumps(FLIGHT, 2), pickle.dumps(FLIGHT, 5), json.dumps(FLIGHT).encode()),

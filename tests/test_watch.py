@@ -292,6 +292,14 @@ def test_a_job_without_times_has_a_line_too(tmp_path):
     assert report(event)["ranks"] == 1
 
 
+def test_a_workspace_within_the_folder_is_not_watched(tmp_path, monkeypatch):
+    put(tmp_path, "gpt-1", recorded())
+    monkeypatch.chdir(tmp_path)
+    for count in (1, 0):
+        told = invoke(".", "--once", "--settle", "0s", "--workspace", "ws")
+        assert told.stderr == f"Looked once: {count} new job{'s' * (count != 1)}.\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -309,6 +317,7 @@ def test_what_cannot_be_watched_is_refused(tmp_path, words, message):
     assert result.exit_code in (1, 2)
     assert message in result.output
     assert "Traceback" not in result.output
+    assert not (tmp_path / "ws").exists()
 
 
 def test_an_interrupt_ends_a_watch_cleanly(tmp_path):

@@ -32,7 +32,15 @@ from studio.jobs.watching import Arrived, Refused, Watch, watching
 from studio.session import Session
 from studio.store.workspace import Workspace
 from studio.units import format_count, format_counted, format_ns, parse_ns
-from studio.views.trends import Point, measured_run, point_of, points, previous, verdict_words
+from studio.views.trends import (
+    Point,
+    by_series,
+    measured_run,
+    point_of,
+    points,
+    verdict_words,
+    with_previous,
+)
 
 _SHOWN = 20
 _NAME = 36
@@ -100,10 +108,12 @@ def run(
     Raises:
         StudioError: The folder cannot be listed, or the workspace cannot be written.
     """
-    place = open_place(request.folder)
-    workspace = Workspace(request.workspace or Workspace.default_root())
-    session = Session(workspace)
+    root = request.workspace or Workspace.default_root()
+    place = open_place(request.folder, root)
+    # Before the workspace is made: a folder that is not there leaves nothing behind.
     place.stamps()
+    workspace = Workspace(root)
+    session = Session(workspace)
     with watching(workspace, place, request.settle_s) as watch:
         yield from _known(session, watch)
         yield from _look(session, watch, progress)
@@ -129,11 +139,11 @@ def run(
 
 def _known(session: Session, watch: Watch) -> Iterator[Line]:
     """Yield the jobs of the folder that came in earlier watches and are still there, the earliest first."""
-    all_points = points(session)
-    own = set(watch.jobs)
-    for point in all_points:
-        if point.job in own:
-            yield Line(point, previous(all_points, point), is_new=False)
+    own, lines = set(watch.jobs), list[Line]()
+    for series in by_series(points(session)).values():
+        pairs = zip(series, with_previous(series), strict=True)
+        lines += [Line(point, before, is_new=False) for point, before in pairs if point.job in own]
+    yield from sorted(lines, key=lambda line: (line.point.when, line.point.job))
 
 
 def _look(session: Session, watch: Watch, progress: Progress | None) -> Iterator[Line | Refused]:
@@ -156,7 +166,10 @@ def _measured(session: Session, event: Arrived) -> Iterator[Line | Refused]:
         told = error.message if isinstance(error, StudioError) else "not enough memory to measure it."
         yield Refused(info.name, f"{info.name}: {told}", is_lost=False)
     point = point_of(session, info)
-    yield Line(point, previous(points(session), point), event.version)
+    # A job that was deleted meanwhile is in no series.
+    series = by_series(points(session)).get(point.series, [])
+    before = {one.job: earlier for one, earlier in zip(series, with_previous(series), strict=True)}
+    yield Line(point, before.get(point.job), event.version)
 
 
 def report(event: Line | Refused | Waiting) -> dict[str, Any]:

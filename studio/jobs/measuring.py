@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from studio.session import Session
-from studio.store.tasks import ACTIVE, Report, TaskCancelled, Tasks, list_tasks, problem_of, submit
+from studio.store.tasks import (
+    ACTIVE,
+    Problem,
+    Report,
+    Task,
+    TaskCancelled,
+    Tasks,
+    list_tasks,
+    problem_of,
+    submit,
+)
 from studio.units import format_counted
+
+_CANCELLED = Problem("Measuring was cancelled.", "Start the studio again to measure these jobs.")
 
 Run = tuple[str, str]
 """A job and one of its runs, "" for the recording."""
@@ -20,6 +32,13 @@ def start_measuring(tasks: Tasks, session: Session, wanted: Sequence[Run]) -> bo
     left = [run for run in wanted if run not in session.unmeasured]
     if not left or is_measuring(tasks):
         return False
+
+    def note(_task: Task) -> None:
+        for run in left:
+            if session.measures_made(*run) is None:
+                session.unmeasured.setdefault(run, _CANCELLED)
+
+    tasks.on_cancel["measure"] = note
     submit(tasks, "measure", format_counted(len(left), "job"), lambda report: _measure(session, left, report))
     return True
 
@@ -30,13 +49,21 @@ def is_measuring(tasks: Tasks) -> bool:
 
 
 def _measure(session: Session, wanted: Sequence[Run], report: Report) -> str:
-    for done, (job, run) in enumerate(wanted):
-        report.running(done, len(wanted))
-        try:
-            session.measures(job, run)
-        except TaskCancelled:
-            raise
-        except Exception as error:  # noqa: BLE001 - one job that cannot be measured must not keep the others from it
-            session.unmeasured[job, run] = problem_of("measure", error)
-    report.running(len(wanted), len(wanted))
+    try:
+        for done, (job, run) in enumerate(wanted):
+            report.running(done, len(wanted))
+            _measure_one(session, job, run)
+        report.running(len(wanted), len(wanted))
+    finally:
+        # Pages hear of it even where it was over before they asked.
+        session.measurings_ended += 1
     return ""
+
+
+def _measure_one(session: Session, job: str, run: str) -> None:
+    try:
+        session.measures(job, run)
+    except TaskCancelled:
+        raise
+    except Exception as error:  # noqa: BLE001 - one job that cannot be measured must not keep the others from it
+        session.unmeasured[job, run] = problem_of("measure", error)

@@ -240,13 +240,16 @@ class Watch:
                     self._kept.said[key] = digest
                     yield Refused(file.name, f"{file.name}: {file.why}.", is_lost=file.lost)
 
-    def _refuse(self, name: str, error: BaseException) -> Iterator[Refused]:
+    def _refuse(self, name: str, error: Exception) -> Iterator[Refused]:
         """Yield why something was refused; what may pass is said once by a watch, and tried again."""
+        hint = ""
         if isinstance(error, StudioError):
             message, hint = error.message, error.hint
+        elif isinstance(error, OSError):
+            message = f"{error.filename or name}: {error.strerror or error}."
         else:
-            problem = problem_of("import", error) if isinstance(error, Exception) else None
-            message, hint = (problem.message, problem.hint) if problem else (str(error), "")
+            problem = problem_of("import", error)
+            message, hint = problem.message, problem.hint
         if isinstance(error, StudioError | OSError) and not isinstance(error, _OF_THE_FILES):
             self._trouble = True
             if (name, message) in self._passing:
@@ -276,6 +279,7 @@ class Watch:
             return _Record(encodable(self.place.name))
 
     def _save(self) -> None:
+        self._path.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
         aside = self._path.with_suffix(".new")
         write_sealed(aside, self._kept)
         aside.replace(self._path)

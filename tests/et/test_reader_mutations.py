@@ -48,7 +48,7 @@ def impatient():
     "name",
     [
         "text", "events", "workload-graph", "jsonized", "etplus", "rocprof", "rocprof-perfetto", "xplane", "xplane-json",
-        "exported-chrome", "exported-perfetto", "flight", "msccl", "inspector",
+        "exported-chrome", "exported-perfetto", "flight", "msccl", "inspector", "nsight",
     ],
 )  # fmt: skip
 def test_mutated_files_give_a_trace_or_an_error_for_the_user(fuzz, impatient, tmp_path, name):
@@ -57,9 +57,15 @@ def test_mutated_files_give_a_trace_or_an_error_for_the_user(fuzz, impatient, tm
         assert recognise(seed).name == name
     came = [fuzz.try_one(rng.choice(seeds), rng, tmp_path / "mutated", number) for number in range(75)]
     # A protobuf message is whole or refused, and so is rocprof's JSON: most faults leave nothing to read.
-    least = {"rocprof": 7, "rocprof-perfetto": 0, "xplane": 0, "exported-perfetto": 0, "msccl": 0}.get(
-        name, 15
-    )
+    least = {
+        "rocprof": 7,
+        "rocprof-perfetto": 0,
+        "xplane": 0,
+        "exported-perfetto": 0,
+        "msccl": 0,
+        "inspector": 5,
+        "nsight": 5,
+    }.get(name, 15)
     assert came.count("trace") + came.count("damaged trace") > least
     assert len(set(came)) > 1
 

@@ -1,0 +1,153 @@
+"""Exports of Nsight Systems: kernels, streams, launches, copies and collectives; damaged and hostile databases."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import studio
+from studio.analysis.job.summary import summarise
+from studio.errors import StudioError, TraceFormatError
+from studio.trace import DEVICE_NAME, Trace, node_attributes
+from tests.nsight_exports import write_export
+
+
+def attributes(trace: Trace, number: int = 0) -> dict[str, dict[str, object]]:
+    """The attributes of each node by its name."""
+    rank = trace.known_rank(number)
+    graph = trace.graph_of(rank)
+    return {
+        graph.strings[int(graph.name[row])]: {
+            one.name: one.value for one in node_attributes(graph, row, rank.slots)
+        }
+        for row in range(len(graph))
+    }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_kernels_streams_launches_copies_and_collectives(tmp_path: Path, packed: bool):
+    path = write_export(tmp_path / "report.sqlite")
+    if packed:
+        path = tmp_path / "report.sqlite.gz"
+        path.write_bytes(gzip.compress((tmp_path / "report.sqlite").read_bytes()))
+        (tmp_path / "report.sqlite").unlink()
+    trace = studio.read(path)
+    found = attributes(trace)
+    gemm = found["void gemm<float>(float*)"]
+    assert (gemm["stream"], gemm["device"], gemm["launched_by"], gemm["launch_ns"]) == (
+        7,
+        0,
+        "cudaLaunchKernel",
+        900,
+    )
+    assert found["Memcpy HtoD"]["tensor_size"] == 4096
+    assert found["Memset"]["device_kind"] == "memset"
+    # The second kernel says nothing of what it carries out; the range around its launch does.
+    assert sorted(share.name for share in summarise(trace).collectives) == ["ALL_GATHER", "ALL_REDUCE"]
+    assert DEVICE_NAME in {item.name for item in trace.ranks[0].metadata}
+    assert "OSRT_API (1)" in " ".join(finding.message for finding in trace.findings)
+
+
+def test_the_recording_replays_in_its_time(tmp_path: Path):
+    trace = studio.read(write_export(tmp_path / "report.sqlite"))
+    graph = trace.graph_of(0)
+    names = [graph.strings[code] for code in graph.name.tolist()]
+    at = names.index("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
+    assert int(graph.duration_ns[at]) == 300
+    gemm = names.index("void gemm<float>(float*)")
+    assert int(graph.start_ns[at] - graph.start_ns[gemm]) == 600
+
+
+def test_processes_of_one_report_are_ranks_in_the_order_of_their_devices(tmp_path: Path):
+    trace = studio.read(write_export(tmp_path / "report.sqlite", (900, 20)))
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+    assert attributes(trace, 1)["void gemm<float>(float*)"]["device"] == 1
+    assert "rank-assumed" in {finding.code for finding in trace.findings}
+
+
+def test_reports_of_several_ranks_are_one_job(tmp_path: Path):
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    for rank in range(2):
+        write_export(folder / f"report_rank{rank}.sqlite", (100 + rank,))
+    assert [rank.number for rank in studio.read(folder).ranks] == [0, 1]
+
+
+def test_old_exports_that_lack_columns_are_read(tmp_path: Path):
+    path = write_export(tmp_path / "report.sqlite")
+    database = sqlite3.connect(path)
+    for table, column in (
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"),
+    ):
+        database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    for table in (
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        "NVTX_EVENTS",
+        "TARGET_INFO_GPU",
+    ):
+        database.execute(f"DROP TABLE {table}")
+    database.commit()
+    database.close()
+    assert "void gemm<float>(float*)" in attributes(studio.read(path))
+
+
+def test_a_database_of_something_else_and_one_without_work_are_told(tmp_path: Path):
+    path = tmp_path / "other.sqlite"
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+    database.commit()
+    database.close()
+    with pytest.raises(TraceFormatError, match="none of the tables CUPTI_ACTIVITY_KIND_KERNEL"):
+        studio.read(path)
+    path = write_export(tmp_path / "report.sqlite", ())
+    with pytest.raises(TraceFormatError, match="nothing ran on a device"):
+        studio.read(path)
+
+
+def test_views_in_place_of_tables_are_not_read(tmp_path: Path):
+    """A view can be a query without an end."""
+    path = write_export(tmp_path / "report.sqlite")
+    database = sqlite3.connect(path)
+    database.execute("DROP TABLE NVTX_EVENTS")
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS start, i AS end, i AS eventType FROM n"
+    database.execute(f"CREATE VIEW NVTX_EVENTS AS {endless}")
+    database.commit()
+    database.close()
+    assert "void gemm<float>(float*)" in attributes(studio.read(path))
+
+
+def test_damaged_databases_are_a_trace_or_an_error_for_the_user(tmp_path: Path):
+    whole = write_export(tmp_path / "report.sqlite").read_bytes()
+    file, rng, came = tmp_path / "damaged.sqlite", Random(3), set()
+    for number in range(60):
+        raw = bytearray(whole[: rng.randrange(200, len(whole))] if number % 3 == 0 else whole)
+        for _ in range(rng.randrange(1, 12)):
+            raw[rng.randrange(100, len(raw))] = rng.randrange(256)
+        file.write_bytes(raw)
+        try:
+            studio.read(file)
+            came.add("trace")
+        except StudioError as error:
+            came.add(type(error).__name__)
+    assert len(came) > 1
+
+
+def test_values_of_a_wrong_kind_are_counted(tmp_path: Path):
+    path = write_export(tmp_path / "report.sqlite")
+    database = sqlite3.connect(path)
+    rows = [
+        ("x", 5, 0, 1, 7, 1, 0, 3, 4, 8),
+        (9, 5, 0, 1, 7, 1, 0, 3, 4, 8),
+        (2**62, 2**63 - 1, "a", 1, None, 2.5, b"x", "y", None, 8),
+    ]
+    database.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?,?,?,?,?,?,?,?,?,?)", [tuple(0 if v is None else v for v in row) for row in rows])  # fmt: skip
+    database.commit()
+    database.close()
+    said = " ".join(finding.message for finding in studio.read(path).findings)
+    assert "events without a usable time, left out: 2" in said
