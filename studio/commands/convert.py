@@ -2,7 +2,8 @@
 
 OUT is a file ending in .et or .et.gz, for a single rank, or a folder, which gets <job>.<rank>.et for every rank
 and <job>.json with the comm groups. A file ending in .json becomes a Chrome trace of all ranks, and one in
-.pftrace a trace in Perfetto's own format, both with flows; one in .csv gets their issue and callback lines.
+.pftrace a trace in Perfetto's own format, both with flows; one in .csv gets
+issue and callback lines, and one in .log the same as ASTRA-sim logs them.
 
 What can be read of damaged files is written; the exit code is then 4.
 """

@@ -17,6 +17,8 @@ import click
 
 from studio.analysis.job.completeness import completeness, is_recording
 from studio.analysis.job.memory import memory_use
+from studio.commands.base.backends import BACKEND_NAMES, DEFAULT_TIMEOUT_S
+from studio.commands.base.losses import STATUS
 from studio.commands.base.options import (
     EXISTING_FILE,
     PathOption,
@@ -46,9 +48,11 @@ from studio.sim.remote_memory import with_memory_for
 from studio.sim.replays import as_replay, idle_system
 from studio.sim.result import SimResult
 from studio.sim.systems import SYSTEMS, is_system_file
-from studio.trace import Finding, Trace, recorded_devices
+from studio.trace import Finding, Trace, recorded_devices, trace_digest
 
 if TYPE_CHECKING:
+    from studio.commands.base.astra_folder import Prepared
+    from studio.commands.base.engine import Engine, EngineRun
     from studio.store.workspace import Workspace
 
 Progress = Callable[[str, int, int], None]
@@ -81,6 +85,7 @@ class Request:
         out: Name of the run to keep in the workspace; None keeps none.
         cure: Whether to simulate again with the cures of what makes the answer doubtful.
         replay: Whether recorded times count, of communication too; then the system may be left out.
+        engine: ASTRA-sim's own program, to run on the same and compare with; None runs none.
     """
 
     workload: tuple[str, ...]
@@ -105,6 +110,7 @@ class Request:
     out: str | None = None
     cure: bool = False
     replay: bool = False
+    engine: Engine | None = None
 
 
 def run(request: Request, *, progress: Progress | None = None, notice: Notice | None = None) -> Outcome:
@@ -123,12 +129,16 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
         from studio.commands.base.timelines import refuse_unwritable
 
         refuse_unwritable(request.events)
+    if request.engine is not None:
+        request = _for_engine(request)
     outcome, parts = _outcome(request, progress, notice)
     if outcome.job is not None and request.out is not None:
         from studio.store.runs import Run
 
         kept = Run(request.out, outcome.result, parts, outcome.spent_s, outcome.doubts, outcome.cures)
         outcome = replace(outcome, run=_workspace(request).save_run(outcome.job, kept))
+        if outcome.engine is not None and outcome.engine.result is not None:
+            outcome = replace(outcome, engine=_kept_engine(request, outcome, parts))
     if request.events is not None:
         from studio.commands.base.timelines import write_events
 
@@ -161,6 +171,14 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         # Presets are machines, and say nothing of what a job keeps elsewhere.
         parts, read_config = known, _read_parts(known, request)
         chosen = (*chosen, remote_memory.FINDING)
+    prepared = None
+    if request.engine is not None:
+        prepared, job = _prepared(request, trace, parts, job)
+        trace, parts = prepared.trace, prepared.parts
+        read_config = astra.Imported(prepared.config)
+        told_before = {finding.message for finding in check(trace, prepared.config)}
+        rest = (finding for finding in prepared.findings if finding.message not in told_before)
+        chosen = (*chosen, *rest)
     # The order of events across ranks needs every rank simulated.
     every_rank = request.events is not None and _in_order(request.events)
 
@@ -176,6 +194,10 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job, doubts=doubts)
 
     outcome = simulated(read_config)
+    if prepared is not None and request.engine is not None:
+        from studio.commands.base.engine import run_engine
+
+        return replace(outcome, engine=run_engine(request.engine, prepared, outcome.result, progress)), parts
     options = options_of(outcome.doubts)
     if not (request.cure and options):
         return outcome, parts
@@ -183,6 +205,55 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     again = simulated(_read_parts(parts, request))
     cures = Cured(options, outcome.result.makespan_ns)
     return replace(again, cures=cures, cured_doubts=outcome.doubts), parts
+
+
+def _for_engine(request: Request) -> Request:
+    """Return a request for ASTRA-sim's model, which is that of its program.
+
+    Raises:
+        ConfigError: Options ask for what ASTRA-sim has not, or the program cannot be run.
+    """
+    from studio.commands.base.engine import find_program
+
+    asked = {"--model full": request.model == "full", "--mode extended": request.mode == "extended"}
+    asked |= {"--replay": request.replay, "--cure": request.cure}
+    for option, given in asked.items():
+        if given:
+            raise ConfigError(
+                f"{option} is given beside --engine; allowed: the model astra-sim, which is that of the program",
+                hint="Leave one of the two out.",
+            )
+    if request.engine is not None:
+        find_program(request.engine.program)
+    return replace(request, model="astra-sim")
+
+
+def _prepared(request: Request, trace: Trace, parts: Parts, job: str | None) -> tuple[Prepared, str | None]:
+    """Return job and system as ASTRA-sim takes them, and the stored job that runs of them belong to."""
+    from studio.commands.base.astra_folder import prepare
+
+    prepared = prepare(trace, parts, astra.custom_algorithms(parts.system, request.system))
+    if job is None or not prepared.changed:
+        return prepared, job
+    store = _workspace(request)
+    known = store.info(job)
+    mark = f"for-astra-sim {trace_digest(prepared.trace)}"
+    found = store.find(mark)
+    words = f"{known.name}, as ASTRA-sim takes it"
+    made = found.id if found else store.save(prepared.trace, words, source=known.source, fingerprint=mark)
+    return prepared, made
+
+
+def _kept_engine(request: Request, outcome: Outcome, parts: Parts) -> EngineRun:
+    """Keep what an engine found as a run of its own, beside ours; where its log is not whole there is none."""
+    from studio.store.runs import Run
+
+    found = outcome.engine
+    if found is None or found.result is None or outcome.job is None:
+        raise AssertionError("there is no run of an engine to keep")
+    name = f"{request.out} by {Path(found.program).name}"
+    run_id = _workspace(request).save_run(outcome.job, Run(name, found.result, parts, found.spent_s, ()))
+    return replace(found, run=run_id)
 
 
 def _unfit(request: Request, result: SimResult) -> tuple[Finding, ...]:
@@ -697,6 +768,31 @@ def _with_files(parts: Parts, request: Request) -> Parts:
     help="Write issue and callback lines; a Chrome trace if FILE ends in .json, Perfetto's format if in .pftrace.",
 )
 @click.option(
+    "--engine",
+    "program",
+    metavar="PROGRAM",
+    help="Run ASTRA-sim's own program on the same as well, and compare what it finds with ours.",
+)
+@click.option(
+    "--engine-backend",
+    type=click.Choice(BACKEND_NAMES),
+    help="The network backend it was built with.  [default: what its name tells]",
+)
+@click.option(
+    "--engine-timeout",
+    type=Seconds(),
+    default=DEFAULT_TIMEOUT_S,
+    metavar="SECONDS",
+    help="End it after this time.  [default: 600]",
+)
+@click.option(
+    "--engine-arg",
+    "engine_arguments",
+    multiple=True,
+    metavar="WORD",
+    help="A further argument of it, such as --network-configuration=FILE of ns-3; may be repeated.",
+)
+@click.option(
     "--time-limit",
     type=Seconds(),
     metavar="SECONDS",
@@ -721,14 +817,35 @@ def command(
     """Carry out `simulate`."""
     words = ("num_queues_per_dim", "injection_scale", "rendezvous_protocol", "comm_scale", "compute_scale")
     options = {word.replace("_", "-"): given.pop(word) for word in words}
+    engine = _engine(*(given.pop(f"{word}") for word in _ENGINE_WORDS))
     request = Request(
         workload,
         options={key: value for key, value in options.items() if value is not None},
         settings=settings,
         time_limit_s=time_limit,
         size=JobSize(given.pop("npus"), given.pop("passes")),
+        engine=engine,
         **given,
     )
     outcome = run(request, progress=progress_line(), notice=say_wait)
     show(outcome, as_json, report, text)
     end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, warned=False)
+    if outcome.engine is not None and outcome.engine.unfinished:
+        # It did what it was asked for, with less than there should be.
+        ctx.exit(STATUS)
+
+
+_ENGINE_WORDS = ("program", "engine_backend", "engine_timeout", "engine_arguments")
+
+
+def _engine(
+    program: str | None, backend: str | None, timeout_s: float, arguments: tuple[str, ...]
+) -> Engine | None:
+    if program is None:
+        for option, given in (("--engine-backend", backend), ("--engine-arg", arguments)):
+            if given:
+                raise click.UsageError(f"{option} is given without --engine.")
+        return None
+    from studio.commands.base.engine import Engine
+
+    return Engine(program, backend, timeout_s, arguments)

@@ -23,13 +23,13 @@ import numpy as np
 
 from studio.commands.base.cycles import Frequency, to_cycles, to_ns
 from studio.commands.base.one_job import read_one_job
-from studio.commands.base.options import PathOption, allow_damaged, json_option, rank_option
+from studio.commands.base.options import PathOption, allow_damaged, json_option, quiet_option, rank_option
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.streams import DASH, path_or_stdin
 from studio.commands.base.terminal import printable
 from studio.commands.base.timelines import (
     FORMS,
-    Form,
+    TimelineForm,
     form_of,
     is_timeline,
     refuse_unwritable,
@@ -86,7 +86,7 @@ class Written:
 
     source: str
     target: str
-    form: Form
+    form: TimelineForm
     frequency_hz: Fraction | None
     nodes: Mapping[int, int]
     unfinished: Mapping[int, int]
@@ -133,7 +133,7 @@ def run(
     return _written(request, form, trace, rounded, counted=counted)
 
 
-def _form(request: Request) -> Form:
+def _form(request: Request) -> TimelineForm:
     named = next((form for form in FORMS if form.name == request.to), None)
     by_suffix = None if request.target == DASH else form_of(request.target)
     if named and by_suffix and named != by_suffix:
@@ -160,7 +160,7 @@ def _form(request: Request) -> Form:
     return form
 
 
-def _refuse_other_file(request: Request, form: Form) -> None:
+def _refuse_other_file(request: Request, form: TimelineForm) -> None:
     """Raise an error where another kind of file, or the input, is in the way."""
     target = request.target
     if target == DASH or not target.exists():
@@ -178,7 +178,7 @@ def _refuse_other_file(request: Request, form: Form) -> None:
         )
 
 
-def _in_unit(trace: Trace, request: Request, form: Form, *, counted: bool) -> tuple[Trace, int]:
+def _in_unit(trace: Trace, request: Request, form: TimelineForm, *, counted: bool) -> tuple[Trace, int]:
     """Return the trace with times in the unit of the form, and how many times were rounded."""
     if request.frequency_hz is None or (counted and form.in_cycles):
         return trace, 0
@@ -192,7 +192,7 @@ def _in_unit(trace: Trace, request: Request, form: Form, *, counted: bool) -> tu
     )
 
 
-def _written(request: Request, form: Form, trace: Trace, rounded: int, *, counted: bool) -> Written:
+def _written(request: Request, form: TimelineForm, trace: Trace, rounded: int, *, counted: bool) -> Written:
     nodes: dict[int, int] = {}
     unfinished: dict[int, int] = {}
     without_issue = untimed = finish = 0
@@ -301,7 +301,7 @@ def text(written: Written) -> str:
     help="Clock of the NPUs whose cycles are counted: 1500 (MHz), 1500MHz or 1.5GHz.  [default: 1GHz]",
 )
 @json_option
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@quiet_option
 @allow_damaged
 @rank_option
 @click.pass_context
@@ -322,5 +322,6 @@ def command(
         progress=None if quiet else progress_line(),
         notice=warn,
     )
-    show(written, as_json, report, text, err=target == DASH)
+    if as_json or not quiet:
+        show(written, as_json, report, text, err=target == DASH)
     end_with_losses(ctx, written.findings, allow_damaged)

@@ -31,6 +31,7 @@ CHAKRA = Form((".et", ".et.gz"), "the Chakra file of a rank", "convert")
 CHROME = Form((".json",), "a Chrome trace of all ranks", "convert")
 PERFETTO = Form((".pftrace",), "a Perfetto trace of all ranks", "convert")
 LINES = Form((".csv",), "issue and callback lines of all ranks", "convert")
+LOG = Form((".log",), "a simulator's log of all ranks", "convert")
 GRAPHML = Form((".graphml",), "the graph of a rank as GraphML", "visualize")
 DOT = Form((".dot", ".gv"), "the graph of a rank for Graphviz", "visualize")
 SVG = Form((".svg",), "a drawing of the graph of a rank", "visualize")
@@ -39,7 +40,7 @@ PNG = Form((".png",), "the same drawing as a picture", "visualize")
 PAGE = Form((".html", ".htm"), "a page that shows the graph of a rank", "visualize")
 JSON_LINES = Form((".jsonl", ".ndjson"), "a Chakra file as JSON Lines", "jsonize")
 
-FORMS = (CHAKRA, CHROME, PERFETTO, LINES, GRAPHML, DOT, SVG, PDF, PNG, PAGE, JSON_LINES)
+FORMS = (CHAKRA, CHROME, PERFETTO, LINES, LOG, GRAPHML, DOT, SVG, PDF, PNG, PAGE, JSON_LINES)
 """Every form of a file; what ends in none of their suffixes is a folder or refused."""
 
 # A dot within a name, as in llama3.1-8b or run.2024-05-01, begins no suffix.

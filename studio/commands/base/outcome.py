@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -28,6 +28,9 @@ from studio.sim.traffic import LinkTraffic
 from studio.trace import Finding, Int64, collective_name
 from studio.units import format_bytes, format_count, format_distinct, format_ns, format_rate
 
+if TYPE_CHECKING:
+    from studio.commands.base.engine import EngineRun
+
 _SLOWEST = 3
 _BUSIEST = 5
 
@@ -46,6 +49,7 @@ class Outcome:
         doubts: Why the answer is not to be believed as it stands.
         cures: What was simulated before, where this is the cure of it.
         cured_doubts: The doubts that it cures.
+        engine: What ASTRA-sim's own program made of the same; None where none was run.
     """
 
     workload: str
@@ -58,6 +62,7 @@ class Outcome:
     doubts: tuple[Doubt, ...] = ()
     cures: Cured | None = None
     cured_doubts: tuple[Doubt, ...] = ()
+    engine: EngineRun | None = None
 
 
 def report(outcome: Outcome) -> dict[str, Any]:
@@ -117,8 +122,26 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "dimensions": _dimensions_report(result),
         "collectives": _collectives_report(result),
         "steps": replaying.report(result) if replaying.is_replay(result) else None,
+        "engine": _engine_report(outcome),
         "findings": msgspec.to_builtins(outcome.findings),
     }
+
+
+def _engine_report(outcome: Outcome) -> dict[str, Any] | None:
+    if outcome.engine is None:
+        return None
+    from studio.commands.base.engine import engine_report
+
+    return engine_report(outcome.engine, [rank.number for rank in outcome.result.trace.ranks])
+
+
+def _engine_lines(outcome: Outcome) -> Iterator[str]:
+    if outcome.engine is None:
+        return
+    from studio.commands.base.engine import engine_lines
+
+    yield ""
+    yield from engine_lines(outcome.engine, [rank.number for rank in outcome.result.trace.ranks])
 
 
 def _doubt_report(doubt: Doubt) -> dict[str, Any]:
@@ -212,8 +235,16 @@ def text(outcome: Outcome) -> str:
     lines += ["", *_slowest(result), *_links(result), *_slowest_collectives(result)]
     if replaying.is_replay(result):
         lines += ["", *replaying.lines(result)]
+    lines += _engine_lines(outcome)
     if outcome.run:
-        lines += ["", f"  kept as run {outcome.run} of job {outcome.job}"]
+        kept = (
+            outcome.run
+            if outcome.engine is None or outcome.engine.run is None
+            else f"{outcome.run} and {outcome.engine.run}"
+        )
+        lines += ["", f"  kept as run {kept} of job {outcome.job}"]
+        if outcome.engine is not None and outcome.engine.run is None:
+            lines.append("  the engine's run is not kept: its log does not hold both ends of every node")
     codes = {doubt.code for doubt in outcome.doubts}
     lines += _finding_lines([finding for finding in outcome.findings if finding.code not in codes])
     return "\n".join(lines).rstrip()

@@ -9,6 +9,7 @@ from pathlib import Path
 from studio.analysis.timeline.chrome import HEAD, chrome_events
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.perfetto import INSTALL, cannot_write, perfetto_events
+from studio.commands.base.forms import CHROME, LINES, LOG, PERFETTO
 from studio.errors import StudioError, TraceError
 from studio.et import events
 from studio.et.events import finish_line, line_ends, log_line
@@ -21,7 +22,7 @@ from studio.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class TimelineForm:
     """A form in which a timeline can be written.
 
     Attributes:
@@ -38,16 +39,16 @@ class Form:
 
 
 FORMS = (
-    Form("csv", ".csv", "issue and callback lines", in_cycles=True),
-    Form("log", ".log", "a simulator's log", in_cycles=True),
-    Form("chrome", ".json", "a Chrome trace"),
-    Form("perfetto", ".pftrace", "a trace in Perfetto's own format"),
+    TimelineForm("csv", LINES.suffixes[0], "issue and callback lines", in_cycles=True),
+    TimelineForm("log", LOG.suffixes[0], "a simulator's log", in_cycles=True),
+    TimelineForm("chrome", CHROME.suffixes[0], "a Chrome trace"),
+    TimelineForm("perfetto", PERFETTO.suffixes[0], "a trace in Perfetto's own format"),
 )
 SUFFIXES = tuple(form.suffix for form in FORMS)
 """Forms of a timeline, by the suffix that asks for them."""
 
 
-def form_of(path: Path) -> Form | None:
+def form_of(path: Path) -> TimelineForm | None:
     """Return the form that a file's name asks for, None where it asks for none."""
     return next((form for form in FORMS if form.suffix == path.suffix), None)
 

@@ -1,0 +1,66 @@
+"""Round and scale the numbers of a job: times, operations, bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.anonymize.policy import BYTES, DURATIONS, MOMENTS, OPERATIONS
+from studio.trace import NONE, Float64, Int64
+
+_LARGEST = float(2**63 - 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """What numbers are multiplied with, and what times are rounded to.
+
+    Attributes:
+        operations, bytes, times: Factors; 1 leaves them exact.
+        round_ns: Times become multiples of this; 0 leaves them exact. What took any time takes one multiple at least.
+    """
+
+    operations: float = 1.0
+    bytes: float = 1.0
+    times: float = 1.0
+    round_ns: int = 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all numbers stay as they are."""
+        return self == Scaling()
+
+    def scaled_times(self, ns: Int64, *, duration: bool) -> Int64:
+        """Return (M,) times; negative ones mean that nothing is known, and stay."""
+        known = ns >= 0
+        made = _multiplied(ns, self.times)
+        if self.round_ns:
+            made = (made + self.round_ns // 2) // self.round_ns * self.round_ns
+            if duration:
+                made = np.where(ns > 0, np.maximum(made, self.round_ns), made)
+        return np.where(known, made, ns)
+
+    def scaled(self, key: str, values: Int64) -> Int64:
+        """Return (M,) values of an integer attribute."""
+        if key in DURATIONS or key in MOMENTS:
+            return self.scaled_times(values, duration=key in DURATIONS)
+        factor = self._factor(key)
+        if factor == 1.0:
+            return values
+        made = np.sign(values) * np.maximum(_multiplied(np.abs(values), factor), 1)
+        # -1 says that nothing is known; what there was some of there is some of.
+        return np.where(values == NONE, NONE, made)
+
+    def scaled_reals(self, key: str, values: Float64) -> Float64:
+        """Return (M,) values of an attribute that a writer made no integer."""
+        return values * (self.times if key in DURATIONS or key in MOMENTS else self._factor(key))
+
+    def _factor(self, key: str) -> float:
+        return self.operations if key in OPERATIONS else self.bytes if key in BYTES else 1.0
+
+
+def _multiplied(values: Int64, factor: float) -> Int64:
+    if factor == 1.0:
+        return values
+    return np.rint(np.clip(values.astype(np.float64) * factor, 0, _LARGEST)).astype(np.int64)

@@ -1,0 +1,260 @@
+"""Look for words of the original in what was written, and say what a reader can still learn."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.anonymize.numbers import Scaling
+from studio.anonymize.policy import GROUPS, KEPT_METADATA, STANDARD, TEXTS, Field, Policy
+from studio.anonymize.rename import Anonymous
+from studio.anonymize.words import SHORTEST, vocabulary, words_in
+from studio.trace import (
+    Attributes,
+    Int64,
+    NodeType,
+    Strings,
+    Trace,
+    ValueKind,
+    collective_name,
+    int_column,
+    type_name,
+)
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_si
+
+_RUNS = re.compile(rb"[a-z]{%d,}" % SHORTEST)
+_OURS = "schema group comp coll node text type doc tensor own thread memcpy ranks rank"
+_NAMED = 12
+
+
+def texts_of(trace: Trace) -> Iterator[tuple[Field | None, str]]:
+    """Yield the texts of a job with the field of the policy that they are of, None where no policy keeps them."""
+    for graph in trace.graphs:
+        strings, attrs = graph.strings, graph.attrs
+        yield from (("names", strings[code]) for code in np.unique(graph.name).tolist())
+        for column, what in enumerate(("tensors", "shapes", "types") * 2):
+            codes = graph.io[:, column] if len(graph.io) else np.zeros(0, np.int32)
+            yield from ((_IO[what], strings[code]) for code in np.unique(codes[codes >= 0]).tolist())
+        yield from (("docs", strings[code]) for code in np.unique(attrs.doc[attrs.doc >= 0]).tolist())
+        for code in np.unique(attrs.key).tolist():
+            key = strings[code]
+            own: Field = "own"
+            if key not in STANDARD:
+                yield own, key
+            here = np.flatnonzero((attrs.key == code) & ~attrs.slot)
+            of: Field | None = "groups" if key in GROUPS else "texts" if key in TEXTS else own
+            yield from (
+                (of if key not in STANDARD or of != own else None, text)
+                for text in _values(graph.attrs, strings, here)
+            )
+        yield from ((None, strings[code]) for code in graph.extra.tolist())
+    for rank in trace.ranks:
+        for entry in rank.metadata:
+            values = entry.value if isinstance(entry.value, list) else [entry.value]
+            if entry.name not in KEPT_METADATA:
+                yield "metadata", entry.name
+            yield from (("metadata", _plain(value)) for value in (*values, entry.doc))
+        yield from (("groups", slot) for slot in rank.slots if isinstance(slot, str))
+        yield None, rank.version
+        yield None, rank.file
+        yield None, _plain(rank.extra)
+    yield from (("groups", group.name) for group in trace.groups)
+
+
+_IO: Mapping[str, Field] = {"tensors": "tensors", "shapes": "shapes", "types": "types"}
+
+
+def _plain(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _values(attrs: Attributes, strings: Strings, where: Int64) -> Iterator[str]:
+    """Yield the distinct texts among attributes."""
+    kind, value, length, items = attrs.kind[where], attrs.value[where], attrs.length[where], attrs.items
+    single = (kind == ValueKind.STRING) | (kind == ValueKind.BYTES)
+    lists = np.flatnonzero((kind == ValueKind.STRING_LIST) | (kind == ValueKind.BYTES_LIST)).tolist()
+    codes = [value[single], *(items[value[entry] : value[entry] + length[entry]] for entry in lists)]
+    yield from (strings[code] for code in np.unique(np.concatenate(codes)).tolist())
+
+
+def looked_for(trace: Trace, policy: Policy, name: str, kept: Iterable[str] = ()) -> frozenset[str]:
+    """Return the words of the original that may not be left, in small letters.
+
+    Those are words of four letters and more, from wherever a text may stand, but for public terms, parts of them, and words
+    of what the policy keeps.
+
+    Args:
+        trace: The original.
+        policy: What becomes of its texts.
+        name: What the job is called.
+        kept: Words that the user said may stay.
+    """
+    known = {*vocabulary(), *(word.lower() for word in kept), *_OURS.split()}
+    known |= {word for key in (*STANDARD, *KEPT_METADATA) for word in words_in(key.lower())}
+    found = {word.lower() for word in words_in(name)}
+    for field, text in texts_of(trace):
+        words = {word.lower() for word in words_in(text)}
+        if field is not None and policy[field] == "keep":
+            known |= words
+        found |= words
+    joined = "\n".join(known)
+    return frozenset(word for word in found if len(word) >= SHORTEST and word not in joined)
+
+
+class Residue:
+    """Goes through what is written and collects the runs of letters in it."""
+
+    def __init__(self, wanted: frozenset[str]) -> None:
+        """Take the words that may not be left."""
+        self.wanted = wanted
+        self._foreign = {word: word.encode() for word in wanted if not word.isascii()}
+        self._runs: set[bytes] = set()
+        self._left: set[str] = set()
+        self._tail = b""
+        self.bytes = 0
+
+    def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield pieces of a file on, and look at them."""
+        self._tail = b""
+        for piece in pieces:
+            self.bytes += len(piece)
+            text = (self._tail + piece).lower()
+            self._runs.update(_RUNS.findall(text))
+            self._left.update(word for word, raw in self._foreign.items() if raw in text)
+            # A word may begin in one piece and end in the next.
+            self._tail = piece[-256:]
+            yield piece
+
+    def left(self) -> list[str]:
+        """Return the words that were found."""
+        joined = b"\n".join(self._runs).decode("ascii")
+        return sorted(self._left | {word for word in self.wanted if word.isascii() and word in joined})
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Something that a reader of the anonymous job can learn.
+
+    Attributes:
+        about: What it is about.
+        state: How it stands there: `exact`, `rounded`, `scaled`, `renamed`, `kept`.
+        words: What it is, in a sentence.
+    """
+
+    about: str
+    state: str
+    words: str
+
+
+def still_learnt(made: Anonymous, policy: Policy, scaling: Scaling) -> list[Learnt]:
+    """Return what a reader of an anonymous job can still learn, from what stands in it."""
+    trace = made.trace
+    nodes, edges = trace.node_count, 0
+    types: Counter[str] = Counter()
+    collectives: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    timed = 0
+    for rank in trace.ranks:
+        graph = trace.graph_of(rank)
+        edges += len(graph.ctrl.rows) + len(graph.data.rows)
+        numbers, counts = np.unique(graph.type, return_counts=True)
+        types.update(
+            {
+                type_name(number): count
+                for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
+            }
+        )
+        rows, kinds = int_column(graph, "comm_type")
+        for kind in kinds[graph.type[rows] == NodeType.COMM_COLL].tolist():
+            collectives[collective_name(kind)] += 1
+        for key in ("num_ops", "comm_size", "tensor_size"):
+            totals[key] += int(int_column(graph, key)[1].sum())
+        timed += int((graph.start_ns >= 0).sum())
+        totals["time"] += int(graph.duration_ns.sum())
+    found = [
+        Learnt("structure", "exact", f"{format_counted(len(trace.ranks), 'rank')}, {format_counted(nodes, 'node')} with their ids, {format_counted(edges, 'dependency', 'dependencies')}: how the program is built, and how often its layers and steps repeat."),
+        Learnt("kinds", "exact", f"Types of nodes: {_listed(types)}."),
+    ]  # fmt: skip
+    if collectives:
+        found.append(Learnt("collectives", "exact", f"{_listed(collectives)}, with groups, peers and order: the kinds of parallelism and their degrees."))  # fmt: skip
+    if trace.groups:
+        sizes = Counter(len(group.ranks) for group in trace.groups)
+        said = ", ".join(
+            f"{count:,} of {format_counted(size, 'rank')}" for size, count in sorted(sizes.items())
+        )
+        found.append(Learnt("comm groups", "exact", f"Members of all groups: {said}."))
+    found += _numbers_learnt(totals, timed, scaling)
+    found += _words_learnt(made, policy)
+    return found
+
+
+def _numbers_learnt(totals: Counter[str], timed: int, scaling: Scaling) -> list[Learnt]:
+    def state(factor: float) -> tuple[str, str]:
+        return (
+            ("exact", "")
+            if factor == 1.0
+            else ("scaled", " Ratios stay; one known size gives the factor away.")
+        )
+
+    found = []
+    if totals["num_ops"]:
+        how, note = state(scaling.operations)
+        found.append(
+            Learnt(
+                "operations",
+                how,
+                f"{format_si(totals['num_ops'])} operations in all, by node: sizes of layers.{note}",
+            )
+        )
+    size = totals["comm_size"] + totals["tensor_size"]
+    if size:
+        how, note = state(scaling.bytes)
+        found.append(Learnt("bytes", how, f"{format_bytes(totals['comm_size'])} of messages and {format_bytes(totals['tensor_size'])} of tensors, by node: sizes of models and batches.{note}"))  # fmt: skip
+    if timed or totals["time"]:
+        how, note = state(scaling.times)
+        if scaling.round_ns:
+            how, note = (
+                f"{'scaled and ' if how == 'scaled' else ''}rounded",
+                f"{note} Multiples of {format_ns(scaling.round_ns)}.",
+            )
+        when = "starts, counted from the first, and durations" if timed else "durations"
+        found.append(Learnt("times", how, f"{when[0].upper()}{when[1:]} of nodes, {format_ns(totals['time'])} in all: how fast the machine is.{note}"))  # fmt: skip
+    return found
+
+
+def _words_learnt(made: Anonymous, policy: Policy) -> list[Learnt]:
+    found = []
+    terms = Counter(made.kept)
+    if terms:
+        found.append(Learnt("public terms", "kept", f"{format_counted(len(terms), 'word')} of operators, kernels and collectives stay in texts: {_listed(terms)}."))  # fmt: skip
+    if policy["names"] == "words":
+        found.append(Learnt("names", "renamed", "Equal words are renamed alike, and numbers and signs stay: how names are made of levels, and how many layers there are."))  # fmt: skip
+    elif policy["names"] == "rename":
+        found.append(Learnt("names", "renamed", "Equal names are renamed alike: which nodes do the same."))
+    if policy["shapes"] == "rename" and any(len(graph.io) for graph in made.trace.graphs):
+        found.append(
+            Learnt("shapes", "renamed", "How many dimensions tensors have, and which sizes are equal.")
+        )
+    for field, action in policy.items():
+        if action == "keep":
+            found.append(Learnt(field, "kept", "As in the original, because you said so or the policy does."))
+    if policy["own"] == "rename":
+        found.append(Learnt("own attributes", "renamed", "Their numbers stand as they were."))
+    found.append(
+        Learnt(
+            "key",
+            "exact",
+            "Who has the key can test whether a word stands for a guess; keep it, or forget it.",
+        )
+    )
+    return found
+
+
+def _listed(counted: Counter[str]) -> str:
+    said = ", ".join(f"{name} ({format_count(count)})" for name, count in counted.most_common(_NAMED))
+    more = len(counted) - _NAMED
+    return said + (f", and {more:,} more" if more > 0 else "")

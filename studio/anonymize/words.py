@@ -1,0 +1,128 @@
+"""New words for old ones, the same for the same key, and the public terms that stay as they are."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from studio.operators.table import OPERATORS
+from studio.trace import CollectiveType, NodeType
+
+SHORTEST = 4
+"""Letters of the shortest word that is looked for in what was written; words of two letters stay."""
+_STAYS = 2
+_LETTERS = "bcdfghjklmnpqrstvwxz"
+_LENGTH = 9
+_MOST_DIGITS = 6
+_PIECES = re.compile(r"[^\W\d_]+|\d+|[\W_]+")
+_WORDS = re.compile(r"[^\W\d_]+")
+
+_TERMS = """
+aten prims torch nn c10d c10 nccl rccl gloo mpi ucc kineto autograd engine inductor triton cuda hip rocm cudnn cublas cublaslt cutlass
+mkldnn onednn miopen xla record param comms process group init wait barrier work all reduce gather scatter broadcast to send recv
+receive coalesced allreduce allgather reducescatter alltoall alltoallv alltoallsingle collective collectives sendrecv devkernel ncclkernel
+nccldevkernel rcclkernel sum avg prod min max ring tree simple nvls collnet
+comp comm coll load store mem metadata meta copy node invalid
+forward backward fwd bwd optimizer step grad zero accumulate accumulategrad profiler profilerstep iteration iter
+dataloader pytorch trace execution thread root tensor tensors scalar list bool int float double half bfloat long short byte char void string
+undefined none true false optional dict tuple generic genericlist device stream event symint dtype layout generator memory format symbol
+sgd adam adamw adadelta foreach fused multi apply kernel kernels native at ns anonymous namespace unrolled elementwise vectorized functor unary
+binary nullary index copy impl launch dispatch fill gemm gemv sgemm hgemm igemm ampere hopper volta turing blackwell sm tn nn nt tt epilogue
+splitk splitkreduce reduction softmax layernorm norm batch layer conv convolution winograd implicit precomp bn relu
+memcpy memset htod dtoh dtod ptop host pageable pinned unregistered peer
+cudalaunchkernel cudalaunchkernelexc cudamemcpyasync cudamemsetasync cudalaunch hiplaunchkernel culaunchkernel culaunchkernelex exc async
+cudastreamsynchronize cudadevicesynchronize cudaeventsynchronize cudastreamwaitevent synchronize
+memcpy memset idle call program gap host seq slice world default pg rank
+symbolic network chakra
+"""
+
+
+@cache
+def vocabulary() -> frozenset[str]:
+    """Return the public terms, in small letters: of PyTorch's operators, collectives, kernels and their writers."""
+    named = [name for operator in OPERATORS for name in operator.names]
+    kinds = [kind.name for kind in (*NodeType, *CollectiveType)]
+    words = {word.lower() for text in (*named, *kinds) for word in _WORDS.findall(text)}
+    return frozenset(words | set(_TERMS.split()))
+
+
+def words_in(text: str) -> list[str]:
+    """Return the words of a text: runs of letters.
+
+    Example:
+        >>> words_in("/home/ann/train_7.py(12)")
+        ['home', 'ann', 'train', 'py']
+    """
+    return _WORDS.findall(text)
+
+
+class Renamer:
+    """Gives new words for old ones: equal for equal words, and for the same key every time."""
+
+    def __init__(self, key: bytes, kept: Iterable[str] = (), avoided: Iterable[str] = ()) -> None:
+        """Take a key.
+
+        Args:
+            key: What the words are made with; who does not have it cannot tell whether a word stands for a guess.
+            kept: Further words that stay as they are.
+            avoided: Words in small letters that no new word may contain.
+        """
+        self._key = key
+        self._kept = vocabulary() | {word.lower() for word in kept}
+        # A new word has no vowels, so few words can be part of one.
+        self._avoided = [
+            word for word in avoided if SHORTEST <= len(word) <= _LENGTH and set(word) <= set(_LETTERS)
+        ]
+        self._words: dict[tuple[str, str], str] = {}
+        self.stayed: dict[str, int] = {}
+
+    def is_public(self, word: str) -> bool:
+        """Whether a word stays as it is."""
+        return len(word) <= _STAYS or word.lower() in self._kept
+
+    def word(self, old: str, what: str = "word") -> str:
+        """Return the new word for an old one; `what` keeps kinds of words apart."""
+        new = self._words.get((what, old))
+        attempt = 0
+        while new is None:
+            message = f"{what}\0{attempt}\0{old}".encode("utf-8", "surrogatepass")
+            number = int.from_bytes(hmac.new(self._key, message, hashlib.sha256).digest(), "big")
+            letters = []
+            for _ in range(_LENGTH):
+                number, rest = divmod(number, len(_LETTERS))
+                letters.append(_LETTERS[rest])
+            word = "".join(letters)
+            attempt += 1
+            if not any(avoided in word for avoided in self._avoided):
+                new = self._words[what, old] = word
+        return new
+
+    def words(self, text: str) -> str:
+        """Return a text with every word renamed that is no public term, and numbers longer than six digits.
+
+        Example:
+            >>> Renamer(b"k").words("secret.3.aten::mm") == Renamer(b"k").word("secret") + ".3.aten::mm"
+            True
+        """
+        return "".join(map(self._piece, _PIECES.findall(text)))
+
+    def _piece(self, piece: str) -> str:
+        if piece[0].isdigit():
+            return piece if len(piece) <= _MOST_DIGITS else self.word(piece, "number")
+        if not piece[0].isalpha():
+            return piece
+        if self.is_public(piece):
+            self.stayed[piece] = self.stayed.get(piece, 0) + 1
+            return piece
+        return self.word(piece)
+
+    def dimensions(self, text: str) -> str:
+        """Return a shape with each size above 1 renamed: equal sizes stay equal, how large they are is not told."""
+        return re.sub(
+            r"\d+",
+            lambda match: match[0] if match[0] in ("0", "1") else self.word(match[0], "size")[:5],
+            text,
+        )

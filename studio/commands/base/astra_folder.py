@@ -1,0 +1,452 @@
+"""Make a folder that ASTRA-sim's programs run unchanged: traces, comm groups, system, network, remote memory, a script.
+
+What the programs would stop at is converted or left out, and counted; what they lack is said. The traces, the tables and
+the findings are made first (`prepare`), so that the same can be simulated here.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from studio.commands.base.backends import (
+    GROUPS,
+    LOGICAL,
+    MEMORY,
+    NETWORK,
+    SYSTEM,
+    WORKLOAD,
+    Backend,
+    arguments,
+)
+from studio.commands.base.for_astra_sim import CODE, for_astra_sim
+from studio.doctor import edit
+from studio.errors import ConfigError, StudioError, TraceError
+from studio.et import Progress, write
+from studio.et.groups import write as groups_text
+from studio.et.write import written_together
+from studio.sim import astra
+from studio.sim.check import check
+from studio.sim.config import Congestion, SystemConfig
+from studio.sim.models import with_model
+from studio.sim.parts import EXTENDED, NO_CUSTOM, CustomAlgorithms, Parts, interpret, is_extended, table_of
+from studio.trace import (
+    NONE,
+    CommGroup,
+    Finding,
+    Graph,
+    NodeType,
+    Rank,
+    Strings,
+    Trace,
+    ValueKind,
+    dense_column,
+    int_column,
+)
+from studio.units import format_counted, format_ns
+
+_NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
+_EXACT_DURATION = "duration_ns"
+_TOLD = 8
+_REFERENCE = "ASTRA-sim (commit 518bd51)"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A job and a system as ASTRA-sim takes them.
+
+    Attributes:
+        trace: The job, without what ASTRA-sim cannot run.
+        parts: The system's tables under ASTRA-sim's model, comm groups left out: they are the trace's.
+        custom: Algorithms given as traces.
+        config: What the tables mean.
+        findings: What was converted, left out or lost, and what ASTRA-sim would say.
+        changed: Whether the job is another than the one given.
+    """
+
+    trace: Trace
+    parts: Parts
+    custom: CustomAlgorithms
+    config: SystemConfig
+    findings: tuple[Finding, ...]
+    changed: bool
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Options of the system on a command line."""
+        return tuple(f"--{key}={_plain(value)}" for key, value in self.parts.options.items())
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def prepare(
+    trace: Trace,
+    parts: Parts,
+    custom: CustomAlgorithms = NO_CUSTOM,
+    *,
+    congestion: Congestion | None = None,
+) -> Prepared:
+    """Convert a job and a system to what ASTRA-sim takes.
+
+    Args:
+        trace: The job.
+        parts: The system's tables.
+        custom: Algorithms given as traces.
+        congestion: Which network; None is that of the tables.
+
+    Raises:
+        ConfigError: The system has what ASTRA-sim has not and cannot be converted.
+        TraceError: ASTRA-sim would stop at the job; says at what.
+    """
+    system, about_system = _plain_system(parts)
+    system = replace(system, congestion=congestion or system.congestion)
+    given = trace
+    if system.groups is not None:
+        listed = tuple(CommGroup(name, tuple(ranks)) for name, ranks in system.groups.items())  # type: ignore[arg-type]
+        trace = replace(trace, groups=listed)
+        system = replace(system, groups=None)
+    adapted, about_job = _adapted(trace)
+    system, about_compute = _with_compute(adapted, system)
+    imported = interpret(system, custom)
+    if imported.config.topology.npus < 2:
+        raise ConfigError(
+            "The system has one NPU; allowed: two or more, ASTRA-sim simulates no fewer",
+            hint="A job of one rank needs no network: chakra-studio simulate runs it.",
+        )
+    findings = (
+        *about_system,
+        *about_job,
+        *about_compute,
+        *imported.findings,
+        *check(adapted, imported.config),
+    )
+    _refuse(findings)
+    _refuse_dimensions(imported.config)
+    return Prepared(adapted, system, custom, imported.config, findings, adapted is not given)
+
+
+def _refuse(findings: Sequence[Finding]) -> None:
+    errors = [finding for finding in findings if finding.level == "error"]
+    if not errors:
+        return
+    rest = "".join(f"\nAlso: {finding.message}" for finding in errors[1:_TOLD])
+    more = f"\nAnd {len(errors) - _TOLD:,} more." if len(errors) > _TOLD else ""
+    raise TraceError(
+        f"ASTRA-sim would stop at this job: {errors[0].message}{rest}{more}",
+        hint=f"{errors[0].hint} What ASTRA-sim lacks, chakra-studio simulate has with --model full.".lstrip(),
+    )
+
+
+def _refuse_dimensions(config: SystemConfig) -> None:
+    if config.congestion == "aware" and len(config.topology.dims) > 1:
+        raise ConfigError(
+            f"The network has {len(config.topology.dims)} dimensions and is congestion-aware; allowed: one dimension there",
+            hint="Take the unaware network (--congestion unaware), or a system of one dimension.",
+        )
+
+
+# ---------------------------------------------------------------------------------------------------
+# The system
+
+
+def _plain_system(parts: Parts) -> tuple[Parts, list[Finding]]:
+    """Return a system under ASTRA-sim's model, and what it lost."""
+    findings = []
+    plain = with_model(parts, "astra-sim")
+    if is_extended(parts):
+        lost = [f"{EXTENDED}.{key}" for key in table_of(parts, "extended")]
+        lost += [key for key in parts.network if key not in plain.network]
+        message = "For ASTRA-sim: the system is that of the model astra-sim, congestion-unaware"
+        message += f"; it has no {', '.join(lost)}." if lost else "."
+        hint = "Times differ from those of the model full."
+        findings.append(Finding("warning", CODE, message, hint))
+    network = {key: plain.network[key] for key in _NETWORK_KEYS if key in plain.network}
+    memory = plain.memory or {"memory-type": "NO_MEMORY_EXPANSION"}
+    return replace(plain, network=network, memory=memory), findings
+
+
+def _with_compute(trace: Trace, parts: Parts) -> tuple[Parts, list[Finding]]:
+    """Turn the roofline off where nodes do not say enough for it and have recorded times."""
+    if not parts.system.get("roofline-enabled"):
+        return parts, []
+    lacking = timed = 0
+    uses = _uses(trace)
+    for index, graph in enumerate(trace.graphs):
+        compute = (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) == 0)
+        said = np.ones(len(graph), np.bool_)
+        for key in ("num_ops", "tensor_size"):
+            has = np.zeros(len(graph), np.bool_)
+            has[int_column(graph, key)[0]] = True
+            said &= has
+        lacking += int((compute & ~said).sum()) * uses[index]
+        timed += int((compute & ~said & (graph.duration_ns > 0)).sum()) * uses[index]
+    if not lacking or not timed:
+        return parts, []
+    system = {key: value for key, value in parts.system.items() if key != "roofline-enabled"}
+    message = (
+        f"For ASTRA-sim: the roofline is off, since {format_counted(lacking, 'compute node')} "
+        f"{'lacks' if lacking == 1 else 'lack'} num_ops or tensor_size; recorded durations count."
+    )
+    return replace(parts, system=system), [Finding("warning", CODE, message)]
+
+
+def _uses(trace: Trace) -> list[int]:
+    counts: list[int] = np.bincount(
+        [rank.graph for rank in trace.ranks], minlength=len(trace.graphs)
+    ).tolist()
+    return counts
+
+
+# ---------------------------------------------------------------------------------------------------
+# The job
+
+
+def _adapted(trace: Trace) -> tuple[Trace, list[Finding]]:
+    """Return a job that ASTRA-sim reads, and what was changed."""
+    uses = _uses(trace)
+    counts = {"names": 0, "tags": 0, "rounded": 0, "cpu": 0}
+    drift_ns = 0
+    made: dict[int, Graph] = {}
+    for index, graph in enumerate(trace.graphs):
+        changed, renamed = _with_group_names(graph)
+        changed, tagged = _with_tags(changed)
+        changed, rounded, drift = _in_micros(changed)
+        counts["names"] += renamed * uses[index]
+        counts["tags"] += tagged * uses[index]
+        counts["rounded"] += rounded * uses[index]
+        drift_ns += drift * uses[index]
+        on_cpu = (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) != 0)
+        counts["cpu"] += int(on_cpu.sum()) * uses[index]
+        if changed is not graph:
+            made[index] = changed
+    before = trace.findings
+    adapted = edit.with_graphs(trace, made) if made else trace
+    done = for_astra_sim(_with_text_slots(adapted) if counts["names"] else adapted)
+    findings = [*_adaptions(counts, drift_ns), *done.findings[len(before) :]]
+    same = done.groups == trace.groups and all(
+        old is new
+        for old, new in zip((*trace.graphs, *trace.ranks), (*done.graphs, *done.ranks), strict=True)
+    )
+    return trace if same else replace(done, findings=before), findings
+
+
+def _adaptions(counts: Mapping[str, int], drift_ns: int) -> Iterator[Finding]:
+    if counts["names"]:
+        what = (
+            f"{format_counted(counts['names'], 'node')} named their comm group by comm_group, now by pg_name"
+        )
+        yield Finding("info", CODE, f"For ASTRA-sim: {what}, the only name that it reads.")
+    if counts["tags"]:
+        what = f"{format_counted(counts['tags'], 'send and receive', 'sends and receives')} without comm_tag"
+        yield Finding("info", CODE, f"For ASTRA-sim: {what} got tag 0; they are paired in their order.")
+    if counts["rounded"]:
+        change = f"{'+' if drift_ns >= 0 else '-'}{format_ns(abs(drift_ns))}"
+        message = f"For ASTRA-sim: {format_counted(counts['rounded'], 'duration')} rounded to whole microseconds, {change} in all."
+        yield Finding("warning", CODE, message, "ASTRA-sim reads whole microseconds; 0 takes 1 ns.")
+    if counts["cpu"]:
+        message = (
+            f"For ASTRA-sim: {format_counted(counts['cpu'], 'operation')} of the processor: it runs them, "
+            "and prints no statistics after the finish lines of their ranks."
+        )
+        yield Finding("info", CODE, message)
+
+
+def _with_group_names(graph: Graph) -> tuple[Graph, int]:
+    """Name comm groups by `pg_name`, as text, where only the older `comm_group` does."""
+    rows, where = graph.rows_with("comm_group")
+    named, texts = graph.rows_with("pg_name")
+    older = ~np.isin(rows, named)
+    numbers = graph.attrs.kind[texts] != ValueKind.STRING
+    if not older.any() and not numbers.any():
+        return graph, 0
+    code = graph.strings.find("pg_name")
+    strings = graph.strings
+    if code == NONE:
+        strings, code = Strings.of((*graph.strings, "pg_name")), len(graph.strings)
+    attrs = graph.attrs
+    key, kind, slot_key = attrs.key.copy(), attrs.kind.copy(), graph.slot_key.copy()
+    moved = where[older]
+    key[moved] = code
+    for places in (moved, texts):
+        kind[places[attrs.slot[places]]] = ValueKind.STRING
+    slots = attrs.value[moved[attrs.slot[moved]]]
+    slot_key[slots] = code
+    changed = replace(graph, strings=strings, slot_key=slot_key, attrs=replace(attrs, key=key, kind=kind))
+    return changed, int(older.sum()) + int(numbers.sum())
+
+
+def _with_text_slots(trace: Trace) -> Trace:
+    """Return a trace whose ranks name comm groups by texts, as `pg_name` is one."""
+
+    def texts(rank: Rank) -> Rank:
+        graph = trace.graph_of(rank)
+        code = graph.strings.find("pg_name")
+        slots = zip(graph.slot_key.tolist(), rank.slots, strict=True)
+        return replace(rank, slots=tuple(str(value) if key == code else value for key, value in slots))
+
+    return replace(trace, ranks=tuple(map(texts, trace.ranks)))
+
+
+def _with_tags(graph: Graph) -> tuple[Graph, int]:
+    message = (graph.type == NodeType.COMM_SEND) | (graph.type == NodeType.COMM_RECV)
+    has = np.zeros(len(graph), np.bool_)
+    has[int_column(graph, "comm_tag")[0]] = True
+    rows = np.flatnonzero(message & ~has)
+    if not len(rows):
+        return graph, 0
+    return edit.with_numbers(graph, "comm_tag", rows, np.zeros(len(rows), np.int64)), len(rows)
+
+
+def _in_micros(graph: Graph) -> tuple[Graph, int, int]:
+    """Round durations to whole microseconds; returns how many, and by how much all together grew."""
+    duration = graph.duration_ns
+    whole = np.where(duration > 0, (duration + 500) // 1000 * 1000, duration)
+    off = whole != duration
+    if not off.any():
+        return graph, 0, 0
+    # Files may hold the exact time as an attribute beside it.
+    rows = np.intersect1d(graph.rows_with(_EXACT_DURATION)[0], np.flatnonzero(off))
+    exact = edit.with_numbers(graph, _EXACT_DURATION, rows, whole[rows]) if len(rows) else graph
+    return replace(exact, duration_ns=whole), int(off.sum()), int((whole - duration).sum())
+
+
+# ---------------------------------------------------------------------------------------------------
+# The folder
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder that was written.
+
+    Attributes:
+        files: Its files, the traces first.
+        command: The program's arguments, relative to the folder.
+    """
+
+    files: tuple[Path, ...]
+    command: tuple[str, ...]
+
+
+def write_folder(
+    prepared: Prepared, folder: Path, backend: Backend, *, title: str = "", progress: Progress | None = None
+) -> Folder:
+    """Write a prepared job and system.
+
+    Args:
+        prepared: What to write.
+        folder: Where to; made where it is not there.
+        backend: Whose program is to run it.
+        title: What the job is called, for the text beside it.
+        progress: Told the nodes written.
+    """
+    prefix = Path(WORKLOAD)
+    traces = folder / prefix.parent
+    # Comm groups have a name of their own, so the traces are written without.
+    files = write(replace(prepared.trace, groups=()), traces, prefix.name, progress=progress)
+    groups = bool(prepared.trace.groups)
+    system = replace(prepared.parts, system=_complete(prepared))
+    saved = astra.save(replace(system, groups=None), folder, prepared.custom)
+    files += [saved.system, saved.network, *([saved.remote_memory] if saved.remote_memory else [])]
+    command = tuple(arguments(backend, prepared.options, groups=groups))
+    texts = {"run.sh": _script(backend, command), "README.md": _readme(prepared, backend, command, title)}
+    if groups:
+        texts[GROUPS] = groups_text(prepared.trace)
+    if backend.logical:
+        dims = [str(dim.size) for dim in prepared.config.topology.dims]
+        texts[LOGICAL] = json.dumps({"logical-dims": dims}) + "\n"
+    with written_together() as put:
+        for name, text in texts.items():
+            put(folder / name, [text.encode(errors="replace")])
+            files.append(folder / name)
+    (folder / "run.sh").chmod(0o755)
+    _remove_stale(folder, files)
+    return Folder(tuple(files), command)
+
+
+def _remove_stale(folder: Path, files: Sequence[Path]) -> None:
+    """Remove what an earlier export had and this one has not: traces of further ranks, comm groups, a topology."""
+    prefix = Path(WORKLOAD)
+    earlier = [*(folder / prefix.parent).glob(f"{prefix.name}.*.et"), folder / GROUPS, folder / LOGICAL]
+    for path in set(earlier) - set(files):
+        path.unlink(missing_ok=True)
+
+
+def _complete(prepared: Prepared) -> dict[str, Any]:
+    """Return the system's table with the defaults that ASTRA-sim has none for, and its log of events switched on."""
+    system = dict(prepared.parts.system)
+    config = prepared.config
+    system.setdefault("preferred-dataset-splits", config.splits)
+    return {**system, "trace-enabled": 1}
+
+
+def _script(backend: Backend, command: Sequence[str]) -> str:
+    words = " \\\n    ".join(map(shlex.quote, command))
+    needs = f"# It needs one thing more: {backend.needs}.\n" if backend.needs else ""
+    return (
+        "#!/bin/sh\n"
+        f"# Runs ASTRA-sim's program for {backend.name} on this folder: ./run.sh /path/to/{backend.program} [ARGUMENT...]\n"
+        f"{needs}"
+        "set -eu\n"
+        'program=${1:?"name the program: ./run.sh /path/to/' + backend.program + '"}\n'
+        "shift\n"
+        'case $program in */*) program=$(cd "$(dirname "$program")" && pwd)/$(basename "$program") ;; esac\n'
+        'cd "$(dirname "$0")"\n'
+        "mkdir -p log\n"
+        f'exec "$program" \\\n    {words} "$@"\n'
+    )
+
+
+def _readme(prepared: Prepared, backend: Backend, command: Sequence[str], title: str) -> str:
+    called = " ".join(title.split()) or "A job"
+    lines = [
+        f"# {called} for {_REFERENCE}",
+        "",
+        f"{format_counted(len(prepared.trace.ranks), 'rank')}, {format_counted(prepared.trace.node_count, 'node')}. In this folder:",
+        "",
+        "```sh",
+        f"./run.sh /path/to/{backend.program}"
+        + (f" {backend.needs.split(' with ')[0].split(',')[0]}" if backend.needs else ""),
+        "```",
+        "",
+        "which is",
+        "",
+        "```sh",
+        " \\\n    ".join([f"/path/to/{backend.program}", *map(shlex.quote, command)]),
+        "```",
+        "",
+        "Finish times are printed; issue and callback lines go to `log/log.log`, which `chakra-studio timeline` reads.",
+        f"The studio runs the same: `chakra-studio simulate workload --system {SYSTEM} --network {NETWORK} --remote-memory {MEMORY}"
+        + (
+            f" --congestion {prepared.config.congestion}`." if prepared.config.congestion == "aware" else "`."
+        ),
+    ]
+    told = [finding for finding in prepared.findings if finding.code == CODE]
+    if told:
+        lines += ["", "What is otherwise than in the job:", "", *(f"- {finding.message}" for finding in told)]
+    return "\n".join(lines) + "\n"
+
+
+def refuse_taken(folder: Path) -> None:
+    """Raise an error where a folder holds something else than an earlier export.
+
+    Raises:
+        StudioError: It does, or a file has its name.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise StudioError(f"{folder}: is a file; allowed: a folder", hint="Name another one.")
+    held = sorted(path.name for path in folder.iterdir())
+    if held and not (folder / "run.sh").exists():
+        raise StudioError(
+            f"{folder}: holds {', '.join(held[:_TOLD])}; allowed: a new folder, or one that was exported before",
+            hint="Name another one.",
+        )

@@ -1,0 +1,550 @@
+"""Run ASTRA-sim's own program on a job, and read what it says as a run: `simulate --engine`.
+
+The program gets a folder of its own, no shell, no input, and a process group, which is ended with it when the time is up,
+when it writes without end, or when the command is interrupted. What it prints and logs is untrusted text.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from studio.commands.base.astra_folder import Prepared, write_folder
+from studio.commands.base.backends import (
+    BACKEND_NAMES,
+    DEFAULT_TIMEOUT_S,
+    Backend,
+    analytical,
+    arguments,
+    backend_named,
+    guessed_backend,
+)
+from studio.commands.base.terminal import printable
+from studio.errors import ConfigError, TraceError, TraceFormatError
+from studio.et import events
+from studio.et.events import Finish, finish_lines
+from studio.et.format import RankPart, Reading
+from studio.sim.agreement import rank_list
+from studio.sim.result import SimResult
+from studio.sim.traffic import DimensionTraffic, LinkTraffic
+from studio.trace import Graph, Int64
+from studio.units import format_bytes, format_count, format_counted, format_ns
+
+_MOST_BYTES = 4 << 30
+_POLL_S = 0.02
+_GRACE_S = 2.0
+_LINES_SHOWN = 8
+_LINE_CUT = 300
+_RANKS_SHOWN = 5
+_ROTATED = "log.*.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A program to run.
+
+    Attributes:
+        program: Its path, or its name where it is found on the PATH.
+        backend: The backend it was built with, by name; None is what its name tells, else the system's network.
+        timeout_s: After how long it is ended.
+        arguments: Further arguments, after all others.
+    """
+
+    program: str
+    backend: str | None = None
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRun:
+    """What a program made of a job.
+
+    R ranks.
+
+    Attributes:
+        program: Its path.
+        backend: Which backend it was taken for.
+        guessed: What that was told by: `given`, `name` of the program, or the `network` of the system.
+        command: Its arguments.
+        spent_s: How long it ran.
+        finish_ns: (R,) when each rank finished, -1 where nothing says it.
+        ours_ns: (R,) the same of the simulation here.
+        timed: Nodes whose issue and callback it logged, and how many there are.
+        differing: Of those, how many begin or end at another time than here.
+        unknown: Events of nodes or ranks that the job does not have.
+        result: Its times as a run; None where it did not log both ends of every node.
+        run: Id of the run that was kept of it; None where none was.
+    """
+
+    program: str
+    backend: str
+    guessed: str
+    command: tuple[str, ...]
+    spent_s: float
+    finish_ns: Int64
+    ours_ns: Int64
+    timed: tuple[int, int]
+    differing: int
+    unknown: int
+    result: SimResult | None
+    run: str | None = None
+
+    @property
+    def unfinished(self) -> list[int]:
+        """Places of the ranks that did not finish."""
+        unfinished: list[int] = np.flatnonzero(self.finish_ns < 0).tolist()
+        return unfinished
+
+    @property
+    def makespan_ns(self) -> int:
+        """When the last rank that finished did."""
+        return int(self.finish_ns.max())
+
+    @property
+    def difference_ns(self) -> int | None:
+        """Its finish less that of the simulation here; None where ranks did not finish."""
+        return None if self.unfinished else self.makespan_ns - int(self.ours_ns.max())
+
+
+def find_program(given: str) -> Path:
+    """Return the path of a program.
+
+    Raises:
+        ConfigError: There is none, or it cannot be run.
+    """
+    path = Path(given)
+    if not path.exists() and os.sep not in given and (found := shutil.which(given)):
+        path = Path(found)
+    what = ""
+    if not path.exists():
+        what = "there is no such file"
+    elif path.is_dir():
+        what = "is a folder"
+    elif not os.access(path, os.X_OK):
+        what = "is a file that may not be executed"
+    if what:
+        hint = (
+            f"chmod +x {given} makes it executable."
+            if "executed" in what
+            else "Name the program itself, such as build/bin/AstraSim_Analytical_Congestion_Unaware."
+        )
+        raise ConfigError(f"--engine {given}: {what}; allowed: a program", hint=hint)
+    return path.absolute()
+
+
+def choose_backend(engine: Engine, program: Path, prepared: Prepared) -> tuple[Backend, str]:
+    """Return the backend of a program, and what it was told by.
+
+    Raises:
+        ConfigError: It simulates another network than the system's.
+    """
+    if engine.backend is not None:
+        backend, by = backend_named(engine.backend), "given"
+    elif (guessed := guessed_backend(program)) is not None:
+        backend, by = guessed, "name"
+    else:
+        backend, by = analytical(prepared.config.congestion), "network"
+    if backend.congestion is not None and backend.congestion != prepared.config.congestion:
+        raise ConfigError(
+            f"--engine {engine.program}: is of the backend {backend.name}, and the network is congestion-"
+            f"{prepared.config.congestion}; allowed: the same on both sides",
+            hint=f"Give --congestion {backend.congestion}, or --engine-backend with one of: {', '.join(BACKEND_NAMES)}.",
+        )
+    return backend, by
+
+
+def run_engine(
+    engine: Engine,
+    prepared: Prepared,
+    ours: SimResult,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> EngineRun:
+    """Run a program on a prepared job and read what it made of it.
+
+    Args:
+        engine: What to run.
+        prepared: The job and the system.
+        ours: The simulation of the same here.
+        progress: Told the seconds of the time limit that have passed.
+
+    Raises:
+        ConfigError: The program cannot be run.
+        TraceError: It failed, took too long, or said nothing of the job.
+    """
+    program = find_program(engine.program)
+    backend, by = choose_backend(engine, program, prepared)
+    command = [*arguments(backend, prepared.options, groups=bool(prepared.trace.groups)), *engine.arguments]
+    with tempfile.TemporaryDirectory(prefix="chakra-studio-engine-") as name:
+        folder = Path(name)
+        write_folder(prepared, folder, backend)
+        (folder / "log").mkdir()
+        begun = time.monotonic()
+        _run(engine, [str(program), *command], folder, progress)
+        spent_s = time.monotonic() - begun
+        log = b"\n".join(_read(path) for path in _logs(folder))
+        said = _read(folder / "stdout")
+        return _read_back(engine, ours, log, said, (str(program), backend.name, by, tuple(command), spent_s))
+
+
+# ---------------------------------------------------------------------------------------------------
+# The process
+
+
+def _run(
+    engine: Engine, argv: Sequence[str], folder: Path, progress: Callable[[str, int, int], None] | None
+) -> None:
+    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+        try:
+            process = subprocess.Popen(  # noqa: S603 (the user's own program, by its path and without a shell)
+                argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+        except OSError as error:
+            what = (
+                "is no program of this machine"
+                if error.errno == errno.ENOEXEC
+                else f"cannot be run: {error.strerror}"
+            )
+            raise ConfigError(
+                f"--engine {engine.program}: {what}", hint="A script needs a first line such as #!/bin/sh."
+            ) from error
+        try:
+            _wait(engine, process, folder, progress)
+        finally:
+            _end(process)
+    if process.returncode:
+        raise _failed(engine, process.returncode, folder)
+
+
+def _wait(
+    engine: Engine,
+    process: subprocess.Popen[bytes],
+    folder: Path,
+    progress: Callable[[str, int, int], None] | None,
+) -> None:
+    begun = time.monotonic()
+    pause_s = _POLL_S
+    while process.poll() is None:
+        passed = time.monotonic() - begun
+        if passed > engine.timeout_s:
+            raise TraceError(
+                f"--engine {engine.program}: was ended after {engine.timeout_s:g} s, its time limit.{_last_words(folder)}",
+                hint="Raise --engine-timeout. ASTRA-sim waits for ever where ranks do not agree on their collectives: chakra-studio check finds that.",
+            )
+        if _written(folder) > _MOST_BYTES:
+            raise TraceError(
+                f"--engine {engine.program}: was ended since it had written more than {format_bytes(_MOST_BYTES)}.",
+                hint="Is this ASTRA-sim's program?",
+            )
+        if progress:
+            progress("engine", min(int(passed), int(engine.timeout_s)), max(int(engine.timeout_s), 1))
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.25)
+    if progress:
+        progress("engine", 1, 1)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that still runs, and all that it started."""
+    if process.poll() is not None:
+        return
+    _signal(process, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+    # Its children may have stayed.
+    _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+    process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            # The group has the number of its first process, which was given one of its own.
+            os.killpg(process.pid, number)
+        else:
+            process.kill()
+
+
+def _failed(engine: Engine, status: int, folder: Path) -> TraceError:
+    how = f"ended with exit status {status}"
+    if status < 0:
+        try:
+            how = f"was ended by the signal {signal.Signals(-status).name}"
+        except ValueError:
+            how = f"was ended by signal {-status}"
+    return TraceError(
+        f"--engine {engine.program}: {how}.{_last_words(folder)}",
+        hint="chakra-studio export astra-sim writes the folder that it was given, to run it by hand.",
+    )
+
+
+def _last_words(folder: Path) -> str:
+    """Return the last lines that a program wrote to stderr, else to stdout; "" where it wrote none."""
+    for name in ("stderr", "stdout"):
+        path = folder / name
+        with path.open("rb") as stream:
+            stream.seek(max(path.stat().st_size - (_LINES_SHOWN * _LINE_CUT), 0))
+            text = stream.read().decode("utf-8", "replace")
+        lines = [printable(line[:_LINE_CUT]) for line in text.splitlines() if line.strip()][-_LINES_SHOWN:]
+        if lines:
+            return f" Its last words on {name}:" + "".join(f"\n  {line}" for line in lines)
+    return " It said nothing."
+
+
+def _written(folder: Path) -> int:
+    return sum(
+        path.stat().st_size
+        for path in (folder / "stdout", folder / "stderr", *_logs(folder))
+        if path.exists()
+    )
+
+
+def _logs(folder: Path) -> list[Path]:
+    """Return the logs of a program, the oldest first: the logger moves full ones to log.1.log, log.2.log and so on."""
+    rotated = {
+        int(path.name.split(".")[1]): path
+        for path in (folder / "log").glob(_ROTATED)
+        if path.name.split(".")[1].isdecimal()
+    }
+    return [
+        *(rotated[number] for number in sorted(rotated, reverse=True)),
+        *([last] if (last := folder / "log" / "log.log").is_file() else []),
+    ]
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+
+
+# ---------------------------------------------------------------------------------------------------
+# What it said
+
+
+def _read_back(
+    engine: Engine,
+    ours: SimResult,
+    log: bytes,
+    said: bytes,
+    about: tuple[str, str, str, tuple[str, ...], float],
+) -> EngineRun:
+    lines = said + b"\n" + log
+    finished = finish_lines(lines)
+    parts = _event_parts(log) or _event_parts(said)
+    if not finished and not parts:
+        head = said.decode("utf-8", "replace").splitlines()
+        first = "".join(f"\n  {printable(line[:_LINE_CUT])}" for line in head[:_LINES_SHOWN])
+        raise TraceError(
+            f"--engine {engine.program}: ended, and no line says that a rank finished or a node ran."
+            + (f" It printed:{first}" if first else " It printed nothing."),
+            hint="ASTRA-sim prints sys[0] finished, N cycles for every rank that finishes.",
+        )
+    times = _Times(ours, parts)
+    finish = _finishes(ours, finished, times)
+    result = times.result(finish)
+    differing = times.differing()
+    ours_ns = ours.finish_ns
+    return EngineRun(*about, finish, ours_ns, times.known(), differing, times.unknown, result)
+
+
+def _event_parts(log: bytes) -> dict[int, Graph]:
+    """Return the events of a log by rank; none where it has none."""
+    if not log:
+        return {}
+    try:
+        parts = events.read(Reading("log", log))
+    except TraceFormatError:
+        return {}
+    return {
+        part.number: part.graph for part in parts if isinstance(part, RankPart) and part.number is not None
+    }
+
+
+def _finishes(ours: SimResult, finished: dict[int, Finish], times: _Times) -> Int64:
+    """Return when each rank finished: as it says itself, else when the last of its nodes ended, if all did."""
+    finish = np.full(len(ours.trace.ranks), -1, np.int64)
+    for place, rank in enumerate(ours.trace.ranks):
+        if rank.number in finished:
+            finish[place] = finished[rank.number].ticks
+        elif not finished and times.is_whole(place):
+            finish[place] = times.last(place)
+    return finish
+
+
+class _Times:
+    """The times of a job's nodes as a log tells them, beside those of a simulation here."""
+
+    def __init__(self, ours: SimResult, parts: dict[int, Graph]) -> None:
+        self.ours = ours
+        self.unknown = 0
+        sizes = [len(ours.trace.graph_of(rank)) for rank in ours.trace.ranks]
+        self.bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.start, self.end = (np.full(int(self.bounds[-1]), -1, np.int64) for _ in range(2))
+        numbers = {rank.number for rank in ours.trace.ranks}
+        self.unknown += sum(len(graph) for number, graph in parts.items() if number not in numbers)
+        for place, rank in enumerate(ours.trace.ranks):
+            if rank.number in parts:
+                self._take(place, ours.trace.graph_of(rank), parts[rank.number])
+
+    def _take(self, place: int, graph: Graph, told: Graph) -> None:
+        order = np.argsort(graph.id, kind="stable")
+        ids = graph.id[order]
+        at = np.minimum(np.searchsorted(ids, told.id), max(len(ids) - 1, 0))
+        known = (ids[at] == told.id) if len(ids) else np.zeros(len(told), np.bool_)
+        self.unknown += int((~known).sum())
+        row = self.bounds[place] + order[at[known]]
+        ended = np.ones(len(told), np.bool_)
+        ended[told.rows_with(events.UNFINISHED)[0]] = False
+        start, length = told.start_ns[known], told.duration_ns[known]
+        self.start[row] = start
+        self.end[row] = np.where(ended[known] & (start >= 0), start + length, -1)
+
+    def known(self) -> tuple[int, int]:
+        """Return for how many nodes both ends are known, and of how many."""
+        return int(((self.start >= 0) & (self.end >= 0)).sum()), len(self.start)
+
+    def is_whole(self, place: int) -> bool:
+        """Whether both ends of all nodes of a rank are known."""
+        mine = slice(int(self.bounds[place]), int(self.bounds[place + 1]))
+        return bool(((self.start[mine] >= 0) & (self.end[mine] >= 0)).all())
+
+    def last(self, place: int) -> int:
+        """Return the last end of a rank."""
+        return int(self.end[int(self.bounds[place]) : int(self.bounds[place + 1])].max(initial=0))
+
+    def differing(self) -> int:
+        """Return how many of the known nodes begin or end at another time than here."""
+        start, end = self.ours.node_times().of_nodes(self.ours.trace)
+        known = (self.start >= 0) & (self.end >= 0)
+        return int((known & ((self.start != start) | (self.end != end))).sum())
+
+    def result(self, finish: Int64) -> SimResult | None:
+        """Return the times as a run; None where they are not those of all nodes, or a rank did not finish."""
+        known, nodes = self.known()
+        if known < nodes or (finish < 0).any():
+            return None
+        ranks = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+        rows = np.arange(nodes) - self.bounds[ranks]
+        tick = np.concatenate([self.start, self.end])
+        ended = np.repeat([False, True], nodes)
+        instant = np.tile(self.start == self.end, 2)
+        # At one tick what ended makes room for what begins; what takes no time ends after it began.
+        order = np.lexsort(
+            (np.tile(rows, 2), np.tile(ranks, 2), np.where(ended, np.where(instant, 2, 0), 1), tick)
+        )
+        none = np.zeros(0, np.int64)
+        zeros = np.zeros(len(finish), np.int64)
+        return replace(
+            self.ours,
+            finish_ns=finish,
+            event_ns=tick[order],
+            event_rank=np.tile(ranks, 2)[order],
+            event_row=np.tile(rows, 2)[order],
+            event_end=ended[order],
+            # What its links carried, it does not say.
+            links=LinkTraffic(len(finish), none, none, none, none, none, none),
+            dimensions=tuple(
+                DimensionTraffic(zeros, zeros, zeros.astype(np.float64), one.capacity_bytes_per_ns)
+                for one in self.ours.dimensions
+            ),
+            callbacks=0,
+            representative=np.arange(len(finish)),
+            unfolded="the program of --engine simulates every rank",
+        )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Words
+
+
+def engine_report(run: EngineRun, numbers: Sequence[int]) -> dict[str, Any]:
+    """Return an engine's run, beside ours, as plain data; `numbers` are those of the ranks."""
+    rows = zip(numbers, run.finish_ns.tolist(), run.ours_ns.tolist(), strict=True)
+    ours = int(run.ours_ns.max())
+    return {
+        "program": run.program,
+        "backend": run.backend,
+        "backend_by": run.guessed,
+        "command": list(run.command),
+        "spent_s": round(run.spent_s, 6),
+        "finish_ns": run.makespan_ns if not run.unfinished else None,
+        "ours_ns": ours,
+        "difference_ns": run.difference_ns,
+        "difference_percent": None
+        if run.difference_ns is None or not ours
+        else 100 * run.difference_ns / ours,
+        "unfinished_ranks": [numbers[place] for place in run.unfinished],
+        "nodes_timed": run.timed[0],
+        "nodes": run.timed[1],
+        "nodes_differing": run.differing,
+        "unknown_events": run.unknown,
+        "run": run.run,
+        "ranks": [
+            {
+                "rank": number,
+                "finish_ns": theirs if theirs >= 0 else None,
+                "ours_ns": mine,
+                "difference_ns": theirs - mine if theirs >= 0 else None,
+            }
+            for number, theirs, mine in rows
+        ],
+    }
+
+
+def engine_lines(run: EngineRun, numbers: Sequence[int]) -> Iterator[str]:
+    """Say what an engine made of the job, beside what came out here."""
+    by = {"given": "as given", "name": "by its name", "network": "by the network, its name tells nothing"}[
+        run.guessed
+    ]
+    yield f"  engine  {Path(run.program).name}, backend {run.backend} ({by}), ran {format_ns(run.spent_s * 1e9)}"
+    ours = int(run.ours_ns.max())
+    if run.unfinished:
+        stuck = rank_list([numbers[place] for place in run.unfinished])
+        yield f"    {len(run.unfinished):,} of {len(numbers):,} ranks never finished there: {stuck}"
+    else:
+        yield f"    finish   {format_ns(run.makespan_ns)}  ({format_count(run.makespan_ns)} ns), {_difference(run.makespan_ns, ours)}"
+    yield from _rank_lines(run, numbers)
+    timed, nodes = run.timed
+    if not timed:
+        yield "    nodes    it logged no issue and callback lines"
+    else:
+        same = (
+            f"{format_count(run.differing)} begin or end at another time"
+            if run.differing
+            else "all at the same times as here"
+        )
+        yield f"    nodes    {format_count(timed)} of {format_count(nodes)} were logged whole, {same}"
+    if run.unknown:
+        yield f"    nodes    {format_counted(run.unknown, 'event')} of nodes or ranks that the job does not have"
+
+
+def _rank_lines(run: EngineRun, numbers: Sequence[int]) -> Iterator[str]:
+    off = run.finish_ns - run.ours_ns
+    there = run.finish_ns >= 0
+    places = np.flatnonzero(there & (off != 0))
+    if not len(places):
+        if there.any():
+            yield f"    ranks    {'all' if there.all() else format_count(int(there.sum()))} finish when they do here"
+        return
+    yield f"    ranks    {format_count(len(places))} of {format_count(len(numbers))} finish at another time than here; the most:"
+    for place in places[np.argsort(-np.abs(off[places]), kind="stable")][:_RANKS_SHOWN].tolist():
+        theirs, mine = int(run.finish_ns[place]), int(run.ours_ns[place])
+        yield f"      rank {numbers[place]}  {format_ns(theirs)} there, {format_ns(mine)} here, {_difference(theirs, mine)}"
+
+
+def _difference(theirs: int, mine: int) -> str:
+    if theirs == mine:
+        return "the same as here"
+    share = f" ({100 * (theirs - mine) / mine:+.2f} %)" if mine else ""
+    return f"{'+' if theirs > mine else '-'}{format_ns(abs(theirs - mine))}{share} against here"
