@@ -82,6 +82,7 @@ class Session:
         unexamined: Why jobs could not be examined, or were not to the end.
         answers_made: How often advice was found so far.
         unadvised: Why there is no advice for runs, by job and run.
+        measurings_ended: How often jobs were measured in the background so far.
         unmeasured: Why runs could not be measured, by job and run.
     """
 
@@ -100,7 +101,8 @@ class Session:
         self.unexamined: dict[str, Problem] = {}
         self.answers_made = 0
         self.unadvised: dict[tuple[str, str], Problem] = {}
-        self.unmeasured: dict[tuple[str, str], Problem] = {}
+        self.measurings_ended = 0
+        self.unmeasured: dict[tuple[str, str | None], Problem] = {}
 
     @property
     def use(self) -> CacheUse:

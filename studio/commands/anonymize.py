@@ -26,12 +26,13 @@ from studio.anonymize.residue import Learnt, Residue, looked_for, still_learnt
 from studio.anonymize.words import Renamer, words_in
 from studio.commands.base.losses import losses
 from studio.commands.base.one_job import read_one_job
-from studio.commands.base.options import PathOption, json_option, quiet_option
+from studio.commands.base.options import PathOption, json_option, quiet_option, rank_option, size_options
 from studio.commands.base.output import progress_line, show, warn
 from studio.commands.base.prefix import find_by_prefix
 from studio.commands.base.terminal import printable, written_line
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import Progress, groups
+from studio.et.format import UNSAID, JobSize
 from studio.et.write import compressed, file_stem, rank_file, written_together
 from studio.files import read_file
 from studio.trace import Trace
@@ -56,6 +57,8 @@ class Request:
         name: What the files are called.
         compress: Whether they become `.et.gz`.
         simulate: Whether both jobs are simulated and compared.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        size: NPUs and passes, where a workload leaves them open.
     """
 
     path: Path
@@ -68,6 +71,8 @@ class Request:
     name: str = "job"
     compress: bool = False
     simulate: bool = True
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    size: JobSize = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Anonymized:
             f"{target}: there is something of this name; allowed: a new or an empty folder.",
             hint="Other files beside the anonymous ones could be given away by mistake.",
         )
-    old_name, trace = _read(request.path, progress)
+    old_name, trace = _read(request, progress)
     wanted = looked_for(trace, policy, old_name, (*request.keep, *words_in(name)))
     renamer = Renamer(request.key or secrets.token_bytes(32), request.keep, wanted)
     made = anonymized(trace, policy, request.scaling, renamer)
@@ -148,10 +153,11 @@ def _policy(request: Request) -> Policy:
     return policy_of(request.policy, changes)
 
 
-def _read(path: Path, progress: Progress | None) -> tuple[str, Trace]:
+def _read(request: Request, progress: Progress | None) -> tuple[str, Trace]:
     """Return name and trace of a job whose files are whole."""
+    path = request.path
     paths = [path] if path.exists() else find_by_prefix(str(path)) or [path]
-    name, trace = read_one_job(paths, {}, progress, verb="Anonymize")
+    name, trace = read_one_job(paths, request.ranks, progress, verb="Anonymize", size=request.size)
     lost = losses(trace.findings)
     for finding in trace.findings:
         warn(finding)
@@ -358,10 +364,14 @@ def _key(given: str | None) -> bytes:
 @click.option(
     "--simulate/--no-simulate", default=True, help="Compare the simulated steps.  [default: simulate]"
 )
+@rank_option
+@size_options
 @json_option
 @quiet_option
 def command(
     *,
+    npus: int | None,
+    passes: int | None,
     key: str | None,
     scale_operations: float,
     scale_bytes: float,
@@ -373,7 +383,7 @@ def command(
 ) -> None:
     """Carry out `anonymize`."""
     scaling = Scaling(scale_operations, scale_bytes, scale_times, round_ns)
-    request = Request(scaling=scaling, key=_key(key), **given)
+    request = Request(scaling=scaling, key=_key(key), size=JobSize(npus, passes), **given)
     made = run(request, progress=None if quiet else progress_line())
     if as_json or not quiet:
         show(made, as_json, report, text)

@@ -33,6 +33,7 @@ from studio.commands.base.options import (
     allow_damaged,
     json_option,
     quiet_option,
+    size_options,
     workspace_option,
 )
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
@@ -41,6 +42,7 @@ from studio.commands.base.terminal import printable
 from studio.comparing import RECORDED
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import Progress
+from studio.et.format import UNSAID, JobSize
 from studio.et.write import written_together
 from studio.figures import svg_pictures
 from studio.figures.graph_exchange import write_dot, write_graphml
@@ -73,6 +75,7 @@ class Request:
         critical: Whether the critical path is marked.
         dark: Whether a drawing has light lines on a dark ground.
         workspace: Folder of imported jobs; None is the user's.
+        size: NPUs and passes, where a workload leaves them open.
     """
 
     name: str
@@ -85,6 +88,7 @@ class Request:
     critical: bool = False
     dark: bool = False
     workspace: Path | None = None
+    size: JobSize = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,7 @@ def _find(request: Request, progress: Progress | None) -> tuple[str, Trace, Any]
     """Return name and trace of the job, and, of a simulation, what tells the times of a rank's nodes."""
     paths: list[Path] = [Path(request.name)] if Path(request.name).exists() else find_by_prefix(request.name)
     if paths:
-        return *read_one_job(paths, {}, progress, verb="Draw"), None
+        return *read_one_job(paths, {}, progress, verb="Draw", size=request.size), None
     root = request.workspace or Workspace.default_root()
     if not root.is_dir():
         raise ConfigError(
@@ -273,6 +277,7 @@ def text(done: Visualized) -> str:
     default="light",
     help="Ground of drawings.  [default: light]",
 )
+@size_options
 @json_option
 @quiet_option
 @workspace_option
@@ -286,11 +291,13 @@ def command(
     as_json: bool,
     quiet: bool,
     allow_damaged: bool,
+    npus: int | None,
+    passes: int | None,
     **given: Any,
 ) -> None:
     """Carry out `visualize`."""
     _refuse_contradictions(given, depth, as_json)
-    request = Request(depth=depth or 2, dark=theme == "dark", **given)
+    request = Request(size=JobSize(npus, passes), depth=depth or 2, dark=theme == "dark", **given)
     done = run(request, progress=None if quiet else progress_line())
     for finding in done.findings:
         warn(finding)

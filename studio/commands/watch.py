@@ -22,17 +22,26 @@ import click
 
 from studio.analysis.trends.changes import difference
 from studio.commands.base.losses import STATUS
-from studio.commands.base.options import PathOption, allow_damaged, json_option
+from studio.commands.base.options import PathOption, allow_damaged, json_option, size_options
 from studio.commands.base.output import progress_line
 from studio.commands.base.terminal import cut_middle, printable
 from studio.errors import ConfigError, StudioError
 from studio.et import Progress
+from studio.et.format import UNSAID, JobSize
 from studio.jobs.places import open_place
 from studio.jobs.watching import Arrived, Refused, Watch, watching
 from studio.session import Session
 from studio.store.workspace import Workspace
 from studio.units import format_count, format_counted, format_ns, parse_ns
-from studio.views.trends import Point, measured_run, point_of, points, previous, verdict_words
+from studio.views.trends import (
+    Point,
+    by_series,
+    measured_run,
+    point_of,
+    points,
+    verdict_words,
+    with_previous,
+)
 
 _SHOWN = 20
 _NAME = 36
@@ -50,6 +59,7 @@ class Request:
         once: Whether to look once only.
         interval_s: How long to wait between two looks.
         settle_s: How long the files of a job must not have changed.
+        size: NPUs and passes, where a workload leaves them open.
     """
 
     folder: str
@@ -57,6 +67,7 @@ class Request:
     once: bool = False
     interval_s: float = 5.0
     settle_s: float = 10.0
+    size: JobSize = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +111,13 @@ def run(
     Raises:
         StudioError: The folder cannot be listed, or the workspace cannot be written.
     """
-    place = open_place(request.folder)
-    workspace = Workspace(request.workspace or Workspace.default_root())
-    session = Session(workspace)
+    root = request.workspace or Workspace.default_root()
+    place = open_place(request.folder, root)
+    # Before the workspace is made: a folder that is not there leaves nothing behind.
     place.stamps()
-    with watching(workspace, place, request.settle_s) as watch:
+    workspace = Workspace(root)
+    session = Session(workspace)
+    with watching(workspace, place, request.settle_s, request.size) as watch:
         yield from _known(session, watch)
         yield from _look(session, watch, progress)
         if request.once:
@@ -129,11 +142,11 @@ def run(
 
 def _known(session: Session, watch: Watch) -> Iterator[Line]:
     """Yield the jobs of the folder that came in earlier watches and are still there, the earliest first."""
-    all_points = points(session)
-    own = set(watch.jobs)
-    for point in all_points:
-        if point.job in own:
-            yield Line(point, previous(all_points, point), is_new=False)
+    own, lines = set(watch.jobs), list[Line]()
+    for series in by_series(points(session)).values():
+        pairs = zip(series, with_previous(series), strict=True)
+        lines += [Line(point, before, is_new=False) for point, before in pairs if point.job in own]
+    yield from sorted(lines, key=lambda line: (line.point.when, line.point.job))
 
 
 def _look(session: Session, watch: Watch, progress: Progress | None) -> Iterator[Line | Refused]:
@@ -156,7 +169,10 @@ def _measured(session: Session, event: Arrived) -> Iterator[Line | Refused]:
         told = error.message if isinstance(error, StudioError) else "not enough memory to measure it."
         yield Refused(info.name, f"{info.name}: {told}", is_lost=False)
     point = point_of(session, info)
-    yield Line(point, previous(points(session), point), event.version)
+    # A job that was deleted meanwhile is in no series.
+    series = by_series(points(session)).get(point.series, [])
+    before = {one.job: earlier for one, earlier in zip(series, with_previous(series), strict=True)}
+    yield Line(point, before.get(point.job), event.version)
 
 
 def report(event: Line | Refused | Waiting) -> dict[str, Any]:
@@ -243,16 +259,29 @@ def _seconds(_ctx: click.Context, param: click.Parameter, given: str) -> float:
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @json_option
 @allow_damaged
+@size_options
 @click.pass_context
 def command(
-    ctx: click.Context, /, folder: str, quiet: bool, as_json: bool, allow_damaged: bool, **given: Any
+    ctx: click.Context,
+    /,
+    folder: str,
+    quiet: bool,
+    as_json: bool,
+    allow_damaged: bool,
+    npus: int | None,
+    passes: int | None,
+    **given: Any,
 ) -> None:
     """Carry out `watch`."""
     if not folder:
         raise click.BadParameter("it is empty; allowed: a folder, or an address such as s3://bucket/traces.")
-    request = Request(folder, **given)
+    request = Request(folder, size=JobSize(npus, passes), **given)
     events = run(request, progress=None if quiet else progress_line())
     shown = _Shown(as_json=as_json)
+    if not (request.once or quiet):
+        click.echo(
+            printable(f"Watching {folder} every {request.interval_s:g} s. Press Ctrl+C to end."), err=True
+        )
     try:
         for event in events:
             shown.show(event)

@@ -90,7 +90,7 @@ class _Record:
     """A collective of one process.
 
     Attributes:
-        group: Its communicator.
+        group: Its comm group.
         place: The process's rank in it.
         end_ns: When it ended at the latest, -1 where nothing tells.
         took_ns: How long it took.
@@ -213,7 +213,7 @@ def _part(
 
 
 def _bound(records: Sequence[_Record], counts: Counter[str]) -> None:
-    """Set ends that are only known to be before the line was written: a communicator does one collective after the other."""
+    """Set ends that are only known to be before the line was written: a comm group does one collective after the other."""
     by_group: dict[str, list[_Record]] = {}
     for record in records:
         if record.end_ns > 0:
@@ -247,7 +247,7 @@ def _node(number: int, record: _Record, before: int | None, counts: Counter[str]
             "pg_name": record.group,
             "comm_size": told.coll_msg_size_bytes * parts,
             **({"comm_type": kind} if kind is not None and kind >= 0 else {}),
-            # NCCL numbers the collectives of a communicator by kind.
+            # NCCL numbers the collectives of a comm group by kind.
             **({"comm_seq": told.coll_sn * _KINDS + max(kind or 0, 0)} if 0 <= told.coll_sn < 2**40 else {}),
             **({"timing_source": clean(told.coll_timing_source)} if told.coll_timing_source else {}),
         },
@@ -266,7 +266,7 @@ def _findings(name: str, counts: Counter[str]) -> Iterator[Finding]:
     if bounded:
         message = (
             f"{name}: collectives drawn as late as they can have been, before their line was written and before the next "
-            f"one of their communicator: {bounded:,}. How long they took is measured."
+            f"one of their comm group: {bounded:,}. How long they took is measured."
         )
         yield Finding(
             "info",

@@ -83,10 +83,10 @@ def load_plain(data: bytes, name: str, tick: Callable[[int], None] = lambda _don
         >>> import pickle
         >>> load_plain(pickle.dumps({"a": [1, 2.5, None, "x"]}), "a.pickle")
         {'a': [1, 2.5, None, 'x']}
-        >>> load_plain(pickle.dumps(print), "b.pickle")
+        >>> load_plain(pickle.dumps(len, protocol=4), "b.pickle")
         Traceback (most recent call last):
             ...
-        studio.errors.TraceFormatError: b.pickle: byte 23 is the instruction STACK_GLOBAL, which names code; ...
+        studio.errors.TraceFormatError: b.pickle: byte 28 is the instruction STACK_GLOBAL, which names code; ...
     """
     reader = _Reader(data, name, tick)
     try:

@@ -139,8 +139,10 @@ def _folded(
     weights = Weights(shown_types(graph), busy, size, deep.layer, layers)
     drawn = folded_elements(graph, tree, folded, weights, ({}, {}))
     blocks = sum(not block.is_node for block in folded.shown)
+    alone = len(folded.shown) - blocks
+    by_itself = f" and {format_counted(alone, 'single node')}" if alone else ""
     words = (
-        f"{format_counted(len(graph), 'node')} folded by {by} into {format_counted(blocks, 'block')}; "
+        f"{format_counted(len(graph), 'node')} folded by {by} into {format_counted(blocks, 'block')}{by_itself}; "
         f"{format_counted(int(folded.count.sum()), 'dependency', 'dependencies')} between them."
     )
     if folded.lines_left_out:

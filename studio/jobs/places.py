@@ -67,16 +67,28 @@ class Place(Protocol):
 class LocalFolder:
     """A folder of this machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, apart_from: Path | None = None) -> None:
+        """Take the folder.
+
+        Args:
+            folder: The folder.
+            apart_from: A folder that does not count where it lies in it: that of the workspace, whose jobs have arrived.
+        """
         self.folder = folder.absolute()
         self.name = str(self.folder)
+        self._apart = None if apart_from is None else apart_from.resolve()
 
     def stamps(self) -> dict[str, Stamp]:
         """Return the files below the folder by name, hidden ones left out."""
         if not self.folder.is_dir():
             raise TraceError(f"{self.folder}: no such folder.", hint="Check the spelling.")
-        found = {}
+        real, found = self.folder.resolve(), {}
+        apart = ""
+        if self._apart is not None and self._apart.is_relative_to(real):
+            apart = f"./{self._apart.relative_to(real).as_posix()}/"
         for file in walk(self.folder, "."):
+            if apart and file.name.startswith(apart):
+                continue
             # What was just removed is not there.
             with contextlib.suppress(FileNotFoundError):
                 known = file.path.stat()
@@ -166,13 +178,17 @@ class RemoteFolder:
                 copy.write(piece)
 
 
-def open_place(folder: str) -> Place:
+def open_place(folder: str, apart_from: Path | None = None) -> Place:
     """Return a folder by its path or address.
+
+    Args:
+        folder: The path or address.
+        apart_from: A folder of this machine that does not count where it lies in it.
 
     Raises:
         StudioError: It is not there, or nothing here reads such addresses.
     """
-    return RemoteFolder(folder) if "://" in folder else LocalFolder(Path(folder))
+    return RemoteFolder(folder) if "://" in folder else LocalFolder(Path(folder), apart_from)
 
 
 def _stamp(known: Mapping[str, Any]) -> Stamp:

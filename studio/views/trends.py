@@ -43,8 +43,8 @@ class Point:
 
     @property
     def is_missing(self) -> bool:
-        """Whether measures could be had that were not made yet."""
-        return self.run is not None and self.measures is None
+        """Whether it was not measured yet though it could be, or not examined."""
+        return (self.run is not None and self.measures is None) or self.levels is None
 
 
 def points(session: Session, jobs: Iterable[JobInfo] | None = None) -> list[Point]:
@@ -88,18 +88,15 @@ def by_series(given: Sequence[Point]) -> dict[str, list[Point]]:
     return dict(sorted(found.items(), key=lambda one: (-len(one[1]), one[0])))
 
 
-def previous(given: Sequence[Point], point: Point) -> Point | None:
-    """Return the last point before one in its series that has measures, None where there is none."""
-    before = [
-        one
-        for one in given
-        if one.series == point.series
-        and (one.when, one.job) < (point.when, point.job)
-        and one.job != point.job
-        and one.measures is not None
-        and one.measures.finish_ns is not None
-    ]
-    return before[-1] if before else None
+def with_previous(series: Sequence[Point]) -> list[Point | None]:
+    """Return for each point of a series, the earliest first, the last one before it that holds times."""
+    found: list[Point | None] = []
+    last: Point | None = None
+    for point in series:
+        found.append(last)
+        if point.measures is not None and point.measures.finish_ns is not None:
+            last = point
+    return found
 
 
 def verdict_words(levels: Mapping[Level, int] | None) -> str:

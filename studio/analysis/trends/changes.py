@@ -61,10 +61,9 @@ class Change:
             'Step time rose 12.0 % from a to b: waiting 1.00 ms → 2.10 ms of a step.'
         """
         verb = "rose" if self.is_worse else "fell"
+        between = f" from {was} to {now}" if was and now else ""
         ending = f": {', '.join(self.parts)} of a step." if self.parts else "."
-        return (
-            f"{_TITLES[self.key]} {verb} {_amount(self.key, self.old, self.new)} from {was} to {now}{ending}"
-        )
+        return f"{_TITLES[self.key]} {verb} {_amount(self.key, self.old, self.new)}{between}{ending}"
 
 
 _TITLES: Final[Mapping[Key, str]] = {

@@ -51,6 +51,7 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
         [
             session().examinations_made,
             session().answers_made,
+            session().measurings_ended,
             *((task.id, task.status in ACTIVE) for task in shown),
         ]
     )
