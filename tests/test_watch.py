@@ -93,7 +93,7 @@ def test_a_deleted_job_does_not_come_back_and_a_lost_record_makes_no_second_one(
     [arrived] = settle(watch, clock)
     [kept] = watch.workspace.root.glob("watched/*.json")
     raw = kept.read_bytes()
-    kept.write_bytes(raw.replace(b"gpt-1", b"gpt-2"))
+    kept.write_bytes(raw[: len(raw) // 2])
     [same] = settle(begin(), clock)
     assert same.job == arrived.job, "known by its content"
     watch.workspace.delete(arrived.job)
