@@ -3,7 +3,10 @@
 # the same bytes. Then installs the wheel alone in a fresh environment of each supported Python that is found, and starts it.
 #   wheel_check.sh python [folder]      (one with the `build` package; a folder that is to keep what was built)
 set -eu
-python=$1
+case $1 in
+    */*) python=$(cd "$(dirname "$1")" && pwd)/$(basename "$1") ;;
+    *) python=$1 ;;
+esac
 keep=${2:-}
 constraints=$(pwd)/constraints.txt
 scripts=$(pwd)/scripts
