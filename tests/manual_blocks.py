@@ -20,12 +20,14 @@ class Shown:
     Attributes:
         line: The command line, in one piece.
         number: Its line in the file, counted from 1.
+        block: The line at which its block begins.
         output: What the page shows below it; None if it shows nothing.
         remarks: What comments before its block say, such as `not run: serves until it is stopped`.
     """
 
     line: str
     number: int
+    block: int
     output: str | None
     remarks: dict[str, str]
 
@@ -39,11 +41,15 @@ def commands_of(page: Path, *, spans: bool = False) -> list[Shown]:
         remarks = {name.strip(): said or "" for name, said in _REMARK.findall(block[1])}
         reads = {"console": _console, "sh": _shell, "": _plain}.get(block[2])
         if reads:
-            found += [Shown(line, number + at, output, remarks) for at, line, output in reads(block[3])]
+            found += [
+                Shown(line, number + at, number, output, remarks) for at, line, output in reads(block[3])
+            ]
     if spans:
         for row in re.finditer(r"^\|.*\|$", text, re.MULTILINE):
             number = text.count("\n", 0, row.start()) + 1
-            found += [Shown(line.replace("\\|", "|"), number, None, {}) for line in _SPAN.findall(row[0])]
+            found += [
+                Shown(line.replace("\\|", "|"), number, number, None, {}) for line in _SPAN.findall(row[0])
+            ]
     return sorted(found, key=lambda shown: shown.number)
 
 

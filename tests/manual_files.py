@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import yaml
 from click.testing import CliRunner
 
 import studio
@@ -18,6 +19,7 @@ from studio.samples import sample_path
 from tests.conftest import ROOT
 from tests.fleet_jobs import put, recorded
 from tests.flight_dumps import one_missing, write_dumps
+from tests.infragraph_files import cluster
 from tests.msccl_files import ring_all_reduce
 
 _NCCL = """\
@@ -142,6 +144,10 @@ def _suite(path: Path) -> None:
         shutil.copyfile(sample_path(name), path.with_name(f"{name}.zip"))
 
 
+def _infrastructure(path: Path) -> None:
+    path.write_text(yaml.safe_dump(cluster()), encoding="utf-8")
+
+
 def _dumps(path: Path) -> None:
     write_dumps(path, one_missing())
 
@@ -180,6 +186,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "events.csv": _events,
     "cut.log": _log_cut_short,
     "nights": _nights,
+    "cluster.yaml": _infrastructure,
     "suite.toml": _suite,
     "llama": _llama,
     "dumps": _dumps,
@@ -196,13 +203,18 @@ FILES: dict[str, Callable[[Path], None]] = {
 _WRITES = {"-o", "--output", "--out", "--repair", "--jobs", "--export"}
 
 
-def lay_out(words: list[str], folder: Path) -> None:
-    """Make the files that a command's words name and that are not there yet; make room for what it writes."""
+def lay_out(words: list[str], folder: Path, kept: set[str]) -> None:
+    """Make the files that a command's words name and that are not there yet; make room for what it writes.
+
+    `kept` are the folders that commands of the same block wrote, to which it may add.
+    """
     for before, word in zip(["", *words], words, strict=False):
         name = re.split(r"[/*]", word)[0]
-        if before in _WRITES and (folder / name).is_dir():
+        if before in _WRITES and name not in kept and (folder / name).is_dir():
             # Another example of the page, or another stand-in: for a reader both are folders of their own.
             shutil.rmtree(folder / name)
+        if before in _WRITES:
+            kept.add(name)
         if before not in _WRITES and not (folder / name).exists():
             if name in FILES:
                 FILES[name](folder / name)
