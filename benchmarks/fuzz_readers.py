@@ -97,7 +97,17 @@ MERGED = json.dumps(
     }
 ).encode()  # fmt: skip
 
+TOOL_TIMELINE = (
+    b'{"meta_user": "me", "traceEvents": ['
+    + b", ".join(
+        b'{"pid": %d, "tid": %d, "ts": %d.5, "dur": 4.3e-05, "ph": "X", "name": "COMP_NODE_%d", "args": {"ms": 4.3e-05}}'
+        % (place % 2, place % 5, place, place)
+        for place in range(12)
+    )
+    + b'], "meta_cpu_count": 8}'
+)
 SEEDS: dict[str, tuple[bytes, ...]] = {
+    "tool-timeline": (TOOL_TIMELINE,),
     "text": (TEXT, DLRM),
     "events": (EVENTS,),
     "workload-graph": (GRAPH,),

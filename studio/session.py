@@ -102,7 +102,7 @@ class Session:
         self.answers_made = 0
         self.unadvised: dict[tuple[str, str], Problem] = {}
         self.measurings_ended = 0
-        self.unmeasured: dict[tuple[str, str], Problem] = {}
+        self.unmeasured: dict[tuple[str, str | None], Problem] = {}
 
     @property
     def use(self) -> CacheUse:

@@ -30,7 +30,10 @@ def copy() -> None:
     """Print and log a file: events to the log, which is moved to another file when it is full, the rest to stdout."""
     lines = Path(os.environ["LOG"]).read_text(encoding="utf-8").splitlines(keepends=True)
     events = [line for line in lines if ": issue," in line or ": callback," in line]
-    if events:
+    if Path("logging.toml").is_file() and "--logging-configuration=logging.toml" in sys.argv:
+        Path("log/events.log").write_text("".join(events), encoding="utf-8")
+        Path("log/log.log").write_text("".join(events[-1:]), encoding="utf-8")
+    elif events:
         half = len(events) // 2
         Path("log/log.1.log").write_text("".join(events[:half]), encoding="utf-8")
         Path("log/log.log").write_text("".join(events[half:]), encoding="utf-8")

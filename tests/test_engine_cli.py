@@ -139,7 +139,7 @@ def test_a_program_that_reads_the_exported_files_finds_what_we_find_and_is_kept_
     assert len(store.jobs()) == 2
 
 
-def test_a_program_that_finds_something_else_is_compared_by_rank_and_node(folder, says):
+def test_a_program_that_finds_something_else_is_compared_by_rank_and_node(folder, says, monkeypatch):
     lines = our_log(folder)
     says(
         [shifted(line, 1000) if "sys->id=0," in line or "sys[0]" in line else line for line in lines], "slow"
@@ -149,6 +149,12 @@ def test_a_program_that_finds_something_else_is_compared_by_rank_and_node(folder
     assert report["difference_percent"] == pytest.approx(100 * 1000 / FINISH)
     assert [one["difference_ns"] for one in report["ranks"]] == [1000, 0, 0, 0]
     assert (report["nodes_timed"], report["nodes_differing"]) == (12, 3)
+    # A file that is named from here, and the logger that keeps all events.
+    monkeypatch.chdir(folder)
+    more = ("--engine-arg", "--htsim_opts=n.yml", "--engine-arg", "--logging-configuration=logging.toml")
+    again = json.loads(invoke(folder, "--json", *more))["engine"]
+    assert again["command"][-2:] == [f"--htsim_opts={folder / 'n.yml'}", more[-1]]
+    assert (again["nodes_timed"], again["nodes_differing"]) == (12, 3)
     text = invoke(folder)
     assert "finish   123 µs  (123,241 ns), +1.00 µs (+0.82 %) against here" in text
     assert (

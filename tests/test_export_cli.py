@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 import studio
 from studio.cli import main
+from studio.commands.base import astra_folder
 from studio.et import write
 from studio.et.schema import schema
 from studio.sim.astra import read_yaml
@@ -243,3 +245,16 @@ def test_a_folder_is_written_again_and_nothing_else_is_overwritten(folder):
     assert "simulated here" in text
     assert "No system" in exported(folder / "job", folder / "out", code=1).output
     assert "no workspace" in exported("nothing", folder / "o", "--workspace", folder / "w", code=1).output
+
+
+def test_where_astra_sims_logger_would_lose_events_that_is_said(folder, monkeypatch):
+    nodes = [node(0, "COMP", micros=1, name="x" * 1000), collective(1, "ALL_REDUCE", MIB, 0)]
+    write(trace_of([nodes, nodes]), folder / "job", "job")
+    monkeypatch.setattr(astra_folder, "LOG_KEEPS_BYTES", 2 * 2 * (2 * 115 + 1000 + 2))
+    assert "its log of events" not in exported(folder / "job", folder / "out", *on(folder)).output
+    monkeypatch.setattr(astra_folder, "LOG_KEEPS_BYTES", 2 * 2 * (2 * 115 + 1000 + 2) - 1)
+    assert (
+        "--logging-configuration=logging.toml" in exported(folder / "job", folder / "out", *on(folder)).output
+    )
+    sink = tomllib.loads((folder / "out" / "logging.toml").read_text())["sink"][0]
+    assert sink["filename"] == "log/events.log"

@@ -108,6 +108,27 @@ def test_the_golden_timeline_by_the_clock_it_was_made_with(shared, tmp_path):
         assert abs(length - dur) <= 1.001
 
 
+def test_a_timeline_of_the_existing_tool_is_read_in_its_milliseconds(shared, tmp_path):
+    """Back to cycles by the clock it was made with: those of the lines it was made of, to the nanosecond."""
+    golden = shared / "traces/golden/timeline/llama_8r.1500MHz.timeline.json.gz"
+    out = tmp_path / "x.csv"
+    told = json.loads(invoke(golden, "-o", tmp_path / "ns.csv", "--json").stdout)
+    assert (told["ranks"], told["nodes"], told["finish_ns"], told["lines_skipped"]) == (8, 2816, 29366, 0)
+    invoke(golden, "-o", out, "--npu-frequency", "1500")
+    lines = spans(shared / "traces" / "timeline" / "llama_8r.csv.gz")
+    kept, back = (
+        sorted((rank, name, kind, start, start + length) for rank, _, name, kind, start, length in one)
+        for one in (lines, spans(out))
+    )
+    assert [one[:3] for one in back] == [one[:3] for one in kept]
+    # A nanosecond is 1.5 cycles.
+    assert all(
+        abs(a - b) <= 1
+        for one, two in zip(kept, back, strict=True)
+        for a, b in zip(one[3:], two[3:], strict=True)
+    )
+
+
 def test_cycles_stay_between_forms_that_count_them_and_are_exact_below_a_nanosecond(tmp_path):
     source = tmp_path / "x.csv"
     source.write_text("issue,a=0,b=0,c=1,d=x,type=4\ncallback,a=0,b=4611686018427387904,c=1,d=x,type=4\n")

@@ -292,6 +292,30 @@ def test_a_job_without_times_has_a_line_too(tmp_path):
     assert report(event)["ranks"] == 1
 
 
+def test_workloads_get_the_size_that_they_leave_open(tmp_path):
+    work = "DATA\n1\nfc1 -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1048576 5\n"
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "fc.txt").write_text(work)
+    words = [tmp_path / "in", "--once", "--settle", "0s", "--workspace", tmp_path / "ws"]
+    assert "does not say how many NPUs" in invoke(*words, code=4).stderr
+    assert invoke(*words).stderr == "Looked once: 0 new jobs.\n"
+    assert invoke(*words, "--npus", 4).stderr == "Looked once: 1 new job.\n"
+    assert invoke(*words, "--npus", 4).stderr == "Looked once: 0 new jobs.\n"
+    assert " 8 " in invoke(*words, "--npus", 8).stdout.splitlines()[-1]
+
+
+def test_jobs_of_one_name_in_one_folder_are_told_apart(place):
+    folder, clock, begin = place
+    put(folder, "night/a", recorded(10))
+    put(folder, "night/b", recorded(15))
+    made = put(folder, ".", recorded(20))
+    shutil.copy(made / "gpt.0.et", folder / "alone.et")
+    watch = begin()
+    events = settle(watch, clock)
+    assert [event.version for event in events] == [1, 1, 1, 1]
+    assert settle(begin(), clock) == []
+
+
 def test_a_workspace_within_the_folder_is_not_watched(tmp_path, monkeypatch):
     put(tmp_path, "gpt-1", recorded())
     monkeypatch.chdir(tmp_path)
@@ -335,4 +359,5 @@ def test_an_interrupt_ends_a_watch_cleanly(tmp_path):
         time.sleep(0.1)
         watch.send_signal(signal.SIGINT)
         out, err = watch.communicate(timeout=60)
-    assert (watch.returncode, out, err) == (0, b"", b"")
+    assert (watch.returncode, out) == (0, b"")
+    assert err == b"Watching in every 3600 s. Press Ctrl+C to end.\n"

@@ -12,7 +12,7 @@ slower than in --against, and 4 if a job was read from damaged files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -74,12 +74,7 @@ class Outcome:
     output: Path
 
 
-def run(
-    request: Request,
-    *,
-    progress: Progress | None = None,
-    done: Callable[[Case], None] = lambda _case: None,
-) -> Outcome:
+def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     """Simulate the cases of a suite, and write and score what they came to.
 
     Raises:
@@ -90,7 +85,7 @@ def run(
     # Before they are replaced, where both are in one folder.
     before = None if request.against is None else read_results(request.against)
     results = run_suite(
-        suite, request.out, workspace=request.workspace, again=request.again, progress=progress, done=done
+        suite, request.out, workspace=request.workspace, again=request.again, progress=progress
     )
     if before is not None:
         results = replace(results, regressions=regressions(results, before, request.slower_percent / 100))

@@ -272,7 +272,7 @@ def text(written: Written) -> str:
         ("without issue", written.without_issue, "ended without a beginning; only in lines, not drawn"),
         ("without time", written.untimed, "nodes have no time and are not in it"),
         ("lines skipped", written.lines_skipped, "begin like an event and could not be read"),
-        ("rounded", written.rounded, "times to the nearest whole nanosecond or cycle"),
+        ("rounded", written.rounded, "starts and ends to whole nanoseconds or cycles"),
     ):
         if count:
             lines.append(f"  {name:14} {format_count(count)} {words}")

@@ -22,11 +22,12 @@ import click
 
 from studio.analysis.trends.changes import difference
 from studio.commands.base.losses import STATUS
-from studio.commands.base.options import PathOption, allow_damaged, json_option
+from studio.commands.base.options import PathOption, allow_damaged, json_option, size_options
 from studio.commands.base.output import progress_line
 from studio.commands.base.terminal import cut_middle, printable
 from studio.errors import ConfigError, StudioError
 from studio.et import Progress
+from studio.et.format import UNSAID, JobSize
 from studio.jobs.places import open_place
 from studio.jobs.watching import Arrived, Refused, Watch, watching
 from studio.session import Session
@@ -58,6 +59,7 @@ class Request:
         once: Whether to look once only.
         interval_s: How long to wait between two looks.
         settle_s: How long the files of a job must not have changed.
+        size: NPUs and passes, where a workload leaves them open.
     """
 
     folder: str
@@ -65,6 +67,7 @@ class Request:
     once: bool = False
     interval_s: float = 5.0
     settle_s: float = 10.0
+    size: JobSize = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def run(
     place.stamps()
     workspace = Workspace(root)
     session = Session(workspace)
-    with watching(workspace, place, request.settle_s) as watch:
+    with watching(workspace, place, request.settle_s, request.size) as watch:
         yield from _known(session, watch)
         yield from _look(session, watch, progress)
         if request.once:
@@ -256,16 +259,29 @@ def _seconds(_ctx: click.Context, param: click.Parameter, given: str) -> float:
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @json_option
 @allow_damaged
+@size_options
 @click.pass_context
 def command(
-    ctx: click.Context, /, folder: str, quiet: bool, as_json: bool, allow_damaged: bool, **given: Any
+    ctx: click.Context,
+    /,
+    folder: str,
+    quiet: bool,
+    as_json: bool,
+    allow_damaged: bool,
+    npus: int | None,
+    passes: int | None,
+    **given: Any,
 ) -> None:
     """Carry out `watch`."""
     if not folder:
         raise click.BadParameter("it is empty; allowed: a folder, or an address such as s3://bucket/traces.")
-    request = Request(folder, **given)
+    request = Request(folder, size=JobSize(npus, passes), **given)
     events = run(request, progress=None if quiet else progress_line())
     shown = _Shown(as_json=as_json)
+    if not (request.once or quiet):
+        click.echo(
+            printable(f"Watching {folder} every {request.interval_s:g} s. Press Ctrl+C to end."), err=True
+        )
     try:
         for event in events:
             shown.show(event)

@@ -42,7 +42,8 @@ _EVENT = re.compile(
 )
 _STARTED = re.compile(rb"(?:^|[\s:\]>])(?:issue|callback),[^=,\r\n]*=", re.MULTILINE)
 _TYPE = re.compile(rb"^(.*),([^=,]*)=[ \t]*([0-9]{1,3})[ \t]*$", re.DOTALL)
-_NAMED_TYPE = re.compile(r"(?:^|[^A-Z])(MEM_LOAD|MEM_STORE|COMP|COMM_SEND|COMM_RECV|COMM_COLL)_NODE(?![A-Z])")
+NAMED_TYPE = re.compile(r"(?:^|[^A-Z])(MEM_LOAD|MEM_STORE|COMP|COMM_SEND|COMM_RECV|COMM_COLL)_NODE(?![A-Z])")
+"""Finds the type of a node in a name such as COMM_COLL_NODE_x."""
 _FINISHED = re.compile(
     rb"(?:^|[\s:\]>])sys\[([0-9]{1,10})\][^\r\n]{0,40}?finished, ([0-9]{1,20}) cycles"
     rb"(?:, exposed communication ([0-9]{1,20}) cycles)?",
@@ -213,7 +214,7 @@ def _names_and_types(texts: list[bytes], counts: Counter[str]) -> tuple[list[str
         if match is not None and has_type:
             types.append(int(match[3]))
         else:
-            named = _NAMED_TYPE.search(name)
+            named = NAMED_TYPE.search(name)
             counts["type from name" if named else "no type"] += 1
             types.append(int(NodeType[named[1]]) if named else int(NodeType.INVALID))
     return names, types

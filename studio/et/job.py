@@ -30,6 +30,7 @@ from studio.et import (
     pytorch,
     rocprof,
     text,
+    tool_timeline,
     xplane,
 )
 from studio.et.copies import with_copies
@@ -73,6 +74,7 @@ FORMATS: tuple[Format, ...] = (
     flight.FORMAT,
     inspector.FORMAT,
     exported.CHROME,
+    tool_timeline.FORMAT,
     rocprof.FORMAT,
     nsight.FORMAT,
     xplane.JSON,

@@ -49,7 +49,13 @@ def open_paths(
 
 
 def import_arrived(
-    workspace: Workspace, job: JobFiles, source: str, recorded: float, progress: Progress | None = None
+    workspace: Workspace,
+    job: JobFiles,
+    source: str,
+    recorded: float,
+    progress: Progress | None = None,
+    *,
+    size: JobSize | None = None,
 ) -> str:
     """Import one job whose files are known; returns its id, of the job that is there where its files were imported before.
 
@@ -59,11 +65,12 @@ def import_arrived(
         source: Where they are, for the user.
         recorded: When they were written, seconds since the epoch.
         progress: Told what is going on; may raise to stop.
+        size: NPUs and passes, where a workload leaves them open.
 
     Raises:
         StudioError: A file cannot be read, or the workspace cannot be written.
     """
-    return _import(workspace, job, source, _Said({}), progress, recorded)
+    return _import(workspace, job, source, _Said({}, size), progress, recorded)
 
 
 def open_sample(workspace: Workspace, name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from studio.decoding import decoder
 from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 from studio.et import JobFiles, Progress, discover
 from studio.et.archive import is_litter
+from studio.et.format import UNSAID, JobSize
 from studio.files import PRIVATE_FILE, PRIVATE_FOLDER
 from studio.jobs.importing import import_arrived
 from studio.jobs.places import Place, Stamp
@@ -113,11 +115,22 @@ class Watch:
         workspace: Workspace,
         place: Place,
         settle_s: float,
+        size: JobSize = UNSAID,
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.workspace, self.place, self.settle_s = workspace, place, settle_s
+        """Begin where an earlier watch of the folder ended.
+
+        Args:
+            workspace: Where to import.
+            place: The folder.
+            settle_s: How long the files of a job must not have changed.
+            size: NPUs and passes, where a workload leaves them open.
+            clock: Tells how long files were watched.
+            now: Tells how old they are, in seconds since the epoch.
+        """
+        self.workspace, self.place, self.settle_s, self.size = workspace, place, settle_s, size
         self.pending: tuple[str, ...] = ()
         """Files that were still changing at the last look."""
         self._clock, self._now = clock, now
@@ -153,7 +166,7 @@ class Watch:
             # Of a folder all files have to be there; files that lie beside each other may come one job after another.
             if not ready or (entry != _LOOSE and len(ready) < len(names)):
                 continue
-            digest = _digest(stamps, ready)
+            digest = self._entry_digest(stamps, ready)
             if self._kept.entries.get(encodable(entry)) == digest:
                 continue
             yield from self._look_into(entry, names if entry == _LOOSE else ready, stamps, settled, progress)
@@ -171,12 +184,12 @@ class Watch:
             with self.place.opened(names) as files:
                 jobs = discover(files)
                 jobs.sort(key=lambda job: _newest(stamps, _names_of(job, stamps)))
-                for job in jobs:
+                keys = _keys(entry, jobs, stamps)
+                for job, key in zip(jobs, keys, strict=True):
                     own = _names_of(job, stamps)
                     if all(name in settled for name in own):
-                        yield from self._take(
-                            entry, job, own, stamps, alone=len(jobs) == 1, progress=progress
-                        )
+                        named = _named(entry, job, alone=len(jobs) == 1)
+                        yield from self._take(key, named, own, stamps, progress)
                 yield from self._left_out(jobs, stamps, settled)
         except (StudioError, OSError, MemoryError) as error:
             # Of what is still being written nothing can be said yet.
@@ -189,35 +202,34 @@ class Watch:
                 self._trouble = True
         if not self._trouble:
             ready = [name for name in names if name in settled]
-            self._kept.entries[encodable(entry)] = _digest(stamps, ready)
+            self._kept.entries[encodable(entry)] = self._entry_digest(stamps, ready)
             self._save()
 
     def _take(
         self,
-        entry: str,
+        key: str,
         job: JobFiles,
         own: Sequence[str],
         stamps: Mapping[str, Stamp],
-        *,
-        alone: bool,
         progress: Progress | None,
     ) -> Iterator[Arrived | Refused]:
         """Import a job, unless these very files were seen."""
-        folder = str(PurePosixPath(own[0]).parent) if own else "."
-        key, digest = encodable(f"{entry}/{folder}/{job.name}"), _digest(stamps, own)
+        is_open = any(fmt.whole for _, fmt, _ in job.ranks)
+        digest = _digest(stamps, own) + (self._said_size if is_open else "")
         known = self._kept.jobs.get(key)
         if known is not None and known.digest == digest:
             return
         before = 0 if known is None else known.version
-        named = _named(entry, job, alone=alone)
         source = "\n".join(sorted({f"{self.place.name}/{name}" for name in own})[:100])
         try:
-            made = import_arrived(self.workspace, named, source, _written(stamps, own), progress)
+            made = import_arrived(
+                self.workspace, job, source, _written(stamps, own), progress, size=self.size
+            )
         except Exception as error:  # noqa: BLE001 - whatever one file brings about must not end the watch of the others
             if isinstance(error, _OF_THE_FILES) or not isinstance(error, StudioError | OSError):
                 self._kept.jobs[key] = Handled(digest, "" if known is None else known.job, before)
                 self._save()
-            yield from self._refuse(named.name, error)
+            yield from self._refuse(job.name, error)
             return
         # Files that were only touched, or copied there again, are the same job.
         is_new = known is None or known.job != made
@@ -225,6 +237,14 @@ class Watch:
         self._save()
         if is_new:
             yield Arrived(made, before + 1)
+
+    def _entry_digest(self, stamps: Mapping[str, Stamp], names: Sequence[str]) -> str:
+        return _digest(stamps, names) + self._said_size
+
+    @property
+    def _said_size(self) -> str:
+        """What tells files that were refused for want of a size from the same ones with it."""
+        return "" if self.size == UNSAID else f" {self.size.npus} {self.size.passes}"
 
     def _left_out(
         self, jobs: Sequence[JobFiles], stamps: Mapping[str, Stamp], settled: set[str]
@@ -286,7 +306,7 @@ class Watch:
 
 
 @contextmanager
-def watching(workspace: Workspace, place: Place, settle_s: float) -> Iterator[Watch]:
+def watching(workspace: Workspace, place: Place, settle_s: float, size: JobSize = UNSAID) -> Iterator[Watch]:
     """Watch a folder for a workspace, alone.
 
     Raises:
@@ -296,7 +316,7 @@ def watching(workspace: Workspace, place: Place, settle_s: float) -> Iterator[Wa
     path.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
     try:
         with FileLock(path.with_suffix(".lock"), timeout=0, mode=PRIVATE_FILE):
-            yield Watch(workspace, place, settle_s)
+            yield Watch(workspace, place, settle_s, size)
     except Timeout as error:
         raise StudioError(
             f"{place.name} is being watched already, for the workspace {workspace.root}.",
@@ -314,6 +334,17 @@ def _entry(name: str) -> str:
     """Return the entry of the watched folder that a file belongs to."""
     first, _, rest = name.partition("/")
     return first if rest or first.lower().endswith(_ARCHIVES) else _LOOSE
+
+
+def _keys(entry: str, jobs: Sequence[JobFiles], stamps: Mapping[str, Stamp]) -> list[str]:
+    """Return what the jobs of an entry are known by from one look to the next: folder and name, and where several share them a file."""
+    places = []
+    for job in jobs:
+        own = _names_of(job, stamps)
+        folder = str(PurePosixPath(own[0]).parent) if own else "."
+        places.append((encodable(f"{entry}/{folder}/{job.name}"), encodable(own[0] if own else "")))
+    shared = Counter(key for key, _ in places)
+    return [key if shared[key] == 1 else f"{key}/{file}" for key, file in places]
 
 
 def _named(entry: str, job: JobFiles, *, alone: bool) -> JobFiles:

@@ -43,8 +43,8 @@ class Point:
 
     @property
     def is_missing(self) -> bool:
-        """Whether measures could be had that were not made yet."""
-        return self.run is not None and self.measures is None
+        """Whether it was not measured yet though it could be, or not examined."""
+        return (self.run is not None and self.measures is None) or self.levels is None
 
 
 def points(session: Session, jobs: Iterable[JobInfo] | None = None) -> list[Point]:

@@ -49,6 +49,7 @@ def impatient():
     [
         "text", "events", "workload-graph", "jsonized", "etplus", "rocprof", "rocprof-perfetto", "xplane", "xplane-json",
         "exported-chrome", "exported-perfetto", "flight", "msccl", "inspector", "nsight",
+        "tool-timeline",
     ],
 )  # fmt: skip
 def test_mutated_files_give_a_trace_or_an_error_for_the_user(fuzz, impatient, tmp_path, name):

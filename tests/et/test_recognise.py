@@ -18,6 +18,7 @@ EXPECTED = (
     (r"custom_allreduce\.xml$", "msccl"),
     (r"^text/", "text"),
     (r"^timeline/", "events"),
+    (r"^golden/timeline/", "tool-timeline"),
     (r"jsonized", "jsonized"),
     (r"golden/torch.*etplus", "etplus"),
     (r"NOTHING_LINKED", "pytorch"),

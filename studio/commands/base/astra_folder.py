@@ -17,10 +17,13 @@ import numpy as np
 
 from studio.commands.base.backends import (
     GROUPS,
+    LOG_KEEPS_BYTES,
+    LOGGING,
     LOGICAL,
     MEMORY,
     NETWORK,
     SYSTEM,
+    WHOLE_LOG,
     WORKLOAD,
     Backend,
     arguments,
@@ -49,11 +52,13 @@ from studio.trace import (
     dense_column,
     int_column,
 )
-from studio.units import format_counted, format_ns
+from studio.units import format_bytes, format_counted, format_ns
 
 _NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
 _EXACT_DURATION = "duration_ns"
 _TOLD = 8
+_EVENT_BYTES = 115
+"""Length of an event line in ASTRA-sim's log, without the node's name."""
 _REFERENCE = "ASTRA-sim (commit 518bd51)"
 
 
@@ -125,12 +130,30 @@ def prepare(
         *about_system,
         *about_job,
         *about_compute,
+        *_about_log(adapted),
         *imported.findings,
         *check(adapted, imported.config),
     )
     _refuse(findings)
     _refuse_dimensions(imported.config)
     return Prepared(adapted, system, custom, imported.config, findings, adapted is not given)
+
+
+def _about_log(trace: Trace) -> Iterator[Finding]:
+    """Say where the log of a run will be longer than what ASTRA-sim's logger keeps."""
+    size = 0
+    for graph, uses in zip(trace.graphs, _uses(trace), strict=True):
+        lengths = np.diff(graph.strings.offsets)[graph.name[graph.name >= 0]]
+        size += 2 * uses * (len(graph) * _EVENT_BYTES + int(lengths.sum()))
+    if size > LOG_KEEPS_BYTES:
+        message = (
+            f"For ASTRA-sim: its log of events will have about {format_bytes(size)}, and its logger keeps the last "
+            f"{format_bytes(LOG_KEEPS_BYTES)}."
+        )
+        hint = (
+            f"--logging-configuration={LOGGING} on its command line has it write all of them to {WHOLE_LOG}."
+        )
+        yield Finding("info", CODE, message, hint)
 
 
 def _refuse(findings: Sequence[Finding]) -> None:
@@ -356,7 +379,11 @@ def write_folder(
     saved = astra.save(replace(system, groups=None), folder, prepared.custom)
     files += [saved.system, saved.network, *([saved.remote_memory] if saved.remote_memory else [])]
     command = tuple(arguments(backend, prepared.options, groups=groups))
-    texts = {"run.sh": _script(backend, command), "README.md": _readme(prepared, backend, command, title)}
+    texts = {
+        "run.sh": _script(backend, command),
+        "README.md": _readme(prepared, backend, command, title),
+        LOGGING: _LOGGING,
+    }
     if groups:
         texts[GROUPS] = groups_text(prepared.trace)
     if backend.logical:
@@ -385,6 +412,23 @@ def _complete(prepared: Prepared) -> dict[str, Any]:
     config = prepared.config
     system.setdefault("preferred-dataset-splits", config.splits)
     return {**system, "trace-enabled": 1}
+
+
+_LOGGING = f"""\
+# All events in one file, however long: --logging-configuration={LOGGING}
+[[sink]]
+name = "events"
+type = "basic_file_sink_mt"
+filename = "{WHOLE_LOG}"
+truncate = true
+create_parent_dir = true
+level = "debug"
+
+[[logger]]
+name = "workload"
+sinks = ["events"]
+level = "debug"
+"""
 
 
 def _script(backend: Backend, command: Sequence[str]) -> str:
@@ -430,7 +474,12 @@ def _readme(prepared: Prepared, backend: Backend, command: Sequence[str], title:
     ]
     told = [finding for finding in prepared.findings if finding.code == CODE]
     if told:
-        lines += ["", "What is otherwise than in the job:", "", *(f"- {finding.message}" for finding in told)]
+        lines += [
+            "",
+            "What is otherwise than in the job:",
+            "",
+            *(f"- {finding.message} {finding.hint}".rstrip() for finding in told),
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -18,6 +18,10 @@ WORKLOAD, GROUPS, SYSTEM, NETWORK, MEMORY = (
 """Files of an exported folder; the first is the prefix of the traces. ASTRA-sim takes a path of comm groups that
 contains "empty" for none, so paths are relative to the folder, whatever it is called."""
 LOGICAL = "logical_topology.json"
+LOGGING, WHOLE_LOG = "logging.toml", "log/events.log"
+"""A configuration of ASTRA-sim's logger that keeps all events in one file, and that file."""
+LOG_KEEPS_BYTES = 11 * 10 * 1024 * 1024
+"""What its logger keeps otherwise: the current file and ten older ones."""
 NO_GROUPS = "empty"
 DEFAULT_TIMEOUT_S = 600.0
 """After how long a program is ended where nothing else is said."""

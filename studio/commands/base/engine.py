@@ -25,6 +25,8 @@ from studio.commands.base.astra_folder import Prepared, write_folder
 from studio.commands.base.backends import (
     BACKEND_NAMES,
     DEFAULT_TIMEOUT_S,
+    LOGGING,
+    WHOLE_LOG,
     Backend,
     analytical,
     arguments,
@@ -48,7 +50,6 @@ _GRACE_S = 2.0
 _LINES_SHOWN = 8
 _LINE_CUT = 300
 _RANKS_SHOWN = 5
-_ROTATED = "log.*.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,8 @@ def run_engine(
     """
     program = find_program(engine.program)
     backend, by = choose_backend(engine, program, prepared)
-    command = [*arguments(backend, prepared.options, groups=bool(prepared.trace.groups)), *engine.arguments]
+    further = map(_absolute, engine.arguments)
+    command = [*arguments(backend, prepared.options, groups=bool(prepared.trace.groups)), *further]
     with tempfile.TemporaryDirectory(prefix="chakra-studio-engine-") as name:
         folder = Path(name)
         write_folder(prepared, folder, backend)
@@ -197,6 +199,14 @@ def run_engine(
         log = b"\n".join(_read(path) for path in _logs(folder))
         said = _read(folder / "stdout")
         return _read_back(engine, ours, log, said, (str(program), backend.name, by, tuple(command), spent_s))
+
+
+def _absolute(word: str) -> str:
+    """Return an argument with the absolute path of the file that it names, if it does: the program runs elsewhere."""
+    key, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+    if not value or value == LOGGING or not Path(value).exists():
+        return word
+    return f"{key}{equals}{Path(value).absolute()}"
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -312,16 +322,17 @@ def _written(folder: Path) -> int:
 
 
 def _logs(folder: Path) -> list[Path]:
-    """Return the logs of a program, the oldest first: the logger moves full ones to log.1.log, log.2.log and so on."""
-    rotated = {
-        int(path.name.split(".")[1]): path
-        for path in (folder / "log").glob(_ROTATED)
-        if path.name.split(".")[1].isdecimal()
-    }
-    return [
-        *(rotated[number] for number in sorted(rotated, reverse=True)),
-        *([last] if (last := folder / "log" / "log.log").is_file() else []),
-    ]
+    """Return the logs of a program, the oldest first: one with all events, or what its logger kept.
+
+    The logger moves full files to log.1.log, log.2.log and so on.
+    """
+    whole = folder / WHOLE_LOG
+    if whole.is_file() and whole.stat().st_size:
+        return [whole]
+    numbered = {path.name.split(".")[1]: path for path in (folder / "log").glob("log.*.log")}
+    rotated = sorted((int(number), path) for number, path in numbered.items() if number.isdecimal())
+    last = folder / "log" / "log.log"
+    return [*(path for _, path in reversed(rotated)), *([last] if last.is_file() else [])]
 
 
 def _read(path: Path) -> bytes:
@@ -343,7 +354,7 @@ def _read_back(
     finished = finish_lines(lines)
     parts = _event_parts(log) or _event_parts(said)
     if not finished and not parts:
-        head = said.decode("utf-8", "replace").splitlines()
+        head = [line for line in said[: 1 << 16].decode("utf-8", "replace").splitlines() if line.strip()]
         first = "".join(f"\n  {printable(line[:_LINE_CUT])}" for line in head[:_LINES_SHOWN])
         raise TraceError(
             f"--engine {engine.program}: ended, and no line says that a rank finished or a node ran."

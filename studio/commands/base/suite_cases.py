@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
@@ -162,7 +162,6 @@ def run_suite(
     workspace: Path | None = None,
     again: bool = False,
     progress: Progress | None = None,
-    done: Callable[[Case], None] = lambda _case: None,
 ) -> Results:
     """Simulate every case that is not in the folder already, and score all.
 
@@ -173,8 +172,7 @@ def run_suite(
         folder: Where results are kept: `cases/` with one file per case.
         workspace: For jobs that are named by id; None is the user's.
         again: Whether to simulate all cases again.
-        progress: Told how far a case is; may raise to stop, and what is done stays.
-        done: Told of each case, before it is scored.
+        progress: Told how far a case is, and which; may raise to stop, and what is done stays.
 
     Raises:
         StudioError: The folder cannot be written.
@@ -183,16 +181,26 @@ def run_suite(
     kept.mkdir(parents=True, exist_ok=True)
     cases = []
     digests = {job.name: _job_digest(job, workspace) for job in suite.jobs}
-    for job, system in suite.cases:
+    for number, (job, system) in enumerate(suite.cases, start=1):
         digest = _digest(job, system, digests[job.name])
         path = kept / f"{job.name}--{system.name}-{digest[:12]}.json"
         known = None if again else _known(path, digest)
-        case = Case(known or _simulate(job, system, digest, workspace, progress), kept=known is not None)
+        case = Case(
+            known or _simulate(job, system, digest, workspace, _numbered(progress, number, len(suite.cases))),
+            kept=known is not None,
+        )
         if known is None and case.result.finish_ns is not None:
             _keep(path, case.result)
-        done(case)
         cases.append(case)
     return score(suite, cases)
+
+
+def _numbered(progress: Progress | None, number: int, count: int) -> Progress | None:
+    """Return a progress callback that says the number of the case, too."""
+    if progress is None:
+        return None
+    tell = progress
+    return lambda phase, done, total: tell(f"case {number} of {count}, {phase}", done, total)
 
 
 def _simulate(

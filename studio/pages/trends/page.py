@@ -119,7 +119,7 @@ def show_series(name: str, series: Sequence[Point], *, dark: bool) -> Any:
     """Return the content of the page."""
     if not series:
         return _nothing()
-    missing = [(point.job, point.run) for point in series if point.is_missing and point.run is not None]
+    missing = [(point.job, point.run) for point in series if point.is_missing]
     if missing:
         list_tasks_again(began=start_measuring(tasks(), session(), missing))
     timed = [point for point in series if point.measures is not None and point.measures.finish_ns is not None]
@@ -151,15 +151,17 @@ def _nothing() -> Any:
     )
 
 
-def _missing_words(missing: Sequence[tuple[str, str]], series: Sequence[Point]) -> Any:
+def _missing_words(missing: Sequence[tuple[str, str | None]], series: Sequence[Point]) -> Any:
     """Say what is not measured yet, or cannot be."""
     failed = [session().unmeasured[run] for run in missing if run in session().unmeasured]
     said = []
     if len(missing) > len(failed):
         count = format_counted(len(missing) - len(failed), "job")
-        said.append(f"{count} of {format_count(len(series))} being measured in the background.")
+        said.append(f"{count} of {format_count(len(series))} being measured and checked in the background.")
     if failed:
-        said.append(f"{format_counted(len(failed), 'job')} cannot be measured: {failed[0].message}")
+        said.append(
+            f"{format_counted(len(failed), 'job')} cannot be measured and checked: {failed[0].message}"
+        )
     return html.P(" ".join(said), className="cs-dim") if said else None
 
 

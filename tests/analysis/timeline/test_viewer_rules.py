@@ -35,7 +35,9 @@ def of(trace: studio.Trace) -> Gantt:
 
 @cache
 def job() -> studio.Trace:
-    return studio.read(sample_path("transformer_8r"))
+    """Half of a job, in which ranks send to each other."""
+    trace = studio.read(sample_path("transformer_8r"))
+    return replace(trace, ranks=tuple(rank for rank in trace.ranks if rank.number % 2 == 0))
 
 
 def sample() -> Gantt:
