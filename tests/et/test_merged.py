@@ -193,7 +193,7 @@ def test_what_is_no_job_or_no_master_trace_is_refused(tmp_path: Path):
     assert "claimed by two files" in run("merge", tmp_path / "in", "-o", tmp_path / "more.et").stderr
     (tmp_path / "in" / "job.00.et").unlink()
     for text, why in {
-        '{"tp": [0, 3],"b": [1]}': "blanks differ",
+        '{"tp": [0, 3],"b": [1], "c": [3]}': "blanks differ",
         '{"tp": [0, 3], "tp": [1]}': "a group is listed twice",
         '{"tp": [0, 3], "\\u0041": [1]}': "not written alike",
     }.items():
