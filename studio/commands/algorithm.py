@@ -1,9 +1,9 @@
 """Check an algorithm of a collective (MSCCL XML, MSCCL++ JSON), and time it beside ring, direct, halving-doubling and tree.
 
-FILE is - for standard input, SIZE such as 64MiB: what Chakra calls comm_size, of an all-gather one rank's part. The result is followed chunk by chunk: an
-all-reduce, all-gather, reduce-scatter or all-to-all that leaves a chunk wrong is an error, with the GPU and the chunk, as is a
-step that waits for ever; the exit code is 1 then. All algorithms run as steps over the links of the system, without the measured
-costs of a library. With -o the algorithm is written as traces, with a system that simulates jobs by it.
+FILE is - for standard input, SIZE such as 64MiB: what Chakra calls comm_size, of an all-gather one rank's part. The result is
+followed chunk by chunk: an all-reduce, all-gather, reduce-scatter or all-to-all that leaves a chunk wrong is an error, with the GPU
+and the chunk, as is a step that waits for ever; the exit code is 1 then. All algorithms run as steps over the links of the system,
+without the measured costs of a library. With -o the algorithm is written as traces, with a system that simulates jobs by it.
 """
 
 from __future__ import annotations
