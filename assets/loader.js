@@ -4,7 +4,7 @@
 
   const NAMESPACES = [
     "studio_asked", "studio_collectives", "studio_compare", "studio_explain", "studio_frame", "studio_graph",
-    "studio_nodes", "studio_ranks", "studio_simulate", "studio_sweep", "studio_timeline",
+    "studio_nodes", "studio_ranks", "studio_simulate", "studio_sql", "studio_sweep", "studio_timeline",
     "studio_trends", "studio_validate", "studio_workloads",
   ];
 

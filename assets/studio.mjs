@@ -25,6 +25,7 @@ bringCallbacks({
   studio_nodes: async () => (await import("./nodes/page.mjs")).startNodesPage(),
   studio_ranks: async () => (await import("./ranks/page.mjs")).callbacks,
   studio_simulate: async () => (await import("./simulate/page.mjs")).callbacks,
+  studio_sql: async () => (await import("./sql/page.mjs")).startSqlPage(),
   studio_sweep: async () => (await import("./sweep/page.mjs")).callbacks,
   studio_timeline: async () => (await import("./timeline/page.mjs")).startTimelinePage(),
   studio_trends: async () => (await import("./trends/page.mjs")).callbacks,

@@ -30,6 +30,7 @@ from studio.server.guard import script_hash
 from studio.server.nodes import nodes_blueprint
 from studio.server.palette import palette_blueprint
 from studio.server.report import report_blueprint
+from studio.server.sql import sql_blueprint
 from studio.server.status import status_blueprint
 from studio.server.timeline import timeline_blueprint
 from studio.server.traffic import traffic_blueprint
@@ -53,6 +54,7 @@ _BLUEPRINTS = (
     graph_blueprint,
     palette_blueprint,
     report_blueprint,
+    sql_blueprint,
     collectives_blueprint,
     traffic_blueprint,
     compare_blueprint,

@@ -361,6 +361,11 @@ class Example:
 
 EXAMPLES: Final[tuple[Example, ...]] = (
     Example(
+        "Nodes by type",
+        "SELECT type, collective, count(*) AS nodes, sum(bytes) AS bytes, sum(duration_ns) AS duration_ns\n"
+        "FROM nodes GROUP BY ALL ORDER BY nodes DESC",
+    ),
+    Example(
         "Longest collectives",
         "SELECT type, comm_group, position, bytes, duration_ns, skew_ns, last_rank\n"
         "FROM collectives ORDER BY duration_ns DESC LIMIT 20",

@@ -194,7 +194,7 @@ class Database:
         if BY_NAME[name].of != "workspace" and not self._has_jobs:
             raise ConfigError(
                 f"The query asks for {name}, which are of a job or a run, and none is named",
-                hint="Name one: traces, or a job or run of the workspace. jobs and runs can be asked for without.",
+                hint="Name traces, or a job or run of the workspace; on the page, open one. jobs and runs can be asked for without.",
             )
         self._views.make(name)
 
@@ -243,7 +243,7 @@ class Database:
                     raise
                 raise ConfigError(
                     f"The query was stopped: it takes more than {limits.time_s:g} s",
-                    hint="Ask for fewer rows, or allow more time by --limit-time.",
+                    hint="Ask for fewer rows. The command sql allows more time by --limit-time.",
                 ) from error
             except self._duckdb.Error as error:
                 # Its place is of the query as it was planned, not as it was written.

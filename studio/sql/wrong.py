@@ -57,7 +57,7 @@ def _hint(told: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:
         near = difflib.get_close_matches(name.lower(), BY_NAME, n=1)
         return f"Did you mean {near[0]}? {_TABLES}" if near else _TABLES
     if kind == "permission" or "disabled by configuration" in told:
-        return "Queries read the tables of jobs and runs, and nothing else. Answers are written by -o FILE."
+        return "Queries read the tables of jobs and runs, and nothing else. Answers are saved by -o of the command, or by the buttons of the page."
     if kind == "out of memory":
         return "Ask for fewer columns or rows, such as those of one rank: WHERE rank = 0."
     marker = "Did you mean "

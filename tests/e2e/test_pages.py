@@ -26,6 +26,7 @@ PAGES = {
     "timeline": "#timeline-scroll[data-ready]",
     "collectives": "#collectives-heat[data-ready], .cs-empty",
     "simulate": "#sim-drawing svg",
+    "sql": "#sql-grid .ag-row",
     "sweep": "#sweep-run:enabled",
     "compare": ".cs-compare-list",
     "trends": "#trends-figure .main-svg",

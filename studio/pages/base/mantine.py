@@ -24,6 +24,7 @@ COMPONENTS = (
     "SegmentedControl",
     "Select",
     "TextInput",
+    "Textarea",
 )
 """Every component that app and pages name: the browser is told of these before the first is shown."""
 

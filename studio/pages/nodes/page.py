@@ -14,6 +14,7 @@ from dash import ClientsideFunction, Input, Output, callback, clientside_callbac
 from studio.analysis.job.nodes import TEXT_COLUMNS
 from studio.errors import StudioError
 from studio.pages.base.export import exports
+from studio.pages.base.grids import GRID_THEME
 from studio.pages.base.state import session, workspace
 from studio.pages.base.widgets import aria_label, no_job
 from studio.views.address import run_note
@@ -43,19 +44,6 @@ _NUMBER_FILTERS = [
     "blank",
     "notBlank",
 ]
-_THEME = """themeQuartz.withParams({
-    accentColor: 'var(--cs-accent)', backgroundColor: 'var(--cs-panel)', foregroundColor: 'var(--cs-text)',
-    borderColor: 'var(--cs-border)', browserColorScheme: 'inherit', chromeBackgroundColor: 'var(--cs-raised)',
-    headerBackgroundColor: 'var(--cs-raised)', headerTextColor: 'var(--cs-text)', headerFontWeight: 500,
-    oddRowBackgroundColor: 'var(--cs-panel)', rowHoverColor: 'var(--cs-raised)',
-    selectedRowBackgroundColor: 'var(--cs-accent-soft)', inputBackgroundColor: 'var(--cs-bg)',
-    inputBorder: 'solid 1px var(--cs-border)', inputPlaceholderTextColor: 'var(--cs-dim)',
-    menuBackgroundColor: 'var(--cs-panel)', menuTextColor: 'var(--cs-text)',
-    tooltipBackgroundColor: 'var(--cs-panel)', tooltipTextColor: 'var(--cs-text)',
-    iconColor: 'var(--cs-dim)', iconButtonHoverColor: 'var(--cs-text)',
-    fontFamily: 'inherit', fontSize: 12.5, headerFontSize: 12.5, rowHeight: 26, headerHeight: 30, listItemHeight: 26,
-    spacing: 5, cellHorizontalPadding: 6, borderRadius: 4, wrapperBorderRadius: 5, rowBorder: {color: 'var(--cs-row-line)'}
-})"""
 
 
 def _column(
@@ -202,7 +190,7 @@ def _list() -> Any:
         },
         getRowId="params.data.rank + '/' + params.data.ref",
         dashGridOptions={
-            "theme": {"function": _THEME},
+            "theme": {"function": GRID_THEME},
             "cacheBlockSize": 100,
             "maxBlocksInCache": 60,
             "cacheOverflowSize": 1,

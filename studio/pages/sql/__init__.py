@@ -1,0 +1,1 @@
+"""The SQL page: questions to the open job and the workspace, in words of one's own."""

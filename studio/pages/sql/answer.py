@@ -1,0 +1,92 @@
+"""Show an answer: columns of the grid, cells with units where the name of a column tells one, and how much there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from dash import html
+
+from studio.sql.answers import plain_rows
+from studio.sql.database import Answer
+from studio.units import format_bytes, format_counted, format_ns, format_rate
+
+_MISSING = "\N{EN DASH}"
+_EXACT = 2**53
+"""Whole numbers from here on are rounded by the browser: they travel as texts."""
+_LETTER, _CAPITAL, _MARGIN, _LEAST, _MOST = 7.0, 9.0, 22, 64, 420
+"""Widths in pixels: of letters, of what stands around them, and of columns."""
+_UNITS: Mapping[str, Callable[[float], str]] = {
+    "_bytes_per_ns": format_rate,
+    "_ns": format_ns,
+    "bytes": format_bytes,
+}
+"""What the ends of column names count; the first that fits."""
+
+
+def grid_of(table: pa.Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the columns and the rows of the grid for an answer."""
+    names: list[str] = table.column_names
+    numeric = [_is_numeric(field.type) for field in table.schema]
+    units = [_unit(name) if number else None for name, number in zip(names, numeric, strict=True)]
+    rows, widths = [], [_width(name) + _LETTER for name in names]
+    for values in plain_rows(table):
+        row: dict[str, Any] = {}
+        for place, value in enumerate(values):
+            shown = _shown(value, units[place])
+            widths[place] = max(widths[place], _width(shown))
+            row[f"c{place}"], row[f"t{place}"] = _sortable(value), shown
+            if units[place] is not None and value is not None:
+                row[f"e{place}"] = f"{value:,}"
+        rows.append(row)
+    columns = [
+        {
+            "field": f"c{place}",
+            "headerName": name,
+            "headerTooltip": name,
+            "valueFormatter": {"function": f"params.data.t{place}"},
+            "tooltipField": f"e{place}" if units[place] else f"t{place}",
+            "width": min(max(round(widths[place]) + _MARGIN, _LEAST), _MOST),
+            **({"type": "rightAligned"} if numeric[place] else {}),
+        }
+        for place, name in enumerate(names)
+    ]
+    return columns, rows
+
+
+def _width(text: str) -> float:
+    wide = sum(letter.isupper() or letter == "_" for letter in text)
+    return _CAPITAL * wide + _LETTER * (len(text) - wide)
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _unit(name: str) -> Callable[[float], str] | None:
+    return next((unit for end, unit in _UNITS.items() if name.endswith(end)), None)
+
+
+def _shown(value: Any, unit: Callable[[float], str] | None) -> str:
+    if value is None:
+        return _MISSING
+    if unit is not None:
+        return unit(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _sortable(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if abs(value) < _EXACT else str(value)
+    return value if value is None or isinstance(value, float | bool | str) else str(value)
+
+
+def said_of(answer: Answer) -> Any:
+    """Return how many rows there are, and how long they took."""
+    count = format_counted(answer.table.num_rows, "row")
+    more = " are shown, and there are more: CSV and Parquet have up to a million" if answer.more else ""
+    about: dict[str, Any] = {"data-spent": f" in {format_ns(answer.spent_s * 1e9)}"}
+    return html.Span([html.Span(count), more, html.Span(**about)])
