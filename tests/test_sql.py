@@ -390,6 +390,14 @@ def test_the_command_answers_in_every_form(tmp_path):
     assert (refused.exit_code, ".parquet" in refused.stderr) == (1, True)
     exported = ask("--export", tmp_path / "all", "--table", "ranks", source)
     assert (exported.exit_code, exported.stdout) == (0, f"{tmp_path}/all/ranks.parquet: 8 rows\n")
+    again = CliRunner().invoke(
+        main, ["export", "parquet", str(source), "-o", str(tmp_path / "again"), "--json"]
+    )
+    assert json.loads(again.stdout)["rows"]["nodes.parquet"] == 2488
+    assert (tmp_path / "again/ranks.parquet").read_bytes() == (tmp_path / "all/ranks.parquet").read_bytes()
+    mistyped = ask("--export", tmp_path / "none", "--table", "rank", source)
+    assert (mistyped.exit_code, (tmp_path / "none").exists()) == (1, False)
+    assert "Did you mean 'ranks'?" in mistyped.stderr
     assert len(json.loads(ask("--tables", "--json").stdout)) == len(TABLES)
     assert ask().exit_code == 2
 
