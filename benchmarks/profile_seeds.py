@@ -173,6 +173,32 @@ INSPECTOR = tuple(
 )  # fmt: skip
 
 
+PLAN = {
+    "name": "gather", "collective": "allgather", "inplace": True, "protocol": "Simple",
+    "gpus": [
+        {
+            "id": rank, "input_chunks": 1, "output_chunks": 2, "scratch_chunks": 0,
+            "threadblocks": [
+                {
+                    "id": 0,
+                    "ops": [
+                        {"name": "put", "src_buff": [{"type": "o", "index": rank, "size": 1}],
+                         "dst_buff": [{"buffer_id": 0, "index": rank, "size": 1}], "channel_ids": [0], "channel_type": "memory"},
+                        {"name": "signal", "channel_ids": [0], "channel_type": "memory"},
+                        {"name": "wait", "channel_ids": [0], "channel_type": "memory"},
+                    ],
+                    "channels": [{"channel_type": "memory", "channel_ids": [0]}],
+                    "remote_buffer_refs": [{"access_channel_type": "memory", "remote_buffer_ids": [0]}],
+                }
+            ],
+            "channels": [{"channel_type": "memory", "connected_to": [1 - rank]}],
+            "remote_buffers": [{"rank": 1 - rank, "type": "o", "access_channel_types": ["memory"]}],
+        }
+        for rank in (0, 1)
+    ],
+}  # fmt: skip
+
+
 def nsight() -> bytes:
     """A launch, its kernel, a collective and a range, as Nsight Systems exports them."""
     with tempfile.TemporaryDirectory() as folder:
@@ -202,6 +228,7 @@ def nsight() -> bytes:
 
 
 PROFILES: dict[str, tuple[bytes, ...]] = {
+    "mscclpp": (json.dumps(PLAN).encode(),),
     "nsight": (nsight(),),
     "inspector": INSPECTOR,
     "msccl": (MSCCL,),

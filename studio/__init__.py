@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from studio.et.job import link, read
     from studio.et.link.options import LinkOptions
     from studio.et.write import write
+    from studio.feeder import Feeder
     from studio.generation import generate, generate_inference
     from studio.layout_search import plan
     from studio.operators import list_operators
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ConfigError",
+    "Feeder",
     "LinkOptions",
     "Rank",
     "StudioError",
@@ -81,6 +83,7 @@ __all__ = [
 ]
 
 _WHERE = {
+    "Feeder": "studio.feeder",
     "LinkOptions": "studio.et",
     "Rank": "studio.trace",
     "SystemConfig": "studio.sim.config",

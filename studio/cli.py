@@ -97,9 +97,9 @@ class _Commands(click.Group):
             return name, command, rest
         loaded = load_command(name)
         if ctx.resilient_parsing:
-            from studio.commands.base.completing import offer_completions
+            from studio.commands.base.completing import with_completions
 
-            offer_completions(loaded)
+            loaded = with_completions(loaded)
         return name, loaded, rest
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

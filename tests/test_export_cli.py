@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import subprocess
 import sys
 import tomllib
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,16 @@ from click.testing import CliRunner
 import studio
 from studio.cli import main
 from studio.commands.base import astra_folder
+from studio.commands.base.backends import analytical
 from studio.et import write
 from studio.et.schema import schema
 from studio.sim.astra import read_yaml
+from studio.sim.parts import CustomAlgorithms, Parts
 from studio.trace import NodeType, int_column
 from tests import stand_in_engine
+from tests.golden import CUSTOM_KEYS, records, trace_of_workload
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 SYSTEM = {
     "scheduling-policy": "LIFO",
@@ -155,14 +161,14 @@ def test_what_astra_sim_would_stop_at_is_converted_or_left_out_and_counted(folde
     # As the reference's own reader sees it: by protobuf, groups named by text.
     data = (folder / "out/workload/trace.0.et").read_bytes()
     names = {
-        attr.name: attr.string_val for one in records(data) for attr in one.attr if attr.name == "pg_name"
+        attr.name: attr.string_val for one in decoded(data) for attr in one.attr if attr.name == "pg_name"
     }
     assert names["pg_name"] in ("7", "8")
-    assert not any(attr.name == "comm_group" for one in records(data) for attr in one.attr)
+    assert not any(attr.name == "comm_group" for one in decoded(data) for attr in one.attr)
     assert read_back(folder / "out") == told["finish_ns"]
 
 
-def records(data: bytes):
+def decoded(data: bytes):
     """Decode the nodes of a file, by protobuf's own library."""
     from google.protobuf.internal.decoder import _DecodeVarint32
 
@@ -258,3 +264,44 @@ def test_where_astra_sims_logger_would_lose_events_that_is_said(folder, monkeypa
     )
     sink = tomllib.loads((folder / "out" / "logging.toml").read_text())["sink"][0]
     assert sink["filename"] == "log/events.log"
+
+
+def test_exported_cases_of_the_reference_finish_when_it_says(shared, tmp_path):
+    """Traces, groups, custom algorithms, remote memory and options of its own cases go through the folder unchanged."""
+    path = shared / "oracle" / "astra_sim_public.jsonl.gz"
+    chosen = [one for one in islice(records(path), 5, None, 97) if one["expected"]["status"] == "ok"]
+    done = 0
+    for number, record in enumerate(chosen):
+        npus = math.prod(record["network"]["npus_count"])
+        if npus > 32:
+            continue
+        custom = {
+            CUSTOM_KEYS[key]: trace_of_workload({"ranks": nodes}, len(nodes))
+            for key, nodes in (record.get("custom_collectives") or {}).items()
+        }
+        parts = Parts(
+            record["network"],
+            record["system"],
+            record.get("memory"),
+            None,
+            record.get("cli") or {},
+            record["mode"],
+        )
+        trace = trace_of_workload(record["workload"], npus, record.get("groups"))
+        prepared = astra_folder.prepare(trace, parts, CustomAlgorithms(custom))
+        folder = tmp_path / str(number)
+        astra_folder.write_folder(prepared, folder, analytical(record["mode"]))
+        groups = folder / "workload" / "comm_group.json"
+        imported = studio.read_config(
+            folder / "system.json",
+            folder / "network.yml",
+            comm_groups=groups if groups.exists() else None,
+            remote_memory=folder / "remote_memory.json",
+            options=prepared.options,
+            congestion=record["mode"],
+        )
+        read = studio.read(sorted((folder / "workload").glob("trace.*.et")))
+        result = studio.simulate(read, imported.config, native=compiled())
+        assert result.finish_ns.tolist() == record["expected"]["cycles"], record["id"]
+        done += 1
+    assert done > 12

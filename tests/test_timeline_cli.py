@@ -13,7 +13,9 @@ from click.testing import CliRunner
 import studio
 from studio.cli import main
 from studio.commands.base.timelines import FORMS
+from studio.et import write
 from studio.et.events import finish_lines
+from tests.handmade import collective, node, trace_of
 
 PREFIX = "[2026-11-20T20:00:00+0000] [{level}] <workload>: "
 NAME = "f(a, b=2), node->type=9, x"
@@ -147,6 +149,23 @@ def test_cycles_stay_between_forms_that_count_them_and_are_exact_below_a_nanosec
 @pytest.mark.parametrize("clock", ["0", "-5", "fast", "1.5 THz", "nan", "1e99", "1" * 400])
 def test_a_clock_that_is_none_is_refused(clock, tmp_path):
     assert "is no frequency" in invoke("x", "-o", "y.csv", "--npu-frequency", clock, code=2).output
+
+
+def test_a_run_of_the_workspace_is_written_with_the_times_that_it_found(tmp_path):
+    """All ranks of a folded run, by its name; the same events as `simulate --events` writes of every rank."""
+    nodes = [node(1, "COMP", micros=3), collective(2, "ALL_REDUCE", 1 << 20, 1)]
+    write(trace_of([nodes] * 4), tmp_path / "job", "job")
+    where = ["--workspace", str(tmp_path / "w")]
+    whole = ["simulate", str(tmp_path / "job"), "--preset", "hgx-h100", *where]
+    for more in (["--out", "mine"], ["--events", str(tmp_path / "events.csv")]):
+        done = CliRunner().invoke(main, [*whole, *more])
+        assert done.exit_code == 0, done.output
+    told = json.loads(invoke("mine", "-o", tmp_path / "run.csv", *where, "--json").stdout)
+    assert (told["ranks"], told["nodes"], told["untimed"]) == (4, 8, 0)
+    assert spans(tmp_path / "run.csv") == spans(tmp_path / "events.csv")
+    invoke("mine", "-o", tmp_path / "run.pftrace", *where)
+    assert spans(tmp_path / "run.pftrace") == spans(tmp_path / "events.csv")
+    assert "The nearest is" in invoke("mien", "-o", tmp_path / "x.csv", *where, code=1).output
 
 
 def test_standard_streams(monkeypatch, tmp_path):

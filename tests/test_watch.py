@@ -93,7 +93,7 @@ def test_a_deleted_job_does_not_come_back_and_a_lost_record_makes_no_second_one(
     [arrived] = settle(watch, clock)
     [kept] = watch.workspace.root.glob("watched/*.json")
     raw = kept.read_bytes()
-    kept.write_bytes(raw.replace(b"gpt-1", b"gpt-2"))
+    kept.write_bytes(raw[: len(raw) // 2])
     [same] = settle(begin(), clock)
     assert same.job == arrived.job, "known by its content"
     watch.workspace.delete(arrived.job)
@@ -316,6 +316,19 @@ def test_jobs_of_one_name_in_one_folder_are_told_apart(place):
     assert settle(begin(), clock) == []
 
 
+def test_links_lead_to_folders_elsewhere_and_to_none_twice(place, tmp_path):
+    folder, clock, begin = place
+    put(folder, "gpt-1", recorded())
+    put(tmp_path, "elsewhere", recorded(5))
+    (folder / "latest").symlink_to("gpt-1")
+    (folder / "gpt-2").symlink_to(tmp_path / "elsewhere")
+    (folder / "up").symlink_to(tmp_path)
+    (folder / "gone").symlink_to(tmp_path / "gone")
+    watch = begin()
+    events = settle(watch, clock)
+    assert sorted(watch.workspace.info(event.job).name for event in events) == ["gpt-1/gpt", "gpt-2/gpt"]
+
+
 def test_a_workspace_within_the_folder_is_not_watched(tmp_path, monkeypatch):
     put(tmp_path, "gpt-1", recorded())
     monkeypatch.chdir(tmp_path)
@@ -328,6 +341,7 @@ def test_a_workspace_within_the_folder_is_not_watched(tmp_path, monkeypatch):
     ("words", "message"),
     [
         (["nowhere"], "nowhere: no such folder"),
+        ([__file__], "a file, not a folder"),
         (["{in}", "--settle", "soon"], "Invalid value for '--settle'"),
         (["{in}", "--interval", "-1s"], "a time below 0"),
         (["nope://bucket/x"], "nope://bucket/x: it cannot be read"),

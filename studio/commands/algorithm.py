@@ -1,4 +1,4 @@
-"""Check an algorithm of a collective (MSCCL XML), and time it beside ring, direct, halving-doubling and tree.
+"""Check an algorithm of a collective (MSCCL XML, MSCCL++ JSON), and time it beside ring, direct, halving-doubling and tree.
 
 SIZE is such as 64MiB: what Chakra calls comm_size, of an all-gather one rank's part. The result is followed chunk by chunk: an
 all-reduce, all-gather, reduce-scatter or all-to-all that leaves a chunk wrong is an error, with the GPU and the chunk, as is a

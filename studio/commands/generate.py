@@ -4,6 +4,7 @@ KIND is llm, training of a decoder-only transformer, or inference, steps of one:
 (--config), or of your own numbers (--model custom). Ranks are numbered as in Megatron-LM: tensor parallel ranks are adjacent,
 then context, data and pipeline. In inference --batch is the sequences that decode, or the prompts of a prefill.
 vit, resnet and dlrm are training of other networks, data parallel, the tables of dlrm divided among ranks.
+cases are small jobs to test with, and have options of their own: see `generate cases --help`.
 
 Compute nodes hold operations and bytes, which the roofline of a simulated system times; --gpu gives them durations. Without
 -o the counts alone are printed: parameters, operations, memory of an NPU by part, bytes of each collective.
@@ -18,6 +19,7 @@ from typing import Any
 
 import click
 
+from studio.commands.base import generate_cases
 from studio.commands.base.options import PathOption, json_option
 from studio.commands.base.output import progress_line, show
 from studio.commands.base.terminal import printable, written_line
@@ -195,10 +197,29 @@ def _step_lines(told: Mapping[str, Any]) -> list[str]:
     ]
 
 
+class _Kinds(click.Command):
+    """The command; of cases, which share no option with models, that of theirs."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Return the context of what is asked for."""
+        if args[:1] == [_CASES]:
+            own = generate_cases.command
+            own.context_settings.update(self.context_settings)
+            return own.make_context(f"{info_name} {_CASES}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+_CASES = "cases"
+
+
 @click.command(
-    help=__doc__, epilog="Example: chakra-studio generate llm --model llama3-8b --ranks 8 --tp 8 -o JOB"
+    cls=_Kinds,
+    help=__doc__,
+    epilog="Example: chakra-studio generate llm --model llama3-8b --ranks 8 --tp 8 -o JOB",
 )
-@click.argument("kind", type=click.Choice(["llm", "inference", *NETWORKS]))
+@click.argument("kind", type=click.Choice(["llm", "inference", *NETWORKS, _CASES]))
 @click.option("--model", metavar="NAME", help="A preset, such as llama3-70b, or custom.")
 @click.option(
     "--config", metavar="FILE", type=PathOption(exists=True, dir_okay=False),
@@ -214,6 +235,8 @@ def _step_lines(told: Mapping[str, Any]) -> list[str]:
 def command(as_json: bool, **values: Any) -> None:
     """Carry out `generate`."""
     kind = values["kind"]
+    if kind == _CASES:
+        raise click.UsageError("cases comes before its options: chakra-studio generate cases -o DIR.")
     told = given_options(values, (*OPTIONS, *STEP_OPTIONS))
     allowed = NETWORK_OPTIONS if kind in NETWORKS else INFERENCE if kind == "inference" else BY_KEY
     foreign = [key for key in told if told[key] is not None and key not in allowed]

@@ -1,7 +1,8 @@
 """Write the timeline IN in another form: issue and callback lines, a log, a Chrome trace, Perfetto's format.
 
 IN is a file of issue and callback lines, the log of a simulator with such lines in it, a Chrome trace or Perfetto
-trace that the studio wrote, or any job with recorded times; - is the standard input. The name of OUT says the form:
+trace that the studio wrote, or any job with recorded times; - is the standard input. It may also be a run (RUN or
+JOB/RUN) or a job of the workspace. The name of OUT says the form:
 .csv, .log (as ASTRA-sim logs), .json (a Chrome trace) or .pftrace; - is the standard output, and --to says the form.
 
 Cycles of issue and callback lines are nanoseconds unless --npu-frequency tells the clock; between two forms that
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,16 @@ import msgspec
 import numpy as np
 
 from studio.commands.base.cycles import Frequency, to_cycles, to_ns
+from studio.commands.base.names import find_stored_run
 from studio.commands.base.one_job import read_one_job
-from studio.commands.base.options import PathOption, allow_damaged, json_option, quiet_option, rank_option
+from studio.commands.base.options import (
+    PathOption,
+    allow_damaged,
+    json_option,
+    quiet_option,
+    rank_option,
+    workspace_option,
+)
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.streams import DASH, path_or_stdin
 from studio.commands.base.terminal import printable
@@ -36,10 +45,13 @@ from studio.commands.base.timelines import (
     timeline_pieces,
     write_timeline,
 )
+from studio.comparing import RECORDED
 from studio.errors import StudioError, TraceError
 from studio.et import Progress
 from studio.et.events import LOST_LINES, UNFINISHED, count_of
-from studio.trace import Finding, Int64, Trace, dense_column
+from studio.sim.result import SimResult
+from studio.store.workspace import Workspace
+from studio.trace import Finding, Graph, Int64, Trace, dense_column
 from studio.units import format_count, format_counted, format_ns
 
 _CYCLES = "timeline-only"
@@ -57,6 +69,7 @@ class Request:
         to: Name of a form in `FORMS`; None is the one that the target's suffix asks for.
         frequency_hz: Clock of the NPUs; None where a cycle is a nanosecond.
         ranks: Rank numbers by file name, for files that do not tell theirs.
+        workspace: Folder of the workspace; None is the user's.
     """
 
     source: Path
@@ -64,6 +77,7 @@ class Request:
     to: str | None = None
     frequency_hz: Fraction | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
+    workspace: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +134,7 @@ def run(
     form = _form(request)
     refuse_unwritable(Path(f"{request.target}{form.suffix}") if request.target == DASH else request.target)
     _refuse_other_file(request, form)
-    with path_or_stdin(request.source) as path:
-        _, trace = read_one_job([path], request.ranks, progress, verb="Write")
+    trace = _read(request, progress)
     for finding in trace.findings if notice else ():
         notice(finding)  # type: ignore[misc]
     counted = any(finding.code == _CYCLES for finding in trace.findings)
@@ -131,6 +144,34 @@ def run(
     else:
         write_timeline(converted, request.target)
     return _written(request, form, trace, rounded, counted=counted)
+
+
+def _read(request: Request, progress: Progress | None) -> Trace:
+    root = request.workspace or Workspace.default_root()
+    if request.source != DASH and not request.source.exists() and root.is_dir():
+        store = Workspace(root)
+        job, name = find_stored_run(store, str(request.source))
+        return store.load(job) if name == RECORDED else _timed(store.load_run(job, name).result)
+    with path_or_stdin(request.source) as path:
+        return read_one_job([path], request.ranks, progress, verb="Write")[1]
+
+
+def _timed(result: SimResult) -> Trace:
+    """Return the job of a simulation with the times that it found in place of recorded ones."""
+    times = result.node_times()
+    places: dict[tuple[int, int], int] = {}
+    graphs: list[Graph] = []
+    ranks = []
+    for rank, first in zip(result.trace.ranks, times.first.tolist(), strict=True):
+        graph = result.trace.graph_of(rank)
+        # Ranks that one was simulated for share its times.
+        at = places.setdefault((rank.graph, first), len(graphs))
+        if at == len(graphs):
+            start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
+            graphs.append(replace(graph, start_ns=start, duration_ns=np.where(start >= 0, end - start, 0)))
+        ranks.append(replace(rank, graph=at))
+    groups = result.trace.groups if result.config.groups is None else result.config.groups
+    return replace(result.trace, graphs=tuple(graphs), ranks=tuple(ranks), groups=groups)
 
 
 def _form(request: Request) -> TimelineForm:
@@ -282,7 +323,7 @@ def text(written: Written) -> str:
 @click.command(
     help=__doc__, epilog="Example: chakra-studio timeline log/log.log -o run.pftrace --npu-frequency 1.5GHz"
 )
-@click.argument("source", metavar="IN", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("source", metavar="IN|RUN", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "-o",
     "--output",
@@ -302,6 +343,7 @@ def text(written: Written) -> str:
 )
 @json_option
 @quiet_option
+@workspace_option
 @allow_damaged
 @rank_option
 @click.pass_context
@@ -313,12 +355,13 @@ def command(
     frequency: Fraction | None,
     as_json: bool,
     quiet: bool,
+    workspace: Path | None,
     allow_damaged: bool,
     ranks: dict[str, int],
 ) -> None:
     """Carry out `timeline`."""
     written = run(
-        Request(source, target, to, frequency, ranks),
+        Request(source, target, to, frequency, ranks, workspace),
         progress=None if quiet else progress_line(),
         notice=warn,
     )

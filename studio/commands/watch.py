@@ -37,6 +37,7 @@ from studio.views.trends import (
     Point,
     by_series,
     measured_run,
+    point_before,
     point_of,
     points,
     verdict_words,
@@ -169,10 +170,7 @@ def _measured(session: Session, event: Arrived) -> Iterator[Line | Refused]:
         told = error.message if isinstance(error, StudioError) else "not enough memory to measure it."
         yield Refused(info.name, f"{info.name}: {told}", is_lost=False)
     point = point_of(session, info)
-    # A job that was deleted meanwhile is in no series.
-    series = by_series(points(session)).get(point.series, [])
-    before = {one.job: earlier for one, earlier in zip(series, with_previous(series), strict=True)}
-    yield Line(point, before.get(point.job), event.version)
+    yield Line(point, point_before(session, point), event.version)
 
 
 def report(event: Line | Refused | Waiting) -> dict[str, Any]:

@@ -80,6 +80,7 @@ FORMATS: tuple[Format, ...] = (
     xplane.JSON,
     kineto.FORMAT,
     msccl.FORMAT,
+    msccl.PLAN,
     text.FORMAT,
     events.FORMAT,
     exported.PERFETTO,

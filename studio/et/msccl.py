@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from studio.errors import TraceFormatError
+from studio.et import mscclpp
 from studio.et.build import graph_of_nodes
 from studio.et.format import Format, Part, RankPart, Reading
 from studio.et.msccl_play import ADDS, RECEIVES, SENDS, Algorithm, Block, Chunks, Gpu, Played, Step, play
@@ -48,15 +49,17 @@ def sniff(head: bytes) -> bool:
 
 
 def parse(data: bytes, name: str) -> Algorithm:
-    """Return the algorithm that a file describes.
+    """Return the algorithm that a file describes: XML of MSCCL, or an execution plan of MSCCL++.
 
     Raises:
-        TraceFormatError: It is no XML, or describes no algorithm.
+        TraceFormatError: It is neither, or describes no algorithm.
     """
     if len(data) > LARGEST_FILE_BYTES:
         raise TraceFormatError(
             f"{name}: {len(data):,} bytes; allowed for an algorithm: up to {LARGEST_FILE_BYTES:,}."
         )
+    if mscclpp.sniff(data):
+        return mscclpp.parse(data, name)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -247,4 +250,12 @@ def findings_of(algorithm: Algorithm, played: Played, name: str) -> Iterator[Fin
 
 FORMAT = Format(
     name="msccl", title="MSCCL algorithm (XML)", sniff=sniff, read=read, whole=True, memory_ratio=40.0
+)
+PLAN = Format(
+    name="mscclpp",
+    title="MSCCL++ execution plan (JSON)",
+    sniff=mscclpp.sniff,
+    read=read,
+    whole=True,
+    memory_ratio=40.0,
 )

@@ -80,6 +80,7 @@ class Algorithm:
         protocol: What it is to run with.
         gpus: By number.
         loop_chunks: Chunks that the whole buffer is cut into, 0 where the file does not say.
+        player: Makes what carries its steps out; None for those of MSCCL.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Algorithm:
     protocol: str
     gpus: tuple[Gpu, ...]
     loop_chunks: int = 0
+    player: Callable[[Algorithm, int, Callable[[int, bool], int]], Player] | None = None
 
     @property
     def chunks(self) -> int:
@@ -140,7 +142,7 @@ def play(
     Raises:
         TraceFormatError: It moves more chunks than can be followed.
     """
-    player = _Player(algorithm, chunk_bytes, delay_ns)
+    player = (algorithm.player or Player)(algorithm, chunk_bytes, delay_ns)
     player.run()
     player.check_result()
     return player.played
@@ -156,7 +158,7 @@ class _Sent:
 
 
 @dataclass(slots=True)
-class _Course:
+class Course:
     """How far a thread block came.
 
     Attributes:
@@ -174,7 +176,7 @@ class _Course:
     depth: int = 0
 
 
-class _Player:
+class Player:
     """One algorithm being played."""
 
     def __init__(self, algorithm: Algorithm, chunk_bytes: int, delay_ns: Callable[[int, bool], int]) -> None:
@@ -192,11 +194,11 @@ class _Player:
         self.under_way: dict[tuple[int, int, int], deque[_Sent]] = {}
         self.tags: dict[tuple[int, int], int] = {}
         self.courses = {
-            (gpu.number, block.number): _Course(gpu.number, block)
+            (gpu.number, block.number): Course(gpu.number, block)
             for gpu in algorithm.gpus
             for block in gpu.blocks
         }
-        self.waiting: dict[tuple[Any, ...], list[_Course]] = {}
+        self.waiting: dict[tuple[Any, ...], list[Course]] = {}
         self._fill()
 
     def _part(self) -> int:
@@ -298,7 +300,7 @@ class _Player:
                     "are never received",
                 )
 
-    def _advance(self, course: _Course) -> Iterator[_Course]:
+    def _advance(self, course: Course) -> Iterator[Course]:
         """Carry out steps of a block until one has to wait; yields the blocks that may go on then."""
         while course.at < len(course.block.steps):
             step = course.block.steps[course.at]
@@ -312,7 +314,7 @@ class _Player:
             if step.what in SENDS:
                 yield from self.waiting.pop(("message", *self._line(course, sends=True)), ())
 
-    def _wait(self, course: _Course, step: Step) -> tuple[Any, ...] | None:
+    def _wait(self, course: Course, step: Step) -> tuple[Any, ...] | None:
         """Return what a step has to wait for."""
         if step.depends is not None:
             block, number = step.depends
@@ -327,7 +329,7 @@ class _Player:
             return ("nobody",)
         return None
 
-    def _reason(self, course: _Course) -> str:
+    def _reason(self, course: Course) -> str:
         wait = self._wait(course, course.block.steps[course.at])
         if wait is None or wait[0] == "nobody":
             return "its block names no GPU to send to"
@@ -338,18 +340,18 @@ class _Player:
         return f"for a message from GPU {wait[1]} on channel {wait[3]} that is not sent before"
 
     @staticmethod
-    def _line(course: _Course, *, sends: bool) -> tuple[int, int, int]:
+    def _line(course: Course, *, sends: bool) -> tuple[int, int, int]:
         block = course.block
         return (
             (course.gpu, block.send, block.channel) if sends else (block.receive, course.gpu, block.channel)
         )
 
     @staticmethod
-    def _place(course: _Course) -> str:
+    def _place(course: Course) -> str:
         step = course.block.steps[course.at]
         return f"GPU {course.gpu}, block {course.block.number}, step {course.at} ({step.what})"
 
-    def _carry_out(self, course: _Course, step: Step) -> None:
+    def _carry_out(self, course: Course, step: Step) -> None:
         place = self._place(course)
         if step.depends is not None:
             nodes, depth = self.courses[course.gpu, step.depends[0]].done[step.depends[1]]
@@ -370,7 +372,7 @@ class _Player:
             self._send(course, values)
         course.done.append((course.after, course.depth))
 
-    def _receive(self, course: _Course, step: Step, place: str) -> tuple[int, ...]:
+    def _receive(self, course: Course, step: Step, place: str) -> tuple[int, ...]:
         source, _, _ = line = self._line(course, sends=False)
         message = self.under_way[line].popleft()
         wanted = step.target.count
@@ -387,7 +389,7 @@ class _Player:
             self._add(course, "COMP_NODE", {"is_cpu_op": False}, f"{'add' if adds else 'take'}: ", busy_ns)
         return (message.values + (0,) * wanted)[:wanted]
 
-    def _send(self, course: _Course, values: tuple[int, ...]) -> None:
+    def _send(self, course: Course, values: tuple[int, ...]) -> None:
         line = self._line(course, sends=True)
         pair = line[:2]
         tag = self.tags.get(pair, 0)
@@ -397,7 +399,7 @@ class _Player:
         self._node(course, "COMM_SEND_NODE", "comm_dst", line[1], (len(values), tag))
         self.under_way.setdefault(line, deque()).append(_Sent(values, tag, course.depth))
 
-    def _node(self, course: _Course, kind: str, key: str, peer: int, message: tuple[int, int]) -> None:
+    def _node(self, course: Course, kind: str, key: str, peer: int, message: tuple[int, int]) -> None:
         count, tag = message
         attrs = {
             "is_cpu_op": False,
@@ -410,22 +412,35 @@ class _Player:
         self._add(course, kind, attrs)
 
     def _add(
-        self, course: _Course, kind: str, attrs: dict[str, Any], prefix: str = "", duration_ns: int = 0
+        self, course: Course, kind: str, attrs: dict[str, Any], prefix: str = "", duration_ns: int = 0
     ) -> None:
         """Add a node that waits for what the block did before, and for which its next one waits."""
-        nodes = self.played.nodes[course.gpu]
+        name = f"{prefix}{course.block.steps[course.at].what} block {course.block.number} step {course.at}"
+        course.after = frozenset({self._put(course.gpu, kind, attrs, name, course.after, duration_ns)})
+
+    def _put(
+        self,
+        gpu: int,
+        kind: str,
+        attrs: dict[str, Any],
+        name: str,
+        after: frozenset[int],
+        duration_ns: int = 0,
+    ) -> int:
+        """Add a node to a GPU; returns its id."""
+        nodes = self.played.nodes[gpu]
         number = len(nodes) + 1
         nodes.append(
             {
                 "id": number,
                 "type": kind,
-                "name": f"{prefix}{course.block.steps[course.at].what} block {course.block.number} step {course.at}",
-                "data_deps": sorted(course.after),
+                "name": name,
+                "data_deps": sorted(after),
                 "duration_micros": duration_ns / 1000,
                 "attrs": attrs,
             }
         )
-        course.after = frozenset({number})
+        return number
 
     # The result
 

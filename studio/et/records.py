@@ -116,6 +116,12 @@ def write_metadata(version: str, attrs: Iterable[Attribute]) -> bytes:
     return add_length(record.SerializeToString())
 
 
+def write_nodes(version: str, metadata: Iterable[Attribute], nodes: Iterable[NodeRecord]) -> bytes:
+    """Return a Chakra file."""
+    encoder = _Encoder()
+    return b"".join((write_metadata(version, metadata), *map(encoder.record, nodes)))
+
+
 class _Encoder:
     """Serialises nodes; keeps serialised attributes, which recur."""
 

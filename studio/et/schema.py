@@ -96,6 +96,16 @@ def schema() -> Schema:
     return Schema(*map(message_factory.GetMessageClass, descriptors))
 
 
+def parse_node(record: bytes) -> Any | None:
+    """Return a node's record as a message, None where protobuf refuses it, above all for texts that are not UTF-8."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        return schema().node.FromString(record)
+    except DecodeError:
+        return None
+
+
 def _list_name(kind: ValueKind) -> str:
     return ValueKind(kind - 1).name.title() + "List"
 

@@ -16,6 +16,8 @@ from studio.figures.theme import Palette, palette
 
 FileKind = Literal["svg", "graphml", "dot", "csv"]
 Element = dict[str, Any]
+_Boxes = tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]
+"""Middles and sizes of what is drawn, by its id."""
 
 _MARGIN = 24
 _LOOK = {known.kind: known for known in [*LOOKS.values(), OTHER]}
@@ -162,7 +164,12 @@ def svg(elements: list[Element], *, dark: bool, caption: Caption | None = None) 
     ]
     parts += above
     parts += [_frame(node, colours) for node in nodes if node["data"]["kind"] == "frame"]
-    parts += [_line(edge["data"], places, sizes, line, colours) for edge in edges]
+    # Of many lines that lead far each is fainter, so that what lies under them can be seen.
+    faint = round(0.4 * max(min(1.0, (6000 / max(len(edges), 1)) ** 0.8), 0.03), 3)
+    if len(edges) > _MANY_LINES:
+        parts += _far_lines(edges, (places, sizes), line, max(1.0, wide / 3000))
+        edges = [edge for edge in edges if not _is_faint(edge["data"])]
+    parts += [_line(edge["data"], (places, sizes), line, colours, faint) for edge in edges]
     parts += [_node(node, colours, dark) for node in nodes if node["data"]["kind"] != "frame"]
     return "\n".join([*parts, "</svg>", ""])
 
@@ -243,23 +250,53 @@ def _frame(node: Element, colours: Palette) -> str:
     )
 
 
+_MANY_LINES, _LINES_AT_ONCE = 20_000, 200
+"""Of more lines those that lead far are drawn many at once and without heads: no viewer takes a hundred thousand elements."""
+
+
+def _is_faint(data: dict[str, Any]) -> bool:
+    return bool(data["far"]) and "crit" not in data and "times" not in data
+
+
+def _far_lines(edges: list[Element], boxes: _Boxes, colour: str, width: float) -> list[str]:
+    """Return the lines that lead far, many in one path."""
+    places, sizes = boxes
+    drawn = []
+    for dep, dash in (("data", ""), ("ctrl", ' stroke-dasharray="5 4"')):
+        bits = []
+        for edge in edges:
+            data = edge["data"]
+            if data["dep"] == dep and _is_faint(data):
+                this, other = data["source"], data["target"]
+                x1, y1 = _border(places[this], sizes[this], places[other])
+                x2, y2 = _border(places[other], sizes[other], places[this])
+                bits.append(f"M{x1:.0f} {y1:.0f}L{x2:.0f} {y2:.0f}")
+        style = f'stroke="{colour}" fill="none" stroke-width="{width:.1f}" opacity="0.06"{dash}'
+        drawn += [
+            f'<path d="{"".join(bits[at : at + _LINES_AT_ONCE])}" {style}/>'
+            for at in range(0, len(bits), _LINES_AT_ONCE)
+        ]
+    return drawn
+
+
 def _line(
     data: dict[str, Any],
-    places: dict[str, tuple[float, float]],
-    sizes: dict[str, tuple[float, float]],
+    boxes: _Boxes,
     colour: str,
     colours: Palette,
+    faint: float,
 ) -> str:
+    places, sizes = boxes
     this, other = data["source"], data["target"]
     x1, y1 = _border(places[this], sizes[this], places[other])
     x2, y2 = _border(places[other], sizes[other], places[this])
     critical = "crit" in data
     head = "c" if critical else "a"
     dash = ' stroke-dasharray="5 4"' if data["dep"] == "ctrl" else ""
-    faint = ' opacity="0.4"' if data["far"] and not critical else ""
+    faded = f' opacity="{faint}"' if data["far"] and not critical else ""
     drawn = (
         f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colours.text if critical else colour}" fill="none" '
-        f'stroke-width="{4 if critical else data.get("lw", 1.3)}" marker-end="url(#{head})"{dash}{faint}/>'
+        f'stroke-width="{4 if critical else data.get("lw", 1.3)}" marker-end="url(#{head})"{dash}{faded}/>'
     )
     if "times" in data:
         drawn += (

@@ -20,7 +20,7 @@ from studio.figures.graph import elements, legend
 from studio.trace import NONE, Graph, Int64, Rank, dense_column, shown_types
 from studio.units import format_count, format_counted, format_ns
 
-MOST_DRAWN = 60_000
+MOST_DRAWN = 300_000
 """Nodes and dependencies that are drawn in one picture; more would be neither read nor opened by anything."""
 _THEN: tuple[LevelName, ...] = ("calls", "scope", "order")
 

@@ -81,12 +81,13 @@ class LocalFolder:
     def stamps(self) -> dict[str, Stamp]:
         """Return the files below the folder by name, hidden ones left out."""
         if not self.folder.is_dir():
-            raise TraceError(f"{self.folder}: no such folder.", hint="Check the spelling.")
+            what = "a file, not a folder" if self.folder.exists() else "no such folder"
+            raise TraceError(f"{self.folder}: {what}.", hint="Name the folder that traces are put into.")
         real, found = self.folder.resolve(), {}
         apart = ""
         if self._apart is not None and self._apart.is_relative_to(real):
             apart = f"./{self._apart.relative_to(real).as_posix()}/"
-        for file in walk(self.folder, "."):
+        for file in self._files(real):
             if apart and file.name.startswith(apart):
                 continue
             # What was just removed is not there.
@@ -95,6 +96,19 @@ class LocalFolder:
                 changed = max(known.st_mtime_ns, known.st_ctime_ns)
                 found[file.name.removeprefix("./")] = Stamp(known.st_size, known.st_mtime_ns, changed)
         return found
+
+    def _files(self, real: Path) -> Iterator[SourceFile]:
+        """Yield the files below the folder, and below folders elsewhere that links in it lead to.
+
+        A link to one of its own folders, such as `latest`, brings nothing new.
+        """
+        yield from walk(self.folder, ".")
+        for entry in sorted(self.folder.iterdir()):
+            is_shown = entry.is_symlink() and not entry.name.startswith(".")
+            if is_shown and entry.is_dir():
+                target = entry.resolve()
+                if not target.is_relative_to(real) and not real.is_relative_to(target):
+                    yield from walk(target, f"./{entry.name}")
 
     @contextlib.contextmanager
     def opened(self, names: Sequence[str]) -> Iterator[list[SourceFile]]:

@@ -25,10 +25,10 @@ from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 from studio.et import JobFiles, Progress, discover
 from studio.et.archive import is_litter
 from studio.et.format import UNSAID, JobSize
-from studio.files import PRIVATE_FILE, PRIVATE_FOLDER
+from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.jobs.importing import import_arrived
 from studio.jobs.places import Place, Stamp
-from studio.store.arrays import Damaged, encodable, read_sealed, write_sealed
+from studio.store.arrays import encodable, write_json
 from studio.store.tasks import problem_of
 from studio.store.workspace import Workspace
 
@@ -293,16 +293,15 @@ class Watch:
 
     def _load(self) -> _Record:
         try:
-            return _record(read_sealed(self._path))
-        except (FileNotFoundError, Damaged, msgspec.MsgspecError, UnicodeDecodeError):
+            return _record(read_file(self._path))
+        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             # Without it everything is looked at again; what was imported is known by its content.
             return _Record(encodable(self.place.name))
 
     def _save(self) -> None:
         self._path.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
-        aside = self._path.with_suffix(".new")
-        write_sealed(aside, self._kept)
-        aside.replace(self._path)
+        # After a power cut it may be lost: then everything is looked at again, and known by its content.
+        write_json(self._path, self._kept, durable=False)
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def point_of(session: Session, info: JobInfo) -> Point:
         info.id,
         info.name,
         series_of(info.name),
-        info.recorded or info.created,
+        _when(info),
         run,
         info.summary.ranks,
         None if run is None else session.measures_made(info.id, run),
@@ -97,6 +97,24 @@ def with_previous(series: Sequence[Point]) -> list[Point | None]:
         if point.measures is not None and point.measures.finish_ns is not None:
             last = point
     return found
+
+
+def point_before(session: Session, point: Point) -> Point | None:
+    """Return the last point before one in its series that holds times; reads no more jobs than it has to."""
+    earlier = [
+        info
+        for info in session.workspace.jobs()
+        if series_of(info.name) == point.series and (_when(info), info.id) < (point.when, point.job)
+    ]
+    for info in sorted(earlier, key=lambda info: (_when(info), info.id), reverse=True):
+        found = point_of(session, info)
+        if found.measures is not None and found.measures.finish_ns is not None:
+            return found
+    return None
+
+
+def _when(info: JobInfo) -> float:
+    return info.recorded or info.created
 
 
 def verdict_words(levels: Mapping[Level, int] | None) -> str:

@@ -48,7 +48,7 @@ def impatient():
     "name",
     [
         "text", "events", "workload-graph", "jsonized", "etplus", "rocprof", "rocprof-perfetto", "xplane", "xplane-json",
-        "exported-chrome", "exported-perfetto", "flight", "msccl", "inspector", "nsight",
+        "exported-chrome", "exported-perfetto", "flight", "msccl", "inspector", "nsight", "mscclpp",
         "tool-timeline",
     ],
 )  # fmt: skip
@@ -66,6 +66,7 @@ def test_mutated_files_give_a_trace_or_an_error_for_the_user(fuzz, impatient, tm
         "msccl": 0,
         "inspector": 5,
         "nsight": 5,
+        "mscclpp": 3,
     }.get(name, 15)
     assert came.count("trace") + came.count("damaged trace") > least
     assert len(set(came)) > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from typing import Any
 
 import click
@@ -19,15 +20,25 @@ _STORED = re.compile(r"JOB|RUN|\bA\b|\bB\b|WORKLOAD")
 _PRESETS = ("--preset", "--system")
 
 
-def offer_completions(command: click.Command) -> None:
-    """Let a command, or each command of a group, complete its arguments and the values of its options."""
-    if isinstance(command, click.Group):
-        for part in command.commands.values():
-            offer_completions(part)
-        return
-    for param in command.params:
-        if isinstance(param.type, click.types.StringParamType | click.Path):
-            param.type = _Typed(isinstance(param.type, click.Path))
+def with_completions(command: click.Command) -> click.Command:
+    """Return a command, or a group of commands, that completes its arguments and the values of its options.
+
+    The command itself stays as it is: in one process it may be run afterwards.
+    """
+    made = copy(command)
+    if isinstance(made, click.Group):
+        made.commands = {name: with_completions(part) for name, part in made.commands.items()}
+        return made
+    made.params = [_completing(param) for param in command.params]
+    return made
+
+
+def _completing(param: click.Parameter) -> click.Parameter:
+    if not isinstance(param.type, click.types.StringParamType | click.Path):
+        return param
+    made = copy(param)
+    made.type = _Typed(isinstance(param.type, click.Path))
+    return made
 
 
 class _Typed(click.ParamType[str]):

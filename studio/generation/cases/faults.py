@@ -1,0 +1,278 @@
+"""A case for each fault that the Doctor knows: the smallest job in which its check, and no other, finds something.
+
+The rows are called as the checks are. A new check needs a row here, which a test asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from studio.et.records import NodeRecord
+from studio.generation.cases.parts import (
+    US,
+    Case,
+    CaseJob,
+    Sizes,
+    attribute,
+    collective,
+    comp,
+    node,
+    receive,
+    send,
+)
+from studio.trace import CollectiveType, NodeType
+
+_AHEAD_NS = 1_000_000
+_AR, _AG = CollectiveType.ALL_REDUCE, CollectiveType.ALL_GATHER
+
+
+def _ranks(
+    sizes: Sizes, nodes: Callable[[int], Sequence[NodeRecord]], least: int = 2
+) -> dict[int, Sequence[NodeRecord]]:
+    """Return the nodes of each rank, of which there are two at least."""
+    return {rank: nodes(rank) for rank in range(max(sizes.npus, least))}
+
+
+def _around(sizes: Sizes, middle: Iterable[NodeRecord]) -> list[NodeRecord]:
+    """Return nodes between two compute nodes: the first has id 1, the last waits for all of them."""
+    between = list(middle)
+    return [comp(sizes, 1), *between, comp(sizes, 100, *(one.id for one in between))]
+
+
+def _plain(sizes: Sizes, *nodes: NodeRecord) -> CaseJob:
+    """Return a job in which every rank has the same nodes."""
+    return CaseJob(_ranks(sizes, lambda _rank: nodes))
+
+
+def _missing_rank(sizes: Sizes) -> CaseJob:
+    count = max(sizes.npus, 2)
+    nodes = _around(sizes, [collective(sizes, 2, _AR, 1, pg_name="all")])
+    return CaseJob({rank: nodes for rank in range(count + 1) if rank != 1}, {"all": range(count + 1)})
+
+
+def _pairs(
+    sizes: Sizes, half: Callable[[int, int], Sequence[NodeRecord]], other: Sequence[NodeRecord]
+) -> CaseJob:
+    """Return a job in which ranks 0 and 1 have nodes made from their number and that of the other, all others the same."""
+    return CaseJob(_ranks(sizes, lambda rank: half(rank, 1 - rank) if rank < 2 else other))
+
+
+def _one_sided(sizes: Sizes, odd: NodeRecord) -> CaseJob:
+    """Return a job in which rank 0 has a message of its own besides those that match."""
+
+    def nodes(rank: int) -> list[NodeRecord]:
+        peer = 1 - rank
+        made = _around(sizes, [send(sizes, 2, peer, 1), receive(sizes, 3, peer, 1)] if rank < 2 else [])
+        return [*made, odd, comp(sizes, 101, 100, odd.id)] if rank == 0 else made
+
+    return CaseJob(_ranks(sizes, nodes))
+
+
+def _grouped(sizes: Sizes, groups: Mapping[str, Sequence[int]] | None) -> CaseJob:
+    nodes = _around(sizes, [collective(sizes, 2, _AR, 1, pg_name="tp0")])
+    return CaseJob(_ranks(sizes, lambda _rank: nodes, least=3), groups or {})
+
+
+def _disagree(sizes: Sizes) -> CaseJob:
+    return CaseJob(
+        _ranks(sizes, lambda rank: _around(sizes, [collective(sizes, 2, _AG if rank == 0 else _AR, 1)]))
+    )
+
+
+def _hang(sizes: Sizes) -> CaseJob:
+    """Return what flight recorders dump when rank 0 waits in a collective that no other rank began."""
+
+    def nodes(rank: int) -> list[NodeRecord]:
+        states = ["completed", "completed", *(["started"] if rank == 0 else [])]
+        return [
+            collective(sizes, number, _AR, comm_seq=number, flight_state=state)
+            for number, state in enumerate(states, 1)
+        ]
+
+    return CaseJob(_ranks(sizes, nodes))
+
+
+def _deadlock(sizes: Sizes) -> CaseJob:
+    return _pairs(
+        sizes,
+        lambda _rank, peer: [receive(sizes, 1, peer), send(sizes, 2, peer, 1), comp(sizes, 3, 1, 2)],
+        [comp(sizes, 1)],
+    )
+
+
+def _units(sizes: Sizes) -> CaseJob:
+    def nodes(rank: int) -> list[NodeRecord]:
+        factor = 1000 if rank == 0 else 1
+        times = [max(sizes.runtime_us, 1) * US * factor * part for part in (5, 7)]
+        return [
+            comp(sizes, 1, duration_ns=times[0], name="matmul"),
+            collective(sizes, 2, _AR, 1),
+            comp(sizes, 3, 2, duration_ns=times[1], name="add"),
+        ]
+
+    return CaseJob(_ranks(sizes, nodes, least=3))
+
+
+def _uneven(sizes: Sizes) -> CaseJob:
+    unit = max(sizes.comm_bytes, 1)
+    return CaseJob(
+        _ranks(
+            sizes,
+            lambda rank: _around(
+                sizes, [collective(sizes, 2, CollectiveType.ALL_TO_ALL, 1, size=unit * (rank % 8 + 1))]
+            ),
+        )
+    )
+
+
+def _streams(sizes: Sizes) -> CaseJob:
+    calls = [comp(sizes, n, *([n - 1] if n > 1 else []), is_cpu_op=True) for n in (1, 2, 3)]
+    kernels = [comp(sizes, 10 + n, n, stream=7) for n in (1, 2, 3)]
+    return _plain(sizes, *calls, *kernels)
+
+
+def _clocks(sizes: Sizes) -> CaseJob:
+    runtime_ns = max(sizes.runtime_us, 1) * US
+
+    def nodes(rank: int) -> list[NodeRecord]:
+        begin_ns = _AHEAD_NS * (rank == 0)
+        made = []
+        for number in range(1, 9, 2):
+            start_ns = begin_ns + number * 10 * runtime_ns
+            waits = [number - 1] if number > 1 else []
+            made.append(comp(sizes, number, *waits, start_ns=start_ns))
+            ar = collective(sizes, number + 1, _AR, number, start_ns=start_ns + runtime_ns)
+            ar.duration_ns = runtime_ns
+            made.append(ar)
+        return [*made, comp(sizes, 9, 8, start_ns=begin_ns + 100 * runtime_ns)]
+
+    return CaseJob(_ranks(sizes, nodes))
+
+
+_TABLE: Mapping[str, tuple[str, Callable[[Sizes], CaseJob]]] = {
+    "hang": ("Rank 0 waits in a collective that no other rank began.", _hang),
+    "missing-rank": ("The file of rank 1 is not there.", _missing_rank),
+    "dangling": (
+        "A node waits for one that is not there.",
+        lambda s: _plain(s, comp(s, 1), comp(s, 2, 1, 99)),
+    ),
+    "self-loop": ("A node waits for itself.", lambda s: _plain(s, comp(s, 1), comp(s, 2, 1, 2))),
+    "cycle": (
+        "Three nodes wait for each other.",
+        lambda s: _plain(s, comp(s, 1, 3), comp(s, 2, 1), comp(s, 3, 2), comp(s, 4, 3)),
+    ),
+    "duplicate-id": ("Two nodes have one id.", lambda s: _plain(s, comp(s, 1), comp(s, 1), comp(s, 2, 1))),
+    "collectives-disagree": ("Rank 0 gathers where the others reduce.", _disagree),
+    "deadlock": ("Two ranks receive from each other before they send.", _deadlock),
+    "group-outsider": (
+        "Rank 2 takes part in a group that it is not in.",
+        lambda s: _grouped(s, {"tp0": [rank for rank in range(max(s.npus, 3)) if rank != 2]}),
+    ),
+    "receive-unmatched": (
+        "Rank 0 waits for a message that nobody sends.",
+        lambda s: _one_sided(s, receive(s, 50, 1, 100, tag=9)),
+    ),
+    "self-message": (
+        "Rank 0 sends to itself.",
+        lambda s: CaseJob(
+            _ranks(s, lambda rank: _around(s, [send(s, 2, 0, 1), receive(s, 3, 0, 1)] if rank == 0 else []))
+        ),
+    ),
+    "peer-missing": (
+        "A send does not say where to.",
+        lambda s: _one_sided(
+            s,
+            node(50, NodeType.COMM_SEND, 100, is_cpu_op=False, comm_size=max(s.tensor_bytes, 1), comm_tag=9),
+        ),
+    ),
+    "foreign-message": (
+        "A send of rank 0 names rank 1 as its source.",
+        lambda s: CaseJob(
+            _ranks(
+                s,
+                lambda rank: _around(
+                    s,
+                    [send(s, 2, 2, 1, comm_src=1)]
+                    if rank == 0
+                    else [receive(s, 2, 1, 1)]
+                    if rank == 2
+                    else [],
+                ),
+                least=3,
+            )
+        ),
+    ),
+    "comm-untyped": (
+        "A collective does not say of which type it is.",
+        lambda s: _plain(
+            s,
+            *_around(s, [node(2, NodeType.COMM_COLL, 1, is_cpu_op=False, comm_size=max(s.comm_bytes, 1))]),
+        ),
+    ),
+    "size-missing": (
+        "A collective does not say how large it is.",
+        lambda s: _plain(
+            s, *_around(s, [node(2, NodeType.COMM_COLL, 1, is_cpu_op=False, comm_type=int(_AR))])
+        ),
+    ),
+    "size-negative": (
+        "A collective has a negative size.",
+        lambda s: _plain(s, *_around(s, [collective(s, 2, _AR, 1, size=-max(s.comm_bytes, 1))])),
+    ),
+    "comm-on-cpu": (
+        "A collective is marked as work of the processor.",
+        lambda s: _plain(s, *_around(s, [collective(s, 2, _AR, 1, is_cpu_op=True)])),
+    ),
+    "comm-call": (
+        "A call of a collective, on the processor, has the type of a collective.",
+        lambda s: _plain(s, *_around(s, [node(2, NodeType.COMM_COLL, 1, is_cpu_op=True)])),
+    ),
+    "unlinked": (
+        "An operator has no event in the device trace.",
+        lambda s: CaseJob(
+            _ranks(s, lambda _rank: [comp(s, 1), comp(s, 2, 1, unlinked=True)]),
+            metadata=[attribute("link_host_operations", 2), attribute("link_linked", 1)],
+        ),
+    ),
+    "duration-missing": (
+        "A compute node has no duration.",
+        lambda s: _plain(s, comp(s, 1), node(2, NodeType.COMP, 1, is_cpu_op=False)),
+    ),
+    "duration-units": ("Durations of rank 0 are a thousand times those of the others.", _units),
+    "size-zero": (
+        "A collective moves nothing.",
+        lambda s: _plain(s, *_around(s, [collective(s, 2, _AR, 1, size=0)])),
+    ),
+    "uneven-all-to-all": ("Ranks bring different sizes to an all-to-all.", _uneven),
+    "send-unmatched": (
+        "Rank 0 sends a message that nobody receives.",
+        lambda s: _one_sided(s, send(s, 50, 1, 100, tag=9)),
+    ),
+    "group-unlisted": ("Nodes name a comm group that no file lists.", lambda s: _grouped(s, None)),
+    "stream-order": ("Kernels of one stream wait for their calls alone.", _streams),
+    "comm-detached": (
+        "A collective waits for nothing, and nothing waits for it.",
+        lambda s: _plain(s, comp(s, 1), collective(s, 2, _AR), comp(s, 3, 1)),
+    ),
+    "clock-skew": ("The clock of rank 0 is a millisecond ahead.", _clocks),
+    "comm-trailing": (
+        "No computation waits for communication.",
+        lambda s: _plain(s, comp(s, 1), comp(s, 2, 1), collective(s, 3, _AR, 2)),
+    ),
+    "duration-estimated": (
+        "A compute node has operations and bytes, and no duration.",
+        lambda s: _plain(
+            s,
+            node(1, NodeType.COMP, is_cpu_op=False, num_ops=1_000_000, tensor_size=max(s.tensor_bytes, 1)),
+        ),
+    ),
+    "forward": (
+        "A node waits for one that stands later in its file.",
+        lambda s: _plain(s, comp(s, 1, 2), comp(s, 2)),
+    ),
+}
+"""What each shows, and its job, by code of the check."""
+
+FAULTS: tuple[Case, ...] = tuple(
+    Case(f"fault_{code}", "fault", shows, make) for code, (shows, make) in _TABLE.items()
+)

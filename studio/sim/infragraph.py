@@ -1,0 +1,466 @@
+"""Networks as InfraGraph describes them: read as single links between NPUs and switches, and written from any system.
+
+An infrastructure is made of instances of devices, a device of components; edges with named links join components of one device,
+and components of instances. What stands between is shortened: a component with two neighbours, such as a port or a network
+card, is a piece of wire unless it is a switch, and one with a single neighbour leads nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from studio.errors import ConfigError
+from studio.sim.astra import read_yaml
+from studio.sim.extensions import LinkGraph
+
+NPU_KINDS = ("xpu", "npu", "gpu")
+"""Kinds of components that run a rank."""
+_MOST_VERTICES, _MOST_EDGES, _DEEPEST = 200_000, 500_000, 8
+_SLICE = re.compile(r"\s*(?P<name>[^\[\].]+?)\s*(\[(?P<inside>[^\[\]]*)\])?\s*")
+_GIGABYTES = {
+    "gigabytes_per_second": 1.0, "g_bytes_per_second": 1.0, "giga_bytes_per_second": 1.0,
+    "gigabits_per_second": 1 / 8, "g_bits_per_second": 1 / 8, "giga_bits_per_second": 1 / 8,
+}  # fmt: skip
+_NS = {"ms": 1e6, "us": 1e3, "ns": 1.0}
+_CORRECT = "InfraGraph's schema is at infragraph.dev; form of a file: infrastructure with devices, links, instances and edges."
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What a named link says: rate (None where it says none that can be used) and latency."""
+
+    bytes_per_ns: float | None
+    latency_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network that was read.
+
+    Attributes:
+        name: What the file calls it.
+        npus: The NPUs, by the names of their components.
+        switches: What joins them, likewise.
+        links: Two devices (NPUs first, then switches), GB/s and ns; each goes both ways.
+        per_node: NPUs of an instance where all have alike, else all.
+        notes: What was left out or assumed, a sentence each.
+    """
+
+    name: str
+    npus: tuple[str, ...]
+    switches: tuple[str, ...]
+    links: tuple[tuple[int, int, float, float], ...]
+    per_node: int
+    notes: tuple[str, ...]
+
+    def table(self) -> dict[str, Any]:
+        """Return the network as `network.yml` has it."""
+        count = len(self.npus)
+        dims = [self.per_node, count // self.per_node] if self.per_node < count else [count]
+        own = [rate for source, _, rate, _ in self.links if source < count] or [
+            rate for *_, rate, _ in self.links
+        ]
+        return {
+            "bandwidth-unit": "GB/s",
+            "topology": ["Switch"] * len(dims),
+            "npus_count": dims,
+            "bandwidth": [max(own)] * (len(dims) - 1) + [min(own)],
+            "latency": [0] * len(dims),
+            "switches": len(self.switches),
+            "links": [
+                [*ends, rate, latency]
+                for one, other, rate, latency in self.links
+                for ends in ((one, other), (other, one))
+            ],
+        }
+
+
+def read_network(path: Path, given: Mapping[str, Wire] | None = None) -> Network:
+    """Read the network of an infrastructure.
+
+    Args:
+        path: The file, YAML or JSON.
+        given: Rates and latencies of links by name, ahead of those of the file.
+
+    Raises:
+        ConfigError: It is no infrastructure, a name in it is not there, or a link has no rate.
+    """
+    table = read_yaml(path)
+    inner = table.get("infrastructure", table)
+    if not isinstance(inner, dict) or not isinstance(inner.get("instances"), list):
+        raise ConfigError(f"{path.name}: no list 'instances' of an infrastructure", hint=_CORRECT)
+    return _Reader(path.name, inner, given or {}).network()
+
+
+class _Reader:
+    """One infrastructure being read."""
+
+    def __init__(self, name: str, table: dict[str, Any], given: Mapping[str, Wire]) -> None:
+        self.file, self.table, self.given = name, table, given
+        self.devices = {each["name"]: each for each in self.named(table, "devices", "the infrastructure")}
+        self.kinds: dict[str, str] = {}
+        self.numbers: dict[str, int] = {}
+        self.expanded = 0
+        self.edges: list[tuple[str, str, Wire]] = []
+
+    def fail(self, place: str, message: str) -> ConfigError:
+        """Return the error about one place."""
+        return ConfigError(f"{self.file}: {place}: {message}", hint=_CORRECT)
+
+    def named(self, table: Mapping[str, Any], key: str, place: str) -> list[dict[str, Any]]:
+        """Return the objects of a list that have a name; the list may be missing."""
+        items = table.get(key) or []
+        if not isinstance(items, list) or not all(
+            isinstance(each, dict) and isinstance(each.get("name"), str) for each in items
+        ):
+            raise self.fail(f"{key} of {place}", "no list of objects with a name")
+        return items
+
+    def network(self) -> Network:
+        """Return the network."""
+        wires = self.wires(self.table, "the infrastructure")
+        instances = self.named(self.table, "instances", "the infrastructure")
+        counts = {}
+        for each in instances:
+            device = str(each.get("device") or each["name"])
+            counts[each["name"]] = (device, self.count(each, f"instance {each['name']}"))
+            for index in range(counts[each["name"]][1]):
+                self.expand(device, f"{each['name']}.{index}", 0)
+        for place, edge in self.listed(self.table, "the infrastructure"):
+            self.edge(edge, place, wires, counts, "")
+        return self.shortened(str(self.table.get("name") or self.file))
+
+    def listed(self, table: Mapping[str, Any], of: str) -> Iterator[tuple[str, Any]]:
+        """Yield place and edge of every edge; connections, the older form, as edges."""
+        for key in ("edges", "connections"):
+            if not isinstance(table.get(key) or [], list):
+                raise self.fail(f"{key} of {of}", "no list")
+        for number, edge in enumerate(table.get("edges") or []):
+            yield f"edge {number} of {of}", edge
+        for number, told in enumerate(table.get("connections") or []):
+            place = f"connection {number} of {of}"
+            words = told.split(".") if isinstance(told, str) else []
+            half = len(words) // 2
+            if len(words) not in (5, 9):
+                raise self.fail(
+                    place,
+                    f"{str(told)[:60]!r}; allowed: such as xpu.0.pcie.nic.0 or host.0.nic.0.eth.leaf.0.port.0",
+                )
+            ends = []
+            for side in (words[:half], words[half + 1 :]):
+                names = [f"{name}[{index}]" for name, index in zip(side[::2], side[1::2], strict=True)]
+                ends.append({"component": names[-1], **({"instance": names[0]} if len(names) == 2 else {})})
+            yield place, {"ep1": ends[0], "ep2": ends[1], "scheme": "one2one", "link": words[half]}
+
+    def count(self, table: Mapping[str, Any], place: str) -> int:
+        """Return how many there are of something."""
+        value = table.get("count", 1)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_VERTICES:
+            raise self.fail(place, f"count is {value!r}; allowed: 1 to {_MOST_VERTICES:,}")
+        return value
+
+    def wires(self, table: Mapping[str, Any], place: str) -> dict[str, Wire]:
+        """Return the links of an infrastructure or a device by name."""
+        made = {}
+        for each in self.named(table, "links", place):
+            physical = _inner(each, "physical") or each
+            told, waits = _inner(physical, "bandwidth"), _inner(physical, "latency")
+            rates = [told[key] * scale for key, scale in _GIGABYTES.items() if _is_rate(told.get(key))]
+            latency = [waits[key] * scale for key, scale in _NS.items() if _is_rate(waits.get(key), 0)]
+            own = Wire(rates[0] if rates else None, latency[0] if latency else 0.0)
+            made[each["name"]] = self.given.get(each["name"], own)
+        return made
+
+    def expand(self, device: str, prefix: str, depth: int) -> None:
+        """Add the components and edges of one device below a name."""
+        table = self.devices.get(device)
+        if table is None:
+            raise self.fail(
+                f"instance {prefix}",
+                f"device {device!r} is not in devices: {', '.join(list(self.devices)[:8])}",
+            )
+        self.expanded += 1
+        if depth > _DEEPEST or self.expanded > _MOST_VERTICES:
+            raise self.fail(f"device {device}", "devices in devices without end")
+        inner: dict[str, tuple[str, int]] = {}
+        for each in self.named(table, "components", f"device {device}"):
+            kind = str(each.get("choice") or each.get("type") or "custom").lower()
+            count = self.count(each, f"component {each['name']} of device {device}")
+            inner[each["name"]] = (each["name"], count)
+            if kind != "device":
+                self.numbers[f"{prefix}.{each['name']}"] = count
+            for index in range(count):
+                name = f"{prefix}.{each['name']}.{index}"
+                if kind == "device":
+                    self.expand(each["name"], name, depth + 1)
+                else:
+                    self.kinds[name] = kind
+                if len(self.kinds) > _MOST_VERTICES:
+                    raise self.fail("the infrastructure", f"more than {_MOST_VERTICES:,} components")
+        wires = self.wires(table, f"device {device}")
+        for place, edge in self.listed(table, f"device {device}"):
+            self.edge(edge, place, wires, inner, f"{prefix}.")
+
+    def edge(
+        self,
+        edge: Any,
+        place: str,
+        wires: Mapping[str, Wire],
+        known: Mapping[str, tuple[str, int]],
+        prefix: str,
+    ) -> None:
+        """Add what an edge joins."""
+        if not isinstance(edge, dict):
+            raise self.fail(place, "no object")
+        link = str(edge.get("link"))
+        if link not in wires:
+            raise self.fail(
+                place, f"link {link[:40]!r} is not there; allowed: {', '.join(list(wires)[:8]) or 'none'}"
+            )
+        ends = [list(self.ends(edge.get(key), f"{key} of {place}", known, prefix)) for key in ("ep1", "ep2")]
+        scheme = str(
+            edge.get("scheme") or ("many2many" if edge.get("many2many") is True else "one2one")
+        ).lower()
+        if scheme == "many2many":
+            if len(ends[0]) * len(ends[1]) > _MOST_EDGES:
+                raise self.fail(place, f"more than {_MOST_EDGES:,} pairs")
+            pairs = [(one, other) for one in ends[0] for other in ends[1]]
+        elif scheme == "one2one":
+            if len(ends[0]) != len(ends[1]):
+                raise self.fail(
+                    place, f"one2one of {len(ends[0]):,} and {len(ends[1]):,} components; allowed: as many"
+                )
+            pairs = list(zip(*ends, strict=True))
+        else:
+            raise self.fail(place, f"scheme is {scheme!r}; allowed: one2one, many2many")
+        self.edges += [(one, other, wires[link]) for one, other in pairs if one != other]
+        for _, _, wire in self.edges[-1:]:
+            if wire.bytes_per_ns is None:
+                raise ConfigError(
+                    f"{self.file}: {place}: link {link!r} has no bandwidth in bytes or bits per second",
+                    hint=f"Give it: --link {link}=GB/s, such as --link {link}=32.",
+                )
+        if len(self.edges) > _MOST_EDGES:
+            raise self.fail("the infrastructure", f"more than {_MOST_EDGES:,} edges")
+
+    def ends(self, told: Any, place: str, known: Mapping[str, tuple[str, int]], prefix: str) -> Iterator[str]:
+        """Yield the components that an end of an edge names."""
+        if not isinstance(told, dict) or not isinstance(told.get("component"), str):
+            raise self.fail(place, "no object with a component")
+        outer = told.get("instance") or told.get("device")
+        if prefix and not outer:
+            yield from self.picked(told["component"], place, prefix)
+            return
+        if not isinstance(outer, str):
+            raise self.fail(place, "no instance")
+        name, inside = self.split(outer, place)
+        if name not in known:
+            raise self.fail(place, f"{name!r} is not there; allowed: {', '.join(list(known)[:8])}")
+        for index in self.indexes(inside, known[name][1], place):
+            yield from self.picked(told["component"], place, f"{prefix}{name}.{index}.")
+
+    def split(self, text: str, place: str) -> tuple[str, str | None]:
+        """Return a name and what stands in brackets behind it."""
+        found = _SLICE.fullmatch(text)
+        if found is None:
+            raise self.fail(place, f"{text[:60]!r} is no name with indexes such as port[0:8]")
+        return found["name"], found["inside"]
+
+    def picked(self, text: str, place: str, prefix: str) -> Iterator[str]:
+        """Yield the components of a name with indexes."""
+        name, inside = self.split(text, place)
+        count = self.numbers.get(f"{prefix}{name}", 0)
+        if not count:
+            raise self.fail(place, f"there is no component {name!r} in {prefix.rstrip('.')}")
+        for index in self.indexes(inside, count, place):
+            yield f"{prefix}{name}.{index}"
+
+    def indexes(self, inside: str | None, count: int, place: str) -> Sequence[int]:
+        """Return what indexes in Python's notation choose."""
+        if inside is None or not inside.strip():
+            return range(count)
+        parts = [part.strip() for part in inside.split(":")]
+        try:
+            numbers = [int(part) if part else None for part in parts]
+        except ValueError:
+            numbers = []
+        if len(numbers) == 1 and numbers[0] is not None and 0 <= numbers[0] < count:
+            return [numbers[0]]
+        if not 2 <= len(numbers) <= 3 or (len(numbers) == 3 and not numbers[2]):
+            raise self.fail(
+                place,
+                f"[{inside[:40]}] chooses nothing; allowed: up to [{count - 1}], or a slice such as [0:{count}]",
+            )
+        stop = numbers[1]
+        if stop is not None and stop > count:
+            raise self.fail(place, f"[{inside[:40]}] goes beyond the {count:,} there are")
+        return range(count)[slice(*numbers)]
+
+    # Shortening
+
+    def shortened(self, name: str) -> Network:
+        """Return the network of NPUs and what joins more than two of them."""
+        npus = [each for each, kind in self.kinds.items() if kind in NPU_KINDS]
+        if not npus:
+            kinds = ", ".join(dict.fromkeys(self.kinds.values())) or "none"
+            raise self.fail(
+                "the infrastructure",
+                f"no NPU; kinds of its components: {kinds}; allowed: {', '.join(NPU_KINDS)}",
+            )
+        around: dict[str, list[tuple[str, float, float]]] = {each: [] for each in self.kinds}
+        for one, other, wire in self.edges:
+            for here, there in ((one, other), (other, one)):
+                around[here].append((there, wire.bytes_per_ns or 0.0, wire.latency_ns))
+        solid = frozenset(each for each, kind in self.kinds.items() if kind == "switch")
+        dropped = _shorten(around, frozenset(npus), solid)
+        switches = [each for each in self.kinds if each in around and each not in set(npus)]
+        place = {each: number for number, each in enumerate((*npus, *switches))}
+        links = tuple(
+            (place[here], place[there], rate, latency)
+            for here, wires in around.items()
+            for there, rate, latency in wires
+            if place[here] < place[there]
+        )
+        if not links:
+            raise self.fail("the infrastructure", f"no edge joins its {len(npus):,} NPUs")
+        nodes = Counter(each.split(".", 2)[0] + "." + each.split(".", 2)[1] for each in npus)
+        alike = set(nodes.values())
+        notes = (
+            [f"{dropped['ends']:,} components that lead to no NPU were left out."] if dropped["ends"] else []
+        )
+        if dropped["wires"]:
+            notes.append(
+                f"{dropped['wires']:,} components with two neighbours count as part of the wire between them."
+            )
+        if not any(latency for *_, latency in links):
+            notes.append("No link has a latency; all are taken as 0 ns.")
+        return Network(
+            name,
+            tuple(npus),
+            tuple(switches),
+            links,
+            alike.pop() if len(alike) == 1 else len(npus),
+            tuple(notes),
+        )
+
+
+def _shorten(
+    around: dict[str, list[tuple[str, float, float]]], kept: frozenset[str], solid: frozenset[str]
+) -> Counter[str]:
+    """Take out components that lead nowhere, and those that are a piece of wire; returns how many of each.
+
+    Args:
+        around: The edges of each component; changed.
+        kept: Components that stay whatever they have.
+        solid: Components that are no piece of wire.
+    """
+    dropped: Counter[str] = Counter()
+    waiting = [each for each in around if each not in kept]
+    while waiting:
+        here = waiting.pop()
+        wires = around.get(here)
+        if wires is None or len(wires) > 2:
+            continue
+        if len(wires) == 2 and (here in solid or wires[0][0] == wires[1][0]):
+            continue
+        del around[here]
+        dropped["wires" if len(wires) == 2 else "ends"] += 1
+        for there, rate, latency in wires:
+            around[there].remove((here, rate, latency))
+        if len(wires) == 2:
+            (one, first, wait), (other, second, more) = wires
+            around[one].append((other, min(first, second), wait + more))
+            around[other].append((one, min(first, second), wait + more))
+        else:
+            waiting += [there for there, _, _ in wires if there not in kept]
+    return dropped
+
+
+def _inner(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the object under a key, an empty one where there is none."""
+    value = table.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _is_rate(value: object, least: float = 1e-12) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < 1e12
+
+
+# ---------------------------------------------------------------------------------------------------
+# Writing
+
+
+def infrastructure(graph: LinkGraph, name: str, description: str) -> dict[str, Any]:
+    """Return a network as an infrastructure: one instance of one device, whose components are NPUs and switches.
+
+    Raises:
+        ConfigError: A link has none of the same rate and latency back, which edges cannot say.
+    """
+    pairs: Counter[tuple[int, int, float, float]] = Counter(
+        (link.source, link.target, link.bytes_per_ns, link.latency_ns) for link in graph.links
+    )
+    for (source, target, rate, latency), count in pairs.items():
+        if pairs.get((target, source, rate, latency), 0) != count:
+            raise ConfigError(
+                f"the link from device {source} to device {target} ({rate:g} GB/s, {latency:g} ns) has none alike back; "
+                "InfraGraph's edges go both ways",
+                hint="Give both directions the same rate and latency.",
+            )
+    if sum(pairs.values()) // 2 > _MOST_EDGES:
+        raise ConfigError(f"{sum(pairs.values()) // 2:,} edges; allowed: up to {_MOST_EDGES:,}")
+    kinds = list(dict.fromkeys((rate, latency) for _, _, rate, latency in pairs))
+
+    def end(device: int) -> dict[str, str]:
+        is_npu = device < graph.npus
+        return {"component": f"xpu[{device}]" if is_npu else f"switch[{device - graph.npus}]"}
+
+    components = [{"name": "xpu", "choice": "xpu", "count": graph.npus}]
+    if graph.switches:
+        components.append({"name": "switch", "choice": "switch", "count": graph.switches})
+    device = {
+        "name": "system",
+        "components": components,
+        "links": [
+            {
+                "name": f"link{number}",
+                "physical": {
+                    "bandwidth": {"choice": "gigabytes_per_second", "gigabytes_per_second": rate},
+                    "latency": {"choice": "ns", "ns": latency},
+                },
+            }
+            for number, (rate, latency) in enumerate(kinds)
+        ],
+        "edges": [
+            {
+                "ep1": end(source),
+                "ep2": end(target),
+                "scheme": "one2one",
+                "link": f"link{kinds.index((rate, latency))}",
+            }
+            for (source, target, rate, latency), count in pairs.items()
+            if source < target
+            for _ in range(count)
+        ],
+    }
+    return {
+        "infrastructure": {
+            "name": name,
+            "description": description,
+            "devices": [device],
+            "instances": [{"name": "system", "device": "system", "count": 1}],
+        }
+    }
+
+
+def as_yaml(table: Mapping[str, Any]) -> str:
+    """Return a table as YAML, short lists on a line."""
+    return yaml.safe_dump(
+        dict(table), sort_keys=False, default_flow_style=None, width=120, allow_unicode=True
+    )

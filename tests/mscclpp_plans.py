@@ -1,0 +1,108 @@
+"""Execution plans as MSCCL++ writes them, made by hand from its public form (microsoft/mscclpp, python/mscclpp/language)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Places = Sequence[tuple[str | int, int]]
+"""Chunks: a buffer of the own GPU, or the number of a remote buffer, and the index."""
+
+
+def op(name: str, sources: Places = (), targets: Places = (), channels: Sequence[int] = ()) -> dict[str, Any]:
+    """One operation on memory channels."""
+
+    def buffers(places: Places) -> list[dict[str, Any]]:
+        return [
+            {"type" if isinstance(buffer, str) else "buffer_id": buffer, "index": index, "size": 1}
+            for buffer, index in places
+        ]
+
+    made: dict[str, Any] = {"name": name, "channel_type": "memory"}
+    if sources:
+        made["src_buff"] = buffers(sources)
+    if targets:
+        made["dst_buff"] = buffers(targets)
+    if channels:
+        made["channel_ids"] = list(channels)
+    return made
+
+
+def plan(
+    collective: str,
+    gpus: Sequence[Sequence[Sequence[dict[str, Any]]]],
+    sizes: tuple[int, int, int],
+    *,
+    remote: str,
+    inplace: bool = True,
+) -> dict[str, Any]:
+    """A plan: of each GPU its thread blocks, with a channel to and a remote buffer of every other GPU."""
+    made = []
+    for number, blocks in enumerate(gpus):
+        peers = [peer for peer in range(len(gpus)) if peer != number]
+        every = list(range(len(peers)))
+        threadblocks = [
+            {
+                "id": at,
+                "ops": list(ops),
+                "channels": [{"channel_type": "memory", "channel_ids": every}],
+                "remote_buffer_refs": [{"access_channel_type": "memory", "remote_buffer_ids": every}],
+            }
+            for at, ops in enumerate(blocks)
+        ]
+        made.append(
+            {
+                "id": number,
+                "input_chunks": sizes[0],
+                "output_chunks": sizes[1],
+                "scratch_chunks": sizes[2],
+                "threadblocks": threadblocks,
+                "channels": [{"channel_type": "memory", "connected_to": peers}],
+                "remote_buffers": [
+                    {"rank": peer, "type": remote, "access_channel_types": ["memory"]} for peer in peers
+                ],
+                "semaphores": [],
+            }
+        )
+    return {
+        "name": collective, "collective": collective, "protocol": "Simple", "inplace": inplace, "reuse_resources": False,
+        "gpus": made, "num_threads_per_block": 1024, "use_double_scratch_buffer": False, "buffer_alignment": 16,
+        "min_message_size": 0, "max_message_size": 2**64 - 1,
+    }  # fmt: skip
+
+
+def put_all_gather(gpus: int) -> dict[str, Any]:
+    """Everybody puts its part to everybody, signals and waits."""
+    every = list(range(gpus - 1))
+    made = []
+    for rank in range(gpus):
+        puts = [op("put", [("o", rank)], [(peer, rank)], [peer]) for peer in every]
+        made.append([[*puts, op("nop"), op("signal", channels=every), op("wait", channels=every)]])
+    return plan("allgather", made, (1, gpus, 0), remote="o")
+
+
+def reading_all_reduce(gpus: int) -> dict[str, Any]:
+    """Everybody reads its chunk of all others, adds, and puts the sum to all; two thread blocks that meet at barriers."""
+    every = list(range(gpus - 1))
+    meet = {"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
+    made = []
+    for rank in range(gpus):
+        sums = op(
+            "rres",
+            [("i", rank), *((peer, rank) for peer in every)],
+            [("i", rank), *((peer, rank) for peer in every)],
+        )
+        first = [op("relaxed", channels=every) | {"name": "rlxsignal"}, op("wait", channels=every), meet]
+        second = [meet, sums, op("signal", channels=every), op("wait", channels=every)]
+        made.append([first, second])
+    return plan("allreduce", made, (gpus, 0, 0), remote="i")
+
+
+def packet_all_reduce(gpus: int) -> dict[str, Any]:
+    """Everybody puts its chunk as packets into the scratch of all others, who add what comes; no signals."""
+    made = []
+    for rank in range(gpus):
+        puts = [op("ppkt", [("i", 0)], [(peer, rank)]) for peer in range(gpus - 1)]
+        others = [("s", peer) for peer in range(gpus) if peer != rank]
+        made.append([[*puts, op("repkt", [("i", 0), *others], [("i", 0)])]])
+    return plan("allreduce", made, (1, 0, gpus), remote="s")

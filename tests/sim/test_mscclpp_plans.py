@@ -1,0 +1,114 @@
+"""Execution plans of MSCCL++: right and wrong ones, as jobs, and beside the built-in algorithms."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import studio
+from studio.cli import main
+from studio.errors import TraceFormatError
+from studio.et.msccl import parse
+from studio.et.msccl_play import play
+from studio.trace import NodeType
+from tests.mscclpp_plans import op, packet_all_reduce, put_all_gather, reading_all_reduce
+
+MAKERS = (put_all_gather, reading_all_reduce, packet_all_reduce)
+
+
+def flaws(content: dict) -> dict[str, list[str]]:
+    return play(parse(json.dumps(content).encode(), "x.json"), 1024).flaws
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("gpus", [2, 3, 8])
+def test_right_plans_are_found_right(make, gpus: int):
+    assert flaws(make(gpus)) == {}
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_every_operation_that_is_left_out_or_aims_elsewhere_is_told(make):
+    """But for the signals, without which a plan may be right by luck: those leave a wait for ever."""
+    content = make(3)
+    seen = 0
+    for gpu, rank in enumerate(content["gpus"]):
+        for block, told in enumerate(rank["threadblocks"]):
+            for at, each in enumerate(told["ops"]):
+                if each["name"] in ("nop", "wait", "barrier"):
+                    continue
+                less = copy.deepcopy(content)
+                less["gpus"][gpu]["threadblocks"][block]["ops"][at] = {"name": "nop"}
+                assert flaws(less), each
+                seen += 1
+                if each.get("dst_buff"):
+                    moved = copy.deepcopy(content)
+                    target = moved["gpus"][gpu]["threadblocks"][block]["ops"][at]["dst_buff"][0]
+                    target["index"] = (target["index"] + 1) % 3
+                    assert flaws(moved), each
+    assert seen >= 6
+
+
+def test_who_waits_and_for_what_is_told():
+    content = put_all_gather(2)
+    content["gpus"][1]["threadblocks"][0]["ops"][2] = {"name": "nop"}
+    assert flaws(content)["stuck"] == [
+        "GPU 0, block 0, step 3 (wait) waits for ever: for a signal of GPU 1 on channel 0 that does not come before"
+    ]
+    content = reading_all_reduce(2)
+    content["gpus"][0]["threadblocks"][1]["ops"][0] = {"name": "nop"}
+    assert any("at barrier 0 with 1 of 2 thread blocks" in flaw for flaw in flaws(content)["stuck"])
+    content = packet_all_reduce(2)
+    content["gpus"][0]["threadblocks"][0]["ops"][0] = {"name": "nop"}
+    assert any("for packets that nobody puts before" in flaw for flaw in flaws(content)["stuck"])
+
+
+def test_messages_are_puts_signals_and_what_reads_ask_for(tmp_path: Path):
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(put_all_gather(4)))
+    trace = studio.read(file)
+    sends = sum(int((trace.graph_of(rank).type == NodeType.COMM_SEND).sum()) for rank in range(4))
+    # A put and a signal from each to each.
+    assert sends == 2 * 4 * 3
+    assert not [one for one in studio.examine(trace) if one.level == "error"]
+    assert max(studio.simulate(trace, studio.presets["hgx-h100-4"].config).finish_ns) > 0
+    packets = play(parse(json.dumps(packet_all_reduce(2)).encode(), "x"), 1024)
+    assert (packets.messages, packets.most_bytes, packets.longest) == (2, 2048, 1)
+    reads = play(parse(json.dumps(reading_all_reduce(2)).encode(), "x"), 1024)
+    # From each: two signals, what asks for a chunk, the chunk that is asked for, and the sum.
+    assert (reads.messages, reads.most_bytes) == (10, 3 * 8 + 2 * 1024)
+
+
+def test_a_plan_is_timed_beside_the_built_in_algorithms(tmp_path: Path):
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(reading_all_reduce(8)))
+    result = CliRunner().invoke(main, ["algorithm", str(file), "8MiB", "--preset", "hgx-h100", "--json"])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    times = {row["name"]: row["finish_ns"] for row in told["others"]}
+    # It sends as much as the direct algorithm and asks first, so it takes longer than that and less than the ring.
+    assert times["direct"] < told["finish_ns"] < times["ring"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (op("glres"), "allowed operations: nop, flush"),
+        ({"name": "put", "o_cids": []}, "the form of MSCCL\\+\\+ before 0.7"),
+        ({"name": "put", "tbg_info": {}}, "a group of thread blocks"),
+        (op("put", [("o", 0)], [(9, 0)]), "number 9 of a list of 1"),
+        (op("put", [("o", 0)], [("z", 0)]), "buffer 'z'"),
+        (op("signal", channels=[3]), "number 3 of a list of 1"),
+        ({"name": "barrier", "num_threadblocks": 4}, "4 thread blocks at a barrier of 1"),
+        (op("put", [("o", -1)], [(0, 0)]), "chunks -1"),
+        ({"name": 5}, "no execution plan"),
+    ],
+)
+def test_what_is_not_known_is_told_with_its_place(change: dict, words: str):
+    content = put_all_gather(2)
+    content["gpus"][0]["threadblocks"][0]["ops"][0] = change
+    with pytest.raises(TraceFormatError, match=words):
+        parse(json.dumps(content).encode(), "x.json")
