@@ -411,6 +411,14 @@ def test_names_in_answers_cannot_command_the_terminal():
     assert "a\\x1b[2J" in done.output
 
 
+def test_a_workload_that_leaves_its_size_open_is_told_apart(shared):
+    """Its error asks for the number of NPUs, and is made of more than a message."""
+    done = ask("FROM ranks", shared / "traces/text/data_4l.txt")
+    assert (done.exit_code, done.exception.__class__) == (1, SystemExit)
+    assert "data_4l.txt: " in done.stderr
+    assert "\n4 rows" in ask("FROM ranks", shared / "traces/text/data_4l.txt", "--npus", 4).stdout
+
+
 def test_without_duckdb_the_command_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     done = ask("FROM jobs", "--workspace", "nowhere")

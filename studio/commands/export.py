@@ -167,12 +167,14 @@ def _export_astra_sim(request: Request, progress: Progress | None) -> Exported:
 
 def _export_parquet(request: Request, progress: Progress | None) -> Tables:
     given = (request.names_system, request.comm_groups, request.congestion, request.settings, request.backend)
-    if any(given) or request.size != UNSAID:
+    if any(given):
         raise ConfigError(
-            "parquet writes a job or run as it is, and a system or a size is given as well; allowed: neither",
+            "parquet writes a job or run as it is, and a system is given as well; allowed: none",
             hint="Simulate the job on that system, keep the run by --out, and export the run.",
         )
-    return write_tables((request.name,), request.folder, (), request.workspace, request.ranks, progress)
+    return write_tables(
+        (request.name,), request.folder, (), request.workspace, request.ranks, progress, request.size
+    )
 
 
 TARGETS: Mapping[str, Callable[[Request, Progress | None], Exported | Tables]] = {

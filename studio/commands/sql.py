@@ -27,12 +27,14 @@ from studio.commands.base.options import (
     json_option,
     quiet_option,
     rank_option,
+    size_options,
     workspace_option,
 )
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.parquet_folder import write_tables
 from studio.commands.base.queried import find_sources
 from studio.commands.base.terminal import cut_middle, printable
+from studio.et.format import UNSAID, JobSize
 from studio.et.write import written_together
 from studio.sql.answers import plain_rows, writer_for
 from studio.sql.columns import TABLES
@@ -58,6 +60,7 @@ class Request:
         ranks: Rank numbers by file name, for files that do not tell theirs.
         out: A file to write the answer to, or None.
         limits: How much the query may take.
+        size: NPUs and passes, where a workload leaves them open.
     """
 
     query: str
@@ -66,6 +69,7 @@ class Request:
     ranks: Mapping[str, int] = field(default_factory=dict)
     out: Path | None = None
     limits: Limits = Limits()  # noqa: RUF009 - frozen
+    size: JobSize = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     """
     write = writer_for(request.out) if request.out else None
     findings: list[Finding] = []
-    sources = find_sources(request.names, request.workspace, request.ranks, progress, findings)
+    sources = find_sources(request.names, request.workspace, request.ranks, progress, findings, request.size)
     with Database(sources) as database:
         answer = database.ask(request.query, request.limits)
     if write and request.out:
@@ -223,6 +227,7 @@ def _say_notes(notes: Sequence[str], quiet: bool) -> None:
 @workspace_option
 @allow_damaged
 @rank_option
+@size_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -240,12 +245,13 @@ def command(
     **given: Any,
 ) -> None:
     """Carry out `sql`."""
+    size = JobSize(given.pop("npus"), given.pop("passes"))
     if list_tables:
         show(None, as_json, list_report, list_text)
         return
     if folder is not None:
         progress = None if quiet else progress_line()
-        made = write_tables(words, folder, chosen, given["workspace"], given["ranks"], progress)
+        made = write_tables(words, folder, chosen, given["workspace"], given["ranks"], progress, size)
         if as_json or not quiet:
             show(made, as_json, parquet_folder.report, parquet_folder.text)
         end_with_losses(ctx, made.given, allow_damaged, warned=False)
@@ -253,7 +259,7 @@ def command(
     if chosen:
         raise click.UsageError("--table belongs to --export.")
     limits = Limits(limit_rows or (ROWS_WRITTEN if out else ROWS_SHOWN), limit_time)
-    request = Request(_read_query(words), words[1:], out=out, limits=limits, **given)
+    request = Request(_read_query(words), words[1:], out=out, limits=limits, size=size, **given)
     outcome = run(request, progress=None if quiet else progress_line())
     if as_json or not (quiet and out):
         show(outcome, as_json, report, text)

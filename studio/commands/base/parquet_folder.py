@@ -11,6 +11,7 @@ from studio.commands.base.options import suggest
 from studio.commands.base.queried import find_sources
 from studio.commands.base.terminal import printable
 from studio.errors import ConfigError
+from studio.et.format import UNSAID, JobSize
 from studio.sql.answers import export_parquet
 from studio.sql.columns import BY_NAME
 from studio.sql.database import Database
@@ -45,6 +46,7 @@ def write_tables(
     workspace: Path | None,
     ranks: Mapping[str, int],
     progress: Progress | None = None,
+    size: JobSize = UNSAID,
 ) -> Tables:
     """Write tables into a folder, `<table>.parquet` each, whole or not at all.
 
@@ -55,6 +57,7 @@ def write_tables(
         workspace: Folder of imported jobs; None is the user's.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told how far it is.
+        size: NPUs and passes, where a workload leaves them open.
 
     Raises:
         ConfigError: There is no such table, or nothing is called so.
@@ -66,7 +69,7 @@ def write_tables(
             hint = f"{near[:1].upper()}{near[1:]}" or f"The tables are {', '.join(BY_NAME)}."
             raise ConfigError(f"There is no table {table[:80]!r}", hint=hint)
     findings: list[Finding] = []
-    sources = find_sources(names, workspace, ranks, progress, findings)
+    sources = find_sources(names, workspace, ranks, progress, findings, size)
     chosen = tables or [name for name, table in BY_NAME.items() if sources.jobs or table.of == "workspace"]
     with Database(sources) as database:
         rows = export_parquet(database, list(dict.fromkeys(chosen)), folder, progress)
