@@ -184,6 +184,7 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     ranks: dict[str, list[RankFile]] = {}
     halves: list[Half] = []
     others: list[tuple[SourceFile, Format]] = []
+    alone: list[tuple[SourceFile, Format]] = []
     left_out: list[LeftOut] = []
     last_start = b""
     for file in files:
@@ -196,6 +197,8 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             others.append((file, fmt))
         elif fmt.half:
             halves.append(make_half(file, fmt, start))
+        elif fmt.by_itself:
+            alone.append((file, fmt))
         elif fmt.whole:
             ranks[f"{_folder(file.name)}\0{PurePosixPath(file.name).name}"] = [(file, fmt, None)]
         elif fmt.tells_ranks:
@@ -204,6 +207,10 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             prefix, number = rank_and_prefix(file.name)
             key = (prefix if number is not None else _key_without_rank(file.name)) + fmt.job_mark
             ranks.setdefault(key, []).append((file, fmt, number))
+    if ranks or halves:
+        left_out += [LeftOut(file.name, f"{fmt.title}, which is opened by itself") for file, fmt in alone]
+    else:
+        ranks = {file.name: [(file, fmt, None)] for file, fmt in alone}
     ranks = _with_counted(ranks)
     ranks = {key: _believed(members) for key, members in ranks.items()}
     for index, group in enumerate(sort_halves(halves)):
