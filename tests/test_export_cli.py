@@ -233,6 +233,29 @@ def test_what_cannot_be_made_for_astra_sim_is_refused_and_nothing_written(nodes,
     assert not (folder / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"1": [0, 1]}', ""),
+        ('{"1": 5}', "a list of ranks"),
+        ('{"1": [0, 9]}', "from 0 to 1"),
+        ('{"0": [0, 1]}', "any other name"),
+        ("[", "not a JSON file"),
+    ],
+)
+def test_comm_groups_of_a_file_take_the_place_of_the_jobs(text, message, folder):
+    nodes = [collective(0, "ALL_REDUCE", MIB, group="1")]
+    write(trace_of([nodes, nodes], {"1": [1, 0]}), folder / "job", "job")
+    (folder / "g.json").write_text(text)
+    told = exported(
+        folder / "job", folder / "out", *on(folder), "--comm-groups", folder / "g.json", code=bool(message)
+    )
+    assert message in told.output
+    assert (folder / "out").exists() == (not message)
+    if not message:
+        assert json.loads((folder / "out/workload/comm_group.json").read_text()) == {"1": [0, 1]}
+
+
 def test_a_folder_is_written_again_and_nothing_else_is_overwritten(folder):
     nodes = [collective(0, "ALL_REDUCE", MIB)]
     write(trace_of([nodes, nodes]), folder / "job", "job")

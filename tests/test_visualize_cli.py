@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import studio
 from studio.cli import main
 from tests.et.chakra_bytes import attr, file_of, num, sized, varint
 from tests.work import count_calls
@@ -213,3 +214,15 @@ def test_pdf_and_png_or_what_installs_them(job, tmp_path):
         raw = (tmp_path / f"x.{kind}").read_bytes()
         assert raw.startswith(magic)
         assert len(raw) > 2000
+
+
+def test_a_run_of_the_workspace_brings_its_times(tmp_path):
+    space = ["--workspace", str(tmp_path / "w")]
+    sample = str(studio.sample_path("transformer_8r"))
+    kept = CliRunner().invoke(main, ["simulate", sample, "--preset", "hgx-h100-8", "--out", "first", *space])
+    assert kept.exit_code == 0, kept.output
+    told = json.loads(
+        written("first", *space, "--rank", 3, "--critical-path", "-o", tmp_path / "x.svg", "--json").stdout
+    )
+    assert "by simulated times" in told["words"]
+    assert told["critical_nodes"] > 10

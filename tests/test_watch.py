@@ -304,15 +304,20 @@ def test_workloads_get_the_size_that_they_leave_open(tmp_path):
     assert " 8 " in invoke(*words, "--npus", 8).stdout.splitlines()[-1]
 
 
-def test_jobs_of_one_name_in_one_folder_are_told_apart(place):
+def test_jobs_of_one_name_in_one_folder_or_archive_are_told_apart(place, tmp_path):
     folder, clock, begin = place
+    for inner, late in (("a", 10), ("b", 15)):
+        put(tmp_path, f"packed/{inner}", recorded(late))
+    shutil.make_archive(str(folder / "many"), "zip", tmp_path / "packed")
     put(folder, "night/a", recorded(10))
     put(folder, "night/b", recorded(15))
     made = put(folder, ".", recorded(20))
     shutil.copy(made / "gpt.0.et", folder / "alone.et")
     watch = begin()
     events = settle(watch, clock)
-    assert [event.version for event in events] == [1, 1, 1, 1]
+    assert [event.version for event in events] == [1] * 6
+    names = sorted(watch.workspace.info(event.job).name for event in events)
+    assert names == ["alone", "gpt", "many/a/gpt", "many/b/gpt", "night/a/gpt", "night/b/gpt"]
     assert settle(begin(), clock) == []
 
 

@@ -56,6 +56,10 @@ class Scaling:
         """Return (M,) values of an attribute that a writer made no integer."""
         return values * (self.times if key in DURATIONS or key in MOMENTS else self._factor(key))
 
+    def changes(self, key: str) -> bool:
+        """Whether values of an attribute do not stay as they are."""
+        return (self.times if key in DURATIONS or key in MOMENTS else self._factor(key)) != 1.0
+
     def _factor(self, key: str) -> float:
         return self.operations if key in OPERATIONS else self.bytes if key in BYTES else 1.0
 

@@ -190,34 +190,25 @@ class _Work:
 
     def _attributes(self, graph: Graph, pool: _Pool) -> Attributes:
         attrs, strings = graph.attrs, graph.strings
-        keys = {code: self.key(strings[code]) for code in np.unique(attrs.key).tolist()}
-        dropped = [code for code, new in keys.items() if new is None]
-        stays = ~np.isin(attrs.key, dropped)
-        for code in dropped:
-            if strings[code] not in OWN_TIMES:
-                self.changed["own attributes dropped"] += int((attrs.key == code).sum())
-        value, items = attrs.value.copy(), attrs.items.copy()
-        kind = attrs.kind
-        for code, new in keys.items():
+        stays = np.full(len(attrs.key), True)
+        value, items, kind = attrs.value.copy(), attrs.items.copy(), attrs.kind
+        key = np.zeros(len(attrs.key), np.int32)
+        for code, where in entries_by_key(attrs):
+            old = strings[code]
+            new = self.key(old)
             if new is None:
+                stays[where] = False
+                self.changed["own attributes dropped"] += len(where) * (old not in OWN_TIMES)
                 continue
-            if new != strings[code]:
-                self.changed["own attributes renamed"] += int((attrs.key == code).sum())
-            self._values(
-                strings,
-                pool,
-                strings[code],
-                (attrs, np.flatnonzero((attrs.key == code) & stays)),
-                (value, items),
-            )
+            self.changed["own attributes renamed"] += len(where) * (new != old)
+            key[where] = pool.code(new)
+            self._values(strings, pool, old, (attrs, where), (value, items))
         owner = np.repeat(np.arange(len(graph)), np.diff(attrs.offsets))[stays]
         offsets = np.zeros(len(graph) + 1, np.int64)
         np.cumsum(np.bincount(owner, minlength=len(graph)), out=offsets[1:])
         doc = self._docs(strings, pool, attrs.doc[stays])
-        new_keys = {code: pool.code(new) for code, new in keys.items() if new is not None}
-        key = np.array([new_keys[code] for code in attrs.key[stays].tolist()], np.int32)
         return Attributes(
-            offsets, key, doc, kind[stays], value[stays], attrs.length[stays], attrs.slot[stays], items
+            offsets, key[stays], doc, kind[stays], value[stays], attrs.length[stays], attrs.slot[stays], items
         )
 
     def _values(
@@ -238,9 +229,11 @@ class _Work:
             (ValueKind.DOUBLE, np.int64, np.float64),
             (ValueKind.FLOAT, np.uint32, np.float32),
         ):
-            real = where[kind == float_kind]
+            real = where[kind == float_kind] if self.scaling.changes(key) else where[:0]
             numbers = self.scaling.scaled_reals(key, value[real].astype(stored).view(bits).astype(np.float64))
-            value[real] = numbers.astype(bits).view(stored).astype(np.int64)
+            # What gets too large becomes infinite.
+            with np.errstate(over="ignore", invalid="ignore"):
+                value[real] = numbers.astype(bits).view(stored).astype(np.int64)
         known: dict[int, int] = {}
 
         def renamed(code: int) -> int:
@@ -257,8 +250,9 @@ class _Work:
                 self.changed["bytes emptied"] += 1
             elif _INTS[attrs.kind[entry]]:
                 items[part] = self._numbers(key, items[part])
-        for entry in where[kind == ValueKind.STRING].tolist():
-            value[entry] = renamed(int(attrs.value[entry]))
+        texts = where[kind == ValueKind.STRING]
+        codes, back = np.unique(attrs.value[texts], return_inverse=True)
+        value[texts] = np.array([renamed(code) for code in codes.tolist()], np.int64)[back.reshape(-1)]
         raw = where[kind == ValueKind.BYTES]
         value[raw] = pool.code("")
         self.changed["bytes emptied"] += len(raw)
@@ -272,30 +266,33 @@ class _Work:
         return np.array(new, np.int64)
 
     def _docs(self, strings: Strings, pool: _Pool, doc: Int32) -> Int32:
-        made = doc.copy()
-        for code in np.unique(doc[doc >= 0]).tolist():
-            new = self.text(self.policy["docs"], strings[code], "doc")
-            self.changed["doc strings renamed" if new else "doc strings dropped"] += int((doc == code).sum())
-            made[doc == code] = pool.code(new) if new else NONE
-        return made
+        codes, back, count = np.unique(doc, return_inverse=True, return_counts=True)
+        made = [NONE] * len(codes)
+        for place, (code, entries) in enumerate(zip(codes.tolist(), count.tolist(), strict=True)):
+            if code != NONE:
+                new = self.text(self.policy["docs"], strings[code], "doc")
+                self.changed["doc strings renamed" if new else "doc strings dropped"] += entries
+                made[place] = pool.code(new) if new else NONE
+        return np.array(made, np.int32)[back.reshape(-1)]
 
     def _io(self, graph: Graph, pool: _Pool) -> Int32:
         if not len(graph.io):
             return graph.io
         made = graph.io.copy()
-        nothing = pool.code("")
         changes: dict[str, Callable[[str], str]] = {
             "shapes": self._shape,
             "types": lambda text: self.text(self.policy["types"], text, "type"),
             "tensors": lambda text: self.text(self.policy["tensors"], text, "tensor"),
         }
         for column, what in enumerate(("tensors", "shapes", "types") * 2):
-            codes = graph.io[:, column]
-            for code in np.unique(codes[codes >= 0]).tolist():
-                old = graph.strings[code]
-                new = changes[what](old)
-                self.changed[f"{what} changed"] += new != old
-                made[codes == code] = pool.code(new) if new else nothing
+            codes, back = np.unique(graph.io[:, column], return_inverse=True)
+            new_codes = [NONE] * len(codes)
+            for place, code in enumerate(codes.tolist()):
+                if code != NONE:
+                    new = changes[what](graph.strings[code])
+                    self.changed[f"{what} changed"] += new != graph.strings[code]
+                    new_codes[place] = pool.code(new)
+            made[:, column] = np.array(new_codes, np.int32)[back.reshape(-1)]
         return made
 
     def _shape(self, text: str) -> str:
@@ -342,6 +339,13 @@ class _Work:
                 new: list[Scalar] = [self.renamer.words(str(value)) for value in values]
                 key = f"own_{self.renamer.word(entry.name, 'attribute')}"
                 yield Attribute(key, entry.kind, new if entry.kind.is_list else new[0])
+
+
+def entries_by_key(attrs: Attributes) -> Iterator[tuple[int, Int64]]:
+    """Yield each name of attributes, as the index of its text, and the entries that have it."""
+    order = np.argsort(attrs.key, kind="stable")
+    codes, first = np.unique(attrs.key[order], return_index=True)
+    yield from zip(codes.tolist(), np.split(order, first[1:]), strict=False)
 
 
 class _Pool:

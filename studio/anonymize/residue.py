@@ -11,7 +11,7 @@ import numpy as np
 
 from studio.anonymize.numbers import Scaling
 from studio.anonymize.policy import GROUPS, KEPT_METADATA, STANDARD, TEXTS, Field, Policy
-from studio.anonymize.rename import Anonymous
+from studio.anonymize.rename import Anonymous, entries_by_key
 from studio.anonymize.words import SHORTEST, vocabulary, words_in
 from studio.trace import (
     Attributes,
@@ -40,12 +40,12 @@ def texts_of(trace: Trace) -> Iterator[tuple[Field | None, str]]:
             codes = graph.io[:, column] if len(graph.io) else np.zeros(0, np.int32)
             yield from ((_IO[what], strings[code]) for code in np.unique(codes[codes >= 0]).tolist())
         yield from (("docs", strings[code]) for code in np.unique(attrs.doc[attrs.doc >= 0]).tolist())
-        for code in np.unique(attrs.key).tolist():
+        for code, where in entries_by_key(attrs):
             key = strings[code]
             own: Field = "own"
             if key not in STANDARD:
                 yield own, key
-            here = np.flatnonzero((attrs.key == code) & ~attrs.slot)
+            here = where[~attrs.slot[where]]
             of: Field | None = "groups" if key in GROUPS else "texts" if key in TEXTS else own
             yield from (
                 (of if key not in STANDARD or of != own else None, text)

@@ -24,7 +24,7 @@ _TERMS = """
 aten prims torch nn c10d c10 nccl rccl gloo mpi ucc kineto autograd engine inductor triton cuda hip rocm cudnn cublas cublaslt cutlass
 mkldnn onednn miopen xla record param comms process group init wait barrier work all reduce gather scatter broadcast to send recv
 receive coalesced allreduce allgather reducescatter alltoall alltoallv alltoallsingle collective collectives sendrecv devkernel ncclkernel
-nccldevkernel rcclkernel sum avg prod min max ring tree simple nvls collnet
+nccldevkernel rcclkernel ncclworkelem ncclwork unroll manual sum avg prod min max ring tree simple nvls collnet
 comp comm coll load store mem metadata meta copy node invalid
 forward backward fwd bwd optimizer step grad zero accumulate accumulategrad profiler profilerstep iteration iter
 dataloader pytorch trace execution thread root tensor tensors scalar list bool int float double half bfloat long short byte char void string

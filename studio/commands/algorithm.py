@@ -1,9 +1,9 @@
 """Check an algorithm of a collective (MSCCL XML, MSCCL++ JSON), and time it beside ring, direct, halving-doubling and tree.
 
-SIZE is such as 64MiB: what Chakra calls comm_size, of an all-gather one rank's part. The result is followed chunk by chunk: an
-all-reduce, all-gather, reduce-scatter or all-to-all that leaves a chunk wrong is an error, with the GPU and the chunk, as is a
-step that waits for ever; the exit code is 1 then. All algorithms run as steps over the links of the system, without the measured
-costs of a library. With -o the algorithm is written as traces, with a system that simulates jobs by it.
+FILE is - for standard input, SIZE such as 64MiB: what Chakra calls comm_size, of an all-gather one rank's part. The result is
+followed chunk by chunk: an all-reduce, all-gather, reduce-scatter or all-to-all that leaves a chunk wrong is an error, with the GPU
+and the chunk, as is a step that waits for ever; the exit code is 1 then. All algorithms run as steps over the links of the system,
+without the measured costs of a library. With -o the algorithm is written as traces, with a system that simulates jobs by it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import click
 
 from studio.commands.base.options import PathOption, json_option
 from studio.commands.base.output import show
+from studio.commands.base.streams import path_or_stdin
 from studio.commands.base.terminal import printable
 from studio.errors import ConfigError
 from studio.et.msccl import LARGEST_FILE_BYTES, findings_of, parse
@@ -37,7 +38,7 @@ class Request:
     """Options of `algorithm`.
 
     Attributes:
-        file: The algorithm.
+        file: The algorithm; `-` is standard input.
         size: Bytes as text.
         system: A preset or system file.
         settings: KEY=VALUE each.
@@ -80,11 +81,12 @@ def run(request: Request) -> Outcome:
     if target is not None and target.exists() and any(target.iterdir()):
         raise ConfigError(f"{target}: the folder is not empty", hint="Name a new folder.")
     size = parse_bytes(request.size)
-    algorithm = parse(read_start(request.file, LARGEST_FILE_BYTES + 1), request.file.name)
+    with path_or_stdin(request.file) as path:
+        algorithm = parse(read_start(path, LARGEST_FILE_BYTES + 1), path.name)
     chosen = preset(request.system, npus=len(algorithm.gpus))
     parts = with_settings(chosen.parts, request.settings) if request.settings else chosen.parts
     made = contest(algorithm, parts, size)
-    findings = tuple(findings_of(algorithm, made.played, request.file.name))
+    findings = tuple(findings_of(algorithm, made.played, path.name))
     return Outcome(chosen.name, made, findings, _write(made, target) if target is not None else ())
 
 
@@ -167,7 +169,7 @@ def _row(timed: Timed, made: Contest, *, marked: bool) -> str:
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio algorithm ring.xml 64MiB --preset hgx-h100")
-@click.argument("file", type=PathOption(exists=True, dir_okay=False))
+@click.argument("file", type=PathOption(exists=True, dir_okay=False, allow_dash=True))
 @click.argument("size")
 @click.option("--preset", "system", required=True, metavar="NAME|FILE", help="A preset, or a system file.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")

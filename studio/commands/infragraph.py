@@ -1,8 +1,8 @@
 """Make a network file of an InfraGraph infrastructure, or an infrastructure of a system.
 
-FILE is an infrastructure (YAML or JSON); what is written is a network.yml with single links, for `simulate --network FILE --model
-full`. NPUs are its components of kind xpu; a component with two neighbours that is no switch counts as part of a wire, one with a
-single neighbour is left out. With --preset in place of FILE a system is written as an infrastructure.
+FILE is an infrastructure (YAML or JSON; - for standard input); what is written is a network.yml with single links, for `simulate
+--network FILE --model full`. NPUs are its components of kind xpu; a component with two neighbours that is no switch counts as part
+of a wire, one with a single neighbour is left out. With --preset in place of FILE a system is written as an infrastructure.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import click
 
 from studio.commands.base.options import PathOption, json_option, refuse_own_input
 from studio.commands.base.output import show
+from studio.commands.base.streams import DASH, path_or_stdin
 from studio.commands.base.terminal import printable
 from studio.et.write import written_together
 from studio.sim.infragraph import Wire, as_yaml, infrastructure, read_network
@@ -70,8 +71,10 @@ def run(request: Request) -> Written:
         ConfigError: The infrastructure or the system cannot be written as the other.
     """
     if request.file is not None:
-        refuse_own_input([request.file], request.target)
-        network = read_network(request.file, request.wires)
+        if request.target != DASH:
+            refuse_own_input([request.file], request.target)
+        with path_or_stdin(request.file) as path:
+            network = read_network(path, request.wires)
         table: dict[str, Any] = network.table()
         made = Written(
             request.target,
@@ -91,8 +94,12 @@ def run(request: Request) -> Written:
             ("Costs of collectives are no part of an infrastructure.",) if config.costs is not None else ()
         )
         made = Written(request.target, chosen.name, graph.npus, graph.switches, len(graph.links) // 2, notes)
+    content = as_yaml(table)
+    if request.target == DASH:
+        click.echo(content, nl=False)
+        return made
     with written_together() as put:
-        put(request.target, [as_yaml(table).encode()])
+        put(request.target, [content.encode()])
     return made
 
 
@@ -119,7 +126,7 @@ def _lines(written: Written) -> Iterator[str]:
         f"{format_counted(written.links, 'link')} in both directions"
     )
     yield from written.notes
-    yield f"Written: {written.file}"
+    yield "Written." if written.file == DASH else f"Written: {written.file}"
 
 
 def _wires(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, Wire]:
@@ -146,9 +153,14 @@ def _wires(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
 @click.command(
     help=__doc__, epilog="Example: chakra-studio infragraph cluster.yaml -o network.yml --link pcie=32:500"
 )
-@click.argument("file", required=False, type=PathOption(exists=True, dir_okay=False))
+@click.argument("file", required=False, type=PathOption(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
-    "-o", "target", required=True, metavar="FILE", type=PathOption(dir_okay=False), help="The file to write."
+    "-o",
+    "target",
+    required=True,
+    metavar="FILE",
+    type=PathOption(dir_okay=False, allow_dash=True),
+    help="The file to write; - prints it.",
 )
 @click.option(
     "--preset", "system", metavar="NAME|FILE", help="Write this preset or system file as an infrastructure."
@@ -167,4 +179,6 @@ def command(as_json: bool, **given: Any) -> None:
     """Carry out `infragraph`."""
     if (given["file"] is None) == (given["system"] is None):
         raise click.UsageError("Give an infrastructure, or --preset with a system: one of both.")
-    show(run(Request(**given)), as_json, report, text)
+    if as_json and given["target"] == DASH:
+        raise click.UsageError("--json prints about the file written, and -o is standard output already.")
+    show(run(Request(**given)), as_json, report, text, err=given["target"] == DASH)

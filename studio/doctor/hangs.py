@@ -259,7 +259,7 @@ def _found(trace: Trace, stand: _Stand, calls: _Calls) -> Found:
         if begun and asleep:
             message += f" The device of {rank_list(asleep)} had not begun it."
     evidence = list(_evidence(trace, stand, calls, culprits))
-    is_certain = bool(stand.odd or stand.missing)
+    is_certain = bool(stand.odd or stand.missing) and bool(waiting or stand.missing)
     nodes = [stand.here[rank] for rank in sorted(stand.here, key=lambda rank: (rank not in culprits, rank))]
     return Found(
         "error" if is_certain or stand.unknown else "warning",

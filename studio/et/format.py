@@ -154,6 +154,7 @@ class Format:
         describes_job: Whether it tells about the job as a whole rather than being a rank of it.
         half: Whether a file is only one side of a rank, to be linked with the other: its processor or its devices.
         whole: Whether a file holds all ranks of a job.
+        by_itself: Whether a file is a job only where no traces are read with it: a collective's algorithm, say.
         tells_ranks: Whether the file itself tells its ranks, and its name is that of a process: files of one folder are one job.
         job_reader: Makes a function to use in place of `read` for all files of one job, in any order and from several
             threads; it may remember what they have in common.
@@ -167,6 +168,7 @@ class Format:
     describes_job: bool = False
     half: Literal["", "host", "device"] = ""
     whole: bool = False
+    by_itself: bool = False
     tells_ranks: bool = False
     job_reader: Callable[[], Callable[[Reading], list[Part]]] | None = None
     memory_ratio: float = 12.0

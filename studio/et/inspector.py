@@ -21,7 +21,7 @@ from studio.et.format import Format, Part, RankPart, Reading
 from studio.et.link.names import operator_kind
 from studio.et.mend import collector_paused
 from studio.et.records import clean
-from studio.trace import NONE, Attribute, CollectiveType, Finding, Rank, ValueKind
+from studio.trace import NONE, Attribute, CollectiveType, Finding, Level, Rank, ValueKind
 
 RECORDER = "NCCL Inspector"
 NODES = "communicator_nodes"
@@ -257,12 +257,14 @@ def _node(number: int, record: _Record, before: int | None, counts: Counter[str]
 def _findings(name: str, counts: Counter[str]) -> Iterator[Finding]:
     """Yield what was left out or assumed."""
     bounded = counts.pop("bounded", 0)
+    said: dict[str, tuple[Level, str, str]] = {
+        "messages": ("info", "left-out", "left out"),
+        "records without a point in time": ("warning", "no-time", "kept without a start"),
+        "collectives of a kind that is not known": ("warning", "unknown-type", "kept without a type"),
+    }
     for what, count in counts.items():
-        level = "info" if what == "messages" else "warning"
-        kept = "kept without a start" if what == "records without a point in time" else "left out"
-        if what == "collectives of a kind that is not known":
-            kept = "kept without a type"
-        yield Finding(level, "left-out", f"{name}: {what}, {kept}: {count:,}.", file=name)  # type: ignore[arg-type]
+        level, code, kept = said.get(what, ("error", "damaged-line", "left out"))
+        yield Finding(level, code, f"{name}: {what}, {kept}: {count:,}.", file=name)
     if bounded:
         message = (
             f"{name}: collectives drawn as late as they can have been, before their line was written and before the next "

@@ -249,7 +249,13 @@ def findings_of(algorithm: Algorithm, played: Played, name: str) -> Iterator[Fin
 
 
 FORMAT = Format(
-    name="msccl", title="MSCCL algorithm (XML)", sniff=sniff, read=read, whole=True, memory_ratio=40.0
+    name="msccl",
+    title="MSCCL algorithm (XML)",
+    sniff=sniff,
+    read=read,
+    whole=True,
+    by_itself=True,
+    memory_ratio=40.0,
 )
 PLAN = Format(
     name="mscclpp",
@@ -257,5 +263,6 @@ PLAN = Format(
     sniff=mscclpp.sniff,
     read=read,
     whole=True,
+    by_itself=True,
     memory_ratio=40.0,
 )

@@ -6,6 +6,7 @@ Perfetto files of rocprof: `perfetto.py`.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -251,6 +252,46 @@ class _OperationNames:
         return f"{key} {record.operation}"
 
 
+class _Calls:
+    """The calls of one thread, by their start.
+
+    Attributes:
+        names, starts, ends: Of each call.
+        latest: Of each call the latest end of it and those before it.
+        openings: Places of the calls that open a group.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.latest: list[int] = []
+        self.openings: list[int] = []
+
+    def add(self, name: str, start: int, end: int) -> None:
+        """Add a call that began after all others."""
+        if name == "ncclGroupStart":
+            self.openings.append(len(self.names))
+        self.names.append(name)
+        self.starts.append(start)
+        self.ends.append(end)
+        self.latest.append(max(end, self.latest[-1]) if self.latest else end)
+
+    def around(self, time: int) -> int | None:
+        """Return the innermost call that was under way, None where none was."""
+        place = bisect_right(self.starts, time) - 1
+        while place >= 0 and self.latest[place] >= time:
+            if self.ends[place] >= time:
+                return place
+            place -= 1
+        return None
+
+    def opened(self, before: int) -> int:
+        """Return where the last group was opened before a place, 0 where none was."""
+        index = bisect_left(self.openings, before) - 1
+        return self.openings[index] if index >= 0 else 0
+
+
 class LibraryCalls:
     """Calls of the communication library, to tell what a kernel carries out whose name does not say it."""
 
@@ -264,25 +305,27 @@ class LibraryCalls:
             launches: Thread and start of the runtime call with each correlation id.
         """
         self._launches = launches
-        self._calls: dict[int, list[tuple[int, int, str]]] = {}
+        self._calls: dict[int, _Calls] = {}
         for name, thread, start, end in sorted(calls, key=lambda call: call[2]):
-            self._calls.setdefault(thread, []).append((start, end, name))
+            self._calls.setdefault(thread, _Calls()).add(name, start, end)
 
     def facts(self, correlation: int) -> dict[str, Any] | None:
         """Return what the call around the launch says: a collective, or the only kind that a group of calls holds."""
         if correlation not in self._launches:
             return None
         thread, time = self._launches[correlation]
-        before = [call for call in self._calls.get(thread, ()) if call[0] <= time]
-        around = [call for call in before if time <= call[1]]
-        if not around:
+        calls = self._calls.get(thread)
+        place = None if calls is None else calls.around(time)
+        if calls is None or place is None:
             return None
-        name = around[-1][2]
+        name = calls.names[place]
         kinds = {name}
         if name == "ncclGroupEnd":
-            names = [call[2] for call in before]
-            opened = max((place for place, other in enumerate(names) if other == "ncclGroupStart"), default=0)
-            kinds = {other for other in names[opened:] if _COLLECTIVE.fullmatch(other)}
+            # What began before the launch, since the group was opened.
+            last = bisect_right(calls.starts, time)
+            kinds = {
+                other for other in calls.names[calls.opened(last) : last] if _COLLECTIVE.fullmatch(other)
+            }
         said = _COLLECTIVE.fullmatch(next(iter(kinds))) if len(kinds) == 1 else None
         return {"collective": said[1]} if said else None
 

@@ -184,12 +184,10 @@ class Watch:
             with self.place.opened(names) as files:
                 jobs = discover(files)
                 jobs.sort(key=lambda job: _newest(stamps, _names_of(job, stamps)))
-                keys = _keys(entry, jobs, stamps)
-                for job, key in zip(jobs, keys, strict=True):
+                for job, key, name in zip(jobs, _keys(jobs), _names(entry, jobs), strict=True):
                     own = _names_of(job, stamps)
                     if all(name in settled for name in own):
-                        named = _named(entry, job, alone=len(jobs) == 1)
-                        yield from self._take(key, named, own, stamps, progress)
+                        yield from self._take(key, replace(job, name=name), own, stamps, progress)
                 yield from self._left_out(jobs, stamps, settled)
         except (StudioError, OSError, MemoryError) as error:
             # Of what is still being written nothing can be said yet.
@@ -335,27 +333,35 @@ def _entry(name: str) -> str:
     return first if rest or first.lower().endswith(_ARCHIVES) else _LOOSE
 
 
-def _keys(entry: str, jobs: Sequence[JobFiles], stamps: Mapping[str, Stamp]) -> list[str]:
-    """Return what the jobs of an entry are known by from one look to the next: folder and name, and where several share them a file."""
-    places = []
-    for job in jobs:
-        own = _names_of(job, stamps)
-        folder = str(PurePosixPath(own[0]).parent) if own else "."
-        places.append((encodable(f"{entry}/{folder}/{job.name}"), encodable(own[0] if own else "")))
-    shared = Counter(key for key, _ in places)
-    return [key if shared[key] == 1 else f"{key}/{file}" for key, file in places]
+def _keys(jobs: Sequence[JobFiles]) -> list[str]:
+    """Return what jobs are known by from one look to the next: folder and name, and where several share them a file."""
+    files = [PurePosixPath(min(file.name for file, _, _ in job.ranks)) for job in jobs]
+    places = [encodable(f"{file.parent}/{job.name}") for file, job in zip(files, jobs, strict=True)]
+    shared = Counter(places)
+    return [
+        place if shared[place] == 1 else f"{place}/{encodable(file.name)}"
+        for place, file in zip(places, files, strict=True)
+    ]
 
 
-def _named(entry: str, job: JobFiles, *, alone: bool) -> JobFiles:
-    """Return a job under the name of its entry, with its own behind it where that tells more."""
+def _names(entry: str, jobs: Sequence[JobFiles]) -> list[str]:
+    """Return what to call the jobs of an entry: its name, with theirs behind it where that tells more, and folders between."""
     stem = entry
     for ending in sorted(_ARCHIVES, key=len, reverse=True):
         if entry.lower().endswith(ending):
             stem = entry[: -len(ending)]
             break
-    if not stem or stem == job.name:
-        return job
-    return replace(job, name=stem if alone and _says_nothing(job) else f"{stem}/{job.name}")
+    shared = Counter(job.name for job in jobs)
+    names = []
+    for job in jobs:
+        if not stem or stem == job.name:
+            names.append(job.name)
+        elif len(jobs) == 1 and _says_nothing(job):
+            names.append(stem)
+        else:
+            _, *between = PurePosixPath(job.ranks[0][0].name).parent.parts or ("",)
+            names.append("/".join([stem, *(between if shared[job.name] > 1 else ()), job.name]))
+    return names
 
 
 def _says_nothing(job: JobFiles) -> bool:

@@ -90,6 +90,14 @@ def test_another_collective_type_or_size_under_one_number_is_named(tmp_path: Pat
     assert words in hang.message
 
 
+def test_different_sizes_under_a_number_that_ended_are_a_warning(tmp_path: Path):
+    """Such as a gather of uneven parts, which PyTorch carries out."""
+    ranks = {rank: [operation(1), operation(2, "all_gather", sizes=(8 + rank // 2,))] for rank in range(3)}
+    [hang] = hangs(studio.read(write_dumps(tmp_path / "dumps", ranks)))
+    assert (hang.level, hang.ranks) == ("warning", (2,))
+    assert hang.message.endswith("it did end.")
+
+
 def test_all_there_and_nothing_ends_points_at_the_device_that_had_not_begun(tmp_path: Path):
     ranks = {rank: [operation(1), operation(2, state="started")] for rank in range(3)}
     ranks[1][1]["state"] = "scheduled"

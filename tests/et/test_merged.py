@@ -68,15 +68,23 @@ def test_every_job_in_the_shared_traces_is_split_as_it_was(shared: Path):
     assert there_and_back([traces / "golden" / "generator"]) == 14
     assert there_and_back([traces / "golden" / "text"]) == 6
     assert there_and_back([traces / "public" / "astra-sim"]) == 5
-    for name, ranks in {
-        "ddp_gpt_2r": 2,
-        "ddp_mlp_4r": 4,
-        "dlrm_4r": 4,
-        "dp2tp2_mlp_4r": 4,
-        "pp_2r": 2,
-    }.items():
-        files = [traces / "golden" / "torch" / f"{name}_{rank}.et.gz" for rank in range(ranks)]
-        assert there_and_back(files) == 1
+    assert there_and_back([traces / "stg_scale" / "llama_4r_dp2tp2_fsdp.tar.xz"]) == 1
+    for folder in ("torch", "torch_synthetic_device"):
+        files = sorted((traces / "golden" / folder).glob("*r_[0-9].et.gz"))
+        runs = {file.name.rpartition("_")[0] for file in files}
+        several = [[file for file in files if file.name.startswith(f"{run}_")] for run in runs]
+        assert sum(there_and_back(ranks) for ranks in several if len(ranks) > 1) >= 2
+
+
+def test_jobs_of_other_formats_are_merged_as_convert_writes_them(shared: Path, tmp_path: Path):
+    job = shared / "traces" / "torch" / "pp_2r"
+    result = run("merge", job, "-o", "-")
+    (tmp_path / "master.et").write_bytes(result.stdout_bytes)
+    assert "another format" in result.stderr
+    run("split", tmp_path / "master.et", "-o", tmp_path / "out")
+    run("convert", job, tmp_path / "wanted")
+    wanted = {path.name: path.read_bytes() for path in (tmp_path / "wanted").iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == wanted
 
 
 def odd_job(folder: Path) -> Path:
@@ -183,6 +191,20 @@ def test_what_is_no_job_or_no_master_trace_is_refused(tmp_path: Path):
     assert "not the name" in run("merge", tmp_path / "in", "-o", tmp_path / "master.json").stderr
     shutil.copy(tmp_path / "in" / "job.0.et", tmp_path / "in" / "job.00.et")
     assert "claimed by two files" in run("merge", tmp_path / "in", "-o", tmp_path / "more.et").stderr
+    (tmp_path / "in" / "job.00.et").unlink()
+    for text, why in {
+        '{"tp": [0, 3],"b": [1], "c": [3]}': "blanks differ",
+        '{"tp": [0, 3], "tp": [1]}': "a group is listed twice",
+        '{"tp": [0, 3], "\\u0041": [1]}': "not written alike",
+    }.items():
+        (tmp_path / "in" / "job.json").write_text(text)
+        message = run("merge", tmp_path / "in", "-o", tmp_path / "more.et").stderr
+        assert "job.json: split could not write it again byte for byte" in message
+        assert why in message
+    empty = file_of(metadata=framed(sized(2, sized(1, "merged.ranks") + num(9, 1))))
+    (tmp_path / "none.et").write_bytes(empty)
+    assert "without ranks" in run("split", tmp_path / "none.et", "-o", tmp_path / "x").stderr
+    assert "without ranks" in run("info", tmp_path / "none.et").stderr
     # A path out of the folder, and a node without its rank.
     raw = master.read_bytes()
     master.write_bytes(raw.replace(b"job.0.et", b"../0.et\n"))

@@ -176,3 +176,10 @@ def test_links_of_one_direction_cannot_be_written(tmp_path: Path):
     assert result.exit_code == 1
     assert "has none alike back" in result.output
     assert not (tmp_path / "x.yaml").exists()
+
+
+def test_standard_input_and_output(tmp_path: Path):
+    result = CliRunner().invoke(main, ["infragraph", "-", "-o", "-"], input=yaml.safe_dump(cluster()))
+    assert result.exit_code == 0, result.output
+    assert len(yaml.safe_load(result.stdout)["links"]) == 32
+    assert "8 NPUs, 3 switches" in result.stderr

@@ -41,7 +41,6 @@ from studio.sim.models import with_model
 from studio.sim.parts import EXTENDED, NO_CUSTOM, CustomAlgorithms, Parts, interpret, is_extended, table_of
 from studio.trace import (
     NONE,
-    CommGroup,
     Finding,
     Graph,
     NodeType,
@@ -115,8 +114,7 @@ def prepare(
     system = replace(system, congestion=congestion or system.congestion)
     given = trace
     if system.groups is not None:
-        listed = tuple(CommGroup(name, tuple(ranks)) for name, ranks in system.groups.items())  # type: ignore[arg-type]
-        trace = replace(trace, groups=listed)
+        trace = replace(trace, groups=interpret(system, custom).config.groups or ())
         system = replace(system, groups=None)
     adapted, about_job = _adapted(trace)
     system, about_compute = _with_compute(adapted, system)
@@ -247,7 +245,8 @@ def _adapted(trace: Trace) -> tuple[Trace, list[Finding]]:
         counts["rounded"] += rounded * uses[index]
         drift_ns += drift * uses[index]
         on_cpu = (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) != 0)
-        counts["cpu"] += int(on_cpu.sum()) * uses[index]
+        in_memory = (graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)
+        counts["cpu"] += int((on_cpu | in_memory).sum()) * uses[index]
         if changed is not graph:
             made[index] = changed
     before = trace.findings
@@ -276,7 +275,7 @@ def _adaptions(counts: Mapping[str, int], drift_ns: int) -> Iterator[Finding]:
         yield Finding("warning", CODE, message, "ASTRA-sim reads whole microseconds; 0 takes 1 ns.")
     if counts["cpu"]:
         message = (
-            f"For ASTRA-sim: {format_counted(counts['cpu'], 'operation')} of the processor: it runs them, "
+            f"For ASTRA-sim: {format_counted(counts['cpu'], 'operation')} of the processor or of memory: it runs them, "
             "and prints no statistics after the finish lines of their ranks."
         )
         yield Finding("info", CODE, message)

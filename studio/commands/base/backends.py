@@ -63,7 +63,7 @@ BACKENDS = (
         "ns3.42-AstraSimNetwork-default",
         re.compile(r"ns-?3|astrasimnetwork"),
         logical=True,
-        needs="--network-configuration=FILE with ns-3's own configuration (config.json)",
+        needs="--network-configuration=FILE with ns-3's own configuration, which names its files by absolute paths",
     ),
     Backend(
         "htsim", "AstraSim_HTSim", re.compile("htsim"), needs="--htsim_opts -topo FILE, the last on the line"

@@ -11,6 +11,7 @@ import numpy as np
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et import chakra, encode, groups, wire
+from studio.et import kernel as k
 from studio.et.copies import FORMAT as COPIES_FORMAT
 from studio.et.encode import serialise
 from studio.et.job import JobFiles, Progress, RanksNeededError, left_out_findings, read_job
@@ -20,6 +21,7 @@ from studio.et.merged.records import Changed, Chunk, chunks, odd_encoding, rewri
 from studio.et.merged.rule import BLOCK, MISSING_IDS, ORIGINAL_ID, RANK
 from studio.et.naming import file_name
 from studio.et.source import SourceFile, load, measure_file
+from studio.et.source import head as head_of
 from studio.files import read_start
 from studio.trace import Finding, Int64, Trace, UInt64, ValueKind
 
@@ -123,7 +125,10 @@ def _of_file(file: SourceFile, named: int | None, given: Mapping[str, int], pref
     Raises:
         TraceFormatError: Its first record is damaged, or could not be written again byte for byte.
     """
-    data, _ = load(file)
+    data: bytes | memoryview = head_of(file.path)
+    size, begin = k.varint(data, 0, min(len(data), 16))
+    if not 0 < begin <= begin + size <= len(data):
+        data, _ = load(file)
     metadata = chakra.read_metadata(data, file.name)
     record = bytes(data[: metadata.end])
     if not is_regular(record, metadata.version, metadata.attrs):

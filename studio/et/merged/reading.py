@@ -44,7 +44,7 @@ def read(reading: Reading) -> list[Part]:
             for part in copies.read(Reading(reading.name, file.content))
         ]
     findings = (*reading.findings, *master.findings)
-    if findings and isinstance(parts[0], RankPart):
+    if isinstance(parts[0], RankPart):
         parts[0] = replace(parts[0], findings=(*findings, *parts[0].findings))
     return parts
 

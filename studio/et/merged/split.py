@@ -87,6 +87,8 @@ def open_master(data: bytes | memoryview, name: str, total_bytes: int = 0) -> Ma
         RankHead(rank, f"{stem}.{rank}.et", False, heads.version, heads.attrs)
         for rank in runs.keys() - {head.rank for head in heads.ranks}
     ]
+    if not heads.ranks and not runs:
+        raise TraceFormatError(f"{name}: a master trace without ranks.", hint=_HINT)
     ranks = tuple(sorted((*heads.ranks, *unnamed), key=lambda head: head.rank))
     told_heads = Heads(ranks, heads.groups, heads.copies, heads.count, heads.version, heads.attrs)
     return Master(name, data, told_heads, runs, numbers, nodes, tuple(findings))
