@@ -199,13 +199,8 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             halves.append(make_half(file, fmt, start))
         elif fmt.by_itself:
             alone.append((file, fmt))
-        elif fmt.whole:
-            ranks[f"{_folder(file.name)}\0{PurePosixPath(file.name).name}"] = [(file, fmt, None)]
-        elif fmt.tells_ranks:
-            ranks.setdefault(_key_without_rank(file.name) + fmt.job_mark, []).append((file, fmt, None))
         else:
-            prefix, number = rank_and_prefix(file.name)
-            key = (prefix if number is not None else _key_without_rank(file.name)) + fmt.job_mark
+            key, number = _key_and_rank(file.name, fmt)
             ranks.setdefault(key, []).append((file, fmt, number))
     if ranks or halves:
         left_out += [LeftOut(file.name, f"{fmt.title}, which is opened by itself") for file, fmt in alone]
@@ -220,6 +215,14 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     jobs = [_job(prefix, members, others, len(ranks)) for prefix, members in ranks.items()]
     shared = _share_left_out(jobs, left_out)
     return [replace(job, left_out=tuple(files)) for job, files in zip(jobs, shared, strict=True)]
+
+
+def _key_and_rank(name: str, fmt: Format) -> tuple[str, int | None]:
+    """Return what the files of a job have in common, and the rank that the name of one gives."""
+    if fmt.whole:
+        return f"{_folder(name)}\0{PurePosixPath(name).name}", None
+    prefix, number = ("", None) if fmt.tells_ranks else rank_and_prefix(name)
+    return (prefix if number is not None else _key_without_rank(name)) + fmt.job_mark, number
 
 
 def _share_left_out(jobs: Sequence[JobFiles], left_out: Sequence[LeftOut]) -> list[list[LeftOut]]:

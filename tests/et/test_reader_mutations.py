@@ -49,7 +49,7 @@ def impatient():
     [
         "text", "events", "workload-graph", "jsonized", "etplus", "rocprof", "rocprof-perfetto", "xplane", "xplane-json",
         "exported-chrome", "exported-perfetto", "flight", "msccl", "inspector", "nsight", "mscclpp",
-        "tool-timeline",
+        "tool-timeline", "merged",
     ],
 )  # fmt: skip
 def test_mutated_files_give_a_trace_or_an_error_for_the_user(fuzz, impatient, tmp_path, name):
@@ -67,6 +67,7 @@ def test_mutated_files_give_a_trace_or_an_error_for_the_user(fuzz, impatient, tm
         "inspector": 5,
         "nsight": 5,
         "mscclpp": 3,
+        "merged": 5,
     }.get(name, 15)
     assert came.count("trace") + came.count("damaged trace") > least
     assert len(set(came)) > 1
