@@ -8,9 +8,8 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from studio.commands import merge
 from studio.commands.base.timelines import write_timeline
-from studio.et import perfetto, write, xla, xplane
+from studio.et import perfetto, xla, xplane
 from studio.et.build import graph_of_nodes
 from studio.trace import Rank, Trace
 
@@ -99,8 +98,8 @@ def viewer() -> bytes:
     return json.dumps({"displayTimeUnit": "ns", "traceEvents": [*names, event]}).encode()
 
 
-def two_ranks() -> Trace:
-    """Two ranks with a collective, a message and a dependency."""
+def exported(suffix: str) -> bytes:
+    """A timeline of two ranks with a collective, a message and a dependency, as the studio exports it."""
     ranks = []
     graphs = []
     for number, (kind, peer) in enumerate((("COMM_SEND_NODE", "comm_dst"), ("COMM_RECV_NODE", "comm_src"))):
@@ -115,22 +114,8 @@ def two_ranks() -> Trace:
         )  # fmt: skip
         graphs.append(graph)
         ranks.append(Rank(number, number, slots))
-    return Trace(tuple(graphs), tuple(ranks))
-
-
-def exported(suffix: str) -> bytes:
-    """A timeline of two ranks, as the studio exports it."""
     with tempfile.TemporaryDirectory() as folder:
-        return write_timeline(two_ranks(), Path(folder, f"x{suffix}")).read_bytes()
-
-
-def merged() -> bytes:
-    """The master trace of two ranks."""
-    with tempfile.TemporaryDirectory() as folder:
-        write(two_ranks(), Path(folder, "job"), "job")
-        target = Path(folder, "master.et")
-        merge.run(merge.Request((Path(folder, "job"),), target))
-        return target.read_bytes()
+        return write_timeline(Trace(tuple(graphs), tuple(ranks)), Path(folder, f"x{suffix}")).read_bytes()
 
 
 FLIGHT = {
@@ -243,7 +228,6 @@ def nsight() -> bytes:
 
 
 PROFILES: dict[str, tuple[bytes, ...]] = {
-    "merged": (merged(),),
     "mscclpp": (json.dumps(PLAN).encode(),),
     "nsight": (nsight(),),
     "inspector": INSPECTOR,

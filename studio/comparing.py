@@ -151,7 +151,9 @@ def name_in_errors(name: str) -> Iterator[None]:
     except StudioError as error:
         if name in error.message:
             raise
-        raise type(error)(f"{name}: {error.message}", hint=error.hint) from error
+        # The same error, since some kinds of it are made of more than a message.
+        error.message = f"{name}: {error.message}"
+        raise
 
 
 def settings_table(

@@ -390,6 +390,14 @@ def test_the_command_answers_in_every_form(tmp_path):
     assert (refused.exit_code, ".parquet" in refused.stderr) == (1, True)
     exported = ask("--export", tmp_path / "all", "--table", "ranks", source)
     assert (exported.exit_code, exported.stdout) == (0, f"{tmp_path}/all/ranks.parquet: 8 rows\n")
+    again = CliRunner().invoke(
+        main, ["export", "parquet", str(source), "-o", str(tmp_path / "again"), "--json"]
+    )
+    assert json.loads(again.stdout)["rows"]["nodes.parquet"] == 2488
+    assert (tmp_path / "again/ranks.parquet").read_bytes() == (tmp_path / "all/ranks.parquet").read_bytes()
+    mistyped = ask("--export", tmp_path / "none", "--table", "rank", source)
+    assert (mistyped.exit_code, (tmp_path / "none").exists()) == (1, False)
+    assert "Did you mean 'ranks'?" in mistyped.stderr
     assert len(json.loads(ask("--tables", "--json").stdout)) == len(TABLES)
     assert ask().exit_code == 2
 
@@ -401,6 +409,14 @@ def test_names_in_answers_cannot_command_the_terminal():
     assert done.exit_code == 0, done.output
     assert "\x1b" not in done.output
     assert "a\\x1b[2J" in done.output
+
+
+def test_a_workload_that_leaves_its_size_open_is_told_apart(shared):
+    """Its error asks for the number of NPUs, and is made of more than a message."""
+    done = ask("FROM ranks", shared / "traces/text/data_4l.txt")
+    assert (done.exit_code, done.exception.__class__) == (1, SystemExit)
+    assert "data_4l.txt: " in done.stderr
+    assert "\n4 rows" in ask("FROM ranks", shared / "traces/text/data_4l.txt", "--npus", 4).stdout
 
 
 def test_without_duckdb_the_command_says_how_to_get_it(monkeypatch):

@@ -1,6 +1,7 @@
-"""Write a job or run as a folder that another simulator runs unchanged, with its command line.
+"""Write a job or run for other programs: a folder that another simulator runs unchanged, or tables as Parquet.
 
-TARGET is astra-sim: the folder holds the traces, comm groups, system, network and remote memory that its programs take,
+TARGET is parquet: the folder gets a file for each table that SQL can ask for (`chakra-studio sql --tables`), with times as they
+were recorded or simulated. Or it is astra-sim: the folder holds the traces, comm groups, system, network and remote memory that its programs take,
 run.sh, and README.md. JOB|RUN is a folder, files or the prefix of files of traces, or, in the workspace, a job or a run
 (JOB/RUN). A run brings its system along; for a job --preset, or --system and --network, name it.
 
@@ -19,6 +20,7 @@ import click
 import msgspec
 
 from studio.analysis.job.completeness import completeness
+from studio.commands.base import parquet_folder
 from studio.commands.base.astra_folder import Prepared, prepare, refuse_taken, write_folder
 from studio.commands.base.backends import BACKEND_NAMES, WORKLOAD, Backend, analytical, backend_named
 from studio.commands.base.names import find_stored_run
@@ -34,6 +36,7 @@ from studio.commands.base.options import (
     workspace_option,
 )
 from studio.commands.base.output import end_with_losses, progress_line, show
+from studio.commands.base.parquet_folder import Tables, write_tables
 from studio.commands.base.prefix import find_by_prefix
 from studio.commands.base.systems import system_label
 from studio.commands.base.terminal import printable
@@ -125,7 +128,7 @@ class _Source:
     finish_ns: int | None = None
 
 
-def run(request: Request, *, progress: Progress | None = None) -> Exported:
+def run(request: Request, *, progress: Progress | None = None) -> Exported | Tables:
     """Write the folder.
 
     Raises:
@@ -162,8 +165,23 @@ def _export_astra_sim(request: Request, progress: Progress | None) -> Exported:
     )
 
 
-TARGETS: Mapping[str, Callable[[Request, Progress | None], Exported]] = {"astra-sim": _export_astra_sim}
-"""The simulators that a folder can be made for."""
+def _export_parquet(request: Request, progress: Progress | None) -> Tables:
+    given = (request.names_system, request.comm_groups, request.congestion, request.settings, request.backend)
+    if any(given):
+        raise ConfigError(
+            "parquet writes a job or run as it is, and a system is given as well; allowed: none",
+            hint="Simulate the job on that system, keep the run by --out, and export the run.",
+        )
+    return write_tables(
+        (request.name,), request.folder, (), request.workspace, request.ranks, progress, request.size
+    )
+
+
+TARGETS: Mapping[str, Callable[[Request, Progress | None], Exported | Tables]] = {
+    "astra-sim": _export_astra_sim,
+    "parquet": _export_parquet,
+}
+"""What a folder can be made for."""
 
 
 def _refuse_other_network(backend: Backend, prepared: Prepared) -> None:
@@ -232,8 +250,10 @@ def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms]:
     return parts, astra.custom_algorithms(parts.system, asked.system)
 
 
-def report(exported: Exported) -> dict[str, Any]:
+def report(exported: Exported | Tables) -> dict[str, Any]:
     """Return what was written as plain data."""
+    if isinstance(exported, Tables):
+        return parquet_folder.report(exported)
     prepared = exported.prepared
     return {
         "folder": str(exported.folder),
@@ -252,8 +272,10 @@ def report(exported: Exported) -> dict[str, Any]:
     }
 
 
-def text(exported: Exported) -> str:
+def text(exported: Exported | Tables) -> str:
     """Say what was written, how to run it, and what is otherwise than in the job."""
+    if isinstance(exported, Tables):
+        return parquet_folder.text(exported)
     prepared = exported.prepared
     finish = f"{format_ns(exported.finish_ns)}  ({format_count(exported.finish_ns)} ns), simulated here"
     if exported.run_finish_ns is not None:

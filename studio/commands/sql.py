@@ -19,21 +19,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from studio.commands.base import parquet_folder
 from studio.commands.base.options import (
     PathOption,
     Seconds,
     allow_damaged,
     json_option,
+    quiet_option,
     rank_option,
-    suggest,
+    size_options,
     workspace_option,
 )
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
+from studio.commands.base.parquet_folder import write_tables
 from studio.commands.base.queried import find_sources
 from studio.commands.base.terminal import cut_middle, printable
-from studio.errors import ConfigError
+from studio.et.format import UNSAID, JobSize
 from studio.et.write import written_together
-from studio.sql.answers import export_parquet, plain_rows, writer_for
+from studio.sql.answers import plain_rows, writer_for
 from studio.sql.columns import TABLES
 from studio.sql.database import ROWS_SHOWN, ROWS_WRITTEN, TIME_S, Answer, Database, Limits
 from studio.trace import Finding
@@ -57,6 +60,7 @@ class Request:
         ranks: Rank numbers by file name, for files that do not tell theirs.
         out: A file to write the answer to, or None.
         limits: How much the query may take.
+        size: NPUs and passes, where a workload leaves them open.
     """
 
     query: str
@@ -65,6 +69,7 @@ class Request:
     ranks: Mapping[str, int] = field(default_factory=dict)
     out: Path | None = None
     limits: Limits = Limits()  # noqa: RUF009 - frozen
+    size: JobSize = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     """
     write = writer_for(request.out) if request.out else None
     findings: list[Finding] = []
-    sources = find_sources(request.names, request.workspace, request.ranks, progress, findings)
+    sources = find_sources(request.names, request.workspace, request.ranks, progress, findings, request.size)
     with Database(sources) as database:
         answer = database.ask(request.query, request.limits)
     if write and request.out:
@@ -147,12 +152,12 @@ def _cell(value: Any) -> str:
     return cut_middle(printable(str(value)), _CELL)
 
 
-def tables_report(_nothing: object = None) -> list[dict[str, Any]]:
+def list_report(_nothing: object = None) -> list[dict[str, Any]]:
     """Return the tables and their columns."""
     return [asdict(table) for table in TABLES]
 
 
-def tables_text(_nothing: object = None) -> str:
+def list_text(_nothing: object = None) -> str:
     """Format the tables and their columns for a terminal."""
     lines: list[str] = []
     for table in TABLES:
@@ -173,30 +178,6 @@ def _read_query(words: Sequence[str]) -> str:
     if words[0] != "-":
         return words[0]
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
-
-
-def _export(
-    names: Sequence[str], folder: Path, tables: Sequence[str], quiet: bool, **given: Any
-) -> list[Finding]:
-    """Write tables as Parquet, and say what was written."""
-    known = [table.name for table in TABLES]
-    for table in tables:
-        if table not in known:
-            raise ConfigError(
-                f"There is no table {table!r}",
-                hint=suggest(table, known) or f"The tables are {', '.join(known)}.",
-            )
-    findings: list[Finding] = []
-    progress = None if quiet else progress_line()
-    sources = find_sources(names, given["workspace"], given["ranks"], progress, findings)
-    chosen = tables or [table.name for table in TABLES if sources.jobs or table.of == "workspace"]
-    with Database(sources) as database:
-        written = export_parquet(database, chosen, folder, progress)
-        notes = database.notes
-    for path, rows in written.items():
-        click.echo(printable(f"{path}: {format_counted(rows, 'row')}"))
-    _say_notes(notes, quiet)
-    return findings
 
 
 def _say_notes(notes: Sequence[str], quiet: bool) -> None:
@@ -241,11 +222,12 @@ def _say_notes(notes: Sequence[str], quiet: bool) -> None:
     show_default=True,
     help="Most seconds of the query.",
 )
-@click.option("--quiet", is_flag=True, help="Show no progress and no notes.")
+@quiet_option
 @json_option
 @workspace_option
 @allow_damaged
 @rank_option
+@size_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -263,19 +245,24 @@ def command(
     **given: Any,
 ) -> None:
     """Carry out `sql`."""
+    size = JobSize(given.pop("npus"), given.pop("passes"))
     if list_tables:
-        show(None, as_json, tables_report, tables_text)
+        show(None, as_json, list_report, list_text)
         return
     if folder is not None:
-        findings: Sequence[Finding] = _export(words, folder, chosen, quiet, **given)
-        end_with_losses(ctx, findings, allow_damaged, warned=False)
+        progress = None if quiet else progress_line()
+        made = write_tables(words, folder, chosen, given["workspace"], given["ranks"], progress, size)
+        if as_json or not quiet:
+            show(made, as_json, parquet_folder.report, parquet_folder.text)
+        end_with_losses(ctx, made.given, allow_damaged, warned=False)
         return
     if chosen:
         raise click.UsageError("--table belongs to --export.")
     limits = Limits(limit_rows or (ROWS_WRITTEN if out else ROWS_SHOWN), limit_time)
-    request = Request(_read_query(words), words[1:], out=out, limits=limits, **given)
+    request = Request(_read_query(words), words[1:], out=out, limits=limits, size=size, **given)
     outcome = run(request, progress=None if quiet else progress_line())
-    show(outcome, as_json, report, text)
+    if as_json or not (quiet and out):
+        show(outcome, as_json, report, text)
     sys.stdout.flush()
     _say_notes(outcome.answer.notes, quiet)
     for finding in () if quiet else outcome.findings:

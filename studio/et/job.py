@@ -200,12 +200,12 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         elif fmt.by_itself:
             alone.append((file, fmt))
         else:
-            key, number = _key_and_rank(file.name, fmt)
+            key, number = _job_key(file.name, fmt)
             ranks.setdefault(key, []).append((file, fmt, number))
     if ranks or halves:
         left_out += [LeftOut(file.name, f"{fmt.title}, which is opened by itself") for file, fmt in alone]
     else:
-        ranks = {file.name: [(file, fmt, None)] for file, fmt in alone}
+        ranks = {_job_key(file.name, fmt)[0]: [(file, fmt, None)] for file, fmt in alone}
     ranks = _with_counted(ranks)
     ranks = {key: _believed(members) for key, members in ranks.items()}
     for index, group in enumerate(sort_halves(halves)):
@@ -217,11 +217,13 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     return [replace(job, left_out=tuple(files)) for job, files in zip(jobs, shared, strict=True)]
 
 
-def _key_and_rank(name: str, fmt: Format) -> tuple[str, int | None]:
-    """Return what the files of a job have in common, and the rank that the name of one gives."""
+def _job_key(name: str, fmt: Format) -> tuple[str, int | None]:
+    """Return what files of one job have in common, and the rank that a file's name tells."""
     if fmt.whole:
         return f"{_folder(name)}\0{PurePosixPath(name).name}", None
-    prefix, number = ("", None) if fmt.tells_ranks else rank_and_prefix(name)
+    if fmt.tells_ranks:
+        return _key_without_rank(name) + fmt.job_mark, None
+    prefix, number = rank_and_prefix(name)
     return (prefix if number is not None else _key_without_rank(name)) + fmt.job_mark, number
 
 

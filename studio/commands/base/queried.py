@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from studio.errors import ConfigError
+from studio.et.format import UNSAID, JobSize
 from studio.sql.sources import Sources, file_source, stored_source, together, workspace_source
 from studio.store.workspace import Workspace
 from studio.trace import Finding, Trace
@@ -22,6 +23,7 @@ def find_sources(
     ranks: Mapping[str, int],
     progress: Progress | None,
     findings: list[Finding],
+    size: JobSize = UNSAID,
 ) -> Sources:
     """Find jobs and runs by name; without names, the workspace.
 
@@ -33,6 +35,7 @@ def find_sources(
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told how far reading is.
         findings: Gets what readers notice, once files are read.
+        size: NPUs and passes, where a workload leaves them open.
 
     Raises:
         ConfigError: Nothing is called so; names the nearest.
@@ -48,7 +51,7 @@ def find_sources(
     from studio.session import Session
 
     def open_trace(files: Sequence[Path]) -> Trace:
-        trace = read(files, ranks=ranks, progress=progress)
+        trace = read(files, ranks=ranks, progress=progress, npus=size.npus, passes=size.passes)
         findings.extend(trace.findings)
         return trace
 
