@@ -1,11 +1,10 @@
 #!/bin/sh
 # Runs the unit tests on each supported Python but the one of .venv, which `make test` uses, in an environment of its own.
 #   pythons.sh [version…]      (3.11 3.12 3.13 if none is named)
-# Of property tests it takes fewer examples: what they look for does not depend on the Python.
 # A Python is looked for on PATH, then among those of pyenv. One that is not there is named, and skipped.
 set -eu
 constraints=$(pwd)/constraints.txt
-export PIP_CONSTRAINT="$constraints" PIP_BUILD_CONSTRAINT="$constraints" HYPOTHESIS_PROFILE=few
+export PIP_CONSTRAINT="$constraints" PIP_BUILD_CONSTRAINT="$constraints" HYPOTHESIS_PROFILE=ci
 known=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 missing=""
 failed=""
@@ -23,7 +22,8 @@ for version in ${*:-3.11 3.12 3.13}; do
     folder=build/pythons/$version
     [ -x "$folder/bin/python" ] || "$python" -m venv "$folder"
     "$folder/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --upgrade pip
-    "$folder/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --editable . --group test
+    "$folder/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --editable . \
+        --group test import-linter
     echo "Python $version: $("$folder/bin/python" -VV)"
     "$folder/bin/python" -m pytest --quiet --numprocesses logical --dist worksteal -m "not e2e" || failed="$failed $version"
 done

@@ -64,12 +64,11 @@ SHORT_TIMERS = """(() => {
 """Counts what a document has put off for half a second or less, so that a test knows when it need not wait for it."""
 
 # No test asserts on time: on a busy machine any example may take long. `ci` is what `make test` runs, always the same
-# examples, `few` what `make pythons` runs; `dev` is for work on one test, `nightly` for long searches.
+# examples; `dev` is for work on one test, `nightly` for long searches.
 settings.register_profile("dev", deadline=None, max_examples=DEFAULT_EXAMPLES)
-for _name in ("ci", "few"):
-    settings.register_profile(
-        _name, deadline=None, derandomize=True, database=None, max_examples=examples(DEFAULT_EXAMPLES)
-    )
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, database=None, max_examples=examples(DEFAULT_EXAMPLES)
+)
 settings.register_profile("nightly", deadline=None, max_examples=examples(DEFAULT_EXAMPLES))
 settings.load_profile(PROFILE)
 
