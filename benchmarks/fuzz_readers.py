@@ -28,6 +28,9 @@ import studio
 from studio.errors import StudioError
 from studio.et import chakra, encode
 from studio.et.format import Reading
+from studio.et.job import discover
+from studio.et.merged.merge import merge
+from studio.et.source import open_sources
 
 TEXT = b"""HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 1 vpp: 8 ga: 1 all_gpus: 8 checkpoints: 2 0 2 checkpoint_initiates: 1 2
 4
@@ -106,8 +109,22 @@ TOOL_TIMELINE = (
     )
     + b'], "meta_cpu_count": 8}'
 )
+
+
+def master_trace() -> bytes:
+    """Merge two ranks that exchange a message and join a collective."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-readers-") as folder:
+        source, target = Path(folder, "events.csv"), Path(folder, "ranks")
+        source.write_bytes(EVENTS)
+        studio.write(studio.read(source), target, "job")
+        with open_sources([target]) as files:
+            [job] = discover(files)
+            return b"".join(merge(job).pieces)
+
+
 SEEDS: dict[str, tuple[bytes, ...]] = {
     "tool-timeline": (TOOL_TIMELINE,),
+    "merged": (master_trace(),),
     "text": (TEXT, DLRM),
     "events": (EVENTS,),
     "workload-graph": (GRAPH,),

@@ -199,18 +199,13 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             halves.append(make_half(file, fmt, start))
         elif fmt.by_itself:
             alone.append((file, fmt))
-        elif fmt.whole:
-            ranks[f"{_folder(file.name)}\0{PurePosixPath(file.name).name}"] = [(file, fmt, None)]
-        elif fmt.tells_ranks:
-            ranks.setdefault(_key_without_rank(file.name) + fmt.job_mark, []).append((file, fmt, None))
         else:
-            prefix, number = rank_and_prefix(file.name)
-            key = (prefix if number is not None else _key_without_rank(file.name)) + fmt.job_mark
+            key, number = _job_key(file.name, fmt)
             ranks.setdefault(key, []).append((file, fmt, number))
     if ranks or halves:
         left_out += [LeftOut(file.name, f"{fmt.title}, which is opened by itself") for file, fmt in alone]
     else:
-        ranks = {file.name: [(file, fmt, None)] for file, fmt in alone}
+        ranks = {_job_key(file.name, fmt)[0]: [(file, fmt, None)] for file, fmt in alone}
     ranks = _with_counted(ranks)
     ranks = {key: _believed(members) for key, members in ranks.items()}
     for index, group in enumerate(sort_halves(halves)):
@@ -220,6 +215,16 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     jobs = [_job(prefix, members, others, len(ranks)) for prefix, members in ranks.items()]
     shared = _share_left_out(jobs, left_out)
     return [replace(job, left_out=tuple(files)) for job, files in zip(jobs, shared, strict=True)]
+
+
+def _job_key(name: str, fmt: Format) -> tuple[str, int | None]:
+    """Return what files of one job have in common, and the rank that a file's name tells."""
+    if fmt.whole:
+        return f"{_folder(name)}\0{PurePosixPath(name).name}", None
+    if fmt.tells_ranks:
+        return _key_without_rank(name) + fmt.job_mark, None
+    prefix, number = rank_and_prefix(name)
+    return (prefix if number is not None else _key_without_rank(name)) + fmt.job_mark, number
 
 
 def _share_left_out(jobs: Sequence[JobFiles], left_out: Sequence[LeftOut]) -> list[list[LeftOut]]:

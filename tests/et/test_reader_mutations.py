@@ -49,7 +49,7 @@ def impatient():
     [
         "text", "events", "workload-graph", "jsonized", "etplus", "rocprof", "rocprof-perfetto", "xplane", "xplane-json",
         "exported-chrome", "exported-perfetto", "flight", "msccl", "inspector", "nsight", "mscclpp",
-        "tool-timeline",
+        "tool-timeline", "merged",
     ],
 )  # fmt: skip
 def test_mutated_files_give_a_trace_or_an_error_for_the_user(fuzz, impatient, tmp_path, name):
@@ -64,6 +64,7 @@ def test_mutated_files_give_a_trace_or_an_error_for_the_user(fuzz, impatient, tm
         "xplane": 0,
         "exported-perfetto": 0,
         "msccl": 0,
+        "merged": 0,
         "inspector": 5,
         "nsight": 5,
         "mscclpp": 3,

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import studio
 from studio.cli import main
 from studio.errors import TraceFormatError
+from studio.et import msccl_play
 from studio.et.build import graph_of_nodes
 from studio.et.msccl import parse
 from studio.et.msccl_play import Algorithm, play
@@ -174,8 +175,9 @@ def test_what_is_no_algorithm_is_told_with_its_place(content: bytes, words: str)
         parsed(content)
 
 
-def test_chunks_without_end_are_refused():
-    steps = [step(number, "cpy", ("i", 0), ("o", 0), 1 << 20) for number in range(40)]
+def test_chunks_without_end_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(msccl_play, "_MOST_MOVED", 1000)
+    steps = [step(number, "cpy", ("i", 0), ("o", 0), 100) for number in range(40)]
     with pytest.raises(TraceFormatError, match="moves more than"):
         play(parsed(algorithm("custom", [block(0, -1, -1, steps)], (1, 1, 0))), 1)
 
