@@ -232,12 +232,9 @@ class Database:
 
     def _answer(self, query: str, limits: Limits, named: list[str]) -> Answer:
         began = time.monotonic()
-        relation = self._planned(query, named)
-        if limits.rows is not None:
-            relation = relation.limit(limits.rows + 1)
         with self._interrupted_after(limits.time_s) as late:
             try:
-                table = _reader(relation).read_all()
+                table = self._rows(query, limits, named)
             except self._duckdb.InterruptException as error:
                 if not late.is_set():
                     raise
@@ -245,14 +242,24 @@ class Database:
                     f"The query was stopped: it takes more than {limits.time_s:g} s",
                     hint="Ask for fewer rows. The command sql allows more time by --limit-time.",
                 ) from error
-            except self._duckdb.Error as error:
-                # Its place is of the query as it was planned, not as it was written.
-                facts = {key: value for key, value in facts_of(error).items() if key != "position"}
-                raise explained(query, facts, named) from error
         more = limits.rows is not None and table.num_rows > limits.rows
         shown = table.slice(0, limits.rows) if more else table
         notes = tuple(note for name in named for note in self._views.notes.get(name, ()))
         return Answer(_plain_sums(shown), more, time.monotonic() - began, notes)
+
+    def _rows(self, query: str, limits: Limits, named: list[str]) -> pa.Table:
+        """Return the rows of an answer, one more than the limit where there are more."""
+        relation = self._planned(query, named)
+        if limits.rows is not None:
+            relation = relation.limit(limits.rows + 1)
+        try:
+            return _reader(relation).read_all()
+        except self._duckdb.InterruptException:
+            raise
+        except self._duckdb.Error as error:
+            # Its place is of the query as it was planned, not as it was written.
+            facts = {key: value for key, value in facts_of(error).items() if key != "position"}
+            raise explained(query, facts, named) from error
 
     def _planned(self, query: str, named: list[str]) -> Any:
         """Return a query with its names resolved.
@@ -261,7 +268,10 @@ class Database:
             ConfigError: It names what there is not.
         """
         try:
+            # Constants are worked out here, which may take as long as any query.
             return self._connection.sql(query)
+        except self._duckdb.InterruptException:
+            raise
         except self._duckdb.Error as error:
             facts = self._facts(query, error)
             missing = str(facts.get("name", "")).lower()
@@ -273,6 +283,8 @@ class Database:
         """Return what DuckDB tells of an error in names; asked to explain the query it tells the place as well."""
         try:
             self._connection.execute(f"{_EXPLAIN}{query}")
+        except self._duckdb.InterruptException:
+            raise
         except self._duckdb.Error as again:
             facts = facts_of(again)
             if str(facts.get("position", "")).isdecimal():
