@@ -239,10 +239,12 @@ def test_every_page_is_in_the_readme(name):
 
 
 def test_links_in_the_documents_lead_somewhere():
+    """`make docs` follows all of them; these it makes itself."""
+    made = {"reference/commands.md", "reference/api.md", "notebook.ipynb"}
     broken = []
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")]:
         targets = re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8"))
-        local = [target for target in targets if not re.match(r"[a-z]+:", target)]
+        local = [target for target in targets if not re.match(r"[a-z]+:", target) and target not in made]
         broken += [f"{path.name}: {target}" for target in local if not (path.parent / target).exists()]
     assert broken == []
 
