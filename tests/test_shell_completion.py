@@ -70,3 +70,10 @@ def test_every_command_can_be_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     for words, is_quiet in ((["x"], False), (["x", "-q"], True)):
         with command.make_context("info", words):
             assert (progress_line() is None) == is_quiet
+
+
+def test_every_command_but_those_that_print_no_result_has_json() -> None:
+    without = {"completion", "serve"}
+    for verb in set(verbs()) - without:
+        for leaf in leaves(load_command(verb)):
+            assert any("--json" in one.opts for one in leaf.params), verb

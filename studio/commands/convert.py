@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
 from studio.commands.base.for_astra_sim import Reader, for_reader
 from studio.commands.base.forms import CHAKRA, form_of
@@ -22,11 +24,12 @@ from studio.commands.base.options import (
     PathOption,
     allow_damaged,
     for_option,
+    json_option,
     rank_option,
     refuse_own_input,
     size_options,
 )
-from studio.commands.base.output import end_with_losses, progress_line, warn
+from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.terminal import printable, written_line
 from studio.commands.base.timelines import SUFFIXES as TIMELINES
 from studio.commands.base.timelines import is_timeline, refuse_unwritable, write_timeline
@@ -101,6 +104,12 @@ def run(
     return Converted(tuple(_write(trace, name, request, progress)), trace.findings)
 
 
+def report(converted: Converted) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    files = [str(file) for file in converted.files]
+    return {"files": files, "findings": [msgspec.to_builtins(finding) for finding in converted.findings]}
+
+
 def text(converted: Converted) -> str:
     """Say which files were written."""
     return printable(written_line(converted.files))
@@ -167,6 +176,7 @@ def _write(trace: Trace, name: str, request: Request, progress: Progress | None)
 @click.argument("target", metavar="OUT", type=PathOption())
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files of a folder.")
 @for_option
+@json_option
 @allow_damaged
 @rank_option
 @size_options
@@ -177,6 +187,7 @@ def command(
     target: Path,
     compress: bool,
     reader: Reader | None,
+    as_json: bool,
     allow_damaged: bool,
     ranks: dict[str, int],
     npus: int | None,
@@ -190,5 +201,5 @@ def command(
 
     request = Request(source, target, compress, reader, ranks, JobSize(npus, passes))
     converted = run(request, progress=progress_line(), notice=warn)
-    click.echo(text(converted))
+    show(converted, as_json, report, text)
     end_with_losses(ctx, converted.findings, allow_damaged)

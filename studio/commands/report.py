@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
 from studio.commands.base.names import find_runs
-from studio.commands.base.options import PathOption, allow_damaged, rank_option, workspace_option
-from studio.commands.base.output import end_with_losses, findings_of, progress_line
+from studio.commands.base.options import PathOption, allow_damaged, json_option, rank_option, workspace_option
+from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import printable, written_line
 from studio.comparing import Compared
 from studio.et import Progress
@@ -56,12 +57,18 @@ def run(request: Request, *, progress: Progress | None = None) -> Reported:
     if progress:
         # Imported late: drawing figures is slow to import.
         progress("drawing", 0, len(sides) + 1)
-    from studio.reporting import report
+    from studio.reporting import report as write_html
 
-    html = report(sides, progress)
+    html = write_html(sides, progress)
     with appearing(request.out, "--out") as stream:
         stream.write(html)
     return Reported(request.out, tuple(sides))
+
+
+def report(reported: Reported) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    sides = [{"name": side.name, "job": side.job, "run": side.run} for side in reported.sides]
+    return {"file": str(reported.file), "sides": sides}
 
 
 def text(reported: Reported) -> str:
@@ -79,6 +86,7 @@ def text(reported: Reported) -> str:
     type=PathOption(dir_okay=False),
     help="The HTML file to write.",
 )
+@json_option
 @workspace_option
 @allow_damaged
 @rank_option
@@ -87,11 +95,12 @@ def command(
     ctx: click.Context,
     sides: tuple[str, ...],
     out: Path,
+    as_json: bool,
     workspace: Path | None,
     allow_damaged: bool,
     ranks: dict[str, int],
 ) -> None:
     """Carry out `report`."""
     written = run(Request(sides, out, workspace, ranks), progress=progress_line())
-    click.echo(text(written))
+    show(written, as_json, report, text)
     end_with_losses(ctx, findings_of(written.sides), allow_damaged, warned=False)
