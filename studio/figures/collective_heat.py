@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -82,4 +83,4 @@ def _plain(name: str) -> str:
     """Return untrusted text as plotly shows it to the letter, shortened."""
     kept = "".join(letter for letter in name if letter.isprintable())
     kept = kept if len(kept) <= 40 else f"…{kept[-39:]}"
-    return kept.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escape(kept, quote=False)

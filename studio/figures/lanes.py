@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ def _plain(text: str) -> str:
     """Return untrusted text as plotly shows it to the letter, shortened."""
     kept = "".join(letter for letter in text if letter.isprintable())
     kept = kept if len(kept) <= 60 else f"{kept[:59]}…"
-    return kept.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escape(kept, quote=False)
 
 
 def _colour(kind: Category, colours: Palette) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -184,4 +185,4 @@ def _name_largest(figure: Any, rows: list[OperatorRow], whole_ns: int, middle: f
 
 def _escaped(name: str) -> str:
     """Return a name without what plotly takes for markup."""
-    return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escape(name, quote=False)

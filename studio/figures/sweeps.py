@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def point_words(space: Space, row: Row) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    return escape(text, quote=False)
 
 
 def front_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:

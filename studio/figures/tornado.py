@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from studio.advice.words import Bar
@@ -112,4 +113,4 @@ def _short(text: str) -> str:
 
 def _escaped(text: str) -> str:
     """Return a text that plotly shows as it is, without reading tags in it."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escape(text, quote=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Final
 
 from studio.figures.theme import axis_unit, layout, palette
@@ -180,7 +181,7 @@ def _words(mark: Mark, pace: str) -> str:
 
 def _plain(text: str) -> str:
     cut = text if len(text) <= 70 else f"{text[:40]}…{text[-28:]}"
-    return cut.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escape(cut, quote=False)
 
 
 def _ticks(count: int) -> list[int]:
