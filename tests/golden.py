@@ -37,6 +37,12 @@ def case(record: Record) -> tuple[Trace, SystemConfig]:
     Raises:
         StudioError: The configuration is not allowed.
     """
+    trace, parts, custom = parts_of(record)
+    return trace, interpret(parts, custom).config
+
+
+def parts_of(record: Record) -> tuple[Trace, Parts, CustomAlgorithms]:
+    """Return trace, tables and algorithms of a record, before they are interpreted."""
     npus = math.prod(record["network"]["npus_count"])
     custom = {
         CUSTOM_KEYS[key]: trace_of_workload({"ranks": nodes}, len(nodes))
@@ -50,8 +56,8 @@ def case(record: Record) -> tuple[Trace, SystemConfig]:
         record.get("cli") or {},
         record["mode"],
     )
-    config = interpret(parts, CustomAlgorithms(custom)).config
-    return trace_of_workload(record["workload"], npus, record.get("groups")), config
+    trace = trace_of_workload(record["workload"], npus, record.get("groups"))
+    return trace, parts, CustomAlgorithms(custom)
 
 
 def trace_of_workload(workload: Record, npus: int, groups: dict[str, list[int]] | None = None) -> Trace:

@@ -22,10 +22,9 @@ from studio.commands.base.backends import analytical
 from studio.et import write
 from studio.et.schema import schema
 from studio.sim.astra import read_yaml
-from studio.sim.parts import CustomAlgorithms, Parts
 from studio.trace import NodeType, int_column
 from tests import stand_in_engine
-from tests.golden import CUSTOM_KEYS, records, trace_of_workload
+from tests.golden import parts_of, records
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
 
@@ -298,20 +297,8 @@ def test_exported_cases_of_the_reference_finish_when_it_says(shared, tmp_path):
         npus = math.prod(record["network"]["npus_count"])
         if npus > 32:
             continue
-        custom = {
-            CUSTOM_KEYS[key]: trace_of_workload({"ranks": nodes}, len(nodes))
-            for key, nodes in (record.get("custom_collectives") or {}).items()
-        }
-        parts = Parts(
-            record["network"],
-            record["system"],
-            record.get("memory"),
-            None,
-            record.get("cli") or {},
-            record["mode"],
-        )
-        trace = trace_of_workload(record["workload"], npus, record.get("groups"))
-        prepared = astra_folder.prepare(trace, parts, CustomAlgorithms(custom))
+        trace, parts, custom = parts_of(record)
+        prepared = astra_folder.prepare(trace, parts, custom)
         folder = tmp_path / str(number)
         astra_folder.write_folder(prepared, folder, analytical(record["mode"]))
         groups = folder / "workload" / "comm_group.json"
