@@ -16,7 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from studio import __version__, commands
-from studio.commands.base.terminal import QUIET, printable
+from studio.commands.base.terminal import note_quiet, printable
 from studio.errors import StudioError
 
 _WIDTH = 100
@@ -57,15 +57,11 @@ def _offer_quiet(command: click.Command) -> None:
         for part in command.commands.values():
             _offer_quiet(part)
     elif not any("--quiet" in one.opts for one in command.params):
-        command.params.append(_quiet())
-
-
-def _quiet() -> click.Option:
-    def note(ctx: click.Context, _param: click.Parameter, given: bool) -> None:
-        ctx.meta[QUIET] = given
-
-    words = "Show no progress."
-    return click.Option(["--quiet", "-q"], is_flag=True, expose_value=False, callback=note, help=words)
+        words = "Show no progress."
+        option = click.Option(
+            ["--quiet", "-q"], is_flag=True, expose_value=False, callback=note_quiet, help=words
+        )
+        command.params.append(option)
 
 
 def _first_line(verb: str) -> str:

@@ -66,10 +66,11 @@ def test_every_command_can_be_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
         for leaf in leaves(load_command(verb)):
             assert any("--quiet" in one.opts for one in leaf.params), verb
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    command = load_command("info")
-    for words, is_quiet in ((["x"], False), (["x", "-q"], True)):
-        with command.make_context("info", words):
-            assert (progress_line() is None) == is_quiet
+    # The option that all get, and the one of commands that leave out their summary too.
+    for verb, words in (("info", ["x"]), ("jsonize", ["x", "-o", "y"])):
+        for more, is_quiet in (([], False), (["-q"], True)):
+            with load_command(verb).make_context(verb, [*words, *more]):
+                assert (progress_line() is None) == is_quiet
 
 
 def test_every_command_but_those_that_print_no_result_has_json() -> None:

@@ -384,6 +384,6 @@ def command(
     """Carry out `anonymize`."""
     scaling = Scaling(scale_operations, scale_bytes, scale_times, round_ns)
     request = Request(scaling=scaling, key=_key(key), size=JobSize(npus, passes), **given)
-    made = run(request, progress=None if quiet else progress_line())
+    made = run(request, progress=progress_line())
     if as_json or not quiet:
         show(made, as_json, report, text)

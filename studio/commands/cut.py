@@ -233,7 +233,7 @@ def command(
         given["nodes"],
     )
     request = Request(paths, target, choice, ranks, given["compress"])
-    done = run(request, progress=None if quiet else progress_line(), notice=warn)
+    done = run(request, progress=progress_line(), notice=warn)
     if as_json or not quiet:
         show(done, as_json, report, text)
     end_with_losses(ctx, done.findings, allow_damaged)

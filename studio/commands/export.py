@@ -354,7 +354,7 @@ def _against(finish_ns: int, run_ns: int) -> str:
 def command(ctx: click.Context, /, as_json: bool, quiet: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `export`."""
     size = JobSize(given.pop("npus"), given.pop("passes"))
-    exported = run(Request(**given, size=size), progress=None if quiet else progress_line())
+    exported = run(Request(**given, size=size), progress=progress_line())
     if as_json or not quiet:
         show(exported, as_json, report, text)
     end_with_losses(ctx, exported.given, allow_damaged, warned=False)

@@ -196,7 +196,7 @@ def command(
     """Carry out `jsonize`."""
     if as_json and target == STANDARD:
         raise click.UsageError("--json prints about the file written, and OUT is standard output already.")
-    done = run(Request(source, target, lines), progress=None if quiet else progress_line())
+    done = run(Request(source, target, lines), progress=progress_line())
     for finding in done.findings:
         warn(finding)
     if target == STANDARD:

@@ -142,7 +142,7 @@ def command(
     """Carry out `merge`."""
     if target == _STANDARD and as_json:
         raise click.UsageError("--json prints to the standard output, where the master trace goes.")
-    merged = run(Request(paths, target, ranks), progress=None if quiet else progress_line())
+    merged = run(Request(paths, target, ranks), progress=progress_line())
     for finding in merged.findings:
         warn(finding)
     if target == _STANDARD:

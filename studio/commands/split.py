@@ -149,7 +149,7 @@ def command(
     ctx: click.Context, source: Path, target: Path, quiet: bool, as_json: bool, allow_damaged: bool
 ) -> None:
     """Carry out `split`."""
-    done = run(Request(source, target), progress=None if quiet else progress_line())
+    done = run(Request(source, target), progress=progress_line())
     for finding in done.findings:
         warn(finding)
     if as_json or not quiet:

@@ -250,7 +250,7 @@ def command(
         show(None, as_json, list_report, list_text)
         return
     if folder is not None:
-        progress = None if quiet else progress_line()
+        progress = progress_line()
         made = write_tables(words, folder, chosen, given["workspace"], given["ranks"], progress, size)
         if as_json or not quiet:
             show(made, as_json, parquet_folder.report, parquet_folder.text)
@@ -260,7 +260,7 @@ def command(
         raise click.UsageError("--table belongs to --export.")
     limits = Limits(limit_rows or (ROWS_WRITTEN if out else ROWS_SHOWN), limit_time)
     request = Request(_read_query(words), words[1:], out=out, limits=limits, size=size, **given)
-    outcome = run(request, progress=None if quiet else progress_line())
+    outcome = run(request, progress=progress_line())
     if as_json or not (quiet and out):
         show(outcome, as_json, report, text)
     sys.stdout.flush()

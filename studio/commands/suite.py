@@ -166,14 +166,13 @@ def _cells(case: Case) -> tuple[str, ...]:
     help="By how many percent a case may be slower than stored.",
 )
 @click.option("--again", is_flag=True, help="Simulate cases again that are in RESULTS.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
 @workspace_option
 @json_option
 @allow_damaged
 @click.pass_context
-def command(ctx: click.Context, /, quiet: bool, as_json: bool, allow_damaged: bool, **given: Any) -> None:
+def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `suite`."""
-    outcome = run(Request(**given), progress=None if quiet else progress_line())
+    outcome = run(Request(**given), progress=progress_line())
     show(outcome, as_json, report, text)
     results = outcome.results
     if results.failed:

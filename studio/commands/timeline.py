@@ -362,7 +362,7 @@ def command(
     """Carry out `timeline`."""
     written = run(
         Request(source, target, to, frequency, ranks, workspace),
-        progress=None if quiet else progress_line(),
+        progress=progress_line(),
         notice=warn,
     )
     if as_json or not quiet:

@@ -298,7 +298,7 @@ def command(
     """Carry out `visualize`."""
     _refuse_contradictions(given, depth, as_json)
     request = Request(size=JobSize(npus, passes), depth=depth or 2, dark=theme == "dark", **given)
-    done = run(request, progress=None if quiet else progress_line())
+    done = run(request, progress=progress_line())
     for finding in done.findings:
         warn(finding)
     if request.target == STANDARD:

@@ -22,7 +22,7 @@ import click
 
 from studio.analysis.trends.changes import difference
 from studio.commands.base.losses import STATUS
-from studio.commands.base.options import PathOption, allow_damaged, json_option, size_options
+from studio.commands.base.options import PathOption, allow_damaged, json_option, quiet_option, size_options
 from studio.commands.base.output import progress_line
 from studio.commands.base.terminal import cut_middle, printable
 from studio.errors import ConfigError, StudioError
@@ -254,7 +254,7 @@ def _seconds(_ctx: click.Context, param: click.Parameter, given: str) -> float:
     "--settle", "settle_s", callback=_seconds, default="10s", show_default=True, metavar="TIME",
     help="Time for which the files of a job must not have changed.",
 )  # fmt: skip
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@quiet_option
 @json_option
 @allow_damaged
 @size_options
@@ -274,7 +274,7 @@ def command(
     if not folder:
         raise click.BadParameter("it is empty; allowed: a folder, or an address such as s3://bucket/traces.")
     request = Request(folder, size=JobSize(npus, passes), **given)
-    events = run(request, progress=None if quiet else progress_line())
+    events = run(request, progress=progress_line())
     shown = _Shown(as_json=as_json)
     if not (request.once or quiet):
         click.echo(

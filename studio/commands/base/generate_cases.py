@@ -127,6 +127,6 @@ def command(
     if (target is None) != listed:
         raise click.UsageError("Give -o DIR to write the cases, or --list to list them.")
     request = Request(target, names, Sizes(npus, runtime, tensor_size, comm_size))
-    done = run(request, progress=None if quiet else progress_line())
+    done = run(request, progress=progress_line())
     if as_json or not quiet:
         show(done, as_json, report, text)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from studio.commands.base.terminal import note_quiet
 from studio.errors import TraceError
 from studio.sim.settings import GPUS
 
@@ -138,7 +139,9 @@ scheduler_option = click.option(
     metavar="ADDRESS",
     help="Have the work done by the workers of a Dask scheduler, which see the files where they are.",
 )
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="Show no progress and no summary.")
+quiet_option = click.option(
+    "--quiet", "-q", is_flag=True, callback=note_quiet, help="Show no progress and no summary."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 workspace_option = click.option(
     "--workspace", type=PathOption(file_okay=False), help="Folder of imported jobs."

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
+
 from studio.units import format_count
 
 QUIET = "studio.quiet"
 """Where click's context says that `--quiet` was given."""
+
+
+def note_quiet(ctx: click.Context, _param: click.Parameter, given: bool) -> bool:
+    """Note in the context whether `--quiet` was given, which `output.progress_line` asks."""
+    ctx.meta[QUIET] = given
+    return given
 
 
 def printable(text: str) -> str:
