@@ -48,6 +48,7 @@ def test_what_is_wrong_is_listed_the_worst_first(studio: Studio, page):
     page.goto(f"{studio.url}/")
     page.locator("#home-jobs tr", has_text="broken").locator("text=4 errors").wait_for()
     page.goto(studio.address("overview", "broken"))
+    quiet(page)
     page.click("nav >> text=Findings")
     page.locator("#findings-list").wait_for()
     assert titles(page)[:4] == [
