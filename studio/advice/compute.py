@@ -254,7 +254,9 @@ def host_gaps(scene: Scene) -> Iterator[Candidate]:
     if not factors:
         return
     longest = ranks[int(np.argmax(total))]
-    action = f"Remove the gaps between operators of the host: up to {format_ns(max(total))} on a rank, most on rank {longest}."
+    most = f"up to {format_ns(max(total))} on a rank, most on rank {longest}"
+    where = most if len(ranks) > 1 else f"{format_ns(max(total))} on rank {longest}"
+    action = f"Remove the gaps between operators of the host: {where}."
     yield Candidate(
         "host-gaps",
         action,

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from studio.analysis.job.function_names import short_function_name
 from studio.analysis.job.kernels import Kernel, kernels
 from studio.analysis.job.launch_words import launch_words, queue_words
 from studio.analysis.job.launches import Delays, Launches, Queue, launches
@@ -128,7 +129,7 @@ def text(listed: Listed) -> str:
     for kernel in listed.kernels:
         rate = kernel.bytes_per_ns
         lines.append(
-            f"{cut_middle(kernel.name, _NAME_WIDTH - 1):{_NAME_WIDTH}}{kernel.kind:>14}{format_count(kernel.count):>12}"
+            f"{cut_middle(short_function_name(kernel.name), _NAME_WIDTH - 1):{_NAME_WIDTH}}{kernel.kind:>14}{format_count(kernel.count):>12}"
             f"{format_ns(kernel.total_ns):>12}{100 * kernel.share:>6.1f} %{format_ns(kernel.median_ns):>12}"
             f"{format_ns(kernel.most_ns):>12}{format_rate(rate) if rate else '-':>14}"
             f"{_median(listed.launches, kernel.name) if listed.launches else '':>{12 * has}}"

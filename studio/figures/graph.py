@@ -10,6 +10,7 @@ import numpy as np
 
 from studio.analysis.graph.layout import Layout, layered_layout
 from studio.analysis.graph.neighbours import Adjacency, Part
+from studio.analysis.job.function_names import short_function_name
 from studio.figures.theme import Palette, palette
 from studio.trace import (
     COPY,
@@ -123,11 +124,12 @@ def node_data(graph: Graph, rows: Int64) -> list[dict[str, Any]]:
     for ref, row in zip(refs, rows.tolist(), strict=True):
         number = shown_type(graph, row)
         name = graph.strings[int(graph.name[row])]
+        shown = short_function_name(name)
         entries.append(
             {
                 "id": ref,
-                "label": label(name or f"id {ref}", number, collectives.get(row), sizes.get(row)),
-                "short": short_label(name or ref, number, collectives.get(row)),
+                "label": label(shown or f"id {ref}", number, collectives.get(row), sizes.get(row)),
+                "short": short_label(shown or ref, number, collectives.get(row)),
                 "name": name,
                 "type": _what(number, collectives.get(row)),
                 "kind": look(number).kind,

@@ -22,6 +22,7 @@ from studio.analysis.compare.words import (
 )
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
+from studio.analysis.job.function_names import short_function_name
 from studio.analysis.job.kernels import kernels
 from studio.analysis.job.launch_words import DELAY, launch_words, queue_words
 from studio.analysis.job.launches import launches
@@ -238,7 +239,7 @@ def _kernels(document: Document, side: Side) -> None:
         ["name", "kind", "count", "total", "share", "median", "longest"],
         [
             [
-                kernel.name,
+                short_function_name(kernel.name),
                 kernel.kind,
                 format_count(kernel.count),
                 _time(kernel.total_ns),

@@ -11,6 +11,7 @@ from flask import Blueprint, Response, request, stream_with_context
 from studio.analysis.collectives.cell import UNITS, cell_words
 from studio.analysis.collectives.heat import Heat, Shown, Tile, line_name, strongest, tile, worst_lines
 from studio.analysis.collectives.imbalance import ratios
+from studio.analysis.job.function_names import short_function_name
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
@@ -84,7 +85,7 @@ def _tile(shown: Shown) -> Response:
         "relative": shown.relative,
         "folded": heat.rows.folded,
         "timed": members.timed,
-        "names": [text[:_NAME_AT_MOST] for text in names],
+        "names": [short_function_name(text)[:_NAME_AT_MOST] for text in names],
         "groups": groups,
         "types": {str(kind): collective_name(kind) if kind != NONE else "" for kind in kinds},
         "sections": [text[:_NAME_AT_MOST] for text in heat.rows.sections]
@@ -221,7 +222,7 @@ def _csv(shown: Shown, window: tuple[int, int, int, int]) -> Iterator[str]:
         if row == NONE:
             continue
         first = int(heat.rows.first[row])
-        what = [harmless(line_name(heat, line))]
+        what = [harmless(line_name(heat, line, whole=True))]
         what += (
             [
                 collective_name(int(members.type[first])),
@@ -256,7 +257,7 @@ def _imbalances(shown: Shown) -> Iterator[str]:
         figures = map(_figure, (offender.max, offender.most, offender.mean, offender.excess))
         yield csv_line(
             [
-                harmless(line_name(shown.heat, line)),
+                harmless(line_name(shown.heat, line, whole=True)),
                 shown.look.metric,
                 *figures,
                 str(number[offender.worst]),

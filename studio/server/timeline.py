@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request
 
+from studio.analysis.job.function_names import short_function_name
 from studio.analysis.timeline.chrome import chrome_events
 from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
 from studio.analysis.timeline.perfetto import perfetto_events
@@ -66,7 +67,9 @@ def timeline_blueprint() -> Blueprint:
         level = whole("level", LEVEL_AT_MOST)
         part = gantt.tile(level, whole("tile", FARTHEST >> level), rows_asked_for(gantt))
         columns = {spec.name: getattr(part, spec.name) for spec in fields(part) if spec.name != "names"}
-        return pack_arrays({"names": [name[:NAME_AT_MOST] for name in part.names]}, columns)
+        return pack_arrays(
+            {"names": [short_function_name(name)[:NAME_AT_MOST] for name in part.names]}, columns
+        )
 
     @routes.get("/<job>/timeline/node")
     def node(job: str) -> Response:

@@ -24,6 +24,7 @@ from studio.analysis.collectives.imbalance import (
     worst_rows,
 )
 from studio.analysis.collectives.members import Members
+from studio.analysis.job.function_names import short_function_name
 from studio.trace import NONE, WORLD_NAMES, Float32, Float64, Int64, Trace, collective_name
 
 CELLS = 1 << 21
@@ -295,13 +296,20 @@ def worst_lines(shown: Shown, most: int | None = None) -> list[tuple[int, Offend
     return [(drawn[offender.row], offender) for offender in offenders if offender.row in drawn]
 
 
-def line_name(heat: Heat, line: int) -> str:
-    """Return a line's name: that of its nodes, numbered if repeated, or of its section."""
+def line_name(heat: Heat, line: int, *, whole: bool = False) -> str:
+    """Return a line's name: that of its nodes, numbered if repeated, or of its section.
+
+    Args:
+        heat: The heatmap.
+        line: The line.
+        whole: Whether C++ signatures stay as they were recorded.
+    """
     row = int(heat.lines[line])
     if row == NONE:
         return ""
     if heat.rows.folded:
         return heat.rows.sections[int(heat.rows.section[row])] or "all collectives"
     members, first = heat.members, int(heat.rows.first[row])
-    name = members.titles[int(members.title[first])] or collective_name(int(members.type[first]))
+    title = members.titles[int(members.title[first])]
+    name = (title if whole else short_function_name(title)) or collective_name(int(members.type[first]))
     return f"{name} #{int(heat.nth[row]) + 1}" if heat.alike[row] > 1 else name

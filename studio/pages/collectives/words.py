@@ -69,6 +69,8 @@ def worst_list(shown: Shown, view: dict[str, Any], source: str) -> list[Any]:
     if not offenders:
         what = METRIC_NAMES[shown.look.metric]
         said = f"No row is uneven in {what}: the ranks of each group agree within half a percent."
+        if len(heat.columns) == 1:
+            said = "Only one rank is known: whether ranks differ cannot be told."
         some = bool((heat.lines >= 0).any())
         return [html.P(said if some else "No collective has this figure.", className="cs-dim")]
     lead = _lead(

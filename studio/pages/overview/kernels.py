@@ -6,6 +6,7 @@ from typing import Any
 
 from dash import dcc, html
 
+from studio.analysis.job.function_names import short_function_name
 from studio.analysis.job.kernels import Kernel, kernels
 from studio.pages.base.export import Table, exports
 from studio.pages.base.state import session
@@ -62,7 +63,9 @@ def _row(kernel: Kernel, job: str, view: dict[str, Any], *, has_rates: bool) -> 
         className="cs-swatch", style={"background": f"var(--cs-{_COLOURS[kernel.kind]})"}, title=kernel.kind
     )
     cells = [
-        html.Span([swatch, html.Bdi(kernel.name, title=kernel.name)], className="cs-kernel"),
+        html.Span(
+            [swatch, html.Bdi(short_function_name(kernel.name), title=kernel.name)], className="cs-kernel"
+        ),
         format_count(kernel.count),
         exact(format_ns(kernel.total_ns), f"{kernel.total_ns:,} ns"),
         f"{100 * kernel.share:.1f} %",

@@ -56,7 +56,7 @@ def judge(
         partial = recorded and not job.is_whole and system.config.needs_every_rank
         live = [
             [
-                *show_facts(system.config, job, recorded=recorded),
+                *show_facts(system.config, job, state["job"], recorded=recorded),
                 show_compute(trace(state["job"]), system.config),
                 show_recompute(trace(state["job"]), system.config, draft.origin),
             ],

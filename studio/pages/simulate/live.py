@@ -7,13 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from dash import html
+from dash import dcc, html
 
 from studio.analysis.job.completeness import Completeness
 from studio.figures.drawing import Drawing, describe_links, topology_drawing
 from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.export import Table, exports
-from studio.pages.base.widgets import exact, findings_list, hint
+from studio.pages.base.widgets import exact, findings_list, hint, link
 from studio.sim.charges import group_shape, network_ports
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.topology import bisection_bytes_per_ns, ideal_all_reduce_ns, npu_bytes_per_ns
@@ -38,7 +38,7 @@ _ALONE = (
 )
 
 
-def show_facts(config: SystemConfig, job: Completeness, *, recorded: bool) -> Any:
+def show_facts(config: SystemConfig, job: Completeness, job_id: str, *, recorded: bool) -> Any:
     """Return the figures of a network, and whether it has an NPU for each rank of the job, recorded or not."""
     topology = config.topology
     sizes = " × ".join(format_count(dim.size) for dim in topology.dims)
@@ -62,7 +62,7 @@ def show_facts(config: SystemConfig, job: Completeness, *, recorded: bool) -> An
             [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown],
             className="cs-facts sim-facts",
         ),
-        show_fit(config, job, recorded=recorded),
+        show_fit(config, job, job_id, recorded=recorded),
     ]
 
 
@@ -82,7 +82,7 @@ def _all_reduce(config: SystemConfig) -> tuple[Any, Any]:
     )
 
 
-def show_fit(config: SystemConfig, job: Completeness, *, recorded: bool) -> Any:
+def show_fit(config: SystemConfig, job: Completeness, job_id: str, *, recorded: bool) -> Any:
     """Return whether the system has as many NPUs as the job has ranks, and whether all of them are known."""
     npus = config.topology.npus
     if npus != job.world and (config.needs_every_rank or npus < len(job.known)):
@@ -106,9 +106,13 @@ def show_fit(config: SystemConfig, job: Completeness, *, recorded: bool) -> Any:
     return html.P(
         [
             html.Span(f"{job.sentence()} ", className="cs-level-error"),
+            dcc.Link(
+                "Complete the job", href=link("/ranks", {"job": job_id}), className="cs-button cs-ask-button"
+            ),
+            " ",
             html.Button(
                 "Replay the known ranks",
-                className="cs-button sim-run",
+                className="cs-button",
                 title="Recorded times for communication, too; Undo brings back the settings there are now",
                 **asks(EDIT, "replay"),
             )
