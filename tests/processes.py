@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -82,6 +83,9 @@ def _may_have_started() -> bool:
 def kill_marked_processes() -> list[str]:
     """Kill what tests of this process left running; return the command lines."""
     killed: list[str] = []
+    if kept := sys.modules.get("studio.sql.process"):
+        # It is kept for the next query, and would end with this process.
+        kept.end_spare()
     # Looking at every process of the machine takes a hundred times as long.
     if not _may_have_started():
         return killed

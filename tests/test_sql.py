@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,9 +35,12 @@ from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.timeline import recorded
 from studio.trace import Trace, node_attributes
+from studio.views import sql as views_sql
+from studio.views.sql import answer_of
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
 from tests.strategies import traces
+from tests.waiting import wait_until
 
 ALL = Limits(rows=None)
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
@@ -46,6 +50,7 @@ SYSTEM = {
     "preferred-dataset-splits": 2,
     "all-reduce-implementation": ["ring"],
 }
+ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE hash(a.range + b.range) % 7 = 1"
 PARTS = Parts(NETWORK, SYSTEM, congestion="aware")
 
 
@@ -312,11 +317,39 @@ def test_limits_are_kept_and_said(sample):
         assert not database.ask("SELECT 1", Limits(rows=1)).more
         with pytest.raises(ConfigError, match=r"takes more than 0\.2 s"):
             database.ask(
-                "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE hash(a.range + b.range) % 7 = 1",
+                ENDLESS,
                 Limits(time_s=0.2),
             )
         # What was stopped leaves nothing behind.
         assert rows(database, "SELECT count(*) FROM nodes") == [(2488,)]
+
+
+def test_one_call_that_makes_gigabytes_is_stopped(sample):
+    """DuckDB's own limit does not count what a function makes for one value; the process is held to it."""
+    with Database(of(sample), 64 << 20) as database:
+        for query in ("SELECT repeat('x', 2000000000)", "SELECT length(repeat('x', 2000000000))"):
+            with pytest.raises(ConfigError, match=r"takes more than 64\.0 MiB of memory") as caught:
+                database.ask(query)
+            assert "--limit-memory" in caught.value.hint
+        with pytest.raises(ConfigError, match=r"answer was stopped: it is larger than 1\.00 MiB") as caught:
+            database.ask("SELECT repeat('x', 2000000)", Limits(answer_bytes=1 << 20))
+        assert "-o FILE" in caught.value.hint
+        assert rows(database, "SELECT count(*) FROM nodes") == [(2488,)]
+
+
+def test_a_query_is_cancelled_from_elsewhere(stored):
+    """By who asked it, at once; another one's goes on, and the next question is answered."""
+    workspace, job, _run = stored
+    session, view = Session(workspace), {"job": job, "sql": ENDLESS}
+    with ThreadPoolExecutor(1) as other:
+        asked = other.submit(answer_of, session, view, 10, "a page")
+        wait_until(lambda: "a page" in views_sql._asked)
+        views_sql.cancel("another page")
+        assert not asked.done()
+        views_sql.cancel("a page")
+        with pytest.raises(ConfigError, match="cancelled"):
+            asked.result()
+    assert answer_of(session, {"sql": "FROM jobs"}, 10, "a page").table.num_rows == 1
 
 
 def test_answers_of_every_type_are_written(sample):

@@ -21,6 +21,7 @@ import click
 
 from studio.commands.base import parquet_folder
 from studio.commands.base.options import (
+    Bytes,
     PathOption,
     Seconds,
     allow_damaged,
@@ -38,7 +39,17 @@ from studio.et.format import UNSAID, JobSize
 from studio.et.write import written_together
 from studio.sql.answers import plain_rows, writer_for
 from studio.sql.columns import TABLES
-from studio.sql.database import ROWS_SHOWN, ROWS_WRITTEN, TIME_S, Answer, Database, Limits
+from studio.sql.database import (
+    ANSWER_BYTES,
+    LEAST_BYTES,
+    ROWS_SHOWN,
+    ROWS_WRITTEN,
+    TIME_S,
+    Answer,
+    Database,
+    Limits,
+)
+from studio.sql.process import start_ahead
 from studio.trace import Finding
 from studio.units import format_counted, format_ns
 
@@ -60,6 +71,7 @@ class Request:
         ranks: Rank numbers by file name, for files that do not tell theirs.
         out: A file to write the answer to, or None.
         limits: How much the query may take.
+        memory_bytes: Memory that it may take; None for a quarter of the machine's.
         size: NPUs and passes, where a workload leaves them open.
     """
 
@@ -69,6 +81,7 @@ class Request:
     ranks: Mapping[str, int] = field(default_factory=dict)
     out: Path | None = None
     limits: Limits = Limits()  # noqa: RUF009 - frozen
+    memory_bytes: int | None = None
     size: JobSize = UNSAID
 
 
@@ -96,8 +109,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     """
     write = writer_for(request.out) if request.out else None
     findings: list[Finding] = []
+    start_ahead()
     sources = find_sources(request.names, request.workspace, request.ranks, progress, findings, request.size)
-    with Database(sources) as database:
+    with Database(sources, request.memory_bytes) as database:
         answer = database.ask(request.query, request.limits)
     if write and request.out:
         with written_together() as put:
@@ -222,6 +236,12 @@ def _say_notes(notes: Sequence[str], quiet: bool) -> None:
     show_default=True,
     help="Most seconds of the query.",
 )
+@click.option(
+    "--limit-memory",
+    type=Bytes(LEAST_BYTES),
+    metavar="SIZE",
+    help="Most memory of the query, such as 8GiB.  [default: a quarter of the machine's]",
+)
 @quiet_option
 @json_option
 @workspace_option
@@ -239,6 +259,7 @@ def command(
     chosen: tuple[str, ...],
     limit_rows: int | None,
     limit_time: float,
+    limit_memory: int | None,
     quiet: bool,
     as_json: bool,
     allow_damaged: bool,
@@ -251,15 +272,21 @@ def command(
         return
     if folder is not None:
         progress = progress_line()
-        made = write_tables(words, folder, chosen, given["workspace"], given["ranks"], progress, size)
+        made = write_tables(
+            words, folder, chosen, given["workspace"], given["ranks"], progress, size, limit_memory
+        )
         if as_json or not quiet:
             show(made, as_json, parquet_folder.report, parquet_folder.text)
         end_with_losses(ctx, made.given, allow_damaged, warned=False)
         return
     if chosen:
         raise click.UsageError("--table belongs to --export.")
-    limits = Limits(limit_rows or (ROWS_WRITTEN if out else ROWS_SHOWN), limit_time)
-    request = Request(_read_query(words), words[1:], out=out, limits=limits, size=size, **given)
+    limits = Limits(
+        limit_rows or (ROWS_WRITTEN if out else ROWS_SHOWN), limit_time, None if out else ANSWER_BYTES
+    )
+    request = Request(
+        _read_query(words), words[1:], out=out, limits=limits, memory_bytes=limit_memory, size=size, **given
+    )
     outcome = run(request, progress=progress_line())
     if as_json or not (quiet and out):
         show(outcome, as_json, report, text)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 from studio.errors import ConfigError, StudioError
 from studio.et.memory import machine_bytes
+from studio.sql import process
 from studio.sql.columns import BY_NAME, TABLES
 from studio.sql.sources import Sources
 from studio.sql.views import Views
 from studio.sql.wrong import explained, facts_of
+from studio.units import format_bytes
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     import pyarrow as pa
 
 ROWS_SHOWN: Final = 1000
@@ -30,10 +33,13 @@ ROWS_WRITTEN: Final = 1_000_000
 """Rows of an answer that is written into a file, likewise."""
 TIME_S: Final = 60.0
 """How long a query may take, likewise."""
-_BATCH_ROWS = 131_072
-_EXPLAIN = "EXPLAIN "
+ANSWER_BYTES: Final = 64 << 20
+"""How large an answer that is shown may be; one that is written into a file may take all of the query's memory."""
+LEAST_BYTES: Final = 64 << 20
+"""The least memory that a query may be held to."""
 _SHARE_OF_MEMORY = 4
-_LEAST_BYTES, _UNKNOWN_BYTES = 1 << 30, 4 << 30
+_USUAL_LEAST_BYTES, _UNKNOWN_BYTES = 1 << 30, 4 << 30
+_LESS_MEMORY = "Ask for fewer columns or rows, such as those of one rank: WHERE rank = 0. The command sql allows more memory by --limit-memory."
 _QUERIES = "one query: SELECT, FROM, WITH, VALUES, DESCRIBE or SUMMARIZE"
 _SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 """Shows ours; DuckDB's own answer lists what they are made of."""
@@ -64,6 +70,12 @@ _CLOSED = {
 }
 
 
+def _default_memory() -> int:
+    """Return how much memory a query may take unless more is allowed: a quarter of the machine's."""
+    room = (machine_bytes() or _SHARE_OF_MEMORY * _UNKNOWN_BYTES) // _SHARE_OF_MEMORY
+    return max(room, _USUAL_LEAST_BYTES)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much a query may take.
@@ -71,10 +83,12 @@ class Limits:
     Attributes:
         rows: Most rows of the answer; None for all.
         time_s: How long it may take, reading of traces not counted.
+        answer_bytes: How large its answer may be; None for as much as its memory.
     """
 
     rows: int | None = ROWS_SHOWN
     time_s: float = TIME_S
+    answer_bytes: int | None = ANSWER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,70 +108,65 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
-class _Connection(Protocol):
-    def execute(self, query: str, parameters: object = ...) -> Any: ...
-
-    def sql(self, query: str) -> Any: ...
-
-    def register(self, view_name: str, python_object: object) -> object: ...
-
-    def interrupt(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def duckdb_module() -> ModuleType:
-    """Return DuckDB.
+def require_duckdb() -> None:
+    """Refuse where DuckDB is missing.
 
     Raises:
         StudioError: It is not installed.
     """
-    try:
-        import duckdb
-    except ImportError as error:
+    if not is_installed():
         raise StudioError(
             "SQL needs DuckDB, which is not installed.", hint="Install it: pip install 'chakra-studio[sql]'"
-        ) from error
-    return duckdb
+        )
 
 
 def is_installed() -> bool:
     """Return whether DuckDB is there."""
     try:
-        duckdb_module()
-    except StudioError:
+        return sys.modules.get("duckdb") is not None or importlib.util.find_spec("duckdb") is not None
+    except ValueError:
         return False
-    return True
 
 
 class Database:
-    """The tables of some jobs and runs, to be asked by SQL."""
+    """The tables of some jobs and runs, to be asked by SQL in a process that can be ended."""
 
-    def __init__(self, sources: Sources) -> None:
-        """Open nothing yet but DuckDB.
+    def __init__(self, sources: Sources, memory_bytes: int | None = None) -> None:
+        """Start a process that answers.
+
+        Args:
+            sources: The jobs and runs.
+            memory_bytes: Memory that a query may take, its tables not counted; None for a quarter of the machine's.
 
         Raises:
             StudioError: DuckDB is not installed.
         """
-        self._duckdb = duckdb_module()
-        room = (machine_bytes() or _SHARE_OF_MEMORY * _UNKNOWN_BYTES) // _SHARE_OF_MEMORY
-        own = {"memory_limit": f"{max(room, _LEAST_BYTES) >> 20}MiB", "threads": str(os.cpu_count() or 1)}
-        self._connection: _Connection = self._duckdb.connect(":memory:", config={**_CLOSED, **own})
-        self._connection.execute("SET lock_configuration = true")
-        self._views = Views(self._connection, sources)
-        self._has_jobs = bool(sources.jobs)
+        require_duckdb()
+        self._sources = sources
+        self._memory_bytes = memory_bytes or _default_memory()
+        self._process: process.Process | None = None
+        self._views = Views(self, sources)
+        self._cancelled = threading.Event()
+        process.start_ahead()
 
     def __enter__(self) -> Database:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
+        if self._process is not None:
+            process.give_back(self._process)
+
+    def cancel(self) -> None:
+        """End the query that is being answered, from another thread; what is asked later is refused."""
+        self._cancelled.set()
+        if self._process is not None:
+            self._process.end()
 
     def ask(self, query: str, limits: Limits = Limits()) -> Answer:
         """Answer a query.
 
         Raises:
-            ConfigError: It is no query, names what there is not, or takes more than it may.
+            ConfigError: It is no query, names what there is not, takes more than it may, or was cancelled.
             StudioError: A job or run it is about cannot be read.
         """
         if _SHOW_TABLES.fullmatch(query):
@@ -175,20 +184,85 @@ class Database:
 
     def batches(self, name: str, *, order: str = "") -> pa.RecordBatchReader:
         """Return all rows of one of our tables, a piece at a time."""
+        import pyarrow as pa
+
         self._make(name)
         ordered = f" ORDER BY {order}" if order else ""
-        return _reader(self._connection.sql(f"SELECT * FROM {name}{ordered}"))
+        pieces = self._pieces(f"SELECT * FROM {name}{ordered}")
+        schema = next(pieces).schema
+        return pa.RecordBatchReader.from_batches(
+            schema, (batch for piece in pieces for batch in piece.to_batches())
+        )
 
     def count(self, name: str) -> int:
         """Return how many rows one of our tables has."""
         self._make(name)
-        [row] = self._connection.execute(f"SELECT count(*) FROM {name}").fetchall()
-        return int(row[0])
+        return int(
+            sum(
+                piece.column(0)[0].as_py()
+                for piece in self._pieces(f"SELECT count(*) FROM {name}")
+                if len(piece)
+            )
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know of the tables made so far."""
         return tuple(note for notes in self._views.notes.values() for note in notes)
+
+    def register(self, name: str, table: pa.Table) -> None:
+        """Hand an Arrow table over under a name."""
+        self._do("register", table, name=name)
+
+    def execute(self, query: str) -> None:
+        """Carry out a statement of ours."""
+        self._do("execute", query=query)
+
+    def _forget(self) -> None:
+        """Leave the process: the next question begins with a new one, without tables."""
+        if self._process is not None:
+            self._process.close()
+        self._process, self._views = None, Views(self, self._sources)
+
+    def _started(self) -> process.Process:
+        """Return the process, with a connection that is held to reading."""
+        if self._cancelled.is_set():
+            raise ConfigError("The query was cancelled")
+        if self._process is None:
+            settings = {**_CLOSED, "threads": str(os.cpu_count() or 1)}
+            self._process = process.opened(settings, self._memory_bytes)
+        return self._process
+
+    def _do(self, verb: str, table: pa.Table | None = None, **asked: Any) -> list[pa.Table]:
+        """Ask for something; returns the pieces of the answer.
+
+        Raises:
+            ConfigError: It was cancelled, or took too much memory.
+            process.Failed: It could not be done.
+        """
+        try:
+            return self._started().do(verb, table, **asked)
+        except process.Ended as ended:
+            raise self._ended(ended) from ended
+
+    def _pieces(self, query: str) -> Iterator[pa.Table]:
+        """Yield the rows of a query of ours."""
+        try:
+            yield from self._started().each("pieces", query=query)
+        except process.Ended as ended:
+            raise self._ended(ended) from ended
+        except process.Failed as failed:
+            raise self._explained(failed, query, []) from failed
+
+    def _ended(self, ended: process.Ended) -> ConfigError:
+        """Return why a process is gone that nothing here has ended, unless it was cancelled."""
+        self._forget()
+        if self._cancelled.is_set():
+            return ConfigError("The query was cancelled")
+        return ConfigError(
+            f"The process that answers the query has ended with status {ended.status}: it took more memory than there is, or DuckDB failed",
+            hint=_LESS_MEMORY,
+        )
 
     def _make(self, name: str) -> None:
         if BY_NAME[name].of != "workspace" and not self._has_jobs:
@@ -197,6 +271,10 @@ class Database:
                 hint="Name traces, or a job or run of the workspace; on the page, open one. jobs and runs can be asked for without.",
             )
         self._views.make(name)
+
+    @cached_property
+    def _has_jobs(self) -> bool:
+        return bool(self._sources.jobs)
 
     def _check(self, query: str) -> list[str]:
         """Return which of our tables a query names.
@@ -210,9 +288,9 @@ class Database:
             raise ConfigError(
                 f"The query holds bytes that are no UTF-8, at letter {error.start + 1}"
             ) from error
-        [row] = self._connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()
+        [parsed] = self._do("parse", query=query)
         try:
-            tree = json.loads(row[0])
+            tree = json.loads(parsed.column(0)[0].as_py())
         except RecursionError as error:
             raise ConfigError("The query is nested too deeply", hint="Take it apart by WITH.") from error
         if tree["error"]:
@@ -232,10 +310,13 @@ class Database:
 
     def _answer(self, query: str, limits: Limits, named: list[str]) -> Answer:
         began = time.monotonic()
-        with self._interrupted_after(limits.time_s) as late:
+        most = self._memory_bytes if limits.answer_bytes is None else limits.answer_bytes
+        with self._ended_after(limits.time_s) as late:
             try:
-                table = self._rows(query, limits, named)
-            except self._duckdb.InterruptException as error:
+                [table] = self._do("ask", query=query, rows=limits.rows, answer_bytes=most)
+            except process.Failed as failed:
+                raise self._explained(failed, query, named, most) from failed
+            except ConfigError as error:
                 if not late.is_set():
                     raise
                 raise ConfigError(
@@ -247,59 +328,41 @@ class Database:
         notes = tuple(note for name in named for note in self._views.notes.get(name, ()))
         return Answer(_plain_sums(shown), more, time.monotonic() - began, notes)
 
-    def _rows(self, query: str, limits: Limits, named: list[str]) -> pa.Table:
-        """Return the rows of an answer, one more than the limit where there are more."""
-        relation = self._planned(query, named)
-        if limits.rows is not None:
-            relation = relation.limit(limits.rows + 1)
-        try:
-            return _reader(relation).read_all()
-        except self._duckdb.InterruptException:
-            raise
-        except self._duckdb.Error as error:
+    def _explained(self, failed: process.Failed, query: str, named: list[str], most: int = 0) -> Exception:
+        """Return what is wrong, in words."""
+        told = failed.told
+        if told["kind"] == "broken":
+            return RuntimeError(told["text"])
+        if told["kind"] == "answer":
+            return ConfigError(
+                f"The answer was stopped: it is larger than {format_bytes(most)}",
+                hint="Ask for fewer or shorter values. Answers that the command sql writes by -o FILE may be as large as the memory of the query.",
+            )
+        facts = facts_of(told.get("text", ""))
+        if told["kind"] == "memory" or str(facts.get("exception_type", "")).lower() == "out of memory":
+            return ConfigError(
+                f"The query was stopped: it takes more than {format_bytes(self._memory_bytes)} of memory",
+                hint=_LESS_MEMORY,
+            )
+        if told["kind"] == "running":
             # Its place is of the query as it was planned, not as it was written.
-            facts = {key: value for key, value in facts_of(error).items() if key != "position"}
-            raise explained(query, facts, named) from error
-
-    def _planned(self, query: str, named: list[str]) -> Any:
-        """Return a query with its names resolved.
-
-        Raises:
-            ConfigError: It names what there is not.
-        """
-        try:
-            # Constants are worked out here, which may take as long as any query.
-            return self._connection.sql(query)
-        except self._duckdb.InterruptException:
-            raise
-        except self._duckdb.Error as error:
-            facts = self._facts(query, error)
-            missing = str(facts.get("name", "")).lower()
-            if facts.get("type") == "Table" and missing in BY_NAME and missing not in self._views.made:
-                raise _MissingTable(missing) from error
-            raise explained(query, facts, named) from error
-
-    def _facts(self, query: str, error: Exception) -> dict[str, Any]:
-        """Return what DuckDB tells of an error in names; asked to explain the query it tells the place as well."""
-        try:
-            self._connection.execute(f"{_EXPLAIN}{query}")
-        except self._duckdb.InterruptException:
-            raise
-        except self._duckdb.Error as again:
-            facts = facts_of(again)
-            if str(facts.get("position", "")).isdecimal():
-                facts["position"] = int(facts["position"]) - len(_EXPLAIN)
-            return facts
-        return facts_of(error)
+            facts = {key: value for key, value in facts.items() if key != "position"}
+            return explained(query, facts, named)
+        if str(facts.get("position", "")).isdecimal():
+            facts["position"] = int(facts["position"]) - told["shift"]
+        missing = str(facts.get("name", "")).lower()
+        if facts.get("type") == "Table" and missing in BY_NAME and missing not in self._views.made:
+            return _MissingTable(missing)
+        return explained(query, facts, named)
 
     @contextmanager
-    def _interrupted_after(self, time_s: float) -> Iterator[threading.Event]:
-        """Stop what the connection does after a time; yields what tells whether that was so."""
-        late = threading.Event()
+    def _ended_after(self, time_s: float) -> Iterator[threading.Event]:
+        """End the process after a time; yields what tells whether that was so."""
+        late, asked = threading.Event(), self._started()
 
         def stop() -> None:
             late.set()
-            self._connection.interrupt()
+            asked.end()
 
         timer = threading.Timer(time_s, stop)
         timer.daemon = True
@@ -316,12 +379,6 @@ class _MissingTable(Exception):  # noqa: N818 - never leaves the module
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
-
-
-def _reader(relation: Any) -> pa.RecordBatchReader:
-    """Return rows a piece at a time; older releases of DuckDB call that otherwise."""
-    read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-    return read(_BATCH_ROWS)
 
 
 def _names(tree: object) -> tuple[set[str], set[str]]:

@@ -34,11 +34,11 @@ _NO_TIMES = "the files hold no times"
 
 
 class _Connection(Protocol):
-    """What is used of DuckDB's connection."""
+    """What makes tables of Arrow known to DuckDB, and views."""
 
-    def register(self, view_name: str, python_object: object) -> object: ...
+    def register(self, name: str, table: pa.Table) -> None: ...
 
-    def execute(self, query: str) -> object: ...
+    def execute(self, query: str) -> None: ...
 
 
 class Views:

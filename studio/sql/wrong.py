@@ -27,9 +27,8 @@ def explained(query: str, facts: Mapping[str, Any], named: Iterable[str] = ()) -
     return ConfigError(f"The query{_place(query, facts)}: {message}.", hint=_hint(told, facts, tuple(named)))
 
 
-def facts_of(error: Exception) -> dict[str, Any]:
+def facts_of(text: str) -> dict[str, Any]:
     """Return what DuckDB tells of an error, by key."""
-    text = str(error)
     start = text.find("{")
     try:
         facts = json.loads(text[start:])
@@ -58,8 +57,6 @@ def _hint(told: str, facts: Mapping[str, Any], named: tuple[str, ...]) -> str:
         return f"Did you mean {near[0]}? {_TABLES}" if near else _TABLES
     if kind == "permission" or "disabled by configuration" in told:
         return "Queries read the tables of jobs and runs, and nothing else. Answers are saved by -o of the command, or by the buttons of the page."
-    if kind == "out of memory":
-        return "Ask for fewer columns or rows, such as those of one rank: WHERE rank = 0."
     marker = "Did you mean "
     return marker + told.split(marker, 1)[1].split("\n", maxsplit=1)[0] if marker in told else ""
 

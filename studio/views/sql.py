@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 from studio.comparing import RECORDED
 from studio.session import Session
 from studio.sql.columns import EXAMPLES
-from studio.sql.database import Answer, Database, Limits
+from studio.sql.database import ANSWER_BYTES, Answer, Database, Limits
 from studio.sql.sources import Sources, stored_source, workspace_source
 from studio.views.address import shown_run
 
 TIME_S: Final = 15.0
 """How long a query of the page may take."""
+_FILE_BYTES = 1 << 30
+"""How large an answer may be that a browser saves."""
+_asked: dict[str, Database] = {}
+"""What is being asked, by who asks it."""
+_lock = threading.Lock()
 
 
 def query_of(view: Mapping[str, Any]) -> str:
@@ -36,16 +43,43 @@ def sources_of(session: Session, view: Mapping[str, Any]) -> Sources:
     return replace(stored_source(session, job, run or RECORDED), listed=None)
 
 
-def answer_of(session: Session, view: Mapping[str, Any], rows: int) -> Answer:
-    """Answer the query of a view.
+def answer_of(session: Session, view: Mapping[str, Any], rows: int, asker: str = "") -> Answer:
+    """Answer the query of a view, to be shown to an asker or, without one, to be saved.
 
     Args:
         session: The workspace, and what is open of it.
         view: The view.
         rows: Most rows of the answer.
+        asker: Who asks, such as an opened page; what it asked before and has no answer yet is cancelled.
 
     Raises:
-        StudioError: The query cannot be answered, or there is no such job or run.
+        StudioError: The query cannot be answered or was cancelled, or there is no such job or run.
     """
-    with Database(sources_of(session, view)) as database:
-        return database.ask(query_of(view), Limits(rows, TIME_S))
+    limits = Limits(rows, TIME_S, ANSWER_BYTES if asker else _FILE_BYTES)
+    with Database(sources_of(session, view)) as database, _cancelled_by(asker, database):
+        return database.ask(query_of(view), limits)
+
+
+def cancel(asker: str) -> None:
+    """End what an asker waits for, if it waits for anything."""
+    with _lock:
+        database = _asked.pop(asker, None)
+    if database is not None:
+        database.cancel()
+
+
+@contextmanager
+def _cancelled_by(asker: str, database: Database) -> Iterator[None]:
+    """Let an asker cancel what is asked in this block."""
+    if not asker:
+        yield
+        return
+    cancel(asker)
+    with _lock:
+        _asked[asker] = database
+    try:
+        yield
+    finally:
+        with _lock:
+            if _asked.get(asker) is database:
+                del _asked[asker]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from studio.sql.database import duckdb_module
 from tests.e2e.conftest import Studio, becomes
 
 pytestmark = pytest.mark.e2e
@@ -35,4 +35,12 @@ def test_a_query_is_asked_explained_and_saved(studio: Studio, page, tmp_path: Pa
             page.locator("#sql-save").get_by_text(kind, exact=True).click()
         saving.value.save_as(tmp_path / saving.value.suggested_filename)
     assert (tmp_path / "answer.csv").read_text().splitlines()[:2] == ["rank,exposed_ns", "0,4575000"]
-    assert duckdb_module().sql(f"FROM '{tmp_path / 'answer.parquet'}'").fetchall()[0] == (0, 4575000)
+    assert pl.read_parquet(tmp_path / "answer.parquet").row(0) == (0, 4575000)
+    # A query without end is ended.
+    field.fill(
+        "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE hash(a.range + b.range) % 7 = 1"
+    )
+    field.press("Control+Enter")
+    page.locator("#sql-cancel").click()
+    page.get_by_text("The query was cancelled").wait_for()
+    page.locator("#sql-cancel").wait_for(state="hidden")

@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 from studio.commands.base.terminal import note_quiet
-from studio.errors import TraceError
+from studio.errors import ConfigError, TraceError
 from studio.sim.settings import GPUS
+from studio.units import format_bytes, parse_bytes
 
 
 class PathOption(click.Path):
@@ -68,6 +69,29 @@ class Seconds(click.FloatRange):
         if not math.isfinite(seconds):
             self.fail(f"{value} is no time; allowed: a number of seconds above 0.", param, ctx)
         return seconds
+
+
+class Bytes(click.ParamType[int]):
+    """A size, such as `2GiB`, of at least some bytes."""
+
+    name = "size"
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes.
+
+        Raises:
+            click.BadParameter: It is no size, or too small.
+        """
+        try:
+            size = parse_bytes(str(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+        if size < self.least:
+            self.fail(f"{value} is less than {format_bytes(self.least)}.", param, ctx)
+        return size
 
 
 _RANK = re.compile(r"(?P<file>.+)=(?P<number>[0-9]{1,9})", re.DOTALL)

@@ -47,6 +47,7 @@ def write_tables(
     ranks: Mapping[str, int],
     progress: Progress | None = None,
     size: JobSize = UNSAID,
+    memory_bytes: int | None = None,
 ) -> Tables:
     """Write tables into a folder, `<table>.parquet` each, whole or not at all.
 
@@ -58,6 +59,7 @@ def write_tables(
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told how far it is.
         size: NPUs and passes, where a workload leaves them open.
+        memory_bytes: Memory that sorting may take; None for a quarter of the machine's.
 
     Raises:
         ConfigError: There is no such table, or nothing is called so.
@@ -71,7 +73,7 @@ def write_tables(
     findings: list[Finding] = []
     sources = find_sources(names, workspace, ranks, progress, findings, size)
     chosen = tables or [name for name, table in BY_NAME.items() if sources.jobs or table.of == "workspace"]
-    with Database(sources) as database:
+    with Database(sources, memory_bytes) as database:
         rows = export_parquet(database, list(dict.fromkeys(chosen)), folder, progress)
         notes = database.notes
     return Tables(folder, rows, notes, tuple(findings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 import dash
@@ -17,9 +18,9 @@ from studio.pages.base.still import still
 from studio.pages.base.widgets import aria_label, error_box, link
 from studio.pages.sql.answer import grid_of, said_of
 from studio.sql.columns import EXAMPLES, TABLES, Table
-from studio.sql.database import ROWS_SHOWN, duckdb_module
+from studio.sql.database import ROWS_SHOWN, require_duckdb
 from studio.views.address import shown_run
-from studio.views.sql import answer_of, query_of
+from studio.views.sql import answer_of, cancel, query_of
 
 dash.register_page(__name__, path="/sql", name="SQL", title="SQL · Chakra Studio", order=8.5)
 
@@ -40,6 +41,13 @@ def layout(**_query: str) -> Any:
     bar = html.Div(
         [
             html.Button("Run", id="sql-run", className="cs-button cs-ask-button", title="Ask (Ctrl+Enter)"),
+            html.Button(
+                "Cancel",
+                id="sql-cancel",
+                className="cs-button",
+                disabled=True,
+                title="End the query that is running",
+            ),
             html.Kbd("Ctrl Enter", className="cs-dim"),
             html.Span(id="sql-said", role="status", className="cs-sql-said"),
             html.Span(id="sql-save", className="cs-export"),
@@ -69,6 +77,8 @@ def layout(**_query: str) -> Any:
             html.Div([html.H1("SQL"), html.Span(id="sql-of", className="cs-dim")], className="cs-page-head"),
             html.Div([main, tables], className="cs-sql-body"),
             dcc.Store(id="sql-shown"),
+            # Who asks: this opening of the page.
+            dcc.Store(id="sql-asker", data=uuid.uuid4().hex),
             html.Div(id="sql-sync", hidden=True),
         ],
         className="cs-page cs-sql",
@@ -126,8 +136,10 @@ def _grid() -> Any:
     Output("sql-shown", "data"),
     Input("view", "data"),
     State("sql-shown", "data"),
+    State("sql-asker", "data"),
+    running=[(Output("sql-cancel", "disabled"), False, True)],
 )
-def show(view: dict[str, Any], shown: str | None) -> Any:
+def show(view: dict[str, Any], shown: str | None, asker: str) -> Any:
     """Answer the query of the view, unless it is shown already."""
     query = query_of(view)
     mark = json.dumps([query, view.get("job"), view.get("run")])
@@ -135,9 +147,9 @@ def show(view: dict[str, Any], shown: str | None) -> Any:
         return [no_update] * 9
     of = ""
     try:
-        duckdb_module()
+        require_duckdb()
         of = _named(view)
-        answer = answer_of(session(), view, ROWS_SHOWN)
+        answer = answer_of(session(), view, ROWS_SHOWN, asker)
     except StudioError as error:
         return query, of, "", [], error_box(error, title="No answer"), True, [], [], mark
     columns, rows = grid_of(answer.table)
@@ -170,6 +182,12 @@ def _files(view: dict[str, Any], query: str) -> list[Any]:
         )
         for name, path in kinds
     ]
+
+
+@callback(Input("sql-cancel", "n_clicks"), State("sql-asker", "data"), prevent_initial_call=True)
+def end(_clicks: int, asker: str) -> None:
+    """Cancel the query that is running."""
+    cancel(asker)
 
 
 clientside_callback(
