@@ -23,6 +23,7 @@ from studio.anonymize.policy import (
 )
 from studio.anonymize.words import Renamer
 from studio.trace import (
+    GENERATED,
     INT_KINDS,
     NONE,
     Attribute,
@@ -334,6 +335,9 @@ class _Work:
                 entry.name == "schema" and _SCHEMA.fullmatch(text)
             ):
                 yield replace(entry, doc="")
+            elif entry.name == GENERATED:
+                # Durations that nobody recorded must not pass for a recording; of what model they are goes.
+                yield Attribute(GENERATED, ValueKind.STRING, "chakra-studio")
             elif action == "words" and entry.kind in _TEXT_KINDS:
                 values = entry.value if isinstance(entry.value, list) else [entry.value]
                 new: list[Scalar] = [self.renamer.words(str(value)) for value in values]

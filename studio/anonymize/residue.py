@@ -27,7 +27,7 @@ from studio.trace import (
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_si
 
 _RUNS = re.compile(rb"[a-z]{%d,}" % SHORTEST)
-_OURS = "schema group comp coll node text type doc tensor own thread memcpy ranks rank"
+_OURS = "schema group comp coll node text type doc tensor own thread memcpy ranks rank generated studio"
 _NAMED = 12
 
 
