@@ -16,6 +16,9 @@ from studio.cutting import Choice, Cut, cut
 from studio.doctor.checks import examination
 from studio.errors import ConfigError, TraceError
 from studio.et import read, write
+from studio.sim.parts import NO_CUSTOM, Parts, interpret
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
 from tests.test_cli import refused, run
@@ -157,3 +160,47 @@ def test_the_command_says_what_became_of_the_job(tmp_path: Path):
     assert "one node" in refused("cut", job, "-o", tmp_path / "d", "--around", "0:1,0:2", code=2)
     assert "read from this folder" in refused("cut", tmp_path / "b", "-o", tmp_path / "b", "--ranks", "0")
     assert not (tmp_path / "d").exists()
+
+
+def test_windows_of_a_run_are_cut_with_its_times_or_those_of_the_trace(tmp_path: Path):
+    """They tile the job; times are counted from the beginning of the run, and are its own where that is asked for."""
+
+    def nodes(micros: int) -> list:
+        return [
+            node(1, "COMP", micros=micros),
+            collective(2, "ALL_REDUCE", 1 << 20, 1),
+            node(3, "COMP", 2, micros=7),
+        ]
+
+    trace = trace_of([nodes(100), nodes(10)])
+    network = {"topology": ["FullyConnected"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+    system = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "all-reduce-implementation": ["ring"],
+    }
+    parts = Parts(network, system, congestion="aware")
+    config = interpret(parts, NO_CUSTOM).config
+    result = studio.simulate(trace, config, native=False)
+    workspace = Workspace(tmp_path / "w")
+    job = workspace.save(trace, "small job")
+    workspace.save_run(job, Run("fast", result, parts, 0.25))
+    first, last = (
+        cut(trace, choice, result.node_times()) for choice in (Choice(to_ns=50_000), Choice(from_ns=50_000))
+    )
+    # By then rank 1 waits in the all-reduce, which is whole in neither half.
+    assert [first.trace.node_count, first.collectives, last.trace.node_count] == [2, 1, 2]
+    whole = cut(trace, Choice(from_ns=0), result.node_times())
+    assert studio.simulate(whole.trace, config, native=False).makespan_ns == result.makespan_ns
+
+    words = ("-o", tmp_path / "out", "--from", "0us", "--workspace", tmp_path / "w")
+    assert "times are of the run fast, durations of the trace" in run("cut", "small job/fast", *words).stdout
+    assert read(tmp_path / "out").graph_of(1).start_ns.tolist() == [-1, -1, -1]
+    told = json.loads(run("cut", "fast", *words, "--durations", "run", "--json").stdout)
+    assert (told["run"], told["durations"], told["nodes"]) == ("fast", "run", 6)
+    again = read(tmp_path / "out")
+    start, end = result.node_times().of_nodes(trace)
+    assert [again.graph_of(r).start_ns.tolist() for r in (0, 1)] == start.reshape(2, 3).tolist()
+    assert [again.graph_of(r).duration_ns.tolist() for r in (0, 1)] == (end - start).reshape(2, 3).tolist()
+    assert "is no run" in refused("cut", "small job/recorded", *words, "--durations", "run")
+    assert "beginning of the run" in refused("cut", "fast", *words[:2], *words[4:], "--from", "1s")

@@ -1,8 +1,8 @@
 """Cut a part out of a job, as a job by itself that can be checked and simulated.
 
-JOB is files, folders or archives of one job. The part is of ranks, of training steps, of a window of the recording, of the
-surroundings of a node, or of nodes; what is given of several must hold at once. OUT gets one Chakra file for each rank, whose
-numbers begin at 0, and the comm groups of the ranks that are left.
+JOB is files, folders or archives of one job, or, in the workspace, a job or a run (RUN or JOB/RUN). The part is of ranks, of
+training steps, of a window of the recording or of the run, of the surroundings of a node, or of nodes; what is given of several
+must hold at once. OUT gets one Chakra file for each rank, whose numbers begin at 0, and the comm groups of the ranks that are left.
 
 A node that waited for one outside waits for what that one waited for, as far as it is inside. Collectives and messages of which
 not every side is inside are left out; around a node and for named nodes their other sides are added instead.
@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from studio.commands.base.names import find_stored_run
 from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
     PathOption,
@@ -27,20 +28,27 @@ from studio.commands.base.options import (
     quiet_option,
     rank_option,
     refuse_own_input,
+    workspace_option,
 )
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.terminal import printable, written_line
+from studio.comparing import RECORDED
 from studio.cutting import Choice, Cut, cut
 from studio.cutting.selection import NodeRef
 from studio.errors import ConfigError
 from studio.et import Progress, write
 from studio.et.naming import file_name
-from studio.trace import Finding
+from studio.sim.timed import simulated_trace, timed_trace
+from studio.store.workspace import Workspace
+from studio.timeline import NodeTimes
+from studio.trace import Finding, Trace
 from studio.units import format_count, format_counted, parse_ns
 
 _RUN = re.compile(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*")
 _NODE = re.compile(r"\s*(\d{1,9}):(\d{1,20}(?:\.\d{1,9})?)\s*")
 _MOST_NUMBERS = 1 << 20
+TRACE, RUN = "trace", "run"
+"""What durations can be of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,8 @@ class Request:
         choice: What to cut out.
         numbers: Rank numbers by file name, for files that do not tell theirs.
         compress: Whether files become `.et.gz`.
+        durations: Whether nodes of a run keep their durations of the `trace`, or get times of the `run`.
+        workspace: Its folder; None is the user's.
     """
 
     paths: tuple[Path, ...]
@@ -60,16 +70,39 @@ class Request:
     choice: Choice
     numbers: Mapping[str, int] = field(default_factory=dict)
     compress: bool = False
+    durations: str = TRACE
+    workspace: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A part that was cut out, the files written, and what was lost when the job was read."""
+    """A part that was cut out, the files written, and what was lost when the job was read.
+
+    Attributes:
+        name: What it was cut out of.
+        part: The part.
+        files: The files.
+        findings: What was noticed.
+        run: The run that times are of; "" for a recording.
+        durations: Of what the durations are: the `trace`, or the `run`.
+    """
 
     name: str
     part: Cut
     files: tuple[Path, ...]
     findings: tuple[Finding, ...]
+    run: str = ""
+    durations: str = TRACE
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is cut: a job, and the times of a run of it."""
+
+    name: str
+    trace: Trace
+    run: str = ""
+    times: NodeTimes | None = None
 
 
 def run(
@@ -82,13 +115,43 @@ def run(
         TraceError: The paths hold several jobs, or no node is left.
     """
     refuse_own_input(request.paths, request.target)
-    name, trace = read_one_job(request.paths, request.numbers, progress, verb="Cut")
+    source = _read(request, progress)
     if notice:
-        for finding in trace.findings:
+        for finding in source.trace.findings:
             notice(finding)
-    part = cut(trace, request.choice)
-    files = write(part.trace, request.target, file_name(name), compress=request.compress, progress=progress)
-    return Done(name, part, tuple(files), trace.findings)
+    part = cut(source.trace, request.choice, source.times)
+    files = write(
+        part.trace, request.target, file_name(source.name), compress=request.compress, progress=progress
+    )
+    return Done(source.name, part, tuple(files), source.trace.findings, source.run, request.durations)
+
+
+def _read(request: Request, progress: Progress | None) -> _Source:
+    """Return the job, and of a run its times.
+
+    Raises:
+        ConfigError: Nothing is called so, or durations of a run are asked for and none is named.
+    """
+    root = request.workspace or Workspace.default_root()
+    [first, *others] = request.paths
+    if others or first.exists() or not root.is_dir():
+        source = _Source(*read_one_job(request.paths, request.numbers, progress, verb="Cut"))
+    else:
+        store = Workspace(root)
+        job, run = find_stored_run(store, str(first))
+        title = store.info(job).name
+        if run == RECORDED:
+            source = _Source(title, store.load(job))
+        else:
+            stored = store.load_run(job, run)
+            trace = timed_trace(stored.result) if request.durations == RUN else simulated_trace(stored.result)
+            source = _Source(title, trace, stored.name, stored.result.node_times())
+    if request.durations == RUN and not source.run:
+        raise ConfigError(
+            f"--durations run: {printable(str(first))} is no run",
+            hint="Name a run of the workspace; `chakra-studio runs` lists them.",
+        )
+    return source
 
 
 def report(done: Done) -> dict[str, Any]:
@@ -97,6 +160,8 @@ def report(done: Done) -> dict[str, Any]:
     return {
         "name": done.name,
         "cut": part.words,
+        "run": done.run or None,
+        "durations": done.durations,
         "ranks": [{"rank": new, "was": old} for new, old in enumerate(part.ranks)],
         "emptied": list(part.emptied),
         "nodes": part.trace.node_count,
@@ -122,6 +187,7 @@ def text(done: Done) -> str:
     count, ranks = format_count(part.trace.node_count), format_counted(len(part.trace.ranks), "rank")
     lines = [
         f"{done.name}: {part.words}: {count} of {format_counted(part.nodes_before, 'node')}, {ranks}",
+        f"times are of the run {done.run}, durations of the {done.durations}" if done.run else "",
         "" if same else f"ranks are numbered anew; they were {_listed(part.ranks)}",
         f"no node is left of ranks {_listed(part.emptied)}" if part.emptied else "",
         _counted(part.satisfied, "dependency", "on nodes outside, taken as satisfied"),
@@ -202,9 +268,14 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
     help="Of its surroundings so many dependencies up and down.",
 )  # fmt: skip
 @click.option("--nodes", callback=_refs, metavar="RANK:ID,...", help="Nodes one by one.")
+@click.option(
+    "--durations", type=click.Choice([TRACE, RUN]), default=TRACE, show_default=True,
+    help="Of a run: whether nodes keep the durations of its trace or get its times.",
+)  # fmt: skip
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files.")
 @quiet_option
 @json_option
+@workspace_option
 @allow_damaged
 @rank_option
 @click.pass_context
@@ -216,6 +287,7 @@ def command(
     ranks: dict[str, int],
     quiet: bool,
     as_json: bool,
+    workspace: Path | None,
     allow_damaged: bool,
     **given: Any,
 ) -> None:
@@ -232,7 +304,7 @@ def command(
         given["depth"],
         given["nodes"],
     )
-    request = Request(paths, target, choice, ranks, given["compress"])
+    request = Request(paths, target, choice, ranks, given["compress"], given["durations"], workspace)
     done = run(request, progress=progress_line(), notice=warn)
     if as_json or not quiet:
         show(done, as_json, report, text)

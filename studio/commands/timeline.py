@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,9 @@ from studio.comparing import RECORDED
 from studio.errors import StudioError, TraceError
 from studio.et import Progress
 from studio.et.events import LOST_LINES, UNFINISHED, count_of
-from studio.sim.result import SimResult
+from studio.sim.timed import timed_trace
 from studio.store.workspace import Workspace
-from studio.trace import Finding, Graph, Int64, Trace, dense_column
+from studio.trace import Finding, Int64, Trace, dense_column
 from studio.units import format_count, format_counted, format_ns
 
 _CYCLES = "timeline-only"
@@ -151,27 +151,9 @@ def _read(request: Request, progress: Progress | None) -> Trace:
     if request.source != DASH and not request.source.exists() and root.is_dir():
         store = Workspace(root)
         job, name = find_stored_run(store, str(request.source))
-        return store.load(job) if name == RECORDED else _timed(store.load_run(job, name).result)
+        return store.load(job) if name == RECORDED else timed_trace(store.load_run(job, name).result)
     with path_or_stdin(request.source) as path:
         return read_one_job([path], request.ranks, progress, verb="Write")[1]
-
-
-def _timed(result: SimResult) -> Trace:
-    """Return the job of a simulation with the times that it found in place of recorded ones."""
-    times = result.node_times()
-    places: dict[tuple[int, int], int] = {}
-    graphs: list[Graph] = []
-    ranks = []
-    for rank, first in zip(result.trace.ranks, times.first.tolist(), strict=True):
-        graph = result.trace.graph_of(rank)
-        # Ranks that one was simulated for share its times.
-        at = places.setdefault((rank.graph, first), len(graphs))
-        if at == len(graphs):
-            start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
-            graphs.append(replace(graph, start_ns=start, duration_ns=np.where(start >= 0, end - start, 0)))
-        ranks.append(replace(rank, graph=at))
-    groups = result.trace.groups if result.config.groups is None else result.config.groups
-    return replace(result.trace, graphs=tuple(graphs), ranks=tuple(ranks), groups=groups)
 
 
 def _form(request: Request) -> TimelineForm:

@@ -12,6 +12,7 @@ from studio.cutting.bridges import Closed, without
 from studio.cutting.ordering import Together, with_one_order
 from studio.cutting.selection import Choice, chosen_nodes
 from studio.errors import TraceError
+from studio.timeline import NodeTimes
 from studio.trace import (
     ASSUMED,
     NONE,
@@ -69,7 +70,7 @@ class Cut:
     groups_before: int
 
 
-def cut(trace: Trace, choice: Choice) -> Cut:
+def cut(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> Cut:
     """Return a part of a job that can be checked and simulated by itself.
 
     Collectives are of the members that are left, and messages have both of their sides; what is not whole in the part is left
@@ -80,6 +81,7 @@ def cut(trace: Trace, choice: Choice) -> Cut:
     Args:
         trace: The job.
         choice: What to cut out.
+        times: Times of a simulation of it, which a window is of; without them it is of the recording.
 
     Raises:
         ConfigError: Nothing is asked for, or nothing is so.
@@ -91,7 +93,7 @@ def cut(trace: Trace, choice: Choice) -> Cut:
         >>> [rank.number for rank in part.trace.ranks], part.ranks
         ([0, 1], (4, 5))
     """
-    masks = chosen_nodes(trace, choice)
+    masks = chosen_nodes(trace, choice, times)
     asked = tuple(trace.ranks[place].number for place in masks)
     before = sum(int(mask.sum()) for mask in masks.values())
     collectives, gone, left_out = _complete_collectives(trace, masks, join=choice.is_subgraph)

@@ -13,6 +13,7 @@ from studio.analysis.job.nodes import find_node
 from studio.analysis.job.steps import graph_steps
 from studio.analysis.job.windows import step_numbers
 from studio.errors import ConfigError
+from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, Graph, Int64, Trace
 from studio.units import format_ns
 
@@ -27,7 +28,7 @@ class Choice:
     Attributes:
         ranks: Numbers of ranks; None takes all.
         steps: Training steps; None takes all nodes.
-        from_ns, to_ns: A window of time, from the beginning of the recording; None is its beginning or its end.
+        from_ns, to_ns: A window of time, from the beginning of the recording or run; None is its beginning or its end.
         around: A node whose surroundings are taken; None takes all nodes.
         depth: So many dependencies away from it, up and down.
         nodes: Nodes that are taken one by one.
@@ -64,8 +65,13 @@ class Choice:
         return ", ".join(parts)
 
 
-def chosen_nodes(trace: Trace, choice: Choice) -> dict[int, Bool]:
+def chosen_nodes(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> dict[int, Bool]:
     """Return (N,) which nodes are asked for, by place of the ranks that are.
+
+    Args:
+        trace: The job.
+        choice: What is asked for.
+        times: Times of a simulation, which a window is of; without them it is of the recording.
 
     Raises:
         ConfigError: Nothing is asked for, or the job has no such rank or step, or holds no times.
@@ -80,7 +86,10 @@ def chosen_nodes(trace: Trace, choice: Choice) -> dict[int, Bool]:
     if choice.steps is not None:
         _keep_steps(trace, choice.steps, masks)
     if choice.from_ns is not None or choice.to_ns is not None:
-        _keep_window(trace, choice, masks)
+        if times is None:
+            _keep_window(trace, choice, masks)
+        else:
+            _keep_window_of_run(choice, times, masks)
     if choice.is_subgraph:
         _keep_named(trace, choice, masks)
     return masks
@@ -153,27 +162,45 @@ def _keep_window(trace: Trace, choice: Choice, masks: dict[int, Bool]) -> None:
     if not any(map(len, begins)):
         raise ConfigError(
             "no node of the job has a start, so no window of time can be cut out",
-            hint="Cut ranks, steps or a subgraph, or the files of a recording.",
+            hint="Cut ranks, steps or a subgraph, or name the files of a recording or a run of the workspace.",
         )
     origin = min(int(begin.min()) for begin in begins if len(begin))
-    low = origin + (choice.from_ns or 0)
-    high = None if choice.to_ns is None else origin + choice.to_ns
     last = max(int(begin.max()) for begin in begins if len(begin))
-    if low > last or (high is not None and high <= low):
-        raise ConfigError(
-            f"from {format_ns(choice.from_ns or 0)} to {'the end' if high is None else format_ns(choice.to_ns or 0)}; allowed: a "
-            f"window between 0 and the last start, {format_ns(last - origin)}",
-            hint="Times count from the first start of the recording.",
-        )
+    low, high = _window(choice, last - origin, "the first start of the recording")
     _by_graph(
         trace,
         masks,
         lambda graph: (
-            (graph.start_ns >= low)
-            & (graph.start_ns >= 0)
-            & (graph.start_ns < (2**63 - 1 if high is None else high))
+            (graph.start_ns >= 0) & (graph.start_ns >= origin + low) & (graph.start_ns - origin < high)
         ),
     )
+
+
+def _keep_window_of_run(choice: Choice, times: NodeTimes, masks: dict[int, Bool]) -> None:
+    low, high = _window(choice, int(times.start_ns.max(initial=0)), "the beginning of the run")
+    for place, mask in masks.items():
+        first = int(times.first[place])
+        if first < 0:
+            mask[:] = False
+            continue
+        start = times.start_ns[first : first + len(mask)]
+        np.logical_and(mask, (start >= 0) & (start >= low) & (start < high), out=mask)
+
+
+def _window(choice: Choice, last_ns: int, counted_from: str) -> tuple[int, int]:
+    """Return the window that is asked for.
+
+    Raises:
+        ConfigError: Nothing begins in it.
+    """
+    low, high = choice.from_ns or 0, choice.to_ns
+    if low > last_ns or (high is not None and high <= low):
+        raise ConfigError(
+            f"from {format_ns(low)} to {'the end' if high is None else format_ns(high)}; allowed: a "
+            f"window between 0 and the last start, {format_ns(last_ns)}",
+            hint=f"Times count from {counted_from}.",
+        )
+    return low, 2**63 - 1 if high is None else high
 
 
 def _keep_named(trace: Trace, choice: Choice, masks: dict[int, Bool]) -> None:

@@ -1,0 +1,33 @@
+"""The job of a simulation, with its own times or those that were found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from studio.sim.result import SimResult
+from studio.trace import Graph, Trace
+
+
+def timed_trace(result: SimResult) -> Trace:
+    """Return the job of a simulation with the times that it found in place of recorded ones."""
+    times = result.node_times()
+    places: dict[tuple[int, int], int] = {}
+    graphs: list[Graph] = []
+    ranks = []
+    for rank, first in zip(result.trace.ranks, times.first.tolist(), strict=True):
+        graph = result.trace.graph_of(rank)
+        # Ranks that one was simulated for share its times.
+        at = places.setdefault((rank.graph, first), len(graphs))
+        if at == len(graphs):
+            start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
+            graphs.append(replace(graph, start_ns=start, duration_ns=np.where(start >= 0, end - start, 0)))
+        ranks.append(replace(rank, graph=at))
+    return replace(simulated_trace(result), graphs=tuple(graphs), ranks=tuple(ranks))
+
+
+def simulated_trace(result: SimResult) -> Trace:
+    """Return the job of a simulation as it was simulated, with the comm groups of its configuration."""
+    groups = result.config.groups
+    return result.trace if groups is None else replace(result.trace, groups=groups)
