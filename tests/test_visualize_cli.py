@@ -15,7 +15,9 @@ from click.testing import CliRunner
 
 import studio
 from studio.cli import main
+from studio.et import write
 from tests.et.chakra_bytes import attr, file_of, num, sized, varint
+from tests.handmade import collective, node, trace_of
 from tests.work import count_calls
 
 HOSTILE = '</script><script>alert(1)</script><b onload="x">\x1b[2J\0&amp;"\\'
@@ -225,4 +227,33 @@ def test_a_run_of_the_workspace_brings_its_times(tmp_path):
         written("first", *space, "--rank", 3, "--critical-path", "-o", tmp_path / "x.svg", "--json").stdout
     )
     assert "by simulated times" in told["words"]
-    assert told["critical_nodes"] > 10
+
+
+def test_the_critical_path_through_all_ranks_says_where_it_comes_and_goes(tmp_path):
+    """Rank 1 works longer before the all-reduce, and rank 0 after it: each shows its half, and where the path changes over."""
+
+    def nodes(before: int, after: int) -> list:
+        made = [
+            node(1, "COMP", name="fwd", micros=before),
+            collective(2, "ALL_REDUCE", 64, 1),
+            node(3, "COMP", 2, name="bwd", micros=after),
+        ]
+        for each, start in zip(made, (0, before, 30), strict=True):
+            each.start_time_micros = start + 1000
+        made[1].name, made[1].duration_micros = "reduce", 30 - before
+        return made
+
+    write(trace_of([nodes(5, 40), nodes(20, 10)]), tmp_path / "job", "job")
+    told = [
+        json.loads(
+            written(
+                tmp_path / "job", "-o", tmp_path / f"{rank}.svg", "--rank", rank, "--critical-path", "--json"
+            ).stdout
+        )
+        for rank in (0, 1)
+    ]
+    ways = [[(c["way"], c["rank"], c["by"], c["at_ns"]) for c in each["crossings"]] for each in told]
+    assert ways == [[("enters", 1, "reduce", 20_000)], [("leaves", 0, "reduce", 20_000)]]
+    assert [each["critical_nodes"] for each in told] == [2, 1]
+    assert "through all ranks by recorded times, 70.0" in told[0]["words"]
+    assert "rank 1" in (tmp_path / "0.svg").read_text()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,9 +22,12 @@ import click
 import msgspec
 import numpy as np
 
+from studio.analysis.compare.runs import Side
 from studio.analysis.graph.levels import LevelName
 from studio.analysis.graph.neighbours import adjacency
-from studio.analysis.job.nodes import find_node
+from studio.analysis.job.nodes import find_node, node_ref
+from studio.analysis.path.critical import critical_path
+from studio.analysis.path.of_rank import Crossing, rank_path
 from studio.commands.base.forms import FORMS, Form, form_of
 from studio.commands.base.names import find_stored_run
 from studio.commands.base.one_job import read_one_job
@@ -39,7 +42,7 @@ from studio.commands.base.options import (
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.prefix import find_by_prefix
 from studio.commands.base.terminal import printable
-from studio.comparing import RECORDED
+from studio.comparing import RECORDED, recording
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import Progress
 from studio.et.format import UNSAID, JobSize
@@ -48,15 +51,16 @@ from studio.figures import svg_pictures
 from studio.figures.graph_exchange import write_dot, write_graphml
 from studio.figures.graph_files import Caption, dot, graphml, svg
 from studio.figures.graph_page import graph_page
-from studio.figures.rank_graph import Asked, RankGraph, draw_rank, rank_part
+from studio.figures.rank_graph import Asked, PathHere, RankGraph, draw_rank, rank_part
 from studio.session import Session
 from studio.store.workspace import Workspace
-from studio.trace import NONE, Finding, Int64, Rank, Trace
+from studio.trace import NONE, Finding, Int64, NodeType, Rank, Trace
 from studio.units import format_count
 
 STANDARD = Path("-")
 _KINDS = tuple(form.suffixes[0].removeprefix(".") for form in FORMS if form.writer == "visualize")
 _PICTURES = ("pdf", "png")
+_COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 _EXCHANGED = ("graphml", "dot")
 
 
@@ -102,6 +106,7 @@ class Visualized:
         words: What is in it.
         nodes, dependencies: How many are in it; blocks and their lines where it is folded.
         critical: How many nodes are marked as on the critical path; None where it was not asked for.
+        crossings: Where the critical path comes from other ranks and goes to them.
         findings: What the readers noticed.
     """
 
@@ -113,6 +118,7 @@ class Visualized:
     dependencies: int
     critical: int | None
     findings: tuple[Finding, ...]
+    crossings: tuple[dict[str, Any], ...] = ()
 
 
 def run(request: Request, *, progress: Progress | None = None) -> Visualized:
@@ -129,11 +135,13 @@ def run(request: Request, *, progress: Progress | None = None) -> Visualized:
             f"{request.target}: {problem}",
             hint="pip install 'chakra-studio[pictures]', or name a file ending in .svg or .html.",
         )
-    name, trace, spans = _find(request, progress)
+    found = _find(request, progress)
+    name, trace, spans = found.name, found.trace, found.spans
     rank = _rank(trace, request.rank)
     graph = trace.graph_of(rank)
     around = find_node(graph, request.around) if request.around else NONE
-    asked = Asked(around, request.depth, request.fold, request.critical)
+    path = _path_here(found, rank) if request.critical else None
+    asked = Asked(around, request.depth, request.fold, request.critical, path)
     title = f"{name} · rank {rank.number}"
     if around != NONE:
         title += f" · around node {request.around}"
@@ -151,7 +159,15 @@ def run(request: Request, *, progress: Progress | None = None) -> Visualized:
     lines = sum(element["group"] == "edges" for element in drawn.elements)
     critical = drawn.critical if request.critical else None
     return Visualized(
-        request.target, kind, title, drawn.caption, len(drawn.rows), lines, critical, trace.findings
+        request.target,
+        kind,
+        title,
+        drawn.caption,
+        len(drawn.rows),
+        lines,
+        critical,
+        trace.findings,
+        _crossings(trace, rank, path),
     )
 
 
@@ -174,11 +190,72 @@ def _kind(request: Request) -> str:
     return form.suffixes[0].removeprefix(".")
 
 
-def _find(request: Request, progress: Progress | None) -> tuple[str, Trace, Any]:
-    """Return name and trace of the job, and, of a simulation, what tells the times of a rank's nodes."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is drawn: the job, of a simulation what tells the times of a rank's nodes, and the run of the workspace."""
+
+    name: str
+    trace: Trace
+    spans: Callable[[Rank], tuple[Int64, Int64]] | None = None
+    side: Side | None = None
+
+
+def _path_here(found: _Found, rank: Rank) -> PathHere | None:
+    """Return what is on a rank of the critical path through all ranks; None for jobs of one rank or without times."""
+    if len(found.trace.ranks) < 2:
+        return None
+    side = found.side
+    if side is None:
+        if not any((graph.start_ns >= 0).any() for graph in found.trace.graphs):
+            return None
+        side = recording(found.trace, found.name).side
+    path = critical_path(side.trace, side.times, side.ledger())
+    place = next(index for index, each in enumerate(side.trace.ranks) if each.number == rank.number)
+    part = rank_path(path, place)
+    by = tuple(_crossed_by(side.trace, rank, crossing) for crossing in part.crossings)
+    return PathHere(part, by, tuple(each.number for each in side.trace.ranks))
+
+
+def _crossed_by(trace: Trace, rank: Rank, crossing: Crossing) -> str:
+    """Return the name of the collective or message by which the path changes the rank."""
+    sides = [(rank, crossing.row), (trace.ranks[crossing.other], crossing.other_row)]
+    nodes = [(trace.graph_of(of), row) for of, row in sides if row != NONE]
+    communicate = [each for each in nodes if int(each[0].type[each[1]]) in _COMMUNICATION]
+    graph, row = (communicate or nodes)[0]
+    return graph.strings[int(graph.name[row])] or f"node {node_ref(graph, row)}"
+
+
+def _crossings(trace: Trace, rank: Rank, path: PathHere | None) -> tuple[dict[str, Any], ...]:
+    """Return where the path comes and goes, as plain values."""
+
+    def node(of: Rank, row: int) -> dict[str, Any] | None:
+        if row == NONE:
+            return None
+        graph = trace.graph_of(of)
+        return {"rank": of.number, "id": node_ref(graph, row), "name": graph.strings[int(graph.name[row])]}
+
+    return (
+        tuple(
+            {
+                "way": "enters" if crossing.enters else "leaves",
+                "at_ns": crossing.at_ns,
+                "by": by,
+                "node": node(rank, crossing.row),
+                "rank": path.numbers[crossing.other],
+                "other_node": node(trace.ranks[crossing.other], crossing.other_row),
+            }
+            for crossing, by in zip(path.found.crossings, path.by, strict=True)
+        )
+        if path
+        else ()
+    )
+
+
+def _find(request: Request, progress: Progress | None) -> _Found:
+    """Return the job, or the job and the run, that is named."""
     paths: list[Path] = [Path(request.name)] if Path(request.name).exists() else find_by_prefix(request.name)
     if paths:
-        return *read_one_job(paths, {}, progress, verb="Draw", size=request.size), None
+        return _Found(*read_one_job(paths, {}, progress, verb="Draw", size=request.size))
     root = request.workspace or Workspace.default_root()
     if not root.is_dir():
         raise ConfigError(
@@ -188,7 +265,7 @@ def _find(request: Request, progress: Progress | None) -> tuple[str, Trace, Any]
     session = Session(Workspace(root))
     job, run_id = find_stored_run(session.workspace, request.name)
     if run_id == RECORDED:
-        return session.workspace.info(job).name, session.trace(job), None
+        return _Found(session.workspace.info(job).name, session.trace(job))
     side = session.load_side(job, run_id)
     trace, times = side.side.trace, side.side.times
 
@@ -200,7 +277,7 @@ def _find(request: Request, progress: Progress | None) -> tuple[str, Trace, Any]
             return nothing, nothing
         return times.start_ns[first : first + count], times.end_ns[first : first + count]
 
-    return side.name, trace, spans
+    return _Found(side.name, trace, spans, side.side)
 
 
 def _rank(trace: Trace, number: int | None) -> Rank:
@@ -243,6 +320,7 @@ def report(done: Visualized) -> dict[str, Any]:
         "nodes": done.nodes,
         "dependencies": done.dependencies,
         "critical_nodes": done.critical,
+        "crossings": list(done.crossings),
         "words": done.words,
         "findings": [msgspec.to_builtins(finding) for finding in done.findings],
     }
@@ -270,7 +348,12 @@ def text(done: Visualized) -> str:
 @click.option(
     "--fold", type=click.Choice(get_args(LevelName)), help="Draw blocks of nodes by what tells them apart."
 )
-@click.option("--critical-path", "critical", is_flag=True, help="Mark the critical path of the rank.")
+@click.option(
+    "--critical-path",
+    "critical",
+    is_flag=True,
+    help="Mark the critical path through all ranks where it is on this one, and where it comes and goes.",
+)
 @click.option(
     "--theme",
     type=click.Choice(["light", "dark"]),

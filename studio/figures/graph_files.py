@@ -348,7 +348,8 @@ def _node(node: Element, colours: Palette, dark: bool) -> str:
     for index, said in enumerate(lines):
         down = y + (index - (len(lines) - 1) / 2) * size * 1.15 + size * 0.35
         drawn += f'<text x="{x:.1f}" y="{down:.1f}" text-anchor="middle" font-size="{size}" fill="{text}">{_text(said)}</text>'
-    return f"<g><title>{_text(data['name'] or data['id'])}</title>{drawn}</g>"
+    crossing = f": critical path {data['crossing']}" if "crossing" in data else ""
+    return f"<g><title>{_text((data['name'] or data['id']) + crossing)}</title>{drawn}</g>"
 
 
 def _shape(shape: str, x: float, y: float, wide: float, high: float, style: str) -> str:

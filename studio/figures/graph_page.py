@@ -106,6 +106,8 @@ def _attributes(data: dict[str, Any], graph: Graph, rank: Rank, rows: list[int])
         told["start"] = format_ns(int(graph.start_ns[row]))
     if graph.duration_ns[row]:
         told["duration"] = format_ns(int(graph.duration_ns[row]))
+    if "crossing" in data:
+        told["critical path"] = data["crossing"]
     pairs = [[name, value] for name, value in told.items()]
     if len(graph.io):
         for name, code in zip(

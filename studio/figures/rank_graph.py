@@ -14,6 +14,7 @@ from studio.analysis.graph.depth import Depths, depths
 from studio.analysis.graph.levels import LevelName, Source, offered_levels, thread_lanes
 from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.neighbours import Adjacency, Part, adjacency, neighbourhood, whole
+from studio.analysis.path.of_rank import RankPath
 from studio.errors import TraceError
 from studio.figures.blocks import Weights, folded_elements
 from studio.figures.graph import elements, legend
@@ -22,6 +23,8 @@ from studio.units import format_count, format_counted, format_ns
 
 MOST_DRAWN = 300_000
 """Nodes and dependencies that are drawn in one picture; more would be neither read nor opened by anything."""
+_RANKS_NAMED = 6
+_INTO, _OUT_OF = ("\N{LEFTWARDS ARROW}", "from"), ("\N{RIGHTWARDS ARROW}", "to")
 _THEN: tuple[LevelName, ...] = ("calls", "scope", "order")
 
 
@@ -34,12 +37,29 @@ class Asked:
         depth: How many dependencies away from it a node may be.
         fold: What the graph is folded by; None to draw each node.
         critical: Whether the critical path is marked.
+        path: What is on the rank of the critical path through all ranks; None for that of the rank alone.
     """
 
     around: int = NONE
     depth: int = 2
     fold: LevelName | None = None
     critical: bool = False
+    path: PathHere | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PathHere:
+    """The critical path through all ranks, where it is on the rank that is drawn.
+
+    Attributes:
+        found: Its nodes there, and where it comes and goes.
+        by: By which collective or message it comes or goes, for each crossing.
+        numbers: Numbers of the job's ranks, by place.
+    """
+
+    found: RankPath
+    by: tuple[str, ...]
+    numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +121,14 @@ def draw_rank(graph: Graph, rank: Rank, asked: Asked, times: tuple[Int64, Int64]
         words = _part_words(graph, part)
     on_path, path_words = 0, ""
     if asked.critical and len(graph):
-        plan = _schedule(graph, near, deep, times)
-        on_path = _mark(drawn, rows, plan, len(graph))
-        path_words = _path_words(plan, times is not None)
+        if asked.path is not None:
+            on_path = _mark(drawn, rows, asked.path.found.rows, len(graph))
+            _mark_crossings(drawn, rows, asked.path)
+            path_words = _whole_path_words(asked.path, times is not None)
+        else:
+            plan = _schedule(graph, near, deep, times)
+            on_path = _mark(drawn, rows, plan.path, len(graph))
+            path_words = _path_words(plan, times is not None)
     return RankGraph(drawn, rows, part, legend(graph, part.rows), words + path_words, on_path)
 
 
@@ -159,17 +184,14 @@ def _schedule(graph: Graph, near: Adjacency, deep: Depths, times: tuple[Int64, I
     return schedule(near.edges, deep, start, end, duration_ns=graph.duration_ns, lane=lane)
 
 
-def _mark(drawn: list[dict[str, Any]], rows: list[Int64], plan: Schedule, count: int) -> int:
+def _mark(drawn: list[dict[str, Any]], rows: list[Int64], on_path: Int64, count: int) -> int:
     """Mark nodes, blocks and lines on the critical path; returns how many nodes and blocks are."""
-    of = np.full(count, NONE, np.int64)
+    # The last entry is of what is no node.
+    of = np.full(count + 1, NONE, np.int64)
     for index, here in enumerate(rows):
         of[here] = index
-    nodes = [
-        element["data"]
-        for element in drawn
-        if element["group"] == "nodes" and element["data"]["kind"] != "frame"
-    ]
-    path = of[plan.path]
+    nodes = _nodes(drawn)
+    path = of[on_path]
     for index in set(path.tolist()) - {NONE}:
         nodes[index]["crit"] = 1
     steps = {
@@ -182,6 +204,54 @@ def _mark(drawn: list[dict[str, Any]], rows: list[Int64], plan: Schedule, count:
         if element["group"] == "edges" and (data["source"], data["target"]) in steps:
             data["crit"] = 1
     return sum("crit" in data for data in nodes)
+
+
+def _nodes(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what nodes and blocks say, in the order of their rows."""
+    return [
+        element["data"]
+        for element in drawn
+        if element["group"] == "nodes" and element["data"]["kind"] != "frame"
+    ]
+
+
+def _mark_crossings(drawn: list[dict[str, Any]], rows: list[Int64], path: PathHere) -> None:
+    """Let nodes say from which rank the path comes to them, and to which it goes on."""
+    at = {
+        int(here[0]): data for here, data in zip(rows, _nodes(drawn), strict=True) if data["kind"] != "block"
+    }
+    told: dict[int, list[tuple[str, str]]] = {}
+    for crossing, by in zip(path.found.crossings, path.by, strict=True):
+        arrow, word = _INTO if crossing.enters else _OUT_OF
+        number = path.numbers[crossing.other]
+        words = f"{word} rank {number} by {by} at {format_ns(crossing.at_ns)}"
+        told.setdefault(crossing.row, []).append((f"{arrow} rank {number}", words))
+    for row in told.keys() & at.keys():
+        # A node has room for two lines.
+        name = at[row]["label"].split("\n")[-1 if at[row]["kind"] == "comp" else 0]
+        at[row]["label"] = f"{name}\n{', '.join(dict.fromkeys(short for short, _ in told[row]))}"
+        at[row]["crossing"] = ", ".join(words for _, words in told[row])
+
+
+def _whole_path_words(path: PathHere, simulated: bool) -> str:
+    found, how = path.found, "simulated" if simulated else "recorded"
+    here = format_counted(len(set(found.rows.tolist()) - {NONE}), "node")
+    words = f" Critical path through all ranks by {how} times, {format_ns(found.length_ns)}: "
+    if not found.ns and here.startswith("0 "):
+        some = ", ".join(str(path.numbers[place]) for place in found.places[:_RANKS_NAMED])
+        return f"{words}nothing of it is on this rank; it is on ranks {some}."
+    words += f"{here} and {format_ns(found.ns)} of it are on this rank."
+    ways = []
+    for verb, side, way in (("comes", "from", True), ("goes", "to", False)):
+        others = [path.numbers[c.other] for c in found.crossings if c.enters == way]
+        if others:
+            distinct = list(dict.fromkeys(others))
+            named = ", ".join(map(str, distinct[:_RANKS_NAMED])) + (
+                ", …" if len(distinct) > _RANKS_NAMED else ""
+            )
+            of = "rank" if len(distinct) == 1 else "ranks"
+            ways.append(f"{verb} {format_counted(len(others), 'time')} {side} {of} {named}")
+    return f"{words} It {' and '.join(ways)}." if ways else words
 
 
 def _path_words(plan: Schedule, simulated: bool) -> str:
