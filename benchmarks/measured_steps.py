@@ -232,9 +232,9 @@ def _part(model: Model, layout: Layout, add: Callable[[Passes], int]) -> Part:
     class Noting(Program):
         def compute(  # noqa: PLR0913 (as the method it stands for)
             self, name: str, after: Sequence[int], flop: int, moved: int, kind: str, *,
-            kernels: int = 1, aligned: bool = True,
+            kernels: int = 1, aligned: bool = True, dtype: str = "bf16",
         ) -> int:  # fmt: skip
-            works.append(work_of(name, flop, moved, kernels + self.launched, aligned=aligned))
+            works.append(work_of(name, flop, moved, kernels + self.launched, aligned=aligned, dtype=dtype))
             return super().compute(name, after, flop, moved, kind)
 
     program = Noting(None)

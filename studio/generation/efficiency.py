@@ -28,6 +28,7 @@ class Work:
         kernels: Kernels that the host launches for it.
         aligned: Whether all sizes of its matrix products are multiples of 8 elements.
         backward: Whether it is part of a backward pass.
+        dtype: Data type of what its matrix products multiply.
     """
 
     flop: int
@@ -35,6 +36,7 @@ class Work:
     kernels: int = 1
     aligned: bool = True
     backward: bool = False
+    dtype: str = "bf16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Efficiency:
             >>> round(Efficiency().time_ns(Work(312 * 10**9, 0), a100)), round(Efficiency(matmul=0.5).time_ns(Work(312 * 10**9, 0), a100))
             (1000000, 2000000)
         """
-        rate = peak(gpu, "bf16")
+        rate = peak(gpu, work.dtype)
         assert rate is not None
         share = self.matmul if work.aligned else self.odd_matmul
         arithmetic = work.flop / (rate * 1e3 * share)

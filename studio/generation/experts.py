@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from studio.generation.context import ELEMENT_BYTES
+from studio.generation.layout import OPERAND_BYTES
 from studio.generation.passes import Passes
 from studio.generation.routing import given_tokens, own_tokens, received_tokens
 from studio.generation.transformer import EXPERTS, feed_forward_products
@@ -133,5 +134,7 @@ def _grouped(passes: Passes, name: str, after: Sequence[int], tokens: int, shape
     """Append the products of all experts of a rank: of so many tokens together, by a matrix (rows, columns) of each."""
     held = passes.model.experts // passes.layout.ep
     every = tokens * _split(passes)
-    moved = ELEMENT_BYTES * (every * sum(shape) + held * shape[0] * shape[1])
-    return passes.program.compute(name, after, 2 * every * shape[0] * shape[1], moved, "matmul")
+    dtype = passes.dtype(name)
+    size = OPERAND_BYTES[dtype]
+    moved = size * (every * shape[0] + held * shape[0] * shape[1]) + ELEMENT_BYTES * every * shape[1]
+    return passes.program.compute(name, after, 2 * every * shape[0] * shape[1], moved, "matmul", dtype=dtype)

@@ -20,6 +20,10 @@ Attention = Literal["flash", "unfused"]
 ATTENTIONS: tuple[Attention, ...] = ("flash", "unfused")
 GradientType = Literal["bf16", "fp32"]
 GRADIENT_TYPES: tuple[GradientType, ...] = ("bf16", "fp32")
+DataType = Literal["bf16", "fp8"]
+DATA_TYPES: tuple[DataType, ...] = ("bf16", "fp8")
+OPERAND_BYTES = {"bf16": 2, "fp8": 1}
+"""Bytes of an element that a matrix product multiplies; scales of fp8 are not counted."""
 ZERO_STAGES = (0, 1, 2, 3)
 AXES = ("tp", "cp", "ep", "dp", "pp")
 """What ranks differ in, in the default order of Megatron-LM (`--order` of its `RankGenerator`): adjacent ones first."""
@@ -70,6 +74,7 @@ class Layout:
         capacity_factor: Tokens that each expert takes, as a multiple of its even share, padded or dropped; None for what is routed.
         expert_skew: How unevenly tokens are routed: the n-th most wanted expert of a layer has a share of n ^ -skew.
         seed: Which experts are wanted.
+        dtype: Data type of what the matrix products of layers multiply.
     """
 
     tp: int
@@ -100,6 +105,7 @@ class Layout:
     capacity_factor: float | None = None
     expert_skew: float = 0.0
     seed: int = 1
+    dtype: DataType = "bf16"
 
     @property
     def ranks(self) -> int:
@@ -178,7 +184,7 @@ class Wish:
         grad_overlap: As in `Layout`; on without a pipeline, off with one unless said, as Megatron-LM has it.
         bucket_mb: MiB of a bucket of gradients.
         order: A name of `ORDERS`, or axes of `AXES` with dashes between.
-        cp, cp_kind, ep, capacity_factor, expert_skew, seed: As in `Layout`.
+        cp, cp_kind, ep, capacity_factor, expert_skew, seed, dtype: As in `Layout`.
     """
 
     ranks: int
@@ -208,6 +214,7 @@ class Wish:
     capacity_factor: float | None = None
     expert_skew: float = 0.0
     seed: int = 1
+    dtype: DataType = "bf16"
 
 
 def layout_of(model: Model, wish: Wish) -> Layout:
@@ -263,7 +270,7 @@ def layout_of(model: Model, wish: Wish) -> Layout:
         prefetch=wish.prefetch,
         order=order,
         cp=wish.cp, cp_kind=wish.cp_kind, ep=wish.ep, capacity_factor=wish.capacity_factor,
-        expert_skew=wish.expert_skew, seed=wish.seed,
+        expert_skew=wish.expert_skew, seed=wish.seed, dtype=wish.dtype,
     )  # fmt: skip
 
 
@@ -273,6 +280,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "recompute": RECOMPUTES,
     "attention": ATTENTIONS,
     "grad_dtype": GRADIENT_TYPES,
+    "dtype": DATA_TYPES,
 }
 
 

@@ -20,6 +20,9 @@ from studio.trace import Int64
 
 WEIGHT_BYTES = ACTIVATION_BYTES = 2
 OPTIMIZER_BYTES = 12
+FP8_COPIES = 2
+"""Bytes of the copies of a weight of a layer in fp8: as it stands, and transposed for the gradient of the input, as Transformer Engine
+keeps both on Hopper."""
 
 
 def layer_activations(model: Model, layout: Layout, layer: int = 0) -> int:
@@ -40,6 +43,11 @@ def layer_activations(model: Model, layout: Layout, layer: int = 0) -> int:
     # Queries, keys, values, the input of the projection; what the activation function reads and what it makes.
     divided = 2 * (queries(model) + keys(model) + values(model) + outputs(model))
     divided += (6 if model.gated else 4) * (model.shared_width if experts else model.feed_forward)
+    if layout.dtype == "fp8":
+        # Both first products and the one behind the activation keep their inputs in a byte; attention keeps what it makes in two,
+        # and the projection that in one besides.
+        whole -= 2 * model.hidden
+        divided += outputs(model) - (model.shared_width if experts else model.feed_forward)
     share = layout.tp if layout.sequence_parallel else 1
     scores = 0
     if layout.attention == "unfused" and layout.recompute != "selective":
@@ -54,6 +62,8 @@ def _expert_activations(model: Model, layout: Layout, layer: int) -> int:
     share = layout.tp if layout.sequence_parallel else 1
     tokens = share * layout.ep * max(shares_of_ranks(model, layout, layer))
     each = ACTIVATION_BYTES * model.hidden + (6 if model.gated else 4) * model.expert_width // layout.tp
+    if layout.dtype == "fp8":
+        each -= model.hidden + model.expert_width // layout.tp
     back = ACTIVATION_BYTES * given_tokens(model, layout) * model.hidden
     return tokens * each + back + 4 * model.experts * own_tokens(layout)
 
@@ -118,7 +128,8 @@ def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     """Return the bytes on a rank of a stage, by part: parameters, gradients, optimizer, activations, buffers.
 
     Shards are whole parameters, as many on every replica, so that a unit may be padded. Buffers are the weights that ZeRO-3 has
-    gathered, of the unit at work and of those ahead, and the gradients that ZeRO-2 and 3 have not scattered yet, of a bucket.
+    gathered, of the unit at work and of those ahead, and the gradients that ZeRO-2 and 3 have not scattered yet, of a bucket, and copies
+    of weights in fp8.
     """
     units = {name: held for chunk in chunk_units(model, layout, stage) for name, held in chunk.items()}
     held = {name: unit.parameters for name, unit in units.items()}
@@ -132,6 +143,9 @@ def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
         summed = [bucket for bucket in buckets if holders_of(layout, units[bucket[0]]) > 1]
         sizes = (sum(held[name] for name in bucket) for bucket in summed)
         buffers += layout.gradient_bytes * max(sizes, default=0)
+    if layout.dtype == "fp8":
+        of_layers = (parameters for name, parameters in held.items() if name.startswith("layer"))
+        buffers += FP8_COPIES * (sum(largest) if zero == 3 else sum(of_layers))
     return {
         "parameters": WEIGHT_BYTES * (sharded if zero == 3 else whole),
         "gradients": layout.gradient_bytes * (sharded if zero >= 2 else whole),

@@ -16,6 +16,7 @@ from studio.errors import ConfigError
 from studio.generation.layout import (
     ATTENTIONS,
     CONTEXT_KINDS,
+    DATA_TYPES,
     GRADIENT_TYPES,
     RECOMPUTES,
     SCHEDULES,
@@ -141,6 +142,11 @@ OPTIONS = (
     Option(
         "grad_dtype", "layout", "choice", GRADIENT_TYPES[0], "Type of gradients",
         "Data type in which gradients are kept and summed.", choices=GRADIENT_TYPES, heading=SHARDING,
+    ),
+    Option(
+        "dtype", "layout", "choice", DATA_TYPES[0], "Data type",
+        "Data type of what the matrix products of layers multiply, and of the weights of a step of inference.",
+        choices=DATA_TYPES, heading=SHARDING,
     ),
     Option(
         "recompute", "layout", "choice", RECOMPUTES[0], "Recomputation",

@@ -14,7 +14,7 @@ from functools import partial
 
 from studio.generation.context import ELEMENT_BYTES, attention
 from studio.generation.efficiency import ALIGNED_ELEMENTS
-from studio.generation.layout import Layout
+from studio.generation.layout import OPERAND_BYTES, Layout
 from studio.generation.models import Model
 from studio.generation.program import Program
 from studio.generation.routing import own_tokens
@@ -44,6 +44,8 @@ are so many kernels more."""
 _LOSS = (7, 11)
 """Tensors of 2 bytes that the loss and its backward pass read and write: PyTorch's cross-entropy in 4 bytes, kernel by kernel: the cast,
 the logarithm of the softmax, the choice of the target; backward their gradients, that of the choice filled first."""
+_IN_BF16 = (".router.", ".logits.")
+"""Products that fp8 leaves out, as Transformer Engine and DeepSeek-V3 do."""
 LOSS_REDUCTIONS = ("max", "target", "sum")
 """What Megatron-LM's cross-entropy over a divided vocabulary reduces: 4 bytes of each token every time."""
 LOSS_BYTES = 4
@@ -80,11 +82,18 @@ class Passes:
 
     def matmul(self, name: str, after: Sequence[int], m: int, k: int, n: int) -> int:
         """Append a product of an (m, k) and a (k, n) matrix; that of a weight's gradient makes that of its bias as well."""
-        moved = ELEMENT_BYTES * (m * k + k * n + m * n)
+        dtype = self.dtype(name)
+        moved = OPERAND_BYTES[dtype] * (m * k + k * n) + ELEMENT_BYTES * m * n
         aligned = not (m % ALIGNED_ELEMENTS or k % ALIGNED_ELEMENTS or n % ALIGNED_ELEMENTS)
         kernels = 2 if self.model.biases and name.endswith("wgrad") else 1
         flop = 2 * m * k * n
-        return self.program.compute(name, after, flop, moved, "matmul", kernels=kernels, aligned=aligned)
+        return self.program.compute(
+            name, after, flop, moved, "matmul", kernels=kernels, aligned=aligned, dtype=dtype
+        )
+
+    def dtype(self, name: str) -> str:
+        """Return the data type of what a product multiplies: routers and the output layer stay in bf16."""
+        return "bf16" if any(part in name for part in _IN_BF16) else self.layout.dtype
 
     def weight(self, unit: str, make: Callable[[], list[int]]) -> None:
         """Append what makes gradients of a unit's weights, or leave it to a later pass.

@@ -61,9 +61,9 @@ def told_times(speed: Speed | None) -> str:
     return speed.told if speed else "no durations: a simulated system's roofline times it"
 
 
-def work_of(name: str, flop: int, moved: int, kernels: int, *, aligned: bool) -> Work:
+def work_of(name: str, flop: int, moved: int, kernels: int, *, aligned: bool, dtype: str = "bf16") -> Work:
     """Return what a node has to do; its name says which pass it is part of."""
-    return Work(flop, moved, kernels, aligned, name.endswith(_BACKWARD))
+    return Work(flop, moved, kernels, aligned, name.endswith(_BACKWARD), dtype)
 
 
 class Program:
@@ -95,6 +95,7 @@ class Program:
         *,
         kernels: int = 1,
         aligned: bool = True,
+        dtype: str = "bf16",
     ) -> int:
         """Append a compute node and return its id.
 
@@ -106,11 +107,12 @@ class Program:
             kind: What it is, `matmul`, `attention` or `other`.
             kernels: Kernels that the host launches for it.
             aligned: Whether all sizes of its matrix products suit tensor cores.
+            dtype: Data type of what they multiply.
         """
         attrs = {"is_cpu_op": False, "num_ops": flop, "tensor_size": moved, "op_type": kind}
         node = self._add(name, "COMP_NODE", "compute", after, attrs)
         if self.speed is not None:
-            work = work_of(name, flop, moved, kernels + self.launched, aligned=aligned)
+            work = work_of(name, flop, moved, kernels + self.launched, aligned=aligned, dtype=dtype)
             self.nodes[-1]["duration_micros"] = self.speed.micros(work)
         self.launched = 0
         return node

@@ -70,6 +70,12 @@ def workload_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Wor
         shape = find_model(model) if isinstance(model, str) else model
     wish = Wish(ranks, **{spec.name: values[spec.name] for spec in fields(Wish) if spec.name in values})
     speed = speed_of(values["gpu"], values["compute_efficiency"], values["memory_efficiency"])
+    if speed is not None and values["dtype"] == "fp8" and "fp8" not in speed.gpu.tera_flops:
+        raise ConfigError(
+            f"--dtype is fp8, but {speed.gpu.name} has no units for it.",
+            hint="Use bf16, or a GPU that has them, such as h100 or mi300x.",
+            key="dtype",
+        )
     faults = faults_of(values["slow_rank"], values["jitter"], values["seed"], ranks)
     if faults and speed is None:
         option = "--slow-rank" if faults.slow else "--jitter"

@@ -36,7 +36,15 @@ _OF_STAGES = frozenset(
     }
 )  # fmt: skip
 """What passes of a layer do not depend on, but for the schedules that split them and for gathers of ZeRO-3, which only add to them."""
-_KNOWN = _OF_STAGES | {"tp", "micro_batch", "sequence", "sequence_parallel", "recompute", "attention"}
+_KNOWN = _OF_STAGES | {
+    "tp",
+    "micro_batch",
+    "sequence",
+    "sequence_parallel",
+    "recompute",
+    "attention",
+    "dtype",
+}
 _LAYERS = 2
 """Layers of the jobs that show the passes of a layer: the first and one that follows another."""
 

@@ -49,7 +49,7 @@ def layouts(draw):
         recompute=draw(st.sampled_from(RECOMPUTES)), attention=draw(st.sampled_from(ATTENTIONS)),
         grad_overlap=draw(st.sampled_from([None, True] if zero == 3 else [None, True, False])),
         bucket_mb=None if zero == 3 else draw(st.sampled_from([None, 1])),
-        grad_dtype=draw(st.sampled_from(["bf16", "fp32"])),
+        grad_dtype=draw(st.sampled_from(["bf16", "fp32"])), dtype=draw(st.sampled_from(["bf16", "fp8"])),
         shard=2 if zero and dp == 4 and draw(st.booleans()) else None,
         prefetch=draw(st.integers(1, 2)), order=draw(st.sampled_from(["megatron", "tp-pp-dp", "pp-dp-tp"])),
     )  # fmt: skip
@@ -231,6 +231,38 @@ def test_a_gpu_gives_durations_that_efficiencies_stretch():
     assert (before > 0).all()
     assert (abs(after - 2 * before) <= 1).all()
     assert studio.generate(LLAMA, ranks=2).graphs[0].duration_ns.sum() == 0
+
+
+def test_products_of_layers_in_fp8_take_half_the_time_and_leave_copies():
+    given = {"ranks": 2, "tp": 2, "batch": 1, "gpu": "h100", "compute_efficiency": 1.0}
+    times = []
+    for dtype in ("bf16", "fp8"):
+        graph = studio.generate("llama3-8b", **given, dtype=dtype).graphs[0]
+        names = (graph.strings[code] for code in graph.name)
+        times.append(dict(zip(names, graph.duration_ns.tolist(), strict=True)))
+    layer = "step0.mb0.layer0"
+    for product in ("attn.qkv.fwd", "attn.proj.wgrad", "mlp.fc1.dgrad"):
+        assert times[0][f"{layer}.{product}"] == pytest.approx(2 * times[1][f"{layer}.{product}"], rel=1e-3)
+    for other in ("layer0.attn.core.fwd", "layer0.mlp.act.fwd", "head.logits.fwd", "optimizer"):
+        name = f"step0.{other}" if other == "optimizer" else f"step0.mb0.{other}"
+        assert times[0][name] == times[1][name] > 0
+    model = find_model("llama3-8b")
+    plain, small = (
+        stage_memory(model, layout_of(model, Wish(2, tp=2, batch=2, dtype=dtype)), 0)
+        for dtype in ("bf16", "fp8")
+    )
+    # A copy and its transpose, a byte each, of every layer; three inputs of products in one byte and not two, that of the projection
+    # in one besides.
+    of_layers = sum(
+        unit.held(2)
+        for name, unit in stage_units(model, layout_of(model, Wish(2, tp=2)), 0).items()
+        if "layer" in name
+    )
+    assert small["buffers"] - plain["buffers"] == 2 * of_layers
+    tokens, width, inner = 8_192, 4_096, 14_336
+    assert plain["activations"] - small["activations"] == 32 * tokens * (2 * width - width + inner) // 2
+    with pytest.raises(ConfigError, match="has no units for it"):
+        studio.generate("llama3-8b", ranks=2, gpu="a100", dtype="fp8")
 
 
 def test_a_slow_rank_and_jitter_stretch_durations_by_seed():

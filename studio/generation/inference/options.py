@@ -58,10 +58,6 @@ STEP_OPTIONS = (
         "no work is counted for drafting", heading=MODEL,
     ),
     Option(
-        "dtype", "layout", "choice", "bf16", "Data type", "Data type of the weights of layers and their products.",
-        choices=tuple(BYTES), heading=MODEL,
-    ),
-    Option(
         "kv_dtype", "layout", "choice", None, "Type of the KV cache", "Data type of the KV cache.", "that of --dtype",
         choices=tuple(BYTES), heading=MODEL,
     ),
@@ -70,7 +66,8 @@ _SHARED = {
     key: option
     for key, option in BY_KEY.items()
     if option.part != "layout"
-    or key in ("tp", "pp", "dp", "stage_layers", "batch", "sequence", "steps", "seed", "ep", "expert_skew")
+    or key
+    in ("tp", "pp", "dp", "stage_layers", "batch", "sequence", "steps", "seed", "ep", "expert_skew", "dtype")
 }
 """Options of training that mean the same here; `sequence` is the longest context of a model of one's own."""
 INFERENCE = _SHARED | {option.key: option for option in STEP_OPTIONS}
@@ -103,7 +100,7 @@ def asked_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Asked:
         ConfigError: A name is not known, numbers are missing, contradict each other or do not divide.
     """
     values = fill_defaults(given, INFERENCE)
-    training = {key: given.get(key) for key in _SHARED if key not in ("batch", "steps")}
+    training = {key: given.get(key) for key in _SHARED if key not in ("batch", "steps", "dtype")}
     if given.get("gpu") and given.get("compute_efficiency") is None:
         # Steps of training tell nothing of inference: the bare roofline, unless shares are given.
         training["compute_efficiency"] = 1.0
