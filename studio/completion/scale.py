@@ -297,7 +297,8 @@ def scale_to(
     if stages > 1:
         deeper = _grown(before, PIPELINE, size_of(after, PIPELINE))
         trace, before = _with_stages(trace, before, deeper), deeper
-    done = _with_replicas(trace, before, after, replicas, made_of)
+    whole = stages == 1 and experts == 1 and not (strong and replicas > 1)
+    done = _with_replicas(trace, before, after, replicas, made_of, whole=whole)
     done = replace(done, findings=(*done.findings, *findings))
     refuse_unmatched(done)
     # What was recorded is another job: when the nodes of this one begin, a simulation says.
@@ -328,8 +329,19 @@ def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:
     return replace(made, findings=trace.findings)
 
 
-def _with_replicas(trace: Trace, before: Mesh, after: Mesh, replicas: int, made_of: str) -> Trace:
-    """Return a job on more ranks along dimensions whose ranks run the same program."""
+def _with_replicas(
+    trace: Trace, before: Mesh, after: Mesh, replicas: int, made_of: str, *, whole: bool
+) -> Trace:
+    """Return a job on more ranks along dimensions whose ranks run the same program.
+
+    Args:
+        trace: The job.
+        before: Its mesh.
+        after: The larger mesh.
+        replicas: How many times as many replicas there are.
+        made_of: The layouts, as metadata tell them.
+        whole: Whether graphs are still as recorded, so that a rank of the first replicas whose sizes stay is a recorded one.
+    """
     by_number = {rank.number: rank for rank in trace.ranks}
     gradients = _gradients(trace) if before.axis(DATA) is None else frozenset()
     scaling = _Scaling(before, after, {group.name: group for group in trace.groups}, gradients)
@@ -340,12 +352,22 @@ def _with_replicas(trace: Trace, before: Mesh, after: Mesh, replicas: int, made_
         source = by_number[_source(scaling, number)]
         if source.graph not in graphs:
             graphs[source.graph] = _scaled_graph(trace.graph_of(source), source, scaling, replicas)
+        repeated = assumed_from(source)
+        if repeated is None:
+            stays = whole and graphs[source.graph] is trace.graph_of(source)
+            repeated = None if stays and number == _home(scaling, source.number) else source.number
         ranks.append(
             replace(
                 source,
                 number=number,
                 slots=_slots(keys[source.graph], source, number, scaling),
-                metadata=_metadata(source, number, after.world, made_of),
+                metadata=_metadata(
+                    source,
+                    number,
+                    after.world,
+                    made_of,
+                    None if repeated is None else _home(scaling, repeated),
+                ),
             )
         )
     used = list(dict.fromkeys(rank.graph for rank in ranks))
@@ -369,6 +391,11 @@ def _gradients(trace: Trace) -> frozenset[str]:
 def _source(scaling: _Scaling, number: int) -> int:
     """Return the rank of the smaller job that has a rank's place in all dimensions, replicas in turn."""
     return sum(larger.place(number) % axis.size * axis.stride for larger, axis in scaling.pairs)
+
+
+def _home(scaling: _Scaling, number: int) -> int:
+    """Return the number that a rank of the smaller job has in the larger one, where it is of the first replicas."""
+    return sum(axis.place(number) * larger.stride for larger, axis in scaling.pairs)
 
 
 def _slots(keys: Sequence[str], source: Rank, number: int, scaling: _Scaling) -> tuple[int | str, ...]:
@@ -395,18 +422,16 @@ def _peer(scaling: _Scaling, source: int, peer: int, number: int) -> int:
     return found
 
 
-def _metadata(source: Rank, number: int, world: int, made_of: str) -> tuple[Attribute, ...]:
+def _metadata(
+    source: Rank, number: int, world: int, made_of: str, repeated: int | None
+) -> tuple[Attribute, ...]:
     kept = tuple(item for item in source.metadata if item.name not in ("world_size", SCALED))
     told = (
         *kept,
         Attribute("world_size", ValueKind.INT64, world),
         Attribute(SCALED, ValueKind.STRING, made_of),
     )
-    # A rank that was assumed already is as the recorded one that it repeats.
-    recorded = assumed_from(source)
-    return copied_metadata(
-        replace(source, metadata=told), number, source.number if recorded is None else recorded
-    )
+    return copied_metadata(replace(source, metadata=told), number, repeated)
 
 
 def _scaled_graph(graph: Graph, source: Rank, scaling: _Scaling, factor: int) -> Graph:
