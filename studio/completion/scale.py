@@ -24,6 +24,7 @@ from studio.completion.rules import (
     DATA,
     EXPERT,
     RULES,
+    TENSOR,
     Layers,
     Rule,
     excuse,
@@ -32,6 +33,7 @@ from studio.completion.rules import (
     size_of,
 )
 from studio.completion.surgery import compact_trace
+from studio.completion.tensor import divided_operators
 from studio.errors import ConfigError, TraceError
 from studio.trace import (
     ASSUMED,
@@ -82,10 +84,11 @@ def scale(  # noqa: PLR0913  # one keyword for each option of the command
     layout: str | Path | Layout | None = None,
     pp: int | None = None,
     ep: int | None = None,
+    tp: int | None = None,
     strong: bool = False,
     layers: Layers = "divided",
 ) -> Trace:
-    """Return the job with more data-parallel replicas, pipeline stages, or ranks for its experts.
+    """Return the job with more data-parallel replicas, pipeline stages, tensor-parallel ranks, or ranks for its experts.
 
     Args:
         trace: A whole job.
@@ -94,6 +97,7 @@ def scale(  # noqa: PLR0913  # one keyword for each option of the command
         layout: The mesh of the job as it is; None infers it.
         pp: Pipeline stages, a multiple of those there are.
         ep: Ranks along the expert dimension, a multiple of those there are.
+        tp: Tensor-parallel ranks, likewise, where shapes say how operators are divided (`tensor.py`).
         strong: Whether more replicas share the batch, by fewer micro-batches each, instead of each having one of its own.
         layers: Whether more stages share the layers of the model, or each has as many as before.
 
@@ -110,7 +114,7 @@ def scale(  # noqa: PLR0913  # one keyword for each option of the command
     known = known_facts(trace)
     mesh = chosen_mesh(known, layout, None, first=True)
     refuse_missing(trace, mesh)
-    larger = scaled_mesh(mesh, dp=dp, ranks=ranks, pp=pp, ep=ep)
+    larger = scaled_mesh(mesh, dp=dp, ranks=ranks, pp=pp, ep=ep, tp=tp)
     return scale_to(trace, mesh, larger, strong=strong, layers=layers)
 
 
@@ -134,6 +138,7 @@ def scaled_mesh(
     ranks: int | None = None,
     pp: int | None = None,
     ep: int | None = None,
+    tp: int | None = None,
 ) -> Mesh:
     """Return the mesh with larger dimensions; a job without replicas gets them as its outermost dimension.
 
@@ -146,9 +151,9 @@ def scaled_mesh(
         >>> scaled_mesh(Mesh.of([("dp", 2), ("pp", 2)]), pp=4).layout
         'dp=2,pp=4'
     """
-    if (dp is not None and ranks is not None) or (dp, ranks, pp, ep) == (None,) * 4:
+    if (dp is not None and ranks is not None) or (dp, ranks, pp, ep, tp) == (None,) * 5:
         raise ConfigError("both or none of dp and ranks are given; allowed: one of them")
-    for name, wanted in ((PIPELINE, pp), (EXPERT, ep)):
+    for name, wanted in ((TENSOR, tp), (PIPELINE, pp), (EXPERT, ep)):
         if wanted is not None:
             mesh = _grown(mesh, name, wanted)
     data = size_of(mesh, DATA)
@@ -286,6 +291,9 @@ def scale_to(
     replicas = size_of(after, DATA) // size_of(before, DATA)
     stages = size_of(after, PIPELINE) // size_of(before, PIPELINE)
     experts = size_of(after, EXPERT) // size_of(before, EXPERT)
+    tensors = size_of(after, TENSOR) // size_of(before, TENSOR)
+    if tensors > 1:
+        trace = divided_operators(trace, before, tensors)
     graphs = list(trace.graphs)
     if strong and replicas > 1:
         graphs = [with_fewer_micro_batches(graph, replicas) for graph in graphs]
@@ -297,7 +305,7 @@ def scale_to(
     if stages > 1:
         deeper = _grown(before, PIPELINE, size_of(after, PIPELINE))
         trace, before = _with_stages(trace, before, deeper), deeper
-    whole = stages == 1 and experts == 1 and not (strong and replicas > 1)
+    whole = stages == experts == tensors == 1 and not (strong and replicas > 1)
     done = _with_replicas(trace, before, after, replicas, made_of, whole=whole)
     done = replace(done, findings=(*done.findings, *findings))
     refuse_unmatched(done)
@@ -516,6 +524,8 @@ def _findings(trace: Trace, before: Mesh, after: Mesh, *, strong: bool, layers: 
         said.append(f"more pipeline stages {model}; those added are copies")
     if size_of(after, EXPERT) > size_of(before, EXPERT):
         said.append("more ranks share the experts, and tokens are taken to be routed evenly")
+    if size_of(after, TENSOR) > size_of(before, TENSOR):
+        said.append("more ranks share the operators whose shapes say how they are divided")
     message = f"Scaled from {before.layout} to {after.layout}: {'; '.join(said) or 'nothing changes'}."
     silent = replicas and not _talks(trace, before)
     if silent:

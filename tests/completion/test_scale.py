@@ -79,7 +79,10 @@ def test_what_cannot_be_scaled_is_refused_with_the_reason(tmp_path):
     with pytest.raises(TraceError, match="1 of 4 ranks are known"):
         scale(alone({"dp": [0, 1, 2, 3]}), dp=8)
     studio.write(replace(sharded), tmp_path / "in", "job")
-    assert "does not say along which side operators split" in refused(
+    assert "a trace does not say how operators divide the context" in refused(
+        "scale", tmp_path / "in", "-o", tmp_path / "out", "--cp", 4
+    )
+    assert "of one rank along the tensor dimension" in refused(
         "scale", tmp_path / "in", "-o", tmp_path / "out", "--tp", 4
     )
     assert "one of --dp and --ranks" in refused("scale", tmp_path / "in", "-o", tmp_path / "out", code=2)
