@@ -206,7 +206,7 @@ def _products(graph: Graph) -> list[_Product]:
 
 def _caller(graph: Graph, row: int) -> int:
     """Return the operator that called one, -1 where there is none."""
-    above = graph.ctrl.of(row) if row >= 0 else ()
+    above = graph.ctrl.of(row) if row >= 0 else graph.ctrl.rows[:0]
     return int(above[0]) if len(above) else NONE
 
 
