@@ -142,7 +142,7 @@ def words(waits: Mapping[int, Waited]) -> str:
 
     Example:
         >>> words({0: Waited(np.array([3, 7]), np.array([1_500_000, 500_000]))})
-        'rank 0 waited 2 ms inside 2 collectives'
+        'rank 0 waited 2.00 ms inside 2 collectives'
     """
     each = [
         f"rank {number} waited {format_ns(int(one.ns.sum()))} inside {format_counted(len(one.rows), 'collective')}"
