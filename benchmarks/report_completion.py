@@ -144,14 +144,15 @@ def _held_out(jobs: Sequence[tuple[str, Trace]]) -> Iterator[str]:
     for row in missed:
         yield (
             f"`{row.name}` misses: one rank spends {100 * row.host:.1f} % of the finish longer on the host than another, which is no "
-            "compute and which the kept rank does not tell; ranks that are late in turn make each other wait."
+            "compute and which the kept rank tells only by its waiting; ranks that are late in turn make each other wait."
         )
         yield ""
     yield "### Jobs that are not balanced"
     yield ""
     yield (
-        "One rank tells nothing of how ranks differ. *Measured*: the lightest and the heaviest rank are kept, and `--imbalance "
-        "measured` draws the others between them; asked is half the error. Of two ranks both are kept then."
+        "Of how ranks differ one rank tells only how long it waited for others inside collectives: its copies come as much "
+        "later. *Measured*: the lightest and the heaviest rank are kept, and `--imbalance measured` draws the others between "
+        "them; asked is half the error. Of two ranks both are kept then."
     )
     yield ""
     yield "| job | ranks | why | kept | collectives equal | error | measured | halved |"

@@ -134,6 +134,8 @@ PEER_KEYS = ("comm_src", "comm_dst")
 """Attributes that name the other rank of a message."""
 GENERATED = "generated_by"
 """Metadata of a rank that was generated: what made it."""
+RECIPE = "generated_from"
+"""Metadata of a generated training job: model, ranks and options as JSON, from which it can be made again."""
 WORLD = ""
 """Stands for the comm group of a node that names none: all ranks."""
 WORLD_NAMES = (WORLD, "0")

@@ -90,13 +90,13 @@ def test_a_job_is_completed_and_scaled_in_the_background_and_says_what_it_assume
     info = workspace.info(larger.result)
     assert (info.name, made_from(info)) == ("llama (completed, scaled ×2)", Source(whole.id, "scale"))
     trace = workspace.load(info.id)
-    # All of them repeat the only rank that was recorded, those that were assumed before as well.
-    assert [assumed_from(rank) for rank in trace.ranks] == [0] * 8
+    # All others repeat the only rank that was recorded, those that were assumed before as well.
+    assert [assumed_from(rank) for rank in trace.ranks] == [None, *[0] * 7]
 
     result = simulate(trace, interpret(PARTS).config)
     run_id = workspace.save_run(info.id, Run("on a ring", result, PARTS))
     kept = workspace.run_info(info.id, run_id)
-    assert kept.assumed == "8 of 8 ranks assumed equal to rank 0"
+    assert kept.assumed == "7 of 8 ranks assumed equal to rank 0"
     side = simulation(workspace.load_run(info.id, run_id), kept)
     assert side.settings["ranks assumed"].value == kept.assumed
     assert kept.assumed in report([side])

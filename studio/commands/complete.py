@@ -140,6 +140,7 @@ def report(done: Completed) -> dict[str, Any]:
         },
         "built_stages": sorted({words for rank in done.trace.ranks if (words := assumed_stage(rank))}),
         "measured": [f.message for f in done.trace.findings if f.code == "spread-measured"],
+        "late_arrivals": [f.message for f in done.trace.findings if f.code == "late-arrivals"],
         "graphs": len(done.trace.graphs),
         "groups": len(done.trace.groups),
     }
@@ -153,8 +154,7 @@ def text(done: Completed) -> str:
     ]
     lines += [f"layout {done.mesh.layout}, the dimension of adjacent ranks first:", *mesh_lines(done.mesh)]
     lines += [done.recomputed] if done.recomputed else []
-    measured = [finding for finding in done.trace.findings if finding.code == "spread-measured"]
-    lines += [finding.message for finding in measured]
+    lines += [f.message for f in done.trace.findings if f.code in ("spread-measured", "late-arrivals")]
     lines.append(written_line(done.files))
     return "\n".join(printable(line) for line in lines)
 
@@ -202,6 +202,11 @@ def mesh_lines(mesh: Mesh) -> list[str]:
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Equal seeds draw the same."
 )
+@click.option(
+    "--arrivals", type=click.Choice(["recorded", "together"]),
+    help="When copied ranks come to collectives: as late as known ranks, by the time they waited inside them, saw others "
+    "come (the default, unless --imbalance says how ranks differ), or together with them.",
+)  # fmt: skip
 @gpu_options
 @json_option
 @allow_damaged
@@ -219,7 +224,7 @@ def command(
 ) -> None:
     """Carry out `complete`."""
     shares = [parse_share(name, given[name]) for name in ("jitter", "imbalance")]
-    spread = Spread(shares[0], shares[1], given["seed"])
+    spread = Spread(shares[0], shares[1], given["seed"], given["arrivals"])
     request = Request(
         paths, target, given["layout"], given["world"], given["first"], spread, ranks, allow_damaged,
         given["gpu"], given["recorded_gpu"],

@@ -109,7 +109,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Generated:
             "compute_times": told_times(workload.speed),
         }
         if request.target is not None:
-            trace = make_job(workload.model, workload.layout, workload.speed, workload.faults)
+            trace = make_job(
+                workload.model, workload.layout, workload.speed, workload.faults, workload.recipe
+            )
     if trace is None or request.target is None:
         return Generated(told, None, ())
     files = write_with_copies(trace, request.target, told["model"], progress=progress)

@@ -17,6 +17,7 @@ import msgspec
 from studio.analysis.collectives.groups import group_use
 from studio.analysis.job.completeness import assumed_words, completeness
 from studio.analysis.job.files import LEFT_OUT, files_of
+from studio.analysis.job.memory import HOST_MEMORY, how_known, memory_use
 from studio.analysis.job.summary import Share, summarise
 from studio.commands.base.options import allow_damaged, json_option, paths_argument, rank_option, size_options
 from studio.commands.base.output import end_with_losses, progress_line, show
@@ -26,6 +27,7 @@ from studio.et import Progress, discover, read_job
 from studio.et.format import UNSAID, JobSize
 from studio.et.ranks import ranks_by_file
 from studio.et.source import open_sources
+from studio.timeline import recorded_times
 from studio.trace import Trace, assumed_from
 from studio.units import format_bytes, format_count, format_ns, format_si
 
@@ -120,6 +122,10 @@ def job_report(name: str, trace: Trace) -> dict[str, Any]:
             for rank in trace.ranks
         ],
         "groups": groups,
+        "memory": [
+            {"rank": use.rank, "device": use.device, "peak_bytes": use.peak_bytes, "known": how_known(use)}
+            for use in memory_use(trace, recorded_times(trace))
+        ],
         "findings": [msgspec.to_builtins(finding) for finding in trace.findings],
     }
 
@@ -140,6 +146,7 @@ def job_text(report: dict[str, Any]) -> str:
     lines += _table("node types", [converted(share, Share) for share in summary["types"]], sizes=False)
     lines += _table("communication", [converted(share, Share) for share in summary["collectives"]])
     lines.append(f"  comm groups   {format_count(len(report['groups']))}")
+    lines += _memory(report["memory"])
     lines += _files(report["files"])
     others = [finding for finding in report["findings"] if finding["code"] not in LEFT_OUT]
     for finding in others:
@@ -175,6 +182,20 @@ def _files(files: dict[str, Any]) -> list[str]:
         )
     lines += [f"    {file['file'] or 'more'}: left out: {file['why']}" for file in left_out]
     return lines
+
+
+def _memory(peaks: list[dict[str, Any]]) -> list[str]:
+    """Say which rank holds most at its peak, of devices where their memory is known."""
+    devices = [peak for peak in peaks if peak["device"] != HOST_MEMORY]
+    most = max(devices or peaks, key=lambda peak: peak["peak_bytes"], default=None)
+    if most is None:
+        return []
+    place = "the processor" if most["device"] == HOST_MEMORY else f"device {most['device']}"
+    size = f"{format_bytes(most['peak_bytes'])} on {place} of rank {most['rank']}, {most['known']}"
+    least = min(peak["peak_bytes"] for peak in devices or peaks)
+    lowest = format_bytes(least)
+    others = f"; least {lowest}" if lowest != format_bytes(most["peak_bytes"]) else ""
+    return [f"  memory peak   {size}{others}"]
 
 
 def _graphs(count: int) -> str:

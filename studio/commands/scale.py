@@ -1,4 +1,4 @@
-"""Scale a job: the same program on more replicas, pipeline stages, or ranks for its experts.
+"""Scale a job: the same program on more replicas, pipeline stages, tensor-parallel ranks, or ranks for its experts.
 
 JOB is a whole job: files, a folder or an archive. Every rank of the larger job has the graph of the rank with its place in all
 other dimensions; sizes of collectives change by the rules that are printed. The batch grows with the replicas, or is shared by them.
@@ -29,10 +29,11 @@ from studio.commands.base.terminal import printable, written_line
 from studio.completion.clues import known_facts
 from studio.completion.complete import chosen_mesh
 from studio.completion.mesh import NAMES, Mesh
-from studio.completion.rules import SCALABLE, Layers, Rule, applying, excuse, refuse_dimension, rules_for
-from studio.completion.scale import refuse_missing, scale_to, scaled_mesh
+from studio.completion.rules import SCALABLE, Layers, Rule, applying, excuse, refuse_dimension
+from studio.completion.scale import refuse_missing
 from studio.et import Progress
 from studio.et.write import write_with_copies
+from studio.generation.recipe import Growth, scale_job
 from studio.trace import Trace
 from studio.units import format_count
 
@@ -49,6 +50,7 @@ class Request:
         layout: The mesh of the job as it is, or the path of a file with it; None infers it.
         pp: Its pipeline stages; None keeps those there are.
         ep: Ranks along its expert dimension, likewise.
+        tp: Its tensor-parallel ranks, likewise.
         strong: Whether more replicas share the batch.
         layers: Whether more stages share the layers of the model, or each has as many as before.
         numbers: Rank numbers by file name, for files that do not tell theirs.
@@ -61,6 +63,7 @@ class Request:
     layout: str | None = None
     pp: int | None = None
     ep: int | None = None
+    tp: int | None = None
     strong: bool = False
     layers: Layers = "divided"
     numbers: Mapping[str, int] = field(default_factory=dict)
@@ -99,11 +102,12 @@ def run(request: Request, *, progress: Progress | None = None) -> Scaled:
     name, known = read_one_job(request.paths, request.numbers, progress, verb="Scale")
     before = chosen_mesh(known_facts(known), request.layout, None, first=True)
     refuse_missing(known, before)
-    after = scaled_mesh(before, dp=request.dp, ranks=request.ranks, pp=request.pp, ep=request.ep)
-    made = scale_to(known, before, after, strong=request.strong, layers=request.layers)
-    rules = applying(rules_for(before, after, strong=request.strong, layers=request.layers), known)
+    wanted = Growth(
+        request.dp, request.ranks, request.pp, request.ep, request.tp, request.strong, request.layers
+    )
+    made, after, rules = scale_job(known, before, wanted)
     written = write_with_copies(made, request.target, name, progress=progress)
-    return Scaled(name, known, made, before, after, rules, tuple(written))
+    return Scaled(name, known, made, before, after, applying(rules, known), tuple(written))
 
 
 def report(done: Scaled) -> dict[str, Any]:
@@ -175,6 +179,11 @@ def _others(command: Any) -> Any:
     help="Ranks along the expert dimension; tokens are taken to be routed evenly.",
 )  # fmt: skip
 @click.option(
+    "--tp", type=click.IntRange(min=1), metavar="N",
+    help="Tensor-parallel ranks: of a generated job any that its model allows; of a recorded one a multiple of those there are, "
+    "where shapes say how operators are divided.",
+)  # fmt: skip
+@click.option(
     "--layout",
     metavar="DIM=SIZE,...",
     help="The mesh of the job as it is, or a file with it, where it cannot be inferred.",
@@ -197,9 +206,9 @@ def command(
     """Carry out `scale`."""
     if given["dp"] is not None and given["world"] is not None:
         raise click.UsageError("Give one of --dp and --ranks.")
-    if all(given[name] is None for name in ("dp", "world", "pp", "ep")):
-        raise click.UsageError("Give one of --dp and --ranks, or --pp or --ep.")
-    kept = {name: given[name] for name in ("layout", "pp", "ep", "strong", "layers")}
+    if all(given[name] is None for name in ("dp", "world", "pp", "ep", "tp")):
+        raise click.UsageError("Give one of --dp and --ranks, or --pp, --ep or --tp.")
+    kept = {name: given[name] for name in ("layout", "pp", "ep", "tp", "strong", "layers")}
     done = run(
         Request(paths, target, given["dp"], given["world"], numbers=ranks, **kept), progress=progress_line()
     )

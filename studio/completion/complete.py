@@ -15,6 +15,8 @@ import numpy as np
 
 from studio.analysis.job.completeness import range_words
 from studio.completion.agreement import refuse_unmatched
+from studio.completion.arrivals import Waited, coming_late, waited
+from studio.completion.arrivals import words as waiting_words
 from studio.completion.clues import Known, axes_of_unlisted, known_facts, slot_keys, slot_rows
 from studio.completion.guesses import guessed_meshes
 from studio.completion.layout import Layout, given_layout
@@ -323,18 +325,21 @@ def complete_on(
     graphs = _Graphs(list(trace.graphs))
     keys = slot_keys(trace)
     measured, told, spread = _measured(known, mesh, sources, spread)
+    waits = waited(known) if spread.as_late and mesh.world > len(recorded) else {}
     ranks = []
     for number in range(mesh.world):
-        source = recorded.get(number) or measured.sources.get(number) or sources[mesh.stage(number)]
+        stage = mesh.stage(number)
+        source = recorded.get(number) or measured.sources.get(number) or sources[stage]
         copied = number not in recorded
+        graph = graphs.rooted(source, number, groups) if copied else source.graph
+        if copied and stages[stage].of == stage and source.number in waits:
+            graph = graphs.late(graph, source.number, waits[source.number])
         made = replace(
             source,
             number=number,
-            graph=graphs.rooted(source, number, groups) if copied else source.graph,
+            graph=graph,
             slots=_slots(keys[source.graph], source, number, mesh, groups),
-            metadata=_metadata(
-                source, number, mesh.world, stages[mesh.stage(number)].words if copied else ""
-            ),
+            metadata=_metadata(source, number, mesh.world, stages[stage].words if copied else ""),
         )
         ranks.append(made)
     used = list(dict.fromkeys(rank.graph for rank in ranks))
@@ -344,7 +349,7 @@ def complete_on(
         graphs=tuple(graphs.graphs[graph] for graph in used),
         ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
         groups=groups.all(),
-        findings=(*trace.findings, *_findings(trace, mesh, stages), *told),
+        findings=(*trace.findings, *_findings(trace, mesh, stages), *told, *_waiting(waits)),
     )
     refuse_unmatched(done)
     return spread_durations(done, spread, frozenset(recorded), measured)
@@ -429,11 +434,20 @@ class _Graphs:
         graphs: All of them.
         made: Those with other roots, by graph and roots.
         roots: Where the roots of a graph stand (`_roots`), by graph.
+        delayed: Those of ranks that come late to collectives, by graph and the rank that waited in them.
     """
 
     graphs: list[Graph]
     made: dict[tuple[int, bytes], int] = field(default_factory=dict)
     roots: dict[int, tuple[Int64, Int64, dict[int, int]]] = field(default_factory=dict)
+    delayed: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def late(self, graph: int, source: int, waits: Waited) -> int:
+        """Return the graph of a copy that comes as late as its source saw others come."""
+        if (graph, source) not in self.delayed:
+            self.graphs.append(coming_late(self.graphs[graph], waits))
+            self.delayed[graph, source] = len(self.graphs) - 1
+        return self.delayed[graph, source]
 
     def rooted(self, source: Rank, number: int, groups: _Groups) -> int:
         """Return the graph of a copy: a root keeps its place among the members of its group."""
@@ -469,6 +483,15 @@ def _roots(graph: Graph) -> tuple[Int64, Int64, dict[int, int]]:
         if key in GROUP_KEYS:
             slot_of.update(dict.fromkeys(using.tolist(), slot))
     return rows[mine], where[mine], slot_of
+
+
+def _waiting(waits: Mapping[int, Waited]) -> list[Finding]:
+    """Say what was made of the waiting that known ranks recorded."""
+    if not waits:
+        return []
+    message = f"R{waiting_words(waits)[1:]}, for ranks that were not recorded: their copies come to them as much later."
+    hint = "Waiting is what a collective took longer than such collectives usually do; --arrivals together lets all ranks come at once."
+    return [Finding("info", "late-arrivals", message, hint)]
 
 
 def _findings(trace: Trace, mesh: Mesh, stages: Mapping[int, Stage]) -> list[Finding]:

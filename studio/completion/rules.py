@@ -14,7 +14,8 @@ from studio.trace import NONE, NodeType, Trace, collective_name, dense_column
 
 DATA = "dp"
 EXPERT = "ep"
-SCALABLE = (DATA, PIPELINE, EXPERT)
+TENSOR = "tp"
+SCALABLE = (TENSOR, DATA, PIPELINE, EXPERT)
 """Dimensions that can grow."""
 Layers = Literal["divided", "kept"]
 """Layers of a pipeline stage when there are more stages: the same model over more of them, or a deeper one."""
@@ -28,7 +29,8 @@ class Rule:
         about: The nodes, in words.
         change: What becomes of them.
         why: Where that comes from.
-        case: When it holds: a dimension; `weak` or `strong` of the data dimension; `divided` or `kept` layers of a stage.
+        case: When it holds: a dimension; `weak` or `strong` of the data dimension; `divided` or `kept` layers of a stage;
+            `generated` of the tensor dimension of a generated job.
     """
 
     about: str
@@ -51,6 +53,11 @@ RULES = (
     Rule("messages between pipeline stages", "sizes stay", "the activations of a micro-batch are as large wherever the model is cut", PIPELINE),
     Rule("all-to-all of the expert dimension", "size stays, the mean of the ranks where they differ", "as many tokens per rank go to the experts, shared evenly by more ranks: balanced routing is assumed (GShard, Lepikhin et al., ICLR 2021)", EXPERT),
     Rule("compute of the experts", "stays, the mean of the ranks where they differ", "with balanced routing each rank gets as many tokens as it sends", EXPERT),
+    Rule("matrix products of the tensor dimension", "the size that it divides, operations and duration are divided", "a product whose result an all-reduce of the dimension sums is divided along what it sums over, and so is whatever has that size (Megatron-LM, Shoeybi et al., 2019)", TENSOR),
+    Rule("other operators on tensors of a divided size", "elements and duration are divided", "they work on a rank's part; views and what the host does stay", TENSOR),
+    Rule("all-reduce of the tensor dimension", "size stays", "every rank has the whole activations, summed", TENSOR),
+    Rule("collectives of weights of a divided size in other dimensions", "size is divided", "each rank has a smaller part of these weights", TENSOR),
+    Rule("the whole generated job", "is made anew", "its model and options are known (docs/generation.md)", "generated"),
     Rule("all-reduce of the weights of experts, and their optimizer, by names", "operations and sizes are divided", "the experts are shared by more ranks, so that each holds fewer of them (GShard)", EXPERT),
 )  # fmt: skip
 """What scaling changes."""
@@ -62,21 +69,30 @@ _COLLECTIVES: Mapping[str, str] = {
 }
 """Collectives that rules are about, as their words name them."""
 _EXCUSES: Mapping[str, str] = {
-    "tp": "a trace does not say along which side operators split",
     "sp": "a trace does not say how operators divide the sequence",
     "cp": "a trace does not say how operators divide the context",
 }
 
 
 def rules_for(
-    before: Mesh, after: Mesh, *, strong: bool = False, layers: Layers = "divided"
+    before: Mesh, after: Mesh, *, strong: bool = False, layers: Layers = "divided", generated: bool = False
 ) -> tuple[Rule, ...]:
-    """Return the rules that hold between two meshes, in the order of the table."""
+    """Return the rules that hold between two meshes, in the order of the table.
+
+    Args:
+        before: The mesh.
+        after: The larger one.
+        strong: Whether more replicas share the batch.
+        layers: Whether more stages share the layers of the model.
+        generated: Whether more tensor-parallel ranks were made by generating the job anew.
+    """
     cases = {axis.name for axis in after.axes if axis.size != size_of(before, axis.name)}
     if DATA in cases:
         cases.add("strong" if strong else "weak")
     if PIPELINE in cases:
         cases.add(layers)
+    if TENSOR in cases and generated:
+        cases = (cases - {TENSOR}) | {"generated"}
     return tuple(rule for rule in RULES if rule.case in cases)
 
 

@@ -24,6 +24,7 @@ from studio.completion.rules import (
     DATA,
     EXPERT,
     RULES,
+    TENSOR,
     Layers,
     Rule,
     excuse,
@@ -32,6 +33,7 @@ from studio.completion.rules import (
     size_of,
 )
 from studio.completion.surgery import compact_trace
+from studio.completion.tensor import divided_operators
 from studio.errors import ConfigError, TraceError
 from studio.trace import (
     ASSUMED,
@@ -82,10 +84,11 @@ def scale(  # noqa: PLR0913  # one keyword for each option of the command
     layout: str | Path | Layout | None = None,
     pp: int | None = None,
     ep: int | None = None,
+    tp: int | None = None,
     strong: bool = False,
     layers: Layers = "divided",
 ) -> Trace:
-    """Return the job with more data-parallel replicas, pipeline stages, or ranks for its experts.
+    """Return the job with more data-parallel replicas, pipeline stages, tensor-parallel ranks, or ranks for its experts.
 
     Args:
         trace: A whole job.
@@ -94,6 +97,7 @@ def scale(  # noqa: PLR0913  # one keyword for each option of the command
         layout: The mesh of the job as it is; None infers it.
         pp: Pipeline stages, a multiple of those there are.
         ep: Ranks along the expert dimension, a multiple of those there are.
+        tp: Tensor-parallel ranks, likewise, where shapes say how operators are divided (`tensor.py`).
         strong: Whether more replicas share the batch, by fewer micro-batches each, instead of each having one of its own.
         layers: Whether more stages share the layers of the model, or each has as many as before.
 
@@ -110,7 +114,7 @@ def scale(  # noqa: PLR0913  # one keyword for each option of the command
     known = known_facts(trace)
     mesh = chosen_mesh(known, layout, None, first=True)
     refuse_missing(trace, mesh)
-    larger = scaled_mesh(mesh, dp=dp, ranks=ranks, pp=pp, ep=ep)
+    larger = scaled_mesh(mesh, dp=dp, ranks=ranks, pp=pp, ep=ep, tp=tp)
     return scale_to(trace, mesh, larger, strong=strong, layers=layers)
 
 
@@ -134,6 +138,7 @@ def scaled_mesh(
     ranks: int | None = None,
     pp: int | None = None,
     ep: int | None = None,
+    tp: int | None = None,
 ) -> Mesh:
     """Return the mesh with larger dimensions; a job without replicas gets them as its outermost dimension.
 
@@ -146,9 +151,9 @@ def scaled_mesh(
         >>> scaled_mesh(Mesh.of([("dp", 2), ("pp", 2)]), pp=4).layout
         'dp=2,pp=4'
     """
-    if (dp is not None and ranks is not None) or (dp, ranks, pp, ep) == (None,) * 4:
+    if (dp is not None and ranks is not None) or (dp, ranks, pp, ep, tp) == (None,) * 5:
         raise ConfigError("both or none of dp and ranks are given; allowed: one of them")
-    for name, wanted in ((PIPELINE, pp), (EXPERT, ep)):
+    for name, wanted in ((TENSOR, tp), (PIPELINE, pp), (EXPERT, ep)):
         if wanted is not None:
             mesh = _grown(mesh, name, wanted)
     data = size_of(mesh, DATA)
@@ -286,6 +291,9 @@ def scale_to(
     replicas = size_of(after, DATA) // size_of(before, DATA)
     stages = size_of(after, PIPELINE) // size_of(before, PIPELINE)
     experts = size_of(after, EXPERT) // size_of(before, EXPERT)
+    tensors = size_of(after, TENSOR) // size_of(before, TENSOR)
+    if tensors > 1:
+        trace = divided_operators(trace, before, tensors)
     graphs = list(trace.graphs)
     if strong and replicas > 1:
         graphs = [with_fewer_micro_batches(graph, replicas) for graph in graphs]
@@ -297,7 +305,8 @@ def scale_to(
     if stages > 1:
         deeper = _grown(before, PIPELINE, size_of(after, PIPELINE))
         trace, before = _with_stages(trace, before, deeper), deeper
-    done = _with_replicas(trace, before, after, replicas, made_of)
+    whole = stages == experts == tensors == 1 and not (strong and replicas > 1)
+    done = _with_replicas(trace, before, after, replicas, made_of, whole=whole)
     done = replace(done, findings=(*done.findings, *findings))
     refuse_unmatched(done)
     # What was recorded is another job: when the nodes of this one begin, a simulation says.
@@ -328,8 +337,19 @@ def _with_stages(trace: Trace, before: Mesh, after: Mesh) -> Trace:
     return replace(made, findings=trace.findings)
 
 
-def _with_replicas(trace: Trace, before: Mesh, after: Mesh, replicas: int, made_of: str) -> Trace:
-    """Return a job on more ranks along dimensions whose ranks run the same program."""
+def _with_replicas(
+    trace: Trace, before: Mesh, after: Mesh, replicas: int, made_of: str, *, whole: bool
+) -> Trace:
+    """Return a job on more ranks along dimensions whose ranks run the same program.
+
+    Args:
+        trace: The job.
+        before: Its mesh.
+        after: The larger mesh.
+        replicas: How many times as many replicas there are.
+        made_of: The layouts, as metadata tell them.
+        whole: Whether graphs are still as recorded, so that a rank of the first replicas whose sizes stay is a recorded one.
+    """
     by_number = {rank.number: rank for rank in trace.ranks}
     gradients = _gradients(trace) if before.axis(DATA) is None else frozenset()
     scaling = _Scaling(before, after, {group.name: group for group in trace.groups}, gradients)
@@ -340,12 +360,22 @@ def _with_replicas(trace: Trace, before: Mesh, after: Mesh, replicas: int, made_
         source = by_number[_source(scaling, number)]
         if source.graph not in graphs:
             graphs[source.graph] = _scaled_graph(trace.graph_of(source), source, scaling, replicas)
+        repeated = assumed_from(source)
+        if repeated is None:
+            stays = whole and graphs[source.graph] is trace.graph_of(source)
+            repeated = None if stays and number == _home(scaling, source.number) else source.number
         ranks.append(
             replace(
                 source,
                 number=number,
                 slots=_slots(keys[source.graph], source, number, scaling),
-                metadata=_metadata(source, number, after.world, made_of),
+                metadata=_metadata(
+                    source,
+                    number,
+                    after.world,
+                    made_of,
+                    None if repeated is None else _home(scaling, repeated),
+                ),
             )
         )
     used = list(dict.fromkeys(rank.graph for rank in ranks))
@@ -369,6 +399,11 @@ def _gradients(trace: Trace) -> frozenset[str]:
 def _source(scaling: _Scaling, number: int) -> int:
     """Return the rank of the smaller job that has a rank's place in all dimensions, replicas in turn."""
     return sum(larger.place(number) % axis.size * axis.stride for larger, axis in scaling.pairs)
+
+
+def _home(scaling: _Scaling, number: int) -> int:
+    """Return the number that a rank of the smaller job has in the larger one, where it is of the first replicas."""
+    return sum(axis.place(number) * larger.stride for larger, axis in scaling.pairs)
 
 
 def _slots(keys: Sequence[str], source: Rank, number: int, scaling: _Scaling) -> tuple[int | str, ...]:
@@ -395,18 +430,16 @@ def _peer(scaling: _Scaling, source: int, peer: int, number: int) -> int:
     return found
 
 
-def _metadata(source: Rank, number: int, world: int, made_of: str) -> tuple[Attribute, ...]:
+def _metadata(
+    source: Rank, number: int, world: int, made_of: str, repeated: int | None
+) -> tuple[Attribute, ...]:
     kept = tuple(item for item in source.metadata if item.name not in ("world_size", SCALED))
     told = (
         *kept,
         Attribute("world_size", ValueKind.INT64, world),
         Attribute(SCALED, ValueKind.STRING, made_of),
     )
-    # A rank that was assumed already is as the recorded one that it repeats.
-    recorded = assumed_from(source)
-    return copied_metadata(
-        replace(source, metadata=told), number, source.number if recorded is None else recorded
-    )
+    return copied_metadata(replace(source, metadata=told), number, repeated)
 
 
 def _scaled_graph(graph: Graph, source: Rank, scaling: _Scaling, factor: int) -> Graph:
@@ -491,6 +524,8 @@ def _findings(trace: Trace, before: Mesh, after: Mesh, *, strong: bool, layers: 
         said.append(f"more pipeline stages {model}; those added are copies")
     if size_of(after, EXPERT) > size_of(before, EXPERT):
         said.append("more ranks share the experts, and tokens are taken to be routed evenly")
+    if size_of(after, TENSOR) > size_of(before, TENSOR):
+        said.append("more ranks share the operators whose shapes say how they are divided")
     message = f"Scaled from {before.layout} to {after.layout}: {'; '.join(said) or 'nothing changes'}."
     silent = replicas and not _talks(trace, before)
     if silent:

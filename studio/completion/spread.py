@@ -7,12 +7,14 @@ from typing import Literal
 
 import numpy as np
 
+from studio.completion.arrivals import arrivals
 from studio.completion.measured import Measured, Sizes
 from studio.errors import ConfigError
 from studio.trace import Graph, NodeType, Trace
 
 MEASURED: Literal["measured"] = "measured"
 Share = float | Literal["measured"]
+Arrivals = Literal["recorded", "together"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,19 @@ class Spread:
         jitter: Standard deviation of the logarithm of each compute node's duration; `measured` takes that between known ranks.
         imbalance: The same of a factor that all compute nodes of a rank share; `measured` draws between the known ranks.
         seed: Two runs with the same seed draw the same.
+        arrivals: Whether copies come to collectives as late as the known ranks, by their waiting, saw others come
+            (`recorded`), or `together` with them; None is as recorded unless `imbalance` says how ranks differ.
     """
 
     jitter: Share = 0.0
     imbalance: Share = 0.0
     seed: int = 0
+    arrivals: Arrivals | None = None
+
+    @property
+    def as_late(self) -> bool:
+        """Whether copies come to collectives as late as the known ranks saw others come."""
+        return self.arrivals == "recorded" or (self.arrivals is None and not self.imbalance)
 
     def __post_init__(self) -> None:
         for name, value in (("jitter", self.jitter), ("imbalance", self.imbalance)):
@@ -87,7 +97,7 @@ def spread_durations(
         factor = np.exp(imbalance * draw.standard_normal() - imbalance**2 / 2)
         factor *= measured.factors.get(rank.number, 1.0)
         each = np.exp(jitter * draw.standard_normal(len(graph)) - jitter**2 / 2)
-        computes = (graph.type == NodeType.COMP) & (graph.duration_ns > 0)
+        computes = (graph.type == NodeType.COMP) & (graph.duration_ns > 0) & ~arrivals(graph)
         times = np.where(
             computes, np.maximum(np.rint(graph.duration_ns * factor * each), 1), graph.duration_ns
         )

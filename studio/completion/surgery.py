@@ -120,7 +120,7 @@ def edited(
         data.append(_mapped(list(node.parents), gone, new_row, reach.by_data))
         ctrl.append([])
     order = np.concatenate([kept, np.array([node.template for node in added], np.int64)])
-    strings, first = _with_texts(graph.strings, [node.name for node in added])
+    strings, first = with_texts(graph.strings, [node.name for node in added])
     name = graph.name[order].copy()
     name[len(kept) :] = first + np.arange(len(added))
     # Room for one id on each side of every old one.
@@ -227,7 +227,7 @@ def _attributes(graph: Graph, order: Int64, kept: int, added: Sequence[Added]) -
     )
 
 
-def _with_texts(strings: Strings, texts: Sequence[str]) -> tuple[Strings, int]:
+def with_texts(strings: Strings, texts: Sequence[str]) -> tuple[Strings, int]:
     """Return a pool with more texts at its end, and the index of the first of them."""
     more = Strings.of(texts)
     data = np.concatenate([strings.data, more.data])

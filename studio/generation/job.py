@@ -14,13 +14,15 @@ from studio.generation.program import Speed, told_times
 from studio.generation.routing import is_even
 from studio.generation.stage import Stage
 from studio.generation.transformer import largest_node_flop
-from studio.trace import GENERATED, Attribute, Finding, Rank, Trace, ValueKind
+from studio.trace import GENERATED, RECIPE, Attribute, Finding, Rank, Trace, ValueKind
 
 MOST_NODES = 4_000_000
 _NODES_A_LAYER, _NODES_OF_EXPERTS, _NODES_OF_A_RING_STEP = 36, 24, 8
 
 
-def make_job(model: Model, layout: Layout, speed: Speed | None = None, faults: Faults = NO_FAULTS) -> Trace:
+def make_job(
+    model: Model, layout: Layout, speed: Speed | None = None, faults: Faults = NO_FAULTS, recipe: str = ""
+) -> Trace:
     """Return a training job as if every rank had been traced before it ran.
 
     Args:
@@ -28,6 +30,7 @@ def make_job(model: Model, layout: Layout, speed: Speed | None = None, faults: F
         layout: How ranks share it.
         speed: The GPU that durations are of, and what it reaches; None leaves them to the roofline of a simulated system.
         faults: What goes wrong.
+        recipe: What a user said of it, kept as metadata (`workload_of`); "" keeps nothing.
 
     Raises:
         ConfigError: The job would have too many nodes, or a node too many operations.
@@ -82,6 +85,7 @@ def make_job(model: Model, layout: Layout, speed: Speed | None = None, faults: F
             Attribute("rank", ValueKind.INT64, number),
             Attribute("world_size", ValueKind.INT64, layout.ranks),
             Attribute(GENERATED, ValueKind.STRING, f"chakra-studio generate llm: {told}"),
+            *((Attribute(RECIPE, ValueKind.STRING, recipe),) if recipe else ()),
         )
         ranks.append(Rank(number, index, slots, "1.0.0", metadata))
     words = f"Generated, not recorded: {told} ({layout.batch_from}); {told_times(speed)}."

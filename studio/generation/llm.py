@@ -41,7 +41,7 @@ def generate(model: str | Model, *, ranks: int, **options: Any) -> Trace:
         asked = asked_of(model, ranks, options)
         return make_network_job(asked.network, asked.replicas, asked.speed)
     workload = workload_of(model, ranks, options)
-    return make_job(workload.model, workload.layout, workload.speed, workload.faults)
+    return make_job(workload.model, workload.layout, workload.speed, workload.faults, workload.recipe)
 
 
 def describe(model: Model, layout: Layout, gpu: Gpu | None = None) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from studio.errors import ConfigError
@@ -36,12 +37,14 @@ class Workload:
         layout: How ranks share it.
         speed: The GPU that durations are of, and what it reaches; None leaves them to the roofline of a simulated system.
         faults: What goes wrong.
+        recipe: What was said, to be kept with the job (`recipe.py`).
     """
 
     model: Model
     layout: Layout
     speed: Speed | None = None
     faults: Faults = NO_FAULTS
+    recipe: str = ""
 
     @property
     def peak_memory(self) -> dict[str, int]:
@@ -83,7 +86,7 @@ def workload_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Wor
             f"{option} was given, but no --gpu, without which compute nodes have no durations.",
             hint="Name one, such as --gpu h100.",
         )
-    return Workload(shape, layout_of(shape, wish), speed, faults)
+    return Workload(shape, layout_of(shape, wish), speed, faults, recipe_text(model, ranks, given))
 
 
 def _custom(values: Mapping[str, Any]) -> Model:
@@ -147,3 +150,15 @@ def speed_of(gpu: str | None, compute: float | None = None, memory: float | None
         return Speed(found, efficiency_of(found))
     matmul = 1.0 if compute is None else compute
     return Speed(find_gpu(gpu), Efficiency(matmul, matmul, 1.0 if memory is None else memory))
+
+
+def recipe_text(model: str | Model, ranks: int, given: Mapping[str, Any]) -> str:
+    """Return a recipe (`recipe.py`) as it is written: options that are not given are left out, the others sorted.
+
+    Example:
+        >>> recipe_text("llama3-8b", 8, {"tp": 4, "dp": None})
+        '{"given": {"tp": 4}, "model": "llama3-8b", "ranks": 8}'
+    """
+    said = {key: value for key, value in given.items() if value is not None}
+    told = model if isinstance(model, str) else asdict(model)
+    return json.dumps({"model": told, "ranks": ranks, "given": said}, sort_keys=True)

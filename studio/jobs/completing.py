@@ -11,9 +11,10 @@ from studio.completion.clues import Known, known_facts
 from studio.completion.complete import chosen_mesh, complete_on
 from studio.completion.mesh import Mesh
 from studio.completion.rules import Layers
-from studio.completion.scale import refuse_missing, scale_to, scaled_mesh
+from studio.completion.scale import refuse_missing, scaled_mesh
 from studio.completion.spread import NO_SPREAD, Spread
 from studio.errors import TraceError
+from studio.generation.recipe import Growth, scale_job
 from studio.jobs.checking import start_check
 from studio.session import Session
 from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
@@ -49,7 +50,7 @@ class Scaling:
     Attributes:
         layout: The mesh of its ranks as it is.
         ranks: Ranks of the larger job.
-        pp, ep: Its pipeline stages and ranks along its expert dimension; None keeps those there are.
+        pp, ep, tp: Its pipeline stages, ranks along its expert and its tensor dimension; None keeps those there are.
         strong: Whether more replicas share the batch.
         layers: Whether more stages share the layers of the model, or each has as many as before.
     """
@@ -58,6 +59,7 @@ class Scaling:
     ranks: int
     pp: int | None = None
     ep: int | None = None
+    tp: int | None = None
     strong: bool = False
     layers: Layers = "divided"
 
@@ -67,7 +69,7 @@ class Scaling:
         Raises:
             ConfigError: The numbers do not fit the one before.
         """
-        return scaled_mesh(before, ranks=self.ranks, pp=self.pp, ep=self.ep)
+        return scaled_mesh(before, ranks=self.ranks, pp=self.pp, ep=self.ep, tp=self.tp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def completed(trace: Trace, wanted: Completing) -> Trace:
 
 
 def scaled(trace: Trace, wanted: Scaling) -> Trace:
-    """Return a job on more replicas, pipeline stages or ranks for its experts.
+    """Return a job on more replicas, pipeline stages, tensor-parallel ranks or ranks for its experts.
 
     Raises:
         ConfigError: The numbers do not fit the job's mesh, or sizes do not divide.
@@ -154,7 +156,10 @@ def scaled(trace: Trace, wanted: Scaling) -> Trace:
     """
     mesh = chosen_mesh(layout_facts(trace), wanted.layout, None, first=True)
     refuse_missing(trace, mesh)
-    return scale_to(trace, mesh, wanted.mesh(mesh), strong=wanted.strong, layers=wanted.layers)
+    growth = Growth(
+        None, wanted.ranks, wanted.pp, wanted.ep, wanted.tp, strong=wanted.strong, layers=wanted.layers
+    )
+    return scale_job(trace, mesh, growth)[0]
 
 
 def layout_facts(trace: Trace) -> Known:

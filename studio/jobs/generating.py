@@ -81,7 +81,7 @@ class Generating:
     @property
     def mark(self) -> str:
         """Tells it from other generated jobs, as `JobInfo.fingerprint`."""
-        told = hashlib.blake2b(repr(self.job()).encode(), digest_size=8).hexdigest()
+        told = hashlib.blake2b(repr(replace(self.job(), recipe="")).encode(), digest_size=8).hexdigest()
         return f"generate:{told}"
 
 
@@ -166,7 +166,7 @@ def _make(session: Session, wanted: Generating, name: str, report: Report) -> st
         return known.id
     workload = wanted.job()
     report.running(0, 2, phase="making")
-    trace = make_job(workload.model, workload.layout, workload.speed, workload.faults)
+    trace = make_job(workload.model, workload.layout, workload.speed, workload.faults, workload.recipe)
     report.running(1, 2, phase="storing")
 
     def tick(done: int, total: int) -> None:

@@ -38,6 +38,7 @@ from studio.figures.waterfall import waterfall
 from studio.reporting.advice import write_advice
 from studio.reporting.answers import write_path, write_waits
 from studio.reporting.document import Cell, Document
+from studio.reporting.memory import write_memory
 from studio.sim.doubts import options_of
 from studio.trace import Float64, Int64, collective_name, trace_digest
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
@@ -218,6 +219,7 @@ def _run(document: Document, run: Compared, *, alone: bool) -> None:
     every = [rank.number for rank in side.trace.ranks]
     members = collective_members(side.trace, side.times, side.groups)
     _kernels(document, side)
+    write_memory(document, side)
     _collectives(document, collective_times(side.trace, side.times, side.groups), members, every)
     _network(document, side)
     if alone:

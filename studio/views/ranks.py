@@ -16,8 +16,8 @@ from studio.errors import StudioError
 from studio.jobs.completing import Completing, Scaling, completed, layout_facts, scaled
 from studio.trace import Finding, Trace, assumed_from
 
-MOST_TRIED = 1024
-"""Ranks up to which a job is made to see that it can be, before anybody asks for it."""
+MOST_TRIED = 1 << 14
+"""Ranks up to which a job is made to see that it can be, before anybody asks for it: a second or so."""
 _MOST_ASKED = 6
 _FEW = 64
 """Ranks up to which a spread that is measured is tried as well."""

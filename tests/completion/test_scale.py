@@ -12,7 +12,7 @@ from studio.completion.mesh import Mesh
 from studio.completion.rules import applying, rules_for
 from studio.completion.scale import scale
 from studio.errors import ConfigError, TraceError
-from studio.trace import Trace, int_column
+from studio.trace import Trace, assumed_from, int_column
 from tests.completion.test_complete import alone, exchanged, finish_ns
 from tests.handmade import collective, trace_of
 from tests.test_cli import refused, run
@@ -79,7 +79,10 @@ def test_what_cannot_be_scaled_is_refused_with_the_reason(tmp_path):
     with pytest.raises(TraceError, match="1 of 4 ranks are known"):
         scale(alone({"dp": [0, 1, 2, 3]}), dp=8)
     studio.write(replace(sharded), tmp_path / "in", "job")
-    assert "does not say along which side operators split" in refused(
+    assert "a trace does not say how operators divide the context" in refused(
+        "scale", tmp_path / "in", "-o", tmp_path / "out", "--cp", 4
+    )
+    assert "of one rank along the tensor dimension" in refused(
         "scale", tmp_path / "in", "-o", tmp_path / "out", "--tp", 4
     )
     assert "one of --dp and --ranks" in refused("scale", tmp_path / "in", "-o", tmp_path / "out", code=2)
@@ -95,3 +98,19 @@ def test_rules_without_a_collective_to_apply_to_are_not_listed():
 
     assert listed("transformer_8r") == ["all-reduce of the data dimension", "all other nodes"]
     assert "reduce-scatter of the data dimension" in listed("transformer_32r")
+
+
+def test_ranks_that_stay_as_they_were_recorded_are_not_assumed():
+    whole = studio.read(studio.sample_path("transformer_8r"))
+    larger = scale(whole, dp=4)
+    # The second stage begins at rank 8 now; replicas that are added repeat the first ones of their stage.
+    assert [assumed_from(rank) for rank in larger.ranks] == [None] * 4 + [0, 1, 2, 3] + [None] * 4 + [
+        8,
+        9,
+        10,
+        11,
+    ]
+    # What a rank's sizes were divided in was not recorded so, nor a stage with fewer layers.
+    parts = [[collective(1, "ALL_GATHER", 64, group="fsdp")]] * 2
+    divided = scale(trace_of(parts, groups={"fsdp": [0, 1]}), dp=4)
+    assert [assumed_from(rank) for rank in divided.ranks] == [0, 1, 0, 1]

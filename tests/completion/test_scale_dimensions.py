@@ -148,6 +148,6 @@ def test_stages_that_names_do_not_tell_apart_are_refused():
 def test_every_rule_names_its_source_or_reason_and_options_are_refused_together(tmp_path):
     assert all(rule.about and rule.change and rule.why for rule in RULES)
     studio.write(complete(pipelined(2, 1), layout="pp=2"), tmp_path / "in", "job")
-    assert "Give one of --dp and --ranks, or --pp or --ep." in refused(
+    assert "Give one of --dp and --ranks, or --pp, --ep or --tp." in refused(
         "scale", tmp_path / "in", "-o", tmp_path / "out", "--strong", code=2
     )

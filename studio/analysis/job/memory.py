@@ -113,6 +113,11 @@ def gpu_peak(uses: Sequence[MemoryUse]) -> MemoryUse | None:
     )
 
 
+def how_known(use: MemoryUse) -> str:
+    """Say where a figure of memory is from: `noted`, `counted` or `estimated`."""
+    return "noted" if use.noted else "counted" if use.counted else "estimated"
+
+
 def _of_rank(use: MemoryUse, rank: int, *, counted: bool) -> MemoryUse:
     return MemoryUse(
         rank, use.device, use.time_ns, use.bytes, use.before_bytes, use.peak_bytes, use.peak_ns,

@@ -10,7 +10,7 @@ from dash import dcc, html
 
 from studio.completion.clues import dimension_words
 from studio.completion.mesh import NAMES, PIPELINE, Mesh, parse_layout
-from studio.completion.rules import EXPERT, SCALABLE, Layers, Rule, excuse, size_of
+from studio.completion.rules import EXPERT, SCALABLE, TENSOR, Layers, Rule, excuse, size_of
 from studio.completion.spread import Spread, parse_share
 from studio.errors import ConfigError
 from studio.jobs.completing import Completing, Scaling
@@ -35,6 +35,7 @@ _RANK = "The same of a factor that all compute nodes of an assumed rank share, 0
 _SEED = "Equal seeds draw the same durations."
 
 _GROWING = (
+    (TENSOR, "tensor ranks", "Ranks that share each operator: where shapes of a recording say how operators are divided, or of a generated job, which is made anew.", "Tensor-parallel ranks"),
     (PIPELINE, "pipeline stages", "Stages of the larger job: the first and the last stay, those between are copies.", "Pipeline stages"),
     (EXPERT, "expert ranks", "Ranks along the expert dimension; tokens are taken to be routed evenly.", "Ranks along the expert dimension"),
 )  # fmt: skip
@@ -262,12 +263,14 @@ def scaling(fields: Fields, ranks: int) -> Scaling:
         ConfigError: A number is none, or not allowed.
     """
     before = Mesh.of(parse_layout(fields["layout"]))
-    pp, ep = (
+    pp, ep, tp = (
         number if (number := whole_number(fields, name)) != size_of(before, name) else None
-        for name in (PIPELINE, EXPERT)
+        for name in (PIPELINE, EXPERT, TENSOR)
     )
     layers: Layers = "kept" if fields.get("layers") == "kept" else "divided"
-    return Scaling(fields["layout"], ranks, pp, ep, strong=fields.get("strong") == "strong", layers=layers)
+    return Scaling(
+        fields["layout"], ranks, pp, ep, tp, strong=fields.get("strong") == "strong", layers=layers
+    )
 
 
 def rules_table(rules: Sequence[Rule]) -> Any:

@@ -27,6 +27,7 @@ from studio.completion.rules import applying, rules_for
 from studio.completion.scale import DATA, scaled_mesh
 from studio.errors import ConfigError, StudioError
 from studio.figures.mesh import Cell, assumed_cell, directions, mesh_drawing
+from studio.generation.recipe import recipe_of
 from studio.jobs.completing import Scaling, layout_facts, start_completing, start_scaling, unreadable
 from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
 from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_changed, tasks_ticked
@@ -275,7 +276,8 @@ def _followed(job: str, fields: dict[str, str], touched: set[str]) -> Any:
         first_new = next((rank for rank in range(larger.world) if not is_kept(mesh, larger, rank)), None)
         shown = [] if first_new is None else [first_new]
         after = _drawn(larger, lambda rank: _after_cell(rank, plan, is_kept(mesh, larger, rank)), shown)
-        changes = rules_for(mesh, larger, strong=wanted.strong, layers=wanted.layers)
+        generated = recipe_of(known) is not None
+        changes = rules_for(mesh, larger, strong=wanted.strong, layers=wanted.layers, generated=generated)
         rules = still(rules_table(applying(changes, known)))
         words = f"Make the job of {format_counted(larger.world, 'rank')}"
         same = larger.world == mesh.world
@@ -303,7 +305,11 @@ def _scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh,
     if number is None:
         raise ConfigError(f"no number of {'replicas' if by_replicas else 'ranks'} is given")
     wanted = scaling(fields, number)
-    larger = scaled_mesh(mesh, dp=number, pp=wanted.pp, ep=wanted.ep) if by_replicas else wanted.mesh(mesh)
+    larger = (
+        scaled_mesh(mesh, dp=number, pp=wanted.pp, ep=wanted.ep, tp=wanted.tp)
+        if by_replicas
+        else wanted.mesh(mesh)
+    )
     wanted = replace(wanted, ranks=larger.world)
     replicas = larger.axis(DATA)
     follows = str(larger.world if by_replicas else replicas.size if replicas else 1)

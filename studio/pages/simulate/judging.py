@@ -8,12 +8,12 @@ from dash import ALL, Input, Output, State, callback, html, no_update
 from dash.exceptions import PreventUpdate
 
 from studio.analysis.job.completeness import completeness, is_recording
-from studio.pages.base.state import trace, workspace
+from studio.pages.base.state import session, trace, workspace
 from studio.pages.simulate.edits import findings_of
 from studio.pages.simulate.form import foretell, place_of, problem_texts
 from studio.pages.simulate.live import describe_findings, draw_network, legend, show_facts
 from studio.pages.simulate.proposals import show_compute
-from studio.pages.simulate.recompute import show_recompute
+from studio.pages.simulate.recompute import show_recompute, show_unfit
 from studio.pages.simulate.system import FormState
 from studio.sim.problems import Examined, examine_parts
 from studio.store.drafts import load_draft
@@ -59,6 +59,9 @@ def judge(
                 *show_facts(system.config, job, state["job"], recorded=recorded),
                 show_compute(trace(state["job"]), system.config),
                 show_recompute(trace(state["job"]), system.config, draft.origin),
+                show_unfit(
+                    session().memory(state["job"], "") if recorded else (), system.config, draft.origin
+                ),
             ],
             draw_network(topology),
             legend(topology),

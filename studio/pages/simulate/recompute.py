@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dash import html
 
+from studio.analysis.job.memory import MemoryUse
 from studio.errors import ConfigError
 from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.widgets import hint
 from studio.sim.config import SystemConfig
+from studio.sim.doubted_memory import unfit_words
 from studio.sim.settings import BY_KEY
 from studio.sim.systems.gpus import SYSTEM_OF, find_gpu, gpu_of_recording, known_gpu
 from studio.trace import Trace, recorded_devices
@@ -49,6 +52,20 @@ def show_recompute(trace: Trace, config: SystemConfig, origin: str) -> Any:
         [html.Span([said, hint("Recompute for", about)]), html.Div(buttons, className="sim-row")],
         className="sim-fit",
     )
+
+
+def show_unfit(uses: Sequence[MemoryUse], config: SystemConfig, origin: str) -> Any:
+    """Return a warning where a job held more memory than the GPU of the system in the form has; None where it fits.
+
+    Args:
+        uses: The memory of each device of each rank, as recorded.
+        config: The system in the form.
+        origin: The preset that the form began with.
+    """
+    chosen = config.extensions.recompute_for if config.extensions else None
+    gpu = chosen or next((name for name, system in SYSTEM_OF.items() if origin == system), None)
+    words = unfit_words(uses, find_gpu(gpu)) if gpu else ""
+    return html.P(words, className="sim-fit cs-level-warning") if words else None
 
 
 def _chosen_words(trace: Trace, config: SystemConfig) -> str:

@@ -14,7 +14,9 @@ import studio
 from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, MemoryUse, memory_use
 from studio.analysis.timeline.counters import memory_held
 from studio.cli import main
+from studio.pages.simulate.recompute import show_unfit
 from studio.sim.doubted_memory import unfit_words
+from studio.sim.presets import preset
 from studio.sim.systems.gpus import find_gpu
 from studio.timeline import recorded_times
 from tests.et.pytorch_files import device_file, event, host_file, node, rank_files, tensor
@@ -172,3 +174,26 @@ def test_a_preset_whose_gpus_are_too_small_is_warned_of(tmp_path: Path) -> None:
         done = CliRunner().invoke(main, ["simulate", str(path), "--preset", name, "--json"])
         codes = [finding["code"] for finding in json.loads(done.stdout)["findings"]]
         assert ("does-not-fit" in codes) == warns
+        # The form says so before anything is simulated.
+        said = show_unfit(of(path), preset(name, 1).config, name)
+        assert bool(said) == warns
+        assert said is None or "rank 0 holds 12.0 GB" in said.children
+
+
+def test_info_and_report_tell_the_peak(tmp_path: Path) -> None:
+    path = tmp_path / "kineto_0.json"
+    path.write_bytes(device_file(DRAWN))
+    told = CliRunner().invoke(main, ["info", str(path), "--json", "--allow-damaged"])
+    peaks = [
+        {"rank": 0, "device": HOST_MEMORY, "peak_bytes": 8, "known": "noted"},
+        {"rank": 0, "device": 0, "peak_bytes": 1500, "known": "noted"},
+    ]
+    assert json.loads(told.stdout)["memory"] == peaks
+    said = CliRunner().invoke(main, ["info", str(path), "--allow-damaged"]).stdout
+    assert "  memory peak   1.46 KiB on device 0 of rank 0, noted\n" in said
+    made = tmp_path / "report.html"
+    done = CliRunner().invoke(main, ["report", str(path), "-o", str(made), "--allow-damaged"])
+    assert done.exit_code == 0, done.output
+    html = made.read_text(encoding="utf-8")
+    assert "Memory at the peak" in html
+    assert "before the recording 1,000 B; aten::inner 300 B; aten::outer 200 B" in html

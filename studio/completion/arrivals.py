@@ -1,0 +1,248 @@
+"""Let assumed ranks come as late to their collectives as the known ranks saw them come.
+
+A collective ends for all members when the last of them has come, so that the one that comes early records the time for which
+it waits. A rank that copies it comes when the late one came: it is on the host for as long before. Thus a completed job is no
+faster than the recording of the rank that it is made of.
+
+How long a collective takes by itself follows from those of its name, type and group in the same rank, three at least: each says
+that it takes no longer than itself, or, where it moved fewer bytes, than as many times as long. The median of what they say is
+the usual time, and what it took beyond that is taken for waiting. So where most of them waited the waiting is found too small.
+Where several members of a group are known, the last of them to come tells. Nothing tells a rank that was late from one whose
+recording began later; both are in the first waits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.completion.clues import Known
+from studio.completion.surgery import with_texts
+from studio.trace import (
+    NONE,
+    Attributes,
+    Bool,
+    Dependencies,
+    Float64,
+    Graph,
+    Int64,
+    NodeType,
+    Rank,
+    Strings,
+    ValueKind,
+    dense_column,
+    group_slots,
+)
+from studio.units import format_counted, format_ns
+
+ARRIVAL = "arrival"
+"""What the attribute `gap` says of time for which an assumed rank is on the host before it comes to a collective."""
+_LEAST = 3
+"""Collectives of one kind from which on their median says what is usual."""
+_NAMED = 4
+"""Ranks whose waiting is told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """For how long a known rank waited inside its collectives.
+
+    Attributes:
+        rows: (C,) rows of its graph, rising.
+        ns: (C,) how long, from 1 on.
+    """
+
+    rows: Int64
+    ns: Int64
+
+
+def waited(known: Known) -> dict[int, Waited]:
+    """Return for how long known ranks waited inside their collectives for ranks that are not known, by rank; only those that did."""
+    own = {rank.number: _of_rank(known, rank) for rank in known.trace.ranks}
+    by_group: dict[str, list[int]] = defaultdict(list)
+    for number, groups in own.items():
+        for name in groups:
+            by_group[name].append(number)
+    found: dict[int, list[tuple[Int64, Int64]]] = defaultdict(list)
+    for name, numbers in by_group.items():
+        listed = known.groups.get(name)
+        if listed and set(listed.ranks) <= own.keys():
+            continue
+        each = [own[number][name] for number in numbers]
+        if len({len(rows) for rows, _ in each}) > 1:
+            continue
+        # Who came last of those known waited least: for ranks that are not known.
+        least = np.min([ns for _, ns in each], axis=0)
+        for number, (rows, _) in zip(numbers, each, strict=True):
+            found[number].append((rows, least))
+    made = {}
+    for number, parts in found.items():
+        rows, ns = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(rows)
+        order = order[ns[order] > 0]
+        if len(order):
+            made[number] = Waited(rows[order], ns[order])
+    return made
+
+
+def _of_rank(known: Known, rank: Rank) -> dict[str, tuple[Int64, Int64]]:
+    """Return rows, in order, of a rank's collectives and how long it waited in each, by the name of their group."""
+    graph = known.trace.graph_of(rank)
+    timed = (graph.type == NodeType.COMM_COLL) & (graph.duration_ns > 0) & (graph.start_ns >= 0)
+    rows = np.flatnonzero(timed)
+    if len(rows) < _LEAST:
+        return {}
+    rows = rows[np.argsort(graph.start_ns[rows], kind="stable")]
+    slots = group_slots(graph)[rows]
+    sizes = np.maximum(dense_column(graph, "comm_size", 0)[rows], 1).astype(np.float64)
+    waits = np.zeros(len(rows), np.int64)
+    kinds = np.column_stack((slots, dense_column(graph, "comm_type", NONE)[rows], graph.name[rows]))
+    _, kind = np.unique(kinds, axis=0, return_inverse=True)
+    for one in range(int(kind.max()) + 1):
+        mine = np.flatnonzero(kind.reshape(-1) == one)
+        if len(mine) >= _LEAST:
+            times = graph.duration_ns[rows[mine]]
+            waits[mine] = np.maximum(times - _usual_ns(sizes[mine], times), 0)
+    return {
+        str(rank.slots[slot]) if slot != NONE else "": (rows[slots == slot], waits[slots == slot])
+        for slot in dict.fromkeys(slots.tolist())
+    }
+
+
+def _usual_ns(sizes: Float64, times: Int64) -> Int64:
+    """Return how long collectives (C,) of one kind usually take, by their bytes and times.
+
+    Example:
+        >>> _usual_ns(np.array([100.0, 100.0, 100.0, 200.0]), np.array([30, 32, 90, 40])).tolist()
+        [32, 32, 32, 60]
+    """
+    usual = np.empty(len(sizes), np.int64)
+    for size in np.unique(sizes).tolist():
+        ordered = np.sort(times * np.maximum(size / sizes, 1.0))
+        usual[sizes == size] = math.ceil(ordered[(len(ordered) - 1) // 2])
+    return usual
+
+
+def arrivals(graph: Graph) -> Bool:
+    """Return (N,) which nodes stand for the time before an assumed rank comes to a collective."""
+    chosen = np.zeros(len(graph), np.bool_)
+    rows, where = graph.rows_with("gap")
+    why = graph.strings.find(ARRIVAL)
+    if why != NONE:
+        chosen[rows] = graph.attrs.value[where] == why
+    return chosen
+
+
+def words(waits: Mapping[int, Waited]) -> str:
+    """Say for how long ranks waited.
+
+    Example:
+        >>> words({0: Waited(np.array([3, 7]), np.array([1_500_000, 500_000]))})
+        'rank 0 waited 2.00 ms inside 2 collectives'
+    """
+    each = [
+        f"rank {number} waited {format_ns(int(one.ns.sum()))} inside {format_counted(len(one.rows), 'collective')}"
+        for number, one in sorted(waits.items())
+    ]
+    return "; ".join(each[:_NAMED]) + (f"; and {len(each) - _NAMED:,} more" if len(each) > _NAMED else "")
+
+
+def coming_late(graph: Graph, waits: Waited) -> Graph:
+    """Return the graph of a rank that comes to collectives when the rank that recorded it no longer waited for others."""
+    rows, count, more = waits.rows, len(graph), len(waits.rows)
+    first = np.arange(count, count + more)
+    strings, codes = _codes(graph.strings, _texts(graph, waits))
+    start, duration = (
+        np.concatenate((column, np.zeros(more, np.int64))) for column in (graph.start_ns, graph.duration_ns)
+    )
+    start[first], duration[first] = start[rows], waits.ns
+    start[rows] += waits.ns
+    duration[rows] -= waits.ns
+    last = graph.id.max() + np.uint64(1)
+    return replace(
+        graph,
+        id=np.concatenate((graph.id, last + np.arange(more, dtype=np.uint64))),
+        type=np.concatenate((graph.type, np.full(more, NodeType.COMP, np.int32))),
+        name=np.concatenate((graph.name, np.full(more, codes[0], np.int32))),
+        start_ns=start,
+        duration_ns=duration,
+        ctrl=_repeated(graph.ctrl, rows),
+        data=_repeated(_joined(graph.data, rows, first), rows, graph.data),
+        io=np.concatenate((graph.io, np.full((more, 6), NONE, np.int32))) if len(graph.io) else graph.io,
+        attrs=_attributes(graph.attrs, codes, more),
+        strings=strings,
+    )
+
+
+def _texts(graph: Graph, waits: Waited) -> list[str]:
+    """Return the texts of added nodes: name, names and values of attributes, then the thread of each."""
+    start = graph.start_ns[waits.rows]
+    free: list[int] = []
+    lanes = np.zeros(len(start), np.int64)
+    for at in np.argsort(start, kind="stable").tolist():
+        lane = next((lane for lane, until in enumerate(free) if until <= start[at]), len(free))
+        if lane == len(free):
+            free.append(0)
+        free[lane] = int(start[at] + waits.ns[at])
+        lanes[at] = lane
+    return [
+        "assumed arrival",
+        "is_cpu_op",
+        "gap",
+        ARRIVAL,
+        "thread",
+        *(f"{ARRIVAL} {lane}" for lane in lanes.tolist()),
+    ]
+
+
+def _codes(strings: Strings, texts: Sequence[str]) -> tuple[Strings, list[int]]:
+    """Return a pool that has some texts, and their indices."""
+    codes = {text: strings.find(text) for text in texts}
+    new = [text for text, code in codes.items() if code == NONE]
+    pool, first = with_texts(strings, new)
+    codes.update((text, first + place) for place, text in enumerate(new))
+    return pool, [codes[text] for text in texts]
+
+
+def _joined(before: Dependencies, rows: Int64, parents: Int64) -> Dependencies:
+    """Return dependencies in which each of some rows waits for one more."""
+    offsets = before.offsets.copy()
+    offsets[1:] += np.cumsum(np.bincount(rows, minlength=len(offsets) - 1))
+    return Dependencies(
+        offsets, np.insert(before.rows, before.offsets[rows + 1], parents).astype(np.int32), before.dangling
+    )
+
+
+def _repeated(before: Dependencies, rows: Int64, of: Dependencies | None = None) -> Dependencies:
+    """Return dependencies with more nodes at their end, which wait for what some rows wait for."""
+    of = of or before
+    each = [of.of(row)[of.of(row) >= 0] for row in rows.tolist()]
+    offsets = before.offsets[-1] + np.cumsum([len(one) for one in each])
+    return Dependencies(
+        np.concatenate((before.offsets, offsets.astype(before.offsets.dtype))),
+        np.concatenate((before.rows, *each)).astype(np.int32),
+        before.dangling,
+    )
+
+
+def _attributes(before: Attributes, codes: Sequence[int], more: int) -> Attributes:
+    _, is_cpu, gap, why, thread, *threads = codes
+    key = np.tile([is_cpu, gap, thread], more)
+    value = np.column_stack((np.ones(more), np.full(more, why), threads)).reshape(-1)
+    kind = np.tile([ValueKind.BOOL, ValueKind.STRING, ValueKind.STRING], more)
+    count = len(key)
+    offsets = before.offsets[-1] + np.arange(3, count + 1, 3)
+    return Attributes(
+        np.concatenate((before.offsets, offsets.astype(before.offsets.dtype))),
+        np.concatenate((before.key, key.astype(np.int32))),
+        np.concatenate((before.doc, np.full(count, NONE, np.int32))),
+        np.concatenate((before.kind, kind.astype(np.uint8))),
+        np.concatenate((before.value, value.astype(np.int64))),
+        np.concatenate((before.length, np.zeros(count, np.int32))),
+        np.concatenate((before.slot, np.zeros(count, np.bool_))),
+        before.items,
+    )

@@ -1,0 +1,44 @@
+"""How much memory each rank held at its peak, in a report."""
+
+from __future__ import annotations
+
+from studio.analysis.compare.runs import Side
+from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, how_known, memory_use
+from studio.reporting.document import Cell, Document
+from studio.units import format_bytes, format_count, format_ns
+
+_LISTED, _HOLDERS = 12, 3
+
+
+def write_memory(document: Document, side: Side) -> None:
+    """Write the peaks of memory, those of devices where there are any; nothing where the trace tells nothing."""
+    found = memory_use(side.trace, side.times)
+    devices = [use for use in found if use.device != HOST_MEMORY]
+    shown = sorted(devices or found, key=lambda use: -use.peak_bytes)
+    if not shown:
+        return
+    document.heading(3, "Memory at the peak")
+    rows: list[list[Cell]] = []
+    for use in shown[:_LISTED]:
+        held = "; ".join(_held(one) for one in use.holders[:_HOLDERS])
+        size: Cell = (format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes")
+        when: Cell = (format_ns(use.peak_ns), f"{use.peak_ns:,} ns")
+        place = "processor" if use.device == HOST_MEMORY else f"device {use.device}"
+        rows.append([str(use.rank), place, size, when, how_known(use), held])
+    more = len(shown) - _LISTED
+    rest = (
+        f" {format_count(more)} more hold at most {format_bytes(shown[_LISTED].peak_bytes)} each."
+        if more > 0
+        else ""
+    )
+    document.table(
+        ["rank", "where", "peak", "at", "how it is known", "held by"],
+        rows,
+        numeric=(0, 2, 3),
+        caption=f"What the allocator had given out; it reserves more of the device.{rest}",
+    )
+
+
+def _held(one: Holder) -> str:
+    name = "before the recording" if one.name == BEFORE and not one.count else one.name
+    return f"{name} {format_bytes(one.bytes)}"
