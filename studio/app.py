@@ -365,8 +365,8 @@ def _wire_frame(app: Dash, session: Session) -> None:
         Output("selection", "data"),
         Output("searched", "data"),
         Output("named", "data"),
-        Input("_pages_location", "search"),
-        Input("_pages_location", "pathname"),
+        # Dash sets it together with the page: no callback of the page that is left hears of a view it will not show.
+        Input("_pages_store", "data"),
     )
 
     @app.callback(Output("view-missing", "children"), Input("named", "data"))

@@ -72,7 +72,12 @@ export function followView() {
 /** What clears a message about one job when another is shown. */
 const clear = () => null;
 
-/** @returns {unknown[]} the view, then the parts of it in the order of PARTS */
+/**
+ * Called once the page of the address is in the document: callbacks of the page before it hear nothing of the
+ * new view.
+ *
+ * @returns {unknown[]} the view, then the parts of it in the order of PARTS
+ */
 function viewFromAddress() {
   const view = readView(), changed = takeChanged(view, window.location.pathname);
   return [view, ...Object.keys(PARTS).map((store) => (store in changed ? changed[store] : noUpdate))];
