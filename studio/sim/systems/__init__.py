@@ -10,13 +10,18 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from studio.errors import ConfigError
 from studio.sim.fields import nearest
 from studio.sim.systems.errors import measured_error_words
 from studio.sim.systems.family import Family
-from studio.sim.systems.files import System, is_system_file, read_system, system_of, write_system
+from studio.sim.systems.files import (
+    System,
+    is_system_file,
+    read_own_system,
+    read_system,
+    system_of,
+    write_system,
+)
 from studio.sim.systems.gpu import Gpu
 
 __all__ = [
@@ -61,11 +66,7 @@ def _names() -> tuple[str, ...]:
 
 @cache
 def _built_in(name: str) -> System:
-    # Ten times as fast as `read_system`, where libyaml is there: all of them are read to find an alias. Libyaml ends the
-    # process where a file is nested too deeply, so files of users are not read by it.
-    text = (FOLDER / f"{name}.yml").read_text(encoding="utf-8")
-    table: dict[str, object] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    return system_of(table, f"preset {name}")
+    return read_own_system(FOLDER / f"{name}.yml", f"preset {name}")
 
 
 SYSTEMS = _Systems()
