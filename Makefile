@@ -54,7 +54,7 @@ lint: $(VENV)/ready-test $(SCRIPTS) ## format, lint, types and import contracts
 	+@$(TOGETHER) $(LINTS)
 
 lint-mypy: $(VENV)/ready-test
-	$(STEP) "types (mypy --strict)" $(BIN)/mypy
+	$(STEP) "types (mypy --strict)" $(BIN)/mypy --num-workers 2
 
 lint-format: $(VENV)/ready-test
 	$(STEP) "format (ruff format)" $(BIN)/ruff format --check .
@@ -81,7 +81,7 @@ unit: client $(VENV)/ready-test ## unit tests and doctests, without a browser; A
 coverage: $(VENV)/ready-test ## unit tests with coverage, which must reach the floor in pyproject.toml
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) -m "not e2e" --cov=studio $(ARGS)
 
-nightly: $(VENV)/ready-test ## seventy times the examples, every real file, 10,000 mutations per format, every golden case (an hour)
+nightly: $(VENV)/ready-test ## 130 times the examples, every real file, 10,000 mutations per format, every golden case (an hour)
 	@HYPOTHESIS_PROFILE=nightly $(PYTEST) $(PARALLEL) -m "not e2e" $(ARGS)
 	@for program in benchmarks/fuzz_*.py; do echo "== $$program"; $(BIN)/python "$$program" || exit 1; done
 	@cases="$${CHAKRA_STUDIO_SHARED:-../shared}/oracle/astra_sim_public.jsonl.gz"; \

@@ -519,12 +519,22 @@ def test_serving_paths_until_interrupted(job, tmp_path):
 
 
 def test_another_account_is_refused_and_a_browser_let_in_once_stays_so(tmp_path):
-    """The cookie outlives the studio, and the port that it had."""
+    """The cookie outlives the studio, and the port and the addresses that it had.
+
+    The command line of a browser can be listed by every account: what it is told to open holds no token, and lets it in.
+    """
     jar = http.cookiejar.CookieJar()
     options = ["--port", 0, "--workspace", tmp_path / "workspace"]
-    with serving(*options) as (process, address):
+    page = {"Accept": "text/html"}
+    with serving("--host", "0.0.0.0", "--allow-host", "gpu-box", *options) as (process, address):
+        token = re.search(r"\?token=([\w-]{20,})$", address)
+        assert token is not None
         for path in ("/", "/status", "/_dash-layout", "/assets/logo.svg", "/?token=wrong", "/?ticket=wrong"):
             assert get(address, path, Authorization="")[0] == 401
+        # Signed in by a redirect that takes the token out of the address.
+        assert get(address, **page)[0] == 303
+        assert get(address, f"/?token={token[1]}", Host="gpu-box", **page)[0] == 303
+        assert get(address, f"/?token={token[1]}", Host="evil.example", **page)[0] in (400, 403, 421)
         # Followed by a program that knows nothing of cookies, and by one that does.
         with urlopen(address) as answer:
             assert answer.status == 200
@@ -534,38 +544,22 @@ def test_another_account_is_refused_and_a_browser_let_in_once_stays_so(tmp_path)
         assert stopped(process)[0] == 0
     assert not cookie.discard
     kept = {"Cookie": f"{cookie.name}={cookie.value}", "Authorization": ""}
-    with serving(*options) as (process, again):
-        assert get(again, "/", **kept)[0] == 200
-        assert stopped(process)[0] == 0
-    with serving("--port", 0, "--workspace", tmp_path / "other") as (process, other):
-        assert get(other, "/", **kept)[0] == 401
-        assert stopped(process)[0] == 0
-
-
-def test_the_opened_browser_is_not_told_the_token(tmp_path):
-    """Its command line can be listed by every account; what it opens lets it in all the same."""
     told = tmp_path / "told"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {told}.part && mv {told}.part {told}\n')
     browser.chmod(0o755)
     environment = {"BROWSER": str(browser), "CI": "", "DISPLAY": ""}
-    options = ["--port", 0, "--workspace", tmp_path / "workspace"]
-    with serving(*options, browser=True, **environment) as (process, address):
+    with serving(*options, browser=True, **environment) as (process, again):
+        assert get(again, "/", **kept)[0] == 200
         wait_until(told.exists)
         opened = told.read_text().strip()
-        token = address.partition("token=")[2]
-        assert token not in opened
-        page = {"Accept": "text/html"}
+        assert again.partition("token=")[2] not in opened
         assert get(opened, **page)[0] == 303
         assert get(opened, **page)[0] == 401, "a ticket is good for once"
         assert stopped(process)[0] == 0
 
 
 def test_who_wants_no_token_says_so(tmp_path):
-    with serving("--port", 0, "--no-token", "--workspace", tmp_path) as (process, address):
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
-        assert get(address)[0] == 200
-        assert stopped(process)[0] == 0
     message = refused("--no-token", "--host", "0.0.0.0", "--workspace", tmp_path)
     assert "to every machine that reaches this one" in message
     assert "Hint: " in message
@@ -577,8 +571,11 @@ def test_a_sample_is_served_on_a_port_of_its_own_and_odd_requests_leave_no_trace
     """A line each, and the details in a file of the workspace, which is closed to others as all of it is."""
     workspace = tmp_path / "workspace"
     bodies = [b"null", b"[]", b"{}", b'{"output":1}', b"[" * 100_000, b"\xff"]
-    with serving("--port", 0, "--workspace", workspace, "--sample") as (process, address):
-        assert "/overview?job=transformer-on-8-ranks-" in address
+    with serving("--port", 0, "--workspace", workspace, "--sample", "--no-token") as (process, address):
+        assert re.fullmatch(
+            r"http://127\.0\.0\.1:\d+/overview\?job=transformer-on-8-ranks-[0-9a-f]+", address
+        )
+        assert get(address)[0] == 200
         port = urlsplit(address).port
         message = refused("--port", port, "--workspace", tmp_path / "other")
         assert f"Port {port} of 127.0.0.1 is taken by another program" in message
@@ -657,20 +654,6 @@ def test_special_files_are_refused_wherever_a_file_is_named(tmp_path, option):
     else:
         message = refused("info", tmp_path / "pipe")
     assert "this is a pipe" in message
-
-
-def test_serving_elsewhere_prints_a_token_that_is_needed(tmp_path):
-    options = ["--host", "0.0.0.0", "--port", 0, "--workspace", tmp_path, "--allow-host", "gpu-box"]
-    with serving(*options) as (process, address):
-        token = re.search(r"\?token=([\w-]{20,})$", address)
-        assert token is not None
-        assert get(address, "/_dash-layout", Authorization="")[0] == 401
-        page = {"Accept": "text/html"}
-        # Signed in by a redirect that takes the token out of the address.
-        assert get(address, **page)[0] == 303
-        assert get(address, f"/?token={token[1]}", Host="gpu-box", **page)[0] == 303
-        assert get(address, f"/?token={token[1]}", Host="evil.example", **page)[0] in (400, 403, 421)
-        assert stopped(process)[0] == 0
 
 
 @pytest.mark.parametrize("arguments", [["--workspace", "{file}"], ["--host", "no.such.host.invalid"]])

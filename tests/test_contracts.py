@@ -54,23 +54,7 @@ def test_no_two_modules_import_each_other():
 # Weight
 
 
-def test_neither_the_package_nor_commands_without_a_browser_load_what_they_do_not_need():
-    package, commands, names, info = loaded_after(
-        "import studio",
-        "from studio.cli import main; main(['--help'], standalone_mode=False)",
-        "studio.read, studio.write, studio.Trace, studio.Workspace, studio.StudioError",
-        "from studio.samples import sample_path\n"
-        "main(['info', str(sample_path('transformer_8r'))], standalone_mode=False)",
-    )
-    assert package == []
-    assert set(commands) <= {"numpy", "msgspec"}
-    assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(names)
-    assert not {"dash", "flask", "plotly", "pandas"} & set(info)
-
-
-def test_storing_and_opening_a_job_needs_no_pandas():
-    """It would take longer to import than the job to open."""
-    program = """
+STORE_AND_OPEN = """
 import tempfile
 from studio.jobs.importing import open_sample
 from studio.samples import SAMPLES
@@ -81,8 +65,23 @@ with tempfile.TemporaryDirectory() as folder:
     assert trace.node_count > 0
     del trace
 """
-    [loaded] = loaded_after(program)
-    assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(loaded)
+
+
+def test_neither_the_package_nor_commands_without_a_browser_load_what_they_do_not_need():
+    """Nor do storing and opening a job need pandas: it would take longer to import than the job to open."""
+    package, commands, names, stored, info = loaded_after(
+        "import studio",
+        "from studio.cli import main; main(['--help'], standalone_mode=False)",
+        "studio.read, studio.write, studio.Trace, studio.Workspace, studio.StudioError",
+        STORE_AND_OPEN,
+        "from studio.samples import sample_path\n"
+        "main(['info', str(sample_path('transformer_8r'))], standalone_mode=False)",
+    )
+    assert package == []
+    assert set(commands) <= {"numpy", "msgspec"}
+    assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(names)
+    assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(stored)
+    assert not {"dash", "flask", "plotly", "pandas"} & set(info)
 
 
 def test_the_studio_starts_without_what_only_some_pages_need():

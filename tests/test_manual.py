@@ -61,6 +61,8 @@ REASONS = {
 MOST_LEFT_OUT = 12
 
 SLOW = (
+    "chakra-studio suite suite.toml -o results/",
+    "chakra-studio report monday/",
     "chakra-studio advise traces/ --preset hgx-h100 --keep",
     "chakra-studio advise linked --preset",
     "chakra-studio report nvlink",

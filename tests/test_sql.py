@@ -37,6 +37,7 @@ from studio.timeline import recorded
 from studio.trace import Trace, node_attributes
 from studio.views import sql as views_sql
 from studio.views.sql import answer_of
+from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
 from tests.strategies import traces
@@ -186,7 +187,7 @@ def test_a_run_has_the_links_it_used(stored):
         assert rows(database, "SELECT rank, run, finish_ns FROM ranks LIMIT 1") == [(0, None, None)]
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(14))
 @given(trace=traces())
 def test_whatever_a_file_may_hold_can_be_asked_for(trace):
     """Attributes as elsewhere, letter for letter where they are texts; every table answers."""

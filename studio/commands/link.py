@@ -31,7 +31,7 @@ from studio.commands.base.terminal import printable, written_line
 from studio.et import LinkOptions, link, write
 from studio.et.executors import executor_at
 from studio.et.job import Progress
-from studio.trace import NodeType, Rank, Trace, collective_name, int_column
+from studio.trace import Graph, NodeType, Rank, Trace, collective_name, int_column
 from studio.units import format_bytes, format_count, format_ns
 
 FIGURES = ("host_operations", "linked", "host_events", "device_operations", "attributed")
@@ -103,7 +103,7 @@ def rank_figures(trace: Trace, rank: Rank) -> dict[str, Any]:
 def communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
     """Return count and bytes of a rank's communication by kind of collective, send and receive."""
     graph = trace.graph_of(rank)
-    kinds, sizes = (dict(zip(*(c.tolist() for c in int_column(graph, key)), strict=True)) for key in _KEYS)
+    kinds, sizes = (_numbers_of_rows(graph, key) for key in _KEYS)
     totals: dict[str, dict[str, int]] = {}
     for row, kind in enumerate(graph.type.tolist()):
         if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
@@ -119,6 +119,12 @@ def communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
 
 
 _KEYS = ("comm_type", "comm_size")
+
+
+def _numbers_of_rows(graph: Graph, key: str) -> dict[int, int]:
+    """Return an attribute of the nodes that have it, by row."""
+    rows, numbers = int_column(graph, key)
+    return dict(zip(rows.tolist(), numbers.tolist(), strict=True))
 
 
 def report(linked: Linked) -> dict[str, Any]:

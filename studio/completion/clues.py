@@ -162,7 +162,8 @@ class _Slots:
             if key in GROUP_KEYS and (graph.type[rows] == NodeType.COMM_COLL).any()
         ]
         self._peers = [slot for slot, key, rows in every if key in PEER_KEYS and len(rows)]
-        self._kinds = dict(zip(*(column.tolist() for column in int_column(graph, "comm_type")), strict=True))
+        nodes, kinds = int_column(graph, "comm_type")
+        self._kinds: dict[int, int] = dict(zip(nodes.tolist(), kinds.tolist(), strict=True))
         self._rows = dict(self._groups)
         self._carried: dict[tuple[int, ...], tuple[int, tuple[str, float, str]]] = {}
 

@@ -200,10 +200,15 @@ def stage_units(model: Model, layout: Layout, stage: int) -> dict[str, Unit]:
     """
     vocabulary = layout.vocabulary(model)
     units = {"embedding": embedding_unit(model, vocabulary)} if stage == 0 else {}
+    # There are two kinds of layers at most, and their weights take longest to count.
+    kinds: dict[bool, Unit] = {}
     for layers in layout.chunk_layers(stage):
         for layer in layers:
-            units[f"layer{layer}"] = layer_unit(model, layer)
-            if has_experts(model, layer):
+            experts = has_experts(model, layer)
+            if experts not in kinds:
+                kinds[experts] = layer_unit(model, layer)
+            units[f"layer{layer}"] = kinds[experts]
+            if experts:
                 units[f"layer{layer}{EXPERTS}"] = expert_unit(model, layout.ep)
     if stage == layout.pp - 1:
         units["head"] = head_unit(model, vocabulary, shared=model.tied and layout.pp == 1)

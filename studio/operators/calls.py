@@ -225,10 +225,10 @@ def _join_by_name(graph: Graph, part: Int64, call: Int64, share: Float64, by_nam
         first, after = (int(np.searchsorted(names, graph.name[row], side)) for side in ("left", "right"))
         if first == after:
             continue
-        times = graph.duration_ns[order[first:after]]
-        at = int(np.searchsorted(times, graph.duration_ns[row]))
+        times, own = graph.duration_ns[order[first:after]], int(graph.duration_ns[row])
+        at = int(np.searchsorted(times, own))
         near = [place for place in (at - 1, at) if 0 <= place < after - first]
-        best = min(near, key=lambda place: abs(int(times[place]) - int(graph.duration_ns[row])))
+        best = near[int(np.argmin(np.abs(times[near] - own)))]
         twin = int(order[first + best])
         call[row], share[row], by_name[row] = call[twin], share[twin], True
 

@@ -57,10 +57,11 @@ def find_collectives(facts: Facts) -> Found:
         group = times.groups[int(times.group[worst])]
         name = f"{collective_name(int(times.type[worst]))} #{times.position[worst]}"
         more = f" ({format_count(int(beyond.sum()))} collectives in all)" if beyond.sum() > 1 else ""
+        attained, carried = float(bus[worst]), float(rates[int(times.group[worst])])
         yield (
             (
-                f"{name}{f' of group {group}' if group else ''} runs at {format_rate(float(bus[worst]))} of bus bandwidth over "
-                f"ports that carry {format_rate(float(rates[times.group[worst]]))}{more}."
+                f"{name}{f' of group {group}' if group else ''} runs at {format_rate(attained)} of bus bandwidth over "
+                f"ports that carry {format_rate(carried)}{more}."
             ),
             FULL_CURE,
         )

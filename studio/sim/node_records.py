@@ -71,7 +71,8 @@ class Columns:
             kinds = self.graph.attrs.kind[where]
             wrong = ~_WHOLE[kinds]
             if wrong.any():
-                node = node_name(self.graph, int(self.order[positions[np.flatnonzero(wrong)[0]]]))
+                position = int(positions[int(np.argmax(wrong))])
+                node = node_name(self.graph, int(self.order[position]))
                 raise TraceError(f"{node}: attribute {key!r} is no whole number")
             numbers[positions], there[positions] = self.graph.attrs.value[where], True
         return numbers, there

@@ -25,6 +25,7 @@ from studio.generation.transformer import (
 )
 from studio.generation.volumes import step_volumes
 from studio.sim import simulate
+from tests.examples import examples
 from tests.generated_sums import totals
 
 LLAMA = Model("llama", 4, 64, 8, 4, 8, 176, 104, 48)
@@ -58,7 +59,7 @@ def layouts(draw):
 
 
 @given(layouts())
-@settings(max_examples=25)
+@settings(max_examples=examples(40))
 def test_graphs_add_up_to_the_closed_forms(drawn):
     """Operations, bytes of each collective, and parameters: summed over ranks they are the formulas', whatever the layout."""
     model, layout = drawn

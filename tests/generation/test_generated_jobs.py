@@ -21,6 +21,7 @@ from studio.generation.transformer import parameters, recomputed_flop, stage_uni
 from studio.generation.volumes import step_volumes
 from studio.sim import simulate
 from studio.trace import GENERATED, NodeType
+from tests.examples import examples
 from tests.generated_sums import totals
 
 GPT = Model(
@@ -57,7 +58,7 @@ def layouts(draw):
 
 
 @given(layouts())
-@settings(max_examples=25)
+@settings(max_examples=examples(40))
 def test_graphs_add_up_to_the_closed_forms(drawn):
     """Operations of matrix products, bytes of each collective, and parameters: summed over ranks they are the formulas'."""
     model, layout = drawn

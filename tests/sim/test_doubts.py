@@ -200,7 +200,7 @@ def test_no_answer_of_the_aware_reference_is_beyond_its_ports(shared: Path):
         expected = record["expected"]
         if record["mode"] != "aware" or not expected["status"].startswith("ok"):
             continue
-        if seen[record["family"]] == examples(14) or len(expected.get("events", ())) > 200:
+        if seen[record["family"]] == examples(28) or len(expected.get("events", ())) > 200:
             continue
         trace, config = case(record)
         if config.congestion == "aware" and config.needs_every_rank:

@@ -23,6 +23,7 @@ from studio.sim.flow_uses import port_uses
 from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset
 from studio.sim.result import SimResult
+from tests.examples import examples
 from tests.golden import Record, trace_of_workload
 from tests.sim.test_extended import (
     ALL_GATHER,
@@ -370,7 +371,7 @@ def job(
     return ranks, rows | columns
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SIZES, STEPS, st.sampled_from([0, 1]), st.booleans())
 def test_folded_jobs_answer_as_unfolded_ones(
     sizes: tuple[int, ...], steps: list[tuple[str, int, int, int]], nics: int, rendezvous: bool

@@ -70,6 +70,12 @@ def has_source(key: str, sources: Mapping[str, str]) -> bool:
     return any(key == known or key.startswith((f"{known}.", f"{known}[")) for known in sources)
 
 
+def test_built_in_systems_are_what_their_files_say_as_those_of_users_are_read():
+    """Without repeated keys, which only the slower reader notices."""
+    for name, system in SYSTEMS.items():
+        assert system == read_system(FOLDER / f"{name}.yml", f"preset {name}")
+
+
 def test_every_machine_that_was_asked_for_is_there():
     assert {name for names in ASKED.values() for name in names} <= set(FAMILIES)
     assert all(SYSTEMS[name].gpu is not None for name in FAMILIES)

@@ -30,6 +30,7 @@ from studio.sweep.space import Axis, Space, parse_space
 from studio.sweep.sweep import Sweep, run_sweep, values_of
 from studio.sweep.systems import Base, Jobs, parts_at
 from tests.conftest import ROOT
+from tests.examples import examples
 from tests.waiting import PATIENCE_S, wait_until
 
 MEMORY = ("memory-type=PER_NPU_MEMORY_EXPANSION", "remote-mem-latency=1000", "remote-mem-bw=64")
@@ -124,7 +125,7 @@ VARIED = {
 }
 
 
-@settings(max_examples=4)
+@settings(max_examples=examples(7))
 @given(st.lists(st.sampled_from(sorted(VARIED)), min_size=1, max_size=3, unique=True), st.data())
 def test_a_point_is_what_a_single_simulation_gives(keys, data):
     trace = studio.read(studio.sample_path("transformer_8r"))

@@ -227,7 +227,8 @@ def _reorder(offsets: Int64, order: Int64) -> tuple[Int64, Int64]:
     """Return (M,) where members are after reordering collectives, and their new offsets."""
     count = np.diff(offsets)[order]
     after = np.append(0, np.cumsum(count))
-    return np.arange(after[-1]) + np.repeat(offsets[order] - after[:-1], count), after
+    moved: Int64 = offsets[order] - after[:-1]
+    return np.arange(int(after[-1])) + np.repeat(moved, count), after
 
 
 class _Titles:

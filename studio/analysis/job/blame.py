@@ -102,7 +102,9 @@ def blame(
     np.add.at(parts, of, doing)
     # Of a pair's waits the longest, of several the earliest, comes last.
     by_length = np.lexsort((-start, end - start, of))
-    longest = by_length[np.append(of[by_length][1:] != of[by_length][:-1], True)[: len(of)]]
+    pairs = of[by_length]
+    last: Bool = np.append(pairs[1:] != pairs[:-1], True)[: len(of)]
+    longest = by_length[last]
     order = np.lexsort((distinct, -ns))
     assert (parts.sum(axis=1) == ns).all(), "what the other did fills the wait"
     chosen = longest[order]

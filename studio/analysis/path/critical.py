@@ -306,14 +306,19 @@ def _line(courses: Courses, place: int) -> _Line:
     rows = np.flatnonzero(meets)
     partner, partner_row = courses.partners(place)
     begun = courses.account.arrivals.begun_ns[int(courses.times.first[place]) + rows]
-    met = (np.where(begun >= 0, begun - zero, NONE), partner[rows], partner_row[rows])
+    met = zip(
+        np.where(begun >= 0, begun - zero, NONE).tolist(),
+        partner[rows].tolist(),
+        partner_row[rows].tolist(),
+        strict=True,
+    )
     graph = courses.trace.graph_of(courses.trace.ranks[place])
     return _Line(
         np.where(there, start - zero, NONE).tolist(),
         np.where(there, end - zero, NONE).tolist(),
         courses.gates(place).gate.tolist(),
         meets.tolist(),
-        dict(zip(rows.tolist(), zip(*(column.tolist() for column in met), strict=True), strict=True)),
+        dict(zip(rows.tolist(), met, strict=True)),
         set(np.flatnonzero(graph.type == NodeType.COMM_RECV).tolist()),
     )
 

@@ -57,9 +57,10 @@ def match_calls(
     if not rows or not kinds:
         return {}
     matching = _Matching(operations, kinds, _record_ids(operations, host, device), host)
-    for row in sorted(rows, key=lambda row: (int(matching.record[row]), int(operations.begin[row]))):
+    by_begin = sorted(rows, key=operations.begin.tolist().__getitem__)
+    for row in sorted(by_begin, key=matching.record.tolist().__getitem__):
         matching.take(row, matching.by_record(row))
-    left = sorted(set(rows) - matching.call_of.keys(), key=lambda row: int(operations.begin[row]))
+    left = [row for row in by_begin if row not in matching.call_of]
     for find in (matching.by_caller, matching.by_tensors):
         for row in left:
             if row not in matching.call_of:

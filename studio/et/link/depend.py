@@ -431,8 +431,9 @@ class _Launched:
         self.finish = device.start_ns[events] + device.duration_ns[events]
         self.launch_ns = launch_times(device, launched)
         self.streams = {
-            (int(device.device[events[rows[0]]]), int(device.stream[events[rows[0]]])): rows
+            (int(device.device[first]), int(device.stream[first])): rows
             for rows in _streams(device, launched)
+            for first in [int(events[int(rows[0])])]
         }
         # Of all after an operation the earliest launch: it rises, and tells the last launched before a time.
         self._later = {

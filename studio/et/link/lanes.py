@@ -57,7 +57,8 @@ def find_inner(operations: Operations, communication: Communication, floating: B
     for place in np.argsort(depth, kind="stable").tolist():
         above = int(parent[place])
         if above >= 0:
-            inner[rows[place]] = rows[above] if carrying[rows[above]] else inner[rows[above]]
+            row, caller = int(rows[place]), int(rows[above])
+            inner[row] = caller if carrying[caller] else inner[caller]
     # On the calling thread the caller waits, and what it calls is its own.
     return np.where(operations.thread == operations.thread[_calls(inner, communication)], NONE, inner)
 

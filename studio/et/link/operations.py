@@ -62,8 +62,9 @@ def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Oper
     start, end = np.full(len(host), NONE, np.int64), np.full(len(host), NONE, np.int64)
     thread = host.numbers["tid"].copy()
     if device is not None and linked.any():
-        start[linked] = device.start_ns[event[linked]]
-        end[linked] = start[linked] + device.duration_ns[event[linked]]
+        own = event[linked]
+        start[linked] = device.start_ns[own]
+        end[linked] = device.start_ns[own] + device.duration_ns[own]
         thread = _threads(host.numbers["tid"], parent, depth, linked, device.thread[event].astype(np.int64))
         begin, finish = _fill_times(start, end, thread, linked, place)
     else:

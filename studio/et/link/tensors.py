@@ -109,8 +109,10 @@ def _with_library(
         sort = np.argsort(calls, kind="stable")
         low, high = (np.searchsorted(calls[sort], pairs[:, 0], side) for side in ("left", "right"))
         counts = high - low
-        places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.stack((rows[sort][np.repeat(low, counts) + places], np.repeat(pairs[:, 1], counts)), axis=1)
+        firsts: Int64 = np.cumsum(counts) - counts
+        places: Int64 = np.arange(int(counts.sum())) - np.repeat(firsts, counts)
+        carrying: Int64 = rows[sort][np.repeat(low, counts) + places]
+        return np.stack((carrying, np.repeat(pairs[:, 1], counts)), axis=1)
 
     own = reads[np.isin(reads[:, 0], rows)]
     more_writes = np.concatenate((writes, of_calls(writes), own))

@@ -14,7 +14,14 @@ from studio.errors import ConfigError
 from studio.sim.fields import nearest
 from studio.sim.systems.errors import measured_error_words
 from studio.sim.systems.family import Family
-from studio.sim.systems.files import System, is_system_file, read_system, system_of, write_system
+from studio.sim.systems.files import (
+    System,
+    is_system_file,
+    read_own_system,
+    read_system,
+    system_of,
+    write_system,
+)
 from studio.sim.systems.gpu import Gpu
 
 __all__ = [
@@ -59,7 +66,7 @@ def _names() -> tuple[str, ...]:
 
 @cache
 def _built_in(name: str) -> System:
-    return read_system(FOLDER / f"{name}.yml", f"preset {name}")
+    return read_own_system(FOLDER / f"{name}.yml", f"preset {name}")
 
 
 SYSTEMS = _Systems()

@@ -223,6 +223,18 @@ def read_system(path: Path | str, place: str = "") -> System:
     return system_of(read_yaml(path), place or str(path))
 
 
+def read_own_system(path: Path, place: str) -> System:
+    """Read a system file of the package: with libyaml, where it is there, in a tenth of the time of `read_system`.
+
+    All of them are read to find an alias. Files of users are not read so: libyaml ends the process where they are nested too deeply.
+    """
+    table: dict[str, object] = yaml.load(
+        path.read_text(encoding="utf-8"),
+        getattr(yaml, "CSafeLoader", yaml.SafeLoader),  # noqa: S506 (both are safe)
+    )
+    return system_of(table, place)
+
+
 def system_of(table: Table, place: str) -> System:
     """Return the system that the table of a file describes.
 

@@ -222,7 +222,7 @@ def test_every_public_trace_opens(shared):
     """17 Kineto traces of CUDA, ROCm, MTIA and CPU, and every execution trace; the nine largest of it in `make nightly` alone."""
     paths = [*(shared / "traces/public/hta").glob("*.gz"), *(shared / "traces/public/param").rglob("*.gz")]
     assert len(paths) == 42
-    chosen = [path for path in paths if path.stat().st_size < examples(750_000)]
+    chosen = [path for path in paths if path.stat().st_size < examples(1_500_000)]
     assert len(chosen) >= 33
     for path in chosen:
         trace = studio.read(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from studio.errors import StudioError
 from studio.et import executors, job, workers
 from tests.et.pytorch_files import rank_files, small_rank
 from tests.examples import PROFILE
+from tests.processes import unmarked
 
 
 @pytest.fixture
@@ -29,6 +31,15 @@ def several(monkeypatch):
     monkeypatch.setattr(executors, "LocalProcesses", Counted)
     yield made
     assert all(worker.process.poll() is not None for executor in made for worker in executor.workers)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[executors.LocalProcesses]:
+    """Two processes for tests that are not about their beginning or end, which costs more than what they ask for."""
+    with unmarked():
+        pool = executors.LocalProcesses(2)
+    with pool as executor:
+        yield executor
 
 
 def job_of(folder: Path, count: int = 3) -> Path:
@@ -57,35 +68,33 @@ def test_several_processes_give_the_same_trace_and_findings(several, monkeypatch
     assert calls[-1] == ("linking", 3, 3)
 
 
-def test_every_run_links_the_same_by_several_processes(several, monkeypatch, shared):
+def test_every_run_links_the_same_by_several_processes(processes, monkeypatch, shared):
     runs = ("torch_synthetic_device/ddp_mlp_4r", "torch/pp_2r")[: 2 if PROFILE == "nightly" else 1]
     for run in runs:
         folder = shared / "traces" / run
-        trace, other = studio.link(folder), by_one(folder, monkeypatch)
+        trace, other = studio.link(folder, executor=processes), by_one(folder, monkeypatch)
         assert trace == other
         assert trace.findings == other.findings
-    assert len(several) == len(runs)
 
 
-def test_files_whose_content_belies_their_names_are_compared_with_all(several, monkeypatch, tmp_path):
+def test_files_whose_content_belies_their_names_are_compared_with_all(processes, monkeypatch, tmp_path):
     """Execution traces of two ranks changed places: their names pair them wrongly, their content does not."""
     folder = job_of(tmp_path / "run", 2)
     one, other = folder / "pytorch_et_0.json", folder / "pytorch_et_1.json"
     one.rename(folder / "aside")
     other.rename(one)
     (folder / "aside").rename(other)
-    trace = studio.link(folder)
-    assert len(several) == 1
+    trace = studio.link(folder, executor=processes)
     assert trace == by_one(folder, monkeypatch)
     assert all(
         attr.value == 6 for rank in trace.ranks for attr in rank.metadata if attr.name == "link_linked"
     )
 
 
-def test_an_error_of_another_process_is_that_of_the_file(several, tmp_path):
+def test_an_error_of_another_process_is_that_of_the_file(processes, tmp_path):
     folder = job_of(tmp_path / "run")
     (folder / "kineto_1.json").write_text('{"traceEvents": 7, "schemaVersion": 1}')
-    trace = studio.link(folder)
+    trace = studio.link(folder, executor=processes)
     [finding] = [finding for finding in trace.findings if finding.code == "unreadable-file"]
     assert "kineto_1.json: no list 'traceEvents'" in finding.message
     assert [rank.number for rank in trace.ranks] == [0, 1, 2]

@@ -29,6 +29,7 @@ from studio.generation.transformer import (
 from studio.sim import simulate
 from studio.sim.systems.gpus import find_gpu
 from studio.trace import GENERATED, CollectiveType, NodeType, int_column
+from tests.examples import examples
 
 LLAMA = Model("llama", 4, 64, 8, 4, 8, 176, 104, 32)
 QWEN = replace(LLAMA, name="qwen", qkv_bias=True, qk_norm=True, tied=True, head_size=16)
@@ -71,7 +72,7 @@ def done_again(model, layout, tokens):
 
 
 @given(wishes())
-@settings(max_examples=20)
+@settings(max_examples=examples(30))
 def test_graphs_add_up_to_the_closed_forms(drawn):
     """Operations of products and attention, and the bytes of each collective: summed over ranks they are the formulas'."""
     model, wish = drawn
