@@ -170,7 +170,7 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
             record_shapes=True,
             execution_trace_observer=observer,
             on_trace_ready=save,
-            experimental_config=_device_waits(torch),
+            experimental_config=_recorded_too(torch),
         ) as profile:
             recording.profile = profile
             with _messages(torch) as messages:
@@ -291,13 +291,17 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
             setattr(group, name, inner)
 
 
-def _device_waits(torch: Any) -> Any:
-    """Return the profiler option that records device synchronization; None in old PyTorch versions."""
+def _recorded_too(torch: Any) -> Any:
+    """Return the profiler's options to record device synchronization and threads of the script; None in old PyTorch versions."""
     config = getattr(torch._C._profiler, "_ExperimentalConfig", None)  # noqa: SLF001 (public nowhere else)
-    try:
-        return config(enable_cuda_sync_events=True) if config is not None else None
-    except TypeError:
-        return None
+    wanted = {"enable_cuda_sync_events": True, "profile_all_threads": True}
+    while config is not None and wanted:
+        try:
+            return config(**wanted)
+        except TypeError:
+            # An older version: without the newest of them.
+            wanted.popitem()
+    return None
 
 
 # ---------------------------------------------------------------------------------------------------
