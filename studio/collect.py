@@ -271,6 +271,8 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
     group = getattr(getattr(torch, "distributed", None), "ProcessGroup", None)
     names = [name for name in ("send", "recv", "recv_anysource") if callable(getattr(group, name, None))]
     plain = {name: getattr(group, name) for name in names}
+    # Put back as they were found: as attributes of the class, pybind's functions do not bind to an object.
+    found = {name: vars(group)[name] for name in names if name in vars(group)}
 
     def noting(name: str) -> Callable[..., Any]:
         inner = plain[name]
@@ -287,8 +289,11 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
             setattr(group, name, noting(name))
         yield noted
     finally:
-        for name, inner in plain.items():
-            setattr(group, name, inner)
+        for name in names:
+            if name in found:
+                setattr(group, name, found[name])
+            elif name in vars(group):
+                delattr(group, name)
 
 
 def _recorded_too(torch: Any) -> Any:

@@ -38,6 +38,7 @@ _COMPUTING_REST_NS = 1_000_000
 """The same for operators that compute, which keep their time in one piece otherwise."""
 _RISING = 0.9
 """The part of neighbouring correlation ids whose calls must stand in the same order by time for ids to tell an order."""
+_NEVER = np.iinfo(np.int64).max
 _BLOCKED = 0.9
 """The part of a copy's time that the call which waits for it lasts at least."""
 
@@ -555,7 +556,7 @@ class _Span:
         first: Whether it is what precedes the first operation of the thread.
         operation: The operation it is part of, -1 for time between operations.
         issued: Whether that operation, or one it called, had set another thread going before.
-        rest: Whether that operation spent long itself after it had begun to call others.
+        rest: Whether that operation spent long itself after it had begun to call others, or one of these had waited.
         may_wait: Whether the thread may have waited for another in it.
     """
 
@@ -577,7 +578,8 @@ def _inside(
     A thread may have waited in it. Operations that compute did not, and those of communication libraries are what
     others wait for; of operations without callees only those count that are known to wait. What sets a thread going is
     a call with all it was called by: what these do afterwards must not hold up the thread. Nor must a long rest of any
-    operation, such as a range that a program names, hold up what it called to launch on the device.
+    operation, such as a range that a program names, hold up what it called to launch on the device. What any of the others
+    did after one it called had waited comes after that wait, too, instead of before, where the wait would swallow it.
     """
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
     callees: dict[int, list[int]] = {}
@@ -590,29 +592,45 @@ def _inside(
         begins[call] = min(begins.get(call, begin), begin)
     issued = issuing.keys() | _with_callers((int(around[call]) for call in library.values()), around)
     blocking = {name for name in set(operations.names) if _BLOCKING.search(name)}
-    for row, name in enumerate(operations.names):
-        if name in blocking and start[row] >= 0:
-            begins.setdefault(row, int(start[row]))
+    waiting = [row for row, name in enumerate(operations.names) if name in blocking and start[row] >= 0]
+    for row in waiting:
+        begins.setdefault(row, int(start[row]))
+    waited = _first_waits(waiting, end, around)
     spans = []
     for call, begin in begins.items():
         computing = operations.names[call].startswith(_COMPUTING)
-        if call in library or (computing and call not in launching):
+        if call in library or (computing and call not in launching and call not in waited):
             continue
         within = np.array(callees.get(call, ()), np.int64)
         befores = np.maximum.accumulate(np.concatenate(([begin], end[within])))
         untils = np.append(start[within], end[call])
-        later = int(np.maximum(untils - befores, 0).sum()) if len(within) and call in launching else 0
+        held = computing and call in waited
+        later = (
+            int(np.maximum(untils - befores, 0).sum()) if len(within) and (held or call in launching) else 0
+        )
         rest = later >= (_COMPUTING_REST_NS if computing else _REST_NS)
         if computing and not rest:
             continue
-        least = options.least_gap_ns if call in issued or rest else options.thread_gap_ns
         for before, until in zip(befores.tolist(), untils.tolist(), strict=True):
-            if until - before >= least:
+            after = rest or before >= waited.get(call, _NEVER)
+            if until - before >= (options.least_gap_ns if call in issued or after else options.thread_gap_ns):
                 waits = not computing and (call in issued or until - before >= options.thread_gap_ns)
                 spans.append(
-                    _Span(int(thread[call]), before, until, False, call, call in issued, rest, waits)
+                    _Span(int(thread[call]), before, until, False, call, call in issued, after, waits)
                 )
     return spans
+
+
+def _first_waits(waiting: Sequence[int], end: Int64, around: Int64) -> dict[int, int]:
+    """Return the operations around those that may wait, and when the first of these had ended."""
+    ended: dict[int, int] = {}
+    # The first to end comes first, so what is known already is right, and so is all around it.
+    for row in sorted(waiting, key=lambda row: int(end[row])):
+        call = int(around[row])
+        while call >= 0 and call not in ended:
+            ended[call] = int(end[row])
+            call = int(around[call])
+    return ended
 
 
 def _issuing(operations: Operations, library: dict[int, int]) -> dict[int, int]:

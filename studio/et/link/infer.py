@@ -306,20 +306,28 @@ def _in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
 
 
 def _messages(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[Place, str]]:
-    """Return the group of messages that name none: of each family of groups that of which most find their other half."""
+    """Return the group of messages that name none: of each family of groups that of which most find their other half.
+
+    Messages of one tag and size are of one family: those of other families cannot be their other halves.
+    """
     halves = [_halves(rank_draft) for rank_draft in drafts]
-    if not any(halves):
-        return {}
     numbers = [rank_draft.number or 0 for rank_draft in drafts]
     families = _families(drafts, members)
-    best = min(families, key=lambda family: _unmatched(halves, numbers, family, members), default=None)
-    if best is None:
+    if not any(halves) or not families:
         return {}
-    return {
-        index: {place: best[number] for place, _ in halves[index]}
-        for index, number in enumerate(numbers)
-        if number in best
-    }
+    usual = sorted(families, key=lambda family: _unmatched(halves, numbers, family, members))
+    alike: dict[tuple[int, int], list[list[tuple[Place, Facts]]]] = {}
+    for index, own in enumerate(halves):
+        for place, facts in own:
+            lists = alike.setdefault((facts.tag, facts.bytes), [[] for _ in drafts])
+            lists[index].append((place, facts))
+    found: dict[int, dict[Place, str]] = {}
+    for lists in alike.values():
+        best = min(usual, key=lambda family: _unmatched(lists, numbers, family, members))
+        for index, number in enumerate(numbers):
+            if number in best:
+                found.setdefault(index, {}).update({place: best[number] for place, _ in lists[index]})
+    return found
 
 
 def _halves(rank_draft: RankDraft) -> list[tuple[Place, Facts]]:
