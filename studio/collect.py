@@ -36,6 +36,8 @@ HOST_FILE, DEVICE_FILE = "pytorch_et_{}.json", "kineto_{}.json"
 CALLS = "chakra_studio_calls"
 """Key in the Kineto trace of what is known of each call for communication: time since 1970 in ns, group, number, name."""
 
+_BARRIER = "monitored_barrier"
+
 _STEPS_HELP = "https://pytorch.org/docs/stable/profiler.html#torch.profiler.schedule"
 
 
@@ -266,10 +268,11 @@ def _collectives(torch: Any) -> list[_Call]:
 
 @contextmanager
 def _messages(torch: Any) -> Iterator[list[_Call]]:
-    """Note each send and receive down, which the flight recorder of gloo leaves out."""
+    """Note down what the flight recorder of gloo leaves out: each send and receive, and the monitored barrier."""
     noted: list[_Call] = []
     group = getattr(getattr(torch, "distributed", None), "ProcessGroup", None)
-    names = [name for name in ("send", "recv", "recv_anysource") if callable(getattr(group, name, None))]
+    left_out = ("send", "recv", "recv_anysource", _BARRIER)
+    names = [name for name in left_out if callable(getattr(group, name, None))]
     plain = {name: getattr(group, name) for name in names}
     # Put back as they were found: as attributes of the class, pybind's functions do not bind to an object.
     found = {name: vars(group)[name] for name in names if name in vars(group)}
@@ -279,7 +282,7 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
 
         @functools.wraps(inner)
         def call(self: Any, *args: Any, **keywords: Any) -> Any:
-            noted.append((time.time_ns(), str(self.group_name), name, False))
+            noted.append((time.time_ns(), str(self.group_name), name, name == _BARRIER))
             return inner(self, *args, **keywords)
 
         return call

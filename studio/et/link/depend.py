@@ -16,7 +16,15 @@ import numpy as np
 from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.communication import Communication
 from studio.et.link.idle import Idles, find_idles, idle_dependencies, no_idles, order_with_idles
-from studio.et.link.lanes import FIRST_LANE, find_floating, find_inner, lost_calls, with_own_lanes
+from studio.et.link.lanes import (
+    FIRST_LANE,
+    carried_in_place,
+    find_floating,
+    find_inner,
+    lost_calls,
+    with_own_lanes,
+    without_times,
+)
 from studio.et.link.operations import LIBRARY, Operations, find_parents
 from studio.et.link.options import DepKind, LinkOptions
 from studio.et.link.sequence import Place, chains, issue_order
@@ -149,8 +157,11 @@ def depend(
             of the call they carry out.
         options: What to derive.
     """
-    library = communication.issued_by
+    in_place = carried_in_place(operations, communication)
+    operations = without_times(operations, in_place)
+    library = communication.issued_by | {call: call for call in in_place.values()}
     threads, floating = operations.thread, find_floating(operations, communication)
+    floating[list(in_place)] = False
     inner = find_inner(operations, communication, floating)
     operations = with_own_lanes(operations, floating, inner)
     around = _around(operations)
@@ -165,7 +176,7 @@ def depend(
         launching = {row for row in launching if not operations.names[row].startswith(_COMPUTING)}
     inside = _inside(operations, around, library, launching, options)
     telling = ~_within(operations, around, library) & (inner < 0)
-    lost = lost_calls(operations, communication)
+    lost = lost_calls(operations, communication, in_place)
     ends = _floating_ends(operations, floating, threads)
     own_times = _OwnTimes(telling, library, _first_callee(operations, around), ends)
     gaps, causes = _gaps(operations, waits, inside, own, own_times, options)
@@ -199,7 +210,7 @@ def depend(
         unsaid = unsaid_waits(device, launched, communication.devices.keys())
         draft.add(unsaid[0] + first_device, unsaid[1] + first_device, DepKind.EVENT)
     if host is not None:
-        readers = tensor_dependencies(operations, host, library)
+        readers = tensor_dependencies(operations, host, communication.issued_by)
         draft.add(*readers, DepKind.DATA)
         if launched is not None and device is not None and len(launched):
             _between_streams(draft, device, launched, *readers, first_device)
