@@ -36,6 +36,8 @@ HOST_FILE, DEVICE_FILE = "pytorch_et_{}.json", "kineto_{}.json"
 CALLS = "chakra_studio_calls"
 """Key in the Kineto trace of what is known of each call for communication: time since 1970 in ns, group, number, name."""
 
+_BARRIER = "monitored_barrier"
+
 _STEPS_HELP = "https://pytorch.org/docs/stable/profiler.html#torch.profiler.schedule"
 
 
@@ -170,7 +172,7 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
             record_shapes=True,
             execution_trace_observer=observer,
             on_trace_ready=save,
-            experimental_config=_device_waits(torch),
+            experimental_config=_recorded_too(torch),
         ) as profile:
             recording.profile = profile
             with _messages(torch) as messages:
@@ -266,18 +268,21 @@ def _collectives(torch: Any) -> list[_Call]:
 
 @contextmanager
 def _messages(torch: Any) -> Iterator[list[_Call]]:
-    """Note each send and receive down, which the flight recorder of gloo leaves out."""
+    """Note down what the flight recorder of gloo leaves out: each send and receive, and the monitored barrier."""
     noted: list[_Call] = []
     group = getattr(getattr(torch, "distributed", None), "ProcessGroup", None)
-    names = [name for name in ("send", "recv", "recv_anysource") if callable(getattr(group, name, None))]
+    left_out = ("send", "recv", "recv_anysource", _BARRIER)
+    names = [name for name in left_out if callable(getattr(group, name, None))]
     plain = {name: getattr(group, name) for name in names}
+    # Put back as they were found: as attributes of the class, pybind's functions do not bind to an object.
+    found = {name: vars(group)[name] for name in names if name in vars(group)}
 
     def noting(name: str) -> Callable[..., Any]:
         inner = plain[name]
 
         @functools.wraps(inner)
         def call(self: Any, *args: Any, **keywords: Any) -> Any:
-            noted.append((time.time_ns(), str(self.group_name), name, False))
+            noted.append((time.time_ns(), str(self.group_name), name, name == _BARRIER))
             return inner(self, *args, **keywords)
 
         return call
@@ -287,17 +292,24 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
             setattr(group, name, noting(name))
         yield noted
     finally:
-        for name, inner in plain.items():
-            setattr(group, name, inner)
+        for name in names:
+            if name in found:
+                setattr(group, name, found[name])
+            elif name in vars(group):
+                delattr(group, name)
 
 
-def _device_waits(torch: Any) -> Any:
-    """Return the profiler option that records device synchronization; None in old PyTorch versions."""
+def _recorded_too(torch: Any) -> Any:
+    """Return the profiler's options to record device synchronization and threads of the script; None in old PyTorch versions."""
     config = getattr(torch._C._profiler, "_ExperimentalConfig", None)  # noqa: SLF001 (public nowhere else)
-    try:
-        return config(enable_cuda_sync_events=True) if config is not None else None
-    except TypeError:
-        return None
+    wanted = {"enable_cuda_sync_events": True, "profile_all_threads": True}
+    while config is not None and wanted:
+        try:
+            return config(**wanted)
+        except TypeError:
+            # An older version: without the newest of them.
+            wanted.popitem()
+    return None
 
 
 # ---------------------------------------------------------------------------------------------------

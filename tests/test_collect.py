@@ -9,11 +9,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import studio
-from studio.collect import CALLS, Recorder, recorder
+from studio.collect import CALLS, Recorder, _messages, recorder
 from studio.commands.link import rank_figures
 from studio.errors import ConfigError, StudioError
 from studio.trace import NodeType
@@ -102,6 +103,27 @@ def test_a_script_that_is_not_there_is_an_error_for_the_user(tmp_path):
     assert "Traceback" not in said
 
 
+def test_calls_that_were_noted_down_are_those_of_before_afterwards():
+    """PyTorch's functions bind to an object as found in the class, and no longer once they were read from it and set again."""
+
+    class Bound:
+        def __get__(self, group: object, owner: type) -> object:
+            return sent if group is None else lambda *args: sent(group, *args)
+
+    def sent(group: object, *args: object) -> tuple[object, ...]:
+        return group, *args
+
+    sending = Bound()
+    process_group = type("ProcessGroup", (), {"send": sending, "group_name": "3"})
+    torch = SimpleNamespace(distributed=SimpleNamespace(ProcessGroup=process_group))
+    group = process_group()
+    with _messages(torch) as noted:
+        assert group.send("tensor", 1) == (group, "tensor", 1)
+    assert group.send("tensor", 1) == (group, "tensor", 1)
+    assert vars(process_group)["send"] is sending
+    assert [call[1:] for call in noted] == [("3", "send", False)]
+
+
 @needs_torch
 def test_importing_the_module_loads_no_pytorch():
     process = python("-c", "import sys, studio.collect; sys.exit('torch' in sys.modules)")
@@ -176,7 +198,7 @@ def test_a_script_that_fails_before_the_first_step_ends_with_its_own_message(tmp
 def test_a_loop_that_ends_too_early_and_a_folder_of_another_job_are_errors(tmp_path):
     (tmp_path / "pytorch_et_5.json").write_text("{}")
     program = f"""
-from studio.collect import CALLS, Recorder, recorder
+from studio.collect import CALLS, Recorder, _messages, recorder
 from studio.errors import TraceError
 for folder in ({str(tmp_path)!r}, {str(tmp_path / "new")!r}):
     try:
@@ -206,7 +228,7 @@ def test_a_script_that_raises_keeps_what_was_recorded(tmp_path):
 @needs_torch
 def test_a_schedule_that_records_nothing_is_refused(tmp_path):
     program = f"""
-from studio.collect import CALLS, Recorder, recorder
+from studio.collect import CALLS, Recorder, _messages, recorder
 with recorder({str(tmp_path)!r}, active=0):
     pass
 """

@@ -2,8 +2,8 @@
 
 Both files of a rank are paired (`pair`), their operators joined (`join`), device operations given to the operators
 that launched them (`attribute`), communication found (`communication`) and put in order (`sequence`), dependencies
-derived (`depend`); then the ranks are brought together by groups (`membership`) and clocks (`clock`) and become graphs
-(`assemble`).
+derived (`depend`); then the ranks are brought together by groups (`membership`), clocks (`clock`) and messages
+(`senders`) and become graphs (`assemble`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from studio.et.link.membership import resolve
 from studio.et.link.numbering import number
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
 from studio.et.link.pair import Pair, pair
+from studio.et.link.senders import find_senders
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding
 
@@ -88,6 +89,7 @@ def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
     groups, about_groups = resolve(ordered)
     number(ordered)
     about_clocks = align(ordered) if options.align_clocks else []
+    find_senders(ordered)
     origin = min(
         (
             _begin(rank_draft)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -126,7 +126,7 @@ def communicate(
     communication = Communication(groups=_groups(operations, host, device))
     calls = _calls(operations, host, device, communication)
     if device is not None and device.head.calls:
-        _add_noted(operations, calls, device)
+        _add_noted(operations, calls, device, communication.groups)
     on_device: set[int] = set()
     if device is not None and launched is not None:
         on_device = _device_side(operations, device, launched, calls, communication)
@@ -138,8 +138,14 @@ def communicate(
     return communication
 
 
-def _add_noted(operations: Operations, calls: dict[int, Facts], device: DeviceTrace) -> None:
-    """Complete calls by the group and number that `studio.collect` wrote."""
+def _add_noted(
+    operations: Operations, calls: dict[int, Facts], device: DeviceTrace, groups: Mapping[str, Group]
+) -> None:
+    """Complete calls by the group and number that `studio.collect` wrote; of those it left out, only a job's one group is known."""
+    if len(groups) == 1:
+        calls |= {
+            row: replace(facts, group=facts.group or next(iter(groups))) for row, facts in calls.items()
+        }
     kinds = {row: facts.kind for row, facts in calls.items()}
     for row, note in match_noted(operations, kinds, device.head.calls).items():
         facts = calls[row]
@@ -393,6 +399,9 @@ def _with_arguments(facts: Facts, values: Sequence[Any]) -> Facts:
     whole = [value for value in values[2:] if isinstance(value, int) and not isinstance(value, bool)]
     if kind in (SEND, RECEIVE) and len(whole) >= 2:
         return replace(facts, peer=_count(whole[0]), tag=max(whole[1], 0))
+    if kind == RECEIVE and whole:
+        # From any rank.
+        return replace(facts, tag=max(whole[0], 0))
     rooted = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
     if kind in rooted and whole:
         return replace(facts, root=_count(whole[0]))

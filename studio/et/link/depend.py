@@ -16,7 +16,15 @@ import numpy as np
 from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.communication import Communication
 from studio.et.link.idle import Idles, find_idles, idle_dependencies, no_idles, order_with_idles
-from studio.et.link.lanes import FIRST_LANE, find_floating, find_inner, lost_calls, with_own_lanes
+from studio.et.link.lanes import (
+    FIRST_LANE,
+    carried_in_place,
+    find_floating,
+    find_inner,
+    lost_calls,
+    with_own_lanes,
+    without_times,
+)
 from studio.et.link.operations import LIBRARY, Operations, find_parents
 from studio.et.link.options import DepKind, LinkOptions
 from studio.et.link.sequence import Place, chains, issue_order
@@ -38,6 +46,7 @@ _COMPUTING_REST_NS = 1_000_000
 """The same for operators that compute, which keep their time in one piece otherwise."""
 _RISING = 0.9
 """The part of neighbouring correlation ids whose calls must stand in the same order by time for ids to tell an order."""
+_NEVER = np.iinfo(np.int64).max
 _BLOCKED = 0.9
 """The part of a copy's time that the call which waits for it lasts at least."""
 
@@ -148,8 +157,11 @@ def depend(
             of the call they carry out.
         options: What to derive.
     """
-    library = communication.issued_by
+    in_place = carried_in_place(operations, communication)
+    operations = without_times(operations, in_place)
+    library = communication.issued_by | {call: call for call in in_place.values()}
     threads, floating = operations.thread, find_floating(operations, communication)
+    floating[list(in_place)] = False
     inner = find_inner(operations, communication, floating)
     operations = with_own_lanes(operations, floating, inner)
     around = _around(operations)
@@ -164,7 +176,7 @@ def depend(
         launching = {row for row in launching if not operations.names[row].startswith(_COMPUTING)}
     inside = _inside(operations, around, library, launching, options)
     telling = ~_within(operations, around, library) & (inner < 0)
-    lost = lost_calls(operations, communication)
+    lost = lost_calls(operations, communication, in_place)
     ends = _floating_ends(operations, floating, threads)
     own_times = _OwnTimes(telling, library, _first_callee(operations, around), ends)
     gaps, causes = _gaps(operations, waits, inside, own, own_times, options)
@@ -198,7 +210,7 @@ def depend(
         unsaid = unsaid_waits(device, launched, communication.devices.keys())
         draft.add(unsaid[0] + first_device, unsaid[1] + first_device, DepKind.EVENT)
     if host is not None:
-        readers = tensor_dependencies(operations, host, library)
+        readers = tensor_dependencies(operations, host, communication.issued_by)
         draft.add(*readers, DepKind.DATA)
         if launched is not None and device is not None and len(launched):
             _between_streams(draft, device, launched, *readers, first_device)
@@ -556,7 +568,7 @@ class _Span:
         first: Whether it is what precedes the first operation of the thread.
         operation: The operation it is part of, -1 for time between operations.
         issued: Whether that operation, or one it called, had set another thread going before.
-        rest: Whether that operation spent long itself after it had begun to call others.
+        rest: Whether that operation spent long itself after it had begun to call others, or one of these had waited.
         may_wait: Whether the thread may have waited for another in it.
     """
 
@@ -578,7 +590,8 @@ def _inside(
     A thread may have waited in it. Operations that compute did not, and those of communication libraries are what
     others wait for; of operations without callees only those count that are known to wait. What sets a thread going is
     a call with all it was called by: what these do afterwards must not hold up the thread. Nor must a long rest of any
-    operation, such as a range that a program names, hold up what it called to launch on the device.
+    operation, such as a range that a program names, hold up what it called to launch on the device. What any of the others
+    did after one it called had waited comes after that wait, too, instead of before, where the wait would swallow it.
     """
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
     callees: dict[int, list[int]] = {}
@@ -591,29 +604,45 @@ def _inside(
         begins[call] = min(begins.get(call, begin), begin)
     issued = issuing.keys() | _with_callers((int(around[call]) for call in library.values()), around)
     blocking = {name for name in set(operations.names) if _BLOCKING.search(name)}
-    for row, name in enumerate(operations.names):
-        if name in blocking and start[row] >= 0:
-            begins.setdefault(row, int(start[row]))
+    waiting = [row for row, name in enumerate(operations.names) if name in blocking and start[row] >= 0]
+    for row in waiting:
+        begins.setdefault(row, int(start[row]))
+    waited = _first_waits(waiting, end, around)
     spans = []
     for call, begin in begins.items():
         computing = operations.names[call].startswith(_COMPUTING)
-        if call in library or (computing and call not in launching):
+        if call in library or (computing and call not in launching and call not in waited):
             continue
         within = np.array(callees.get(call, ()), np.int64)
         befores = np.maximum.accumulate(np.concatenate(([begin], end[within])))
         untils = np.append(start[within], end[call])
-        later = int(np.maximum(untils - befores, 0).sum()) if len(within) and call in launching else 0
+        held = computing and call in waited
+        later = (
+            int(np.maximum(untils - befores, 0).sum()) if len(within) and (held or call in launching) else 0
+        )
         rest = later >= (_COMPUTING_REST_NS if computing else _REST_NS)
         if computing and not rest:
             continue
-        least = options.least_gap_ns if call in issued or rest else options.thread_gap_ns
         for before, until in zip(befores.tolist(), untils.tolist(), strict=True):
-            if until - before >= least:
+            after = rest or before >= waited.get(call, _NEVER)
+            if until - before >= (options.least_gap_ns if call in issued or after else options.thread_gap_ns):
                 waits = not computing and (call in issued or until - before >= options.thread_gap_ns)
                 spans.append(
-                    _Span(int(thread[call]), before, until, False, call, call in issued, rest, waits)
+                    _Span(int(thread[call]), before, until, False, call, call in issued, after, waits)
                 )
     return spans
+
+
+def _first_waits(waiting: Sequence[int], end: Int64, around: Int64) -> dict[int, int]:
+    """Return the operations around those that may wait, and when the first of these had ended."""
+    ended: dict[int, int] = {}
+    # The first to end comes first, so what is known already is right, and so is all around it.
+    for row in sorted(waiting, key=lambda row: int(end[row])):
+        call = int(around[row])
+        while call >= 0 and call not in ended:
+            ended[call] = int(end[row])
+            call = int(around[call])
+    return ended
 
 
 def _issuing(operations: Operations, library: dict[int, int]) -> dict[int, int]:

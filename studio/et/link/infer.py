@@ -35,8 +35,12 @@ _ROOTED = (
     CollectiveType.GATHER,
     CollectiveType.SCATTER,
 )
-_FAR = 32
-"""Threads of one group are made one after the other, so that their numbers are nearer than this."""
+_NEAR = 8
+"""Threads of one group are made one after the other: their numbers are mostly nearer than this, even if ranks share a machine."""
+_POOL = 2
+"""How many threads gloo gives a group, if nothing else is asked for."""
+_HINT = 0.3
+"""What the numbers of threads count at most, beside 1 for a collective that another member lacks."""
 _MOST_ROUNDS = 4
 _NEVER = np.iinfo(np.int64).max
 
@@ -83,9 +87,16 @@ def infer_groups(drafts: Sequence[RankDraft], members: Members) -> dict[int, dic
 
 
 def candidates(rank_draft: RankDraft, members: Members) -> list[str]:
-    """Return the groups that a rank shares with others, in the order in which they were made."""
+    """Return the groups that a rank shares with others, in the order in which they were made.
+
+    PyTorch names groups by numbers that rise; others are in the order of the rank's own list.
+    """
     number = 0 if rank_draft.number is None else rank_draft.number
-    return [name for name, ranks in members.items() if number in ranks and len(ranks) > 1]
+    shared = [name for name, ranks in members.items() if number in ranks and len(ranks) > 1]
+    if all(name.isdecimal() for name in shared):
+        return sorted(shared, key=lambda name: (len(name), name))
+    listed = {name: place for place, name in enumerate(rank_draft.communication.groups)}
+    return sorted(shared, key=lambda name: listed.get(name, len(listed)))
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -241,9 +252,9 @@ class _Peers:
 
 
 def _in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
-    """Return the column of least cost for each row; rows of threads rise with their numbers if that costs no more.
+    """Return the column of least cost for each row; columns of threads rise with their numbers if that costs no more.
 
-    S strands, sorted by thread; G groups in the order they were made.
+    S strands, sorted by thread; G groups in the order they were made. Near threads may be of one group, up to a pool of them.
 
     Args:
         costs: (S, G) what speaks against each group.
@@ -253,19 +264,34 @@ def _in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
     numbered = [row for row, thread in enumerate(threads) if thread != NONE]
     if not numbered:
         return free
-    best = costs[numbered[0]].copy()
-    before: list[Int64] = []
+    groups = np.arange(costs.shape[1])
+    # The least cost so far, by group of the last thread and how many threads before it are of that group, too.
+    best = np.full((len(groups), _POOL + 1), np.inf)
+    best[:, 0] = costs[numbered[0]]
+    origins: list[Int64] = []
     for this, row in pairwise(numbered):
-        far = threads[row] - threads[this] > _FAR
-        step = np.full((costs.shape[1], costs.shape[1]), np.inf)
-        for left in range(costs.shape[1]):
-            step[left, left] = best[left] + (0.3 if far else 0.0)
-            step[left, left + 1 :] = best[left] + (0.0 if far else 0.3)
-        before.append(np.argmin(step, axis=0))
-        best = step.min(axis=0) + costs[row]
-    columns = [int(np.argmin(best))]
-    for origins in reversed(before):
-        columns.append(int(origins[columns[-1]]))
+        gap = threads[row] - threads[this]
+        far = gap / (gap + _NEAR)
+        cheapest = best.min(axis=1)
+        lower = np.minimum.accumulate(np.append(np.inf, cheapest[:-1]))
+        step = np.empty_like(best)
+        step[:, 0] = lower + _HINT * (1 - far)
+        step[:, 1:] = best[:, :-1] + _HINT * far
+        step[:, -1] = np.minimum(step[:, -1], best[:, -1] + _HINT * far) + 2 * _HINT
+        # A place of the table before: of a lower group, or of the same with one thread less.
+        before = np.empty(best.shape, np.int64)
+        rising = np.array([int(np.argmin(cheapest[: max(group, 1)])) for group in groups])
+        before[:, 0] = rising * best.shape[1] + best.argmin(axis=1)[rising]
+        before[:, 1:] = groups[:, None] * best.shape[1] + np.arange(_POOL)
+        full = best[:, -1] < best[:, -2]
+        before[full, -1] += 1
+        origins.append(before)
+        best = step + costs[row][:, None]
+    place = int(np.argmin(best))
+    columns = [place // best.shape[1]]
+    for before in reversed(origins):
+        place = int(before.ravel()[place])
+        columns.append(place // best.shape[1])
     columns.reverse()
     ordered_cost = sum(float(costs[row, column]) for row, column in zip(numbered, columns, strict=True))
     free_cost = sum(float(costs[row].min()) for row in numbered)
@@ -280,20 +306,28 @@ def _in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
 
 
 def _messages(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[Place, str]]:
-    """Return the group of messages that name none: of each family of groups that of which most find their other half."""
+    """Return the group of messages that name none: of each family of groups that of which most find their other half.
+
+    Messages of one tag and size are of one family: those of other families cannot be their other halves.
+    """
     halves = [_halves(rank_draft) for rank_draft in drafts]
-    if not any(halves):
-        return {}
     numbers = [rank_draft.number or 0 for rank_draft in drafts]
     families = _families(drafts, members)
-    best = min(families, key=lambda family: _unmatched(halves, numbers, family, members), default=None)
-    if best is None:
+    if not any(halves) or not families:
         return {}
-    return {
-        index: {place: best[number] for place, _ in halves[index]}
-        for index, number in enumerate(numbers)
-        if number in best
-    }
+    usual = sorted(families, key=lambda family: _unmatched(halves, numbers, family, members))
+    alike: dict[tuple[int, int], list[list[tuple[Place, Facts]]]] = {}
+    for index, own in enumerate(halves):
+        for place, facts in own:
+            lists = alike.setdefault((facts.tag, facts.bytes), [[] for _ in drafts])
+            lists[index].append((place, facts))
+    found: dict[int, dict[Place, str]] = {}
+    for lists in alike.values():
+        best = min(usual, key=lambda family: _unmatched(lists, numbers, family, members))
+        for index, number in enumerate(numbers):
+            if number in best:
+                found.setdefault(index, {}).update({place: best[number] for place, _ in lists[index]})
+    return found
 
 
 def _halves(rank_draft: RankDraft) -> list[tuple[Place, Facts]]:

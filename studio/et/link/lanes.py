@@ -4,12 +4,15 @@ A message of gloo is noted down on the thread that called, from the call until t
 the thread does meanwhile. And where the recording ended before gloo noted a collective down, only the call is known,
 which asked for it and went on.
 
+Some calls gloo carries out in place, by messages of its own (the monitored barrier): the time of these is that of the call.
+
 What gloo's own threads call while they carry out a collective is part of it: its time is that of the collective, in which
 they may have waited for other ranks before, between and after those calls.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -34,12 +37,37 @@ def find_floating(operations: Operations, communication: Communication) -> Bool:
     return floating & operations.timed
 
 
-def lost_calls(operations: Operations, communication: Communication) -> list[int]:
+def carried_in_place(operations: Operations, communication: Communication) -> dict[int, int]:
+    """Return the call around each operation of a library that only helps to carry it out, on the thread that called."""
+    parts = [row for row in library_rows(operations) if row not in communication.issued_by]
+    calls = np.array([row for row in communication.operators if row not in communication.issued_by], np.int64)
+    start, end, thread = operations.start_ns, operations.end_ns, operations.thread
+    around = {}
+    for row in parts if len(calls) else ():
+        same = (thread[calls] == thread[row]) & (start[calls] >= 0)
+        within = same & (start[calls] <= start[row]) & (end[row] <= end[calls]) & (calls != row)
+        if within.any():
+            around[row] = int(calls[np.argmax(within)])
+    return around
+
+
+def without_times(operations: Operations, rows: Iterable[int]) -> Operations:
+    """Return the operations; some of them take no time, as it is that of others."""
+    chosen = list(rows)
+    end, finish = operations.end_ns.copy(), operations.finish.copy()
+    end[chosen], finish[chosen] = operations.start_ns[chosen], operations.begin[chosen]
+    return replace(operations, end_ns=end, finish=finish)
+
+
+def lost_calls(
+    operations: Operations, communication: Communication, in_place: Mapping[int, int]
+) -> list[int]:
     """Return the calls that stand for a collective which the library did not note down any more."""
     rows = library_rows(operations)
     if not rows:
         return []
-    return [row for row in communication.operators if row not in communication.issued_by]
+    known = communication.issued_by.keys() | set(in_place.values())
+    return [row for row in communication.operators if row not in known]
 
 
 def find_inner(operations: Operations, communication: Communication, floating: Bool) -> Int64:

@@ -13,6 +13,8 @@ from studio.trace import NONE
 
 _APART_NS = 200_000
 """How far the clocks of both recorders may be apart."""
+_DELAY_NS = 1_000_000_000
+"""How long a thread may be held up between a note and its call where their order tells which belong together."""
 _MOST_SEARCHED = 64
 """How many calls may run at once, or follow each other within that time."""
 
@@ -30,6 +32,8 @@ def match_noted(
     rows = sorted(
         (row for row in kinds if operations.start_ns[row] >= 0), key=lambda row: int(operations.start_ns[row])
     )
+    if _in_step(operations, kinds, rows, noted):
+        return dict(zip(rows, noted, strict=True))
     begins = [int(operations.start_ns[row]) for row in rows]
     found: dict[int, NotedCall] = {}
     for note in noted:
@@ -45,3 +49,16 @@ def match_noted(
         if best != NONE:
             found[best] = note
     return found
+
+
+def _in_step(
+    operations: Operations, kinds: Mapping[int, int], rows: Sequence[int], noted: Sequence[NotedCall]
+) -> bool:
+    """Whether calls of one thread and notes are as many, of the same kinds in the same order, and each near its own."""
+    if len(rows) != len(noted) or len({int(operations.thread[row]) for row in rows}) != 1:
+        return False
+    return all(
+        may_carry(operator_kind(note.name), kinds[row])
+        and operations.start_ns[row] - _DELAY_NS < note.time_ns < operations.end_ns[row] + _APART_NS
+        for row, note in zip(rows, noted, strict=True)
+    )

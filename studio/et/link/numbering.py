@@ -28,17 +28,24 @@ def number(drafts: Sequence[RankDraft]) -> None:
     for rank_draft, order in zip(drafts, orders, strict=True):
         known = [facts_of(rank_draft.communication, place) for place in order]
         recorded.update({facts.group for facts in known if facts.group and facts.seq >= 0})
+    by_group: dict[str, list[tuple[Communication, list[Place]]]] = {}
     for rank_draft, order in zip(drafts, orders, strict=True):
         groups: dict[str, list[Place]] = {}
         for place in order:
             groups.setdefault(facts_of(rank_draft.communication, place).group or "", []).append(place)
         for name, places in groups.items():
-            written = [facts_of(rank_draft.communication, place).seq for place in places]
-            if max(written) < 0 and recorded[name]:
+            by_group.setdefault(name, []).append((rank_draft.communication, places))
+    for name, ranks in by_group.items():
+        written = [
+            [facts_of(communication, place).seq for place in places] for communication, places in ranks
+        ]
+        counted = _count_all(written) or [_fill_numbers(own) for own in written]
+        for (communication, places), own, numbers in zip(ranks, written, counted, strict=True):
+            if max(own) < 0 and recorded[name]:
                 continue
-            for place, seq, before in zip(places, _fill_numbers(written), written, strict=True):
-                if before < 0 and seq >= 0:
-                    _renumber(rank_draft.communication, place, seq)
+            for place, seq, before in zip(places, numbers, own, strict=True):
+                if seq != before:
+                    _renumber(communication, place, seq)
 
 
 def _fill_numbers(written: Sequence[int]) -> list[int]:
@@ -55,6 +62,29 @@ def _fill_numbers(written: Sequence[int]) -> list[int]:
         numbers.append(seq if seq >= 0 else (numbers[-1] + 1 if numbers else start + index))
     rising = all(this < other for this, other in pairwise(numbers))
     return numbers if rising and numbers[:1] >= [0] else list(written)
+
+
+def _count_all(written: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Number all of a group where a recorder left some out between numbers that follow each other, on all ranks alike.
+
+    Empty where numbers can be filled in, and where the ranks differ in more than when their recordings end.
+
+    Args:
+        written: The numbers of each rank in the order of its calls, -1 for those without.
+
+    Example:
+        >>> _count_all([[3, -1, 4, 5], [3, -1, 4]]), _count_all([[3, -1, 4], [3, 4]]), _count_all([[3, -1, 5]])
+        ([[3, 4, 5, 6], [3, 4, 5]], [], [])
+    """
+    longest = max(written, key=len)
+    known = [seq for seq in longest if seq >= 0]
+    rising = all(this < other for this, other in pairwise(known))
+    if not known or not rising or min(_fill_numbers(longest)) >= 0:
+        return []
+    if any(list(own) != list(longest[: len(own)]) for own in written):
+        return []
+    first = max(known[0] - longest.index(known[0]), 0)
+    return [list(range(first, first + len(own))) for own in written]
 
 
 def _renumber(communication: Communication, place: Place, seq: int) -> None:

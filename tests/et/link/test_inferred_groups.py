@@ -34,6 +34,7 @@ def write_rank(
     number: int,
     calls: list[tuple[float, float, int, int]],
     noted: dict[float, str] | None = None,
+    groups: dict[str, list[int]] = GROUPS,
 ) -> None:
     """A rank whose calls (begin, begin of gloo's part, elements, gloo's thread) each take gloo 50 µs.
 
@@ -47,7 +48,7 @@ def write_rank(
         nodes.append(node(part, "gloo:all_reduce", 10, rf_id=part, inputs=[value]))
         events.append(event(ALL_REDUCE, begin, 5, rf=call))
         events.append(event("gloo:all_reduce", started, 50, "user_annotation", tid=thread, rf=part))
-    listed = [{"pg_name": name, "ranks": ranks} for name, ranks in GROUPS.items() if number in ranks]
+    listed = [{"pg_name": name, "ranks": ranks} for name, ranks in groups.items() if number in ranks]
     head = {"distributedInfo": {"rank": number, "world_size": 4, "pg_config": listed}}
     head |= {"baseTimeNanoseconds": 10**18, "host_name": "one"}
     if noted is not None:
@@ -152,3 +153,18 @@ def test_an_asynchronous_message_does_not_hold_up_its_thread(tmp_path):
     assert {one.recorded_ns for one in replayed(trace)} == {930_000}
     assert max(abs(one.difference) for one in replayed(trace)) < 0.01
     assert not [finding for finding in trace.findings if finding.code == "clock"]
+
+
+def test_groups_of_equal_traffic_are_told_apart_by_the_order_in_which_they_were_made(tmp_path):
+    """Rank 3 lists its groups otherwise than rank 0; every group has two threads near each other, and one size."""
+    groups = {
+        "0": [0, 1, 2, 3], "1": [0, 1], "2": [2, 3], "3": [0, 2], "4": [1, 3], "10": [0, 3], "11": [1, 2],
+    }  # fmt: skip
+    for number in range(4):
+        calls = [(100 * turn, 100 * turn + 5, 8, 100 + 14 * (turn // 2) + turn % 2) for turn in range(8)]
+        write_rank(tmp_path, number, calls, groups=groups)
+    trace = studio.link(tmp_path)
+    for number in range(4):
+        own = [name for name, ranks in groups.items() if number in ranks]
+        found = [group for group, _ in told(trace, number)["gloo:all_reduce 32"]]
+        assert found == [name for name in own for _ in (0, 1)], number

@@ -1,0 +1,117 @@
+"""Find whom a receive from any rank took its message from: no recorder writes it.
+
+A rank takes what has come. So it is the send of the same group, tag and size which began first, of those that no receive
+takes by name; those of one rank keep their order. It stays a guess, and is marked as inferred.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.et.link.clock import correct_times
+from studio.et.link.communication import Facts
+from studio.et.link.draft import RankDraft
+from studio.et.link.names import RECEIVE, SEND
+from studio.et.link.sequence import Place, facts_of
+from studio.trace import NONE
+
+_Line = tuple[int, str, int]
+"""Rank that receives, group, and tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """One half of a message: where it is, what is known of it, and when the rank was ready for it."""
+
+    place: Place
+    facts: Facts
+    time_ns: int
+
+
+def find_senders(drafts: Sequence[RankDraft]) -> None:
+    """Set the peer of every receive that names none, where a send fits."""
+    unnamed = {
+        (rank_draft.number or 0, facts.group or "", facts.tag)
+        for rank_draft in drafts
+        for facts in _all_facts(rank_draft)
+        if facts.kind == RECEIVE and facts.peer == NONE
+    }
+    if not unnamed:
+        return
+    sent: dict[_Line, dict[int, deque[_Message]]] = {line: {} for line in unnamed}
+    received: dict[_Line, list[_Message]] = {line: [] for line in unnamed}
+    for rank_draft in drafts:
+        number = rank_draft.number or 0
+        for message in _messages(rank_draft):
+            facts = message.facts
+            line = (number if facts.kind == RECEIVE else facts.peer, facts.group or "", facts.tag)
+            if line in unnamed and facts.kind == RECEIVE:
+                received[line].append(message)
+            elif line in unnamed:
+                sent[line].setdefault(number, deque()).append(message)
+    by_number = {rank_draft.number or 0: rank_draft for rank_draft in drafts}
+    for line, messages in received.items():
+        for message, sender in _matched(messages, sent[line]):
+            communication = by_number[line[0]].communication
+            by_place = communication.devices if message.place[0] else communication.operators
+            facts = replace(message.facts, peer=sender, inferred=(*message.facts.inferred, "peer"))
+            by_place[message.place[1]] = facts
+
+
+def _matched(received: Sequence[_Message], sent: dict[int, deque[_Message]]) -> list[tuple[_Message, int]]:
+    """Return the receives of a rank that name no sender, each with the rank whose message it took."""
+    named = {sender: sum(one.facts.peer == sender for one in received) for sender in sent}
+    found = []
+    for message in received:
+        sender = message.facts.peer
+        if sender != NONE:
+            named[sender] = named.get(sender, 0) - 1
+            if sent.get(sender):
+                sent[sender].popleft()
+            continue
+        fitting = [
+            (waiting[0].time_ns, other)
+            for other, waiting in sent.items()
+            if len(waiting) > named[other] and waiting[0].facts.bytes == message.facts.bytes
+        ]
+        if fitting:
+            _, other = min(fitting)
+            sent[other].popleft()
+            found.append((message, other))
+    return found
+
+
+def _all_facts(rank_draft: RankDraft) -> list[Facts]:
+    return [*rank_draft.communication.operators.values(), *rank_draft.communication.devices.values()]
+
+
+def _messages(rank_draft: RankDraft) -> list[_Message]:
+    """Return sends by when they began, receives by when they had ended: the order in which the messages were taken."""
+    operations, communication = rank_draft.operations, rank_draft.communication
+    device, launched = rank_draft.device, rank_draft.launched
+    places: list[Place] = [
+        *((False, row) for row in communication.operators),
+        *((True, place) for place in communication.devices),
+    ]
+    found = []
+    for place in places:
+        facts = facts_of(communication, place)
+        if facts.kind not in (SEND, RECEIVE):
+            continue
+        if not place[0]:
+            time_ns = int((operations.begin if facts.kind == SEND else operations.finish)[place[1]])
+        elif device is not None and launched is not None:
+            event = int(launched.event[place[1]])
+            time_ns = int(device.start_ns[event]) + (facts.kind == RECEIVE) * int(device.duration_ns[event])
+        else:
+            continue
+        found.append((time_ns, place, facts))
+    times = correct_times(np.array([time for time, *_ in found], np.int64), rank_draft.clock)
+    messages = [
+        _Message(place, facts, time) for (_, place, facts), time in zip(found, times.tolist(), strict=True)
+    ]
+    return sorted(messages, key=lambda message: (message.time_ns, message.place))

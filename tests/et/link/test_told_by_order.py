@@ -1,0 +1,146 @@
+"""Messages and waits of gloo that no recorder tells in full: what their order, sizes and times tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import studio
+from studio.commands.link import communication
+from studio.doctor.checks import examine
+from studio.trace import NodeType, Trace, node_attributes
+from tests.et.link.test_inferred_groups import job, told
+from tests.et.link.test_replay_shared import replayed
+from tests.et.pytorch_files import device_file, event, host_file, node, rank_files, tensor
+
+Message = tuple[str, float, int, int, int]
+"""Operator, begin in µs, peer in its group (-1 for any), tag, elements."""
+
+
+def write_messages(folder: Path, number: int, messages: list[Message], groups: dict[str, list[int]]) -> None:
+    """A rank whose blocking messages each take 20 µs."""
+    nodes, events = [], []
+    for index, (operator, begin, peer, tag, elements) in enumerate(messages):
+        call, part = 10 + 2 * index, 11 + 2 * index
+        value = tensor(1 + index, elements)
+        inputs: list[Any] = [[value], "<Object>", *([] if peer < 0 else [peer]), tag]
+        nodes += [
+            node(call, f"c10d::{operator}", rf_id=call, inputs=inputs),
+            node(part, _GLOO[operator], call, rf_id=part, inputs=[value]),
+        ]
+        events.append(event(f"c10d::{operator}", begin, 5, rf=call))
+        events.append(event(_GLOO[operator], begin + 1, 19, "user_annotation", rf=part))
+    listed = [{"pg_name": name, "ranks": ranks} for name, ranks in groups.items() if number in ranks]
+    head = {"distributedInfo": {"rank": number, "world_size": len(groups["0"]), "pg_config": listed}}
+    head |= {"baseTimeNanoseconds": 10**18, "host_name": "one"}
+    rank_files(folder, number, host_file(nodes, pid=7 + number), device_file(events, **head))
+
+
+_GLOO = {"send": "gloo:send", "recv_": "gloo:recv", "recv_any_source_": "gloo:recvAnySource"}
+
+
+def attributes(trace: Trace, number: int, kind: NodeType) -> list[dict[str, Any]]:
+    rank = trace.rank(number)
+    graph = trace.graph_of(rank)
+    return [
+        {attr.name: attr.value for attr in node_attributes(graph, row, rank.slots)}
+        for row in range(len(graph))
+        if graph.type[row] == kind
+    ]
+
+
+def test_a_receive_from_any_rank_took_the_message_that_was_sent_first(tmp_path):
+    """What rank 0 takes by name from rank 2 is not left to it; who that was is marked as inferred."""
+    groups = {"0": [0, 1, 2]}
+    receives = [
+        ("recv_any_source_", 100, -1, 5, 8),
+        ("recv_", 200, 2, 5, 8),
+        ("recv_any_source_", 300, -1, 5, 8),
+    ]
+    write_messages(tmp_path, 0, receives, groups)
+    write_messages(tmp_path, 1, [("send", 60, 0, 5, 8)], groups)
+    write_messages(tmp_path, 2, [("send", 50, 0, 5, 8), ("send", 70, 0, 5, 8)], groups)
+    trace = studio.link(tmp_path)
+    found = attributes(trace, 0, NodeType.COMM_RECV)
+    assert [one["comm_src"] for one in found] == [2, 2, 1]
+    assert ["peer" in one.get("comm_inferred", ()) for one in found] == [True, False, True]
+    assert not [one for one in examine(trace) if one.level == "error"]
+
+
+def test_messages_of_another_size_may_be_of_another_group(tmp_path):
+    """Peers count in the group: in pairs (0, 2) and (1, 3) for one size, in that of all ranks for the other."""
+    groups = {"0": [0, 1, 2, 3], "1": [0, 2], "2": [1, 3]}
+    for number in range(4):
+        first = ("send", 0, 1, 5, 8) if number < 2 else ("recv_", 5, 0, 5, 8)
+        second = ("send" if number % 2 == 0 else "recv_", 100, number ^ 1, 0, 9)
+        write_messages(tmp_path, number, [first, second], groups)
+    trace = studio.link(tmp_path)
+    assert [one["comm_dst"] for one in attributes(trace, 0, NodeType.COMM_SEND)] == [2, 1]
+    assert [one["comm_src"] for one in attributes(trace, 3, NodeType.COMM_RECV)] == [1, 2]
+    assert not [one for one in examine(trace) if one.level != "info"]
+
+
+def test_a_thread_held_up_between_note_and_call_is_told_by_the_order(tmp_path):
+    trace = job(tmp_path, noted={2: "0", 350: "0"})
+    for number in range(4):
+        own = str(1 + number // 2)
+        assert told(trace, number)["gloo:all_reduce 32"] == [("0", False), (own, False), ("0", False)]
+
+
+def write_rank(folder: Path, number: int, nodes: list[Any], events: list[Any]) -> None:
+    head = {"distributedInfo": {"rank": number, "world_size": 2}, "baseTimeNanoseconds": 10**18}
+    rank_files(folder, number, host_file(nodes, pid=7 + number), device_file(events, host_name="one", **head))
+
+
+def test_what_an_operation_did_after_a_wait_in_it_is_not_swallowed_by_the_wait(tmp_path):
+    """300 µs pass in `Subclass` between the wait that it calls and its next operator."""
+    for number in (0, 1):
+        reduced = tensor(1)
+        nodes = [
+            node(10, "c10d::allreduce_", rf_id=10, inputs=[[reduced], "<Object>"]),
+            node(11, "gloo:all_reduce", 10, rf_id=11, inputs=[reduced]),
+            node(12, "Subclass", rf_id=12),
+            node(13, "_c10d_functional::wait_tensor", 12, rf_id=13, inputs=[reduced]),
+            node(14, "aten::add", 12, rf_id=14),
+        ]
+        events = [
+            event("c10d::allreduce_", 0, 10, rf=10),
+            event("gloo:all_reduce", 20, 480, "user_annotation", tid=9, rf=11),
+            event("Subclass", 12, 900, rf=12),
+            event("_c10d_functional::wait_tensor", 15, 490, rf=13),
+            event("aten::add", 805, 100, rf=14),
+        ]
+        write_rank(tmp_path, number, nodes, events)
+    for one in replayed(studio.link(tmp_path)):
+        assert one.recorded_ns == 912_000
+        assert abs(one.difference) < 0.01, one
+
+
+def test_a_barrier_that_gloo_carries_out_by_messages_takes_its_time_once(tmp_path):
+    """The messages in it are noted down at once, and are no communication of the job."""
+    for number in (0, 1):
+        nodes = [
+            node(10, "c10d::allreduce_", rf_id=10, inputs=[[tensor(1)], "<Object>"]),
+            node(11, "gloo:all_reduce", 10, rf_id=11, inputs=[tensor(1)]),
+            node(12, "c10d::monitored_barrier_", rf_id=12),
+            node(13, "gloo:send", 12, rf_id=13, inputs=[tensor(2, 1)]),
+            node(14, "gloo:recv", 12, rf_id=14, inputs=[tensor(3, 1)]),
+            node(15, "aten::mm", rf_id=15),
+        ]
+        events = [
+            event("c10d::allreduce_", 0, 60, rf=10),
+            event("gloo:all_reduce", 5, 50, "user_annotation", tid=9, rf=11),
+            event("c10d::monitored_barrier_", 100, 800, rf=12),
+            event("gloo:send", 300, 590, "user_annotation", rf=13),
+            event("gloo:recv", 310, 580, "user_annotation", rf=14),
+            event("aten::mm", 900, 100, rf=15),
+        ]
+        write_rank(tmp_path, number, nodes, events)
+    trace = studio.link(tmp_path)
+    assert communication(trace, trace.rank(0)) == {
+        "ALL_REDUCE": {"count": 1, "bytes": 16},
+        "BARRIER": {"count": 1, "bytes": 0},
+    }
+    for one in replayed(trace):
+        assert one.recorded_ns == 1_000_000
+        assert abs(one.difference) < 0.01, one
