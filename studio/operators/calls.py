@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from studio.operators.table import OPERATORS, find_operator
+from studio.operators.tables import GRADIENT, LOOKUP, fits_gradient
 from studio.operators.tensors import (
     Call,
     NotRecordedError,
@@ -256,19 +257,21 @@ def _work(
     needs_values = np.array([one.needs_values for one in OPERATORS], np.bool_)
     io = graph.io[rows, :3].astype(np.int64) if len(graph.io) else np.full((len(rows), 3), NONE, np.int64)
     io[~needs_values[matched[rows]], 0] = NONE
+    gradients = _look_ups(graph, rows, io)
     size = dense_column(graph, "tensor_size", NONE)[rows]
     told_size = np.where(io[:, 1] < 0, size, NONE)
-    keys = np.column_stack((graph.name[rows], matched[rows], io, hints, told_size, kernels))
+    keys = np.column_stack((graph.name[rows], matched[rows], io, hints, told_size, kernels, gradients))
     distinct, back = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(back.reshape(-1), kind="stable")
     ends = np.cumsum(np.bincount(back.reshape(-1), minlength=len(distinct)))
     groups = [order[start:end] for start, end in pairwise((0, *ends.tolist()))]
-    for own, (name, operator, values, shapes, kinds, hint, told, ran) in zip(
+    for own, (name, operator, values, shapes, kinds, hint, told, ran, *gradient) in zip(
         groups, distinct.tolist(), strict=True
     ):
         try:
             told_by_kernels = (*meanings[hint], launched.get(ran, ()))
-            done = _work_of(graph, name, operator, (values, shapes, kinds, told), told_by_kernels)
+            inputs = (values, shapes, kinds, told, *gradient)
+            done = _work_of(graph, name, operator, inputs, told_by_kernels)
         except NotRecordedError as error:
             lacking[own] = reasons.setdefault(f"{error} was not recorded", len(reasons))
             continue
@@ -279,11 +282,46 @@ def _work(
     return flop, moved, kind, tuple(types), lacking, tuple(reasons)
 
 
+def _look_ups(graph: Graph, rows: Int64, io: Int64) -> Int64:
+    """Give backward passes of FBGEMM's look-ups, which are recorded with the gradient alone, the arguments of their look-up.
+
+    That is the last one before it that no other backward pass has, whose results have as many elements as the gradient, or, where
+    nothing tells the width of its rows, as many rows.
+
+    Returns:
+        (C, 2) shapes and types of the gradient of each look-up and of its backward pass, -1 where there is none.
+    """
+    gradients = np.full((len(rows), 2), NONE, np.int64)
+    ahead, back = (
+        np.flatnonzero(graph.name[rows] == graph.strings.find(name)) for name in (LOOKUP, GRADIENT)
+    )
+    order = np.concatenate((ahead, back)) if len(ahead) else ahead
+    waiting: list[tuple[int, Call]] = []
+    lookups = set(ahead.tolist())
+    for call in order[np.argsort(graph.start_ns[rows[order]], kind="stable")].tolist():
+        tensors = _tensors_of(graph, io[call])
+        if call in lookups:
+            waiting.append((call, Call(LOOKUP, tensors)))
+            continue
+        fitting = [at for at, (_, made) in enumerate(waiting) if tensors and fits_gradient(made, tensors[0])]
+        if fitting:
+            gradients[call] = io[call, 1:]
+            lookup, _ = waiting.pop(fitting[-1])
+            gradients[lookup] = io[call, 1:]
+            io[call] = io[lookup]
+    return gradients
+
+
+def _tensors_of(graph: Graph, io: Int64) -> tuple[Tensor | tuple[Tensor, ...] | None, ...]:
+    shapes, kinds = int(io[1]), int(io[2])
+    return () if shapes < 0 or kinds < 0 else read_tensors(graph.strings[shapes], graph.strings[kinds])
+
+
 def _work_of(
     graph: Graph,
     name: int,
     operator: int,
-    inputs: tuple[int, int, int, int],
+    inputs: tuple[int, ...],
     kernels: tuple[str, bool, _Kernels],
 ) -> Work:
     """Return the work of a call.
@@ -292,11 +330,12 @@ def _work_of(
         graph: The graph.
         name: Its name.
         operator: Row of the table.
-        inputs: Texts of values, shapes and types, and the bytes that the node itself tells; -1 for what is missing.
+        inputs: Texts of values, shapes and types, the bytes that the node itself tells, and texts of shapes and types of the
+            gradient of a look-up; -1 for what is missing.
         kernels: What its kernels tell: type, TF32, and which they are.
     """
     row = OPERATORS[operator]
-    values, shapes, kinds, told = inputs
+    values, shapes, kinds, told, *gradient = inputs
     if shapes < 0 or kinds < 0:
         # A copy or fill on the device that no operator stands for tells its bytes itself.
         tensors: tuple[Tensor | tuple[Tensor, ...] | None, ...] = (
@@ -304,6 +343,8 @@ def _work_of(
         )
         return row.work(Call(graph.strings[name], tensors))
     tensors = read_tensors(graph.strings[shapes], graph.strings[kinds])
+    if gradient[0] >= 0:
+        tensors += read_tensors(graph.strings[gradient[0]], graph.strings[gradient[1]])[:1]
     plain = read_values(graph.strings[values]) if values >= 0 else ()
     try:
         return row.work(Call(graph.strings[name], tensors, plain, *kernels))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from studio.operators import elements, matrices
+from studio.operators import elements, matrices, tables
 from studio.operators.tensors import Call
 from studio.operators.work import Work
 
@@ -20,6 +20,7 @@ _ATTENTION = "Vaswani et al. 2017; Dao et al. 2022 (FlashAttention), algorithm 1
 _GRADIENT = "Dao et al. 2022 (FlashAttention), algorithm 4: five products, one of them the scores anew"
 _DEFINITION = "the operator's definition in the PyTorch documentation"
 _INDUCTOR = "PyTorch's Inductor: buffers that a kernel reads and writes are its arguments"
+_FBGEMM = "FBGEMM, fbgemm_gpu: the operator's definition"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,16 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("look-up gradient", _aten("scatter_add index_add index_reduce scatter scatter_reduce"), elements.scatter(3, 2), "1 per element", "rows and source read, rows written"),
     Operator("look-up gradient", _aten("index_put _index_put_impl"), elements.each(0, 2), "none", "the tensor read and written"),
     Operator("look-up gradient", ("_C_cache_ops::reshape_and_cache_flash",), elements.each(0, 4), "none", "keys and values read and written", "vLLM, csrc/cache_kernels.cu"),
+    Operator("look-up", (tables.LOOKUP,), tables.lookup, "1 per element of the rows, 2 where they are scaled", "rows read, bags written, indices and offsets; a row has as many elements as tables have for each number of the optimizer, else the mean of the widths that the gradient has", _FBGEMM),
+    Operator("look-up gradient", (tables.GRADIENT,), tables.lookup_gradient, "3 per element of the rows", "gradient, indices and offsets read, rows and their number read and written, with the arguments of its look-up", _FBGEMM),
+    Operator("look-up", ("fbgemm::bounds_check_indices",), tables.read_all, "none", _ALL_ONCE, _FBGEMM),
+    Operator("copy", ("fbgemm::permute_2D_sparse_data", "fbgemm::permute_sparse_features"), tables.permute_sparse, "none", "lengths, values and scales read and written", _FBGEMM),
+    Operator("copy", ("fbgemm::permute_pooled_embs_auto_grad", "torch::autograd::CppNode<fbgemm_gpu::PermutePooledEmbsFunction*"), elements.each(0, 2), "none", "the tensor read and written", _FBGEMM),
+    Operator("scan or sort", ("fbgemm::asynchronous_complete_cumsum",), elements.each(1, 2), "1 per element", "input and result once", _FBGEMM),
+    Operator("quantization", ("fbgemm::FloatToFP8RowwiseQuantized",), tables.to_row_fp8, "2 per element", "input once, a byte per element and 8 per row", _FBGEMM),
+    Operator("quantization", ("fbgemm::FP8RowwiseQuantizedToFloat",), tables.from_row_fp8, "1 per element", "input once, 4 bytes per element", _FBGEMM),
+    Operator("quantization", ("fbgemm::FloatToHFP8Quantized",), elements.each(1, 1.25), "1 per element", "4 bytes read and 1 written per element", _FBGEMM),
+    Operator("quantization", ("fbgemm::HFP8QuantizedToFloat",), elements.each(1, 5), "1 per element", "1 byte read and 4 written per element", _FBGEMM),
     # --- pooling
     Operator("pooling", _aten("max_pool2d_with_indices avg_pool2d max_pool2d quantized_max_pool2d"), elements.pooling(1, 2, 3), "1 per element under the window", _ALL_ONCE, needs_values=True),
     Operator("pooling", _aten("_adaptive_avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d"), elements.each(1, 1), "1 per element of the input", "the input once"),
