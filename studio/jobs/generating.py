@@ -7,12 +7,19 @@ import tempfile
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from studio.errors import ConfigError
 from studio.generation.configs import read_config
+from studio.generation.families.counts import describe as describe_network
+from studio.generation.families.job import asked_of as network_of
+from studio.generation.families.presets import find_network
+from studio.generation.inference.generate import describe as describe_steps
+from studio.generation.inference.generate import generate_inference
+from studio.generation.inference.options import asked_of as steps_asked
 from studio.generation.job import make_job
-from studio.generation.models import Model
+from studio.generation.llm import generate
+from studio.generation.models import Model, find_model
 from studio.generation.workload import Workload, workload_of
 from studio.jobs import simulations as queue
 from studio.jobs.checking import start_check
@@ -27,13 +34,18 @@ from studio.store.drafts import Draft, load_draft, save_draft
 from studio.store.runs import RunInfo
 from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
 from studio.store.workspace import JobInfo
+from studio.trace import Trace
 from studio.units import format_counted
 
 AT_ONCE_NODES = 15_000
 """Nodes up to which a step is simulated while the form is filled in: about a second."""
 AT_ONCE_RANKS = 1024
 _NODES_A_LAYER = 34
+_NODES_OF_A_STEP, _NODES_OF_A_PART = 14, 4
+"""Nodes of a layer in a pass of inference, and of a part of another network in a step."""
 _MATRICES = "bf16"
+Kind = Literal["llm", "inference", "network"]
+"""Training of a transformer, steps of inference of one, training of another network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +55,14 @@ class Generating:
     Attributes:
         model: The name of a preset, `custom`, or the numbers of a model.
         ranks: How many ranks.
-        given: What else is said, as pairs of `studio.generation.options`.
+        given: What else is said, as pairs of the options of its kind.
+        kind: What kind of job it is.
     """
 
     model: str | Model
     ranks: int
     given: tuple[tuple[str, Any], ...] = ()
+    kind: Kind = "llm"
 
     def workload(self) -> Workload:
         """Return the workload.
@@ -73,6 +87,18 @@ class Generating:
         at_peak = at_peak and workload.layout.dtype == "bf16"
         return replace(workload, speed=None) if at_peak else workload
 
+    def trace(self) -> Trace:
+        """Return the job.
+
+        Raises:
+            ConfigError: Numbers do not divide, or are out of their ranges.
+        """
+        if self.kind == "llm":
+            workload = self.job()
+            return make_job(workload.model, workload.layout, workload.speed, workload.faults, workload.recipe)
+        make = generate_inference if self.kind == "inference" else generate
+        return make(self.model, ranks=self.ranks, **dict(self.given))
+
     @property
     def gpu(self) -> str | None:
         """The GPU it is for, None where none is said."""
@@ -81,7 +107,8 @@ class Generating:
     @property
     def mark(self) -> str:
         """Tells it from other generated jobs, as `JobInfo.fingerprint`."""
-        told = hashlib.blake2b(repr(replace(self.job(), recipe="")).encode(), digest_size=8).hexdigest()
+        said = repr(replace(self.job(), recipe="") if self.kind == "llm" else self)
+        told = hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
         return f"generate:{told}"
 
 
@@ -105,10 +132,32 @@ def job_name(wanted: Generating) -> str:
         >>> job_name(Generating("llama3-8b", 8, (("gpu", "h100"), ("tp", 4))))
         'llama3-8b, 8 × h100, tp=4,dp=2'
     """
-    workload = wanted.job()
-    count = f"{wanted.ranks:,} × {wanted.gpu}" if workload.speed else format_counted(wanted.ranks, "rank")
-    degrees = [part for part in workload.layout.name.split(",") if not part.endswith("=1")]
-    return ", ".join(filter(None, (workload.model.name, count, ",".join(degrees))))
+    if wanted.kind == "llm":
+        workload = wanted.job()
+        model, layout, timed = workload.model.name, workload.layout.name, workload.speed is not None
+    else:
+        told = described(wanted)
+        model = ", ".join(filter(None, (told["model"], told.get("phase"))))
+        layout, timed = told["layout"], wanted.gpu is not None
+    count = f"{wanted.ranks:,} × {wanted.gpu}" if timed else format_counted(wanted.ranks, "rank")
+    degrees = [part for part in layout.split(",") if not part.endswith("=1")]
+    return ", ".join(filter(None, (model, count, ",".join(degrees))))
+
+
+@lru_cache(maxsize=64)
+def described(wanted: Generating) -> dict[str, Any]:
+    """Return what steps of inference or the training of another network are made of, as `generate --json` prints it.
+
+    Raises:
+        ConfigError: Numbers do not divide, or are out of their ranges.
+    """
+    given = dict(wanted.given)
+    gpu = find_gpu(wanted.gpu) if wanted.gpu else None
+    if wanted.kind == "inference":
+        steps = steps_asked(wanted.model, wanted.ranks, given)
+        return describe_steps(steps.model, steps.wish, gpu)
+    network = network_of(str(wanted.model), wanted.ranks, given)
+    return describe_network(network.network, network.replicas)
 
 
 def system_of(gpu: str, ranks: int) -> tuple[str, Parts]:
@@ -164,9 +213,8 @@ def _make(session: Session, wanted: Generating, name: str, report: Report) -> st
     known = session.workspace.find(wanted.mark)
     if known:
         return known.id
-    workload = wanted.job()
     report.running(0, 2, phase="making")
-    trace = make_job(workload.model, workload.layout, workload.speed, workload.faults, workload.recipe)
+    trace = wanted.trace()
     report.running(1, 2, phase="storing")
 
     def tick(done: int, total: int) -> None:
@@ -218,11 +266,25 @@ def _npus(parts: Parts) -> int:
     return interpret(parts).config.topology.npus
 
 
-def is_small(workload: Workload) -> bool:
+def is_small(wanted: Generating) -> bool:
     """Whether a step of a job is made and simulated in about a second."""
-    layout = workload.layout
-    nodes = layout.micro_batches * workload.model.layers * _NODES_A_LAYER
-    return nodes <= AT_ONCE_NODES and layout.ranks <= AT_ONCE_RANKS
+    return wanted.ranks <= AT_ONCE_RANKS and _nodes(wanted) <= AT_ONCE_NODES
+
+
+def _nodes(wanted: Generating) -> int:
+    """Return about how many nodes a step has, of all ranks that differ."""
+    given = dict(wanted.given)
+    if wanted.kind == "llm":
+        workload = wanted.workload()
+        return workload.layout.micro_batches * workload.model.layers * _NODES_A_LAYER
+    if wanted.kind == "network":
+        network = find_network(str(wanted.model))
+        return _NODES_OF_A_PART * len(network.parts) * (wanted.ranks if network.tables else 1)
+    passes = [(steps_asked(wanted.model, wanted.ranks, given).model, 1)]
+    if given.get("draft_model"):
+        passes.append((find_model(given["draft_model"]), given.get("draft") or 1))
+    every = sum(model.layers * count for model, count in passes)
+    return _NODES_OF_A_STEP * every * (given.get("micro_batches") or 1)
 
 
 @lru_cache(maxsize=64)
@@ -236,23 +298,20 @@ def simulated_step(wanted: Generating) -> StepTime:
     if wanted.gpu is None:
         raise ConfigError("No GPU is said that could time a step.", key="gpu")
     system, parts = system_of(wanted.gpu, wanted.ranks)
-    workload = wanted.job()
-    once = replace(workload.layout, steps=1)
-    result = simulate(
-        make_job(workload.model, once, workload.speed, workload.faults), interpret(parts).config
-    )
+    once = tuple((key, value) for key, value in wanted.given if key != "steps")
+    result = simulate(replace(wanted, given=once).trace(), interpret(parts).config)
     return StepTime(float(result.makespan_ns), system)
 
 
-def least_step_ns(workload: Workload, flop: int) -> float | None:
+def least_step_ns(wanted: Generating, flop: int) -> float | None:
     """Return the time of a step's operations at the peak of all NPUs: no step is faster. None where no GPU is said."""
-    if workload.speed is None:
+    if wanted.gpu is None:
         return None
-    rate = peak(workload.speed.gpu, _MATRICES)
-    return None if rate is None else flop / (rate * 1e3 * workload.layout.ranks)
+    rate = peak(find_gpu(wanted.gpu), _MATRICES)
+    return None if rate is None else flop / (rate * 1e3 * wanted.ranks)
 
 
-def utilization(workload: Workload, flop: int, step_ns: float) -> float | None:
+def utilization(wanted: Generating, flop: int, step_ns: float) -> float | None:
     """Return the share of the NPUs' peak that a step attains (MFU); None where no GPU is said."""
-    least = least_step_ns(workload, flop)
+    least = least_step_ns(wanted, flop)
     return None if least is None else least / step_ns

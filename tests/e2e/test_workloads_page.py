@@ -94,3 +94,14 @@ def test_a_newcomer_makes_simulates_advises_and_compares_without_a_file(studio: 
     )
     until(page, lambda: field(page, "Model").input_value() == "mine.json")
     until(page, lambda: "5.50 billion" in page.inner_text("#workload-facts"))
+
+    # Steps of inference of it have fields of their own, and those of training are gone.
+    assert field(page, "Schedule").is_visible()
+    type_into(page, "Job", "steps")
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    until(page, lambda: "New tokens a step" in page.inner_text("#workload-facts"))
+    until(page, lambda: field(page, "Context").is_visible())
+    assert not field(page, "Schedule").is_visible()
+    simulated(page)

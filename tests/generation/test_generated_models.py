@@ -43,6 +43,7 @@ from studio.generation.transformer import active_parameters, parameters
     ],
 )
 def test_parameters_are_those_of_the_published_weights(name, count):
+    """As the model hub counts the tensors of the weights (`safetensors.total`); of DeepSeek V3 and Gemma 3 those of the part that is modelled."""
     assert parameters(find_model(name)) == count
 
 
@@ -70,6 +71,23 @@ def test_gpt_has_the_parameters_of_megatrons_formula():
         formula = 12 * layers * hidden**2 + 13 * layers * hidden + (gpt.vocabulary + gpt.positions) * hidden
         assert parameters(gpt) == formula + 2 * hidden
     assert round(parameters(find_model("gpt3-175b")) / 1e9) == 175
+
+
+def test_gpt_3_has_the_parameters_of_its_table():
+    """Brown et al., 2020, table 2.1; they round what they give, and 13B has a width there that its heads do not fill."""
+    published = {
+        "125m": 125e6,
+        "350m": 350e6,
+        "760m": 760e6,
+        "1.3b": 1.3e9,
+        "2.7b": 2.7e9,
+        "6.7b": 6.7e9,
+        "13b": 13e9,
+        "175b": 175e9,
+    }
+    assert {f"gpt3-{size}" for size in published} == {name for name in MODELS if name.startswith("gpt3")}
+    for size, count in published.items():
+        assert parameters(find_model(f"gpt3-{size}")) == pytest.approx(count, rel=0.02)
 
 
 def test_every_preset_has_about_the_size_that_its_name_says():

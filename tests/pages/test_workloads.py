@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from studio.generation.options import BY_KEY, OPTIONS
-from studio.pages.workloads.asking import Filled, asked_for
+from studio.jobs.generating import job_name
+from studio.pages.workloads.asking import Filled, asked_for, counts
 from studio.pages.workloads.filling import copied_shape, placeholders
 from studio.pages.workloads.form import FOLDED, form, gpu_choices, model_choices, option_choices
-from studio.pages.workloads.results import counts, drawing, facts, memory_section, times, verdict
-from studio.pages.workloads.texts import FIRST, KEYS, read_text, spell
+from studio.pages.workloads.results import drawing, drawing_of, facts, memory_section, times, verdict
+from studio.pages.workloads.texts import FIRST, KEYS, kind_of, read_text, spell
 from studio.sim.systems.gpus import SYSTEM_OF
 from tests.pages.test_simulate_runs import find_all, texts
 
@@ -145,3 +146,49 @@ def test_counts_memory_and_the_mesh_are_those_of_closed_forms_and_the_time_is_si
     assert "simulated on hgx-h100" in timed
     large = filled(model="llama3-405b", ranks="16384")
     assert "not simulated yet" in texts(times(large, counts(large)))
+
+
+@pytest.mark.parametrize(
+    ("said", "facts_of", "name"),
+    [
+        (
+            {"model": "llama3-70b", "kind": "inference", "tp": "8", "batch": "32", "zero": "3"},
+            ("New tokens a step", "32", "23.0 GB"),
+            "llama3-70b, decode, 8 × h100, tp=8",
+        ),
+        ({"model": "resnet50", "tp": "8"}, ("Samples a step", "256", "2.10 GB"), "resnet50, 8 × h100, dp=8"),
+        ({"model": "dlrm-dcnv2", "gpu": ""}, ("Samples a step", "65,536"), "dlrm-dcnv2, 8 ranks, dp=8"),
+    ],
+)
+def test_steps_of_inference_and_other_networks_have_forms_of_their_own(said, facts_of, name):
+    """What another kind of job has no use for is not seen, and not taken."""
+    found = filled(**said)
+    told = counts(found)
+    shown = texts(facts(found, told))
+    assert all(part in shown for part in facts_of), shown
+    assert job_name(found.wanted) == name
+    assert len(drawing_of(told)["shapes"]) >= 8
+    assert texts(memory_section(found, told)).startswith("Memory of an NPU, by part")
+    trace = found.wanted.trace()
+    assert len(trace.ranks) == 8
+    if said.get("gpu") != "":
+        assert "simulated on hgx-h100" in texts(times(found, told))
+    kind = kind_of({**FIRST, **said})
+    seen = [
+        field.children[1].id["workload-said"] for field in find_all(form({**FIRST, **said}), "Div")
+        if f"wl-of-{kind}" in (field.className or "") and "wl-field" in field.className
+    ]  # fmt: skip
+    assert ("tp" in seen, "kv_dtype" in seen, "bucket_mb" in seen) == (
+        kind == "inference", kind == "inference", kind == "network"
+    )  # fmt: skip
+
+
+def test_what_is_wrong_with_steps_is_said_at_its_field():
+    steps = {"model": "llama3-70b", "kind": "inference"}
+    assert "Context" in said_at(**steps, context="x")["context"]
+    assert "decode" in said_at(**steps, phase="disaggregated")["phase"]
+    tight = filled(**steps, batch="32")
+    assert not tight.fits
+    shown = texts(verdict(tight, counts(tight)))
+    assert "Does not fit on 80 GB" in shown
+    assert "It fits with: Tensor parallel 2 (" in shown

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from studio.errors import ConfigError
 from studio.generation.fitting import giga
@@ -92,7 +93,7 @@ def fullest(steps: Steps) -> tuple[int, dict[str, int]]:
 def remedies(model: Model, wish: StepWish, memory_bytes: float) -> tuple[str, ...]:
     """Return what would make a step fit, each by itself: the least change of every kind that does.
 
-    Replicas stay as many, so that more tensor parallel ranks or stages are more ranks.
+    More tensor parallel ranks or stages are fewer replicas, or where that does not do, more ranks.
     """
     found = []
     for option, tried in _changes(model, wish).items():
@@ -111,14 +112,6 @@ def remedies(model: Model, wish: StepWish, memory_bytes: float) -> tuple[str, ..
 def _changes(model: Model, wish: StepWish) -> dict[str, Iterator[tuple[str, StepWish]]]:
     """Return changes by option, the smallest first."""
 
-    def ranks(changed: StepWish) -> str:
-        return f" with --ranks {changed.ranks}"
-
-    def degrees(name: str, most: int) -> Iterator[tuple[str, StepWish]]:
-        for value in range(getattr(wish, name) + 1, most + 1):
-            changed = resized(wish, **{name: value, "dp": None, "stage_layers": None})
-            yield f"{value}{ranks(changed)}", changed
-
     def types() -> Iterator[tuple[str, StepWish]]:
         for name in ("weights", "cache"):
             if getattr(wish.precision, name) != "fp8":
@@ -131,7 +124,7 @@ def _changes(model: Model, wish: StepWish) -> dict[str, Iterator[tuple[str, Step
             value //= 2
             yield str(value), replace(wish, batch=value)
 
-    tried = {"--tp": degrees("tp", model.kv_heads), "--pp": degrees("pp", model.layers)}
+    tried = {"--tp": _degrees(wish, "tp", model.kv_heads), "--pp": _degrees(wish, "pp", model.layers)}
     kinds = list(types())
     tried |= {
         option: iter([pair])
@@ -139,3 +132,16 @@ def _changes(model: Model, wish: StepWish) -> dict[str, Iterator[tuple[str, Step
         for option in ["--dtype" if pair[1].precision.weights != wish.precision.weights else "--kv-dtype"]
     }
     return {**tried, "--batch": fewer()}
+
+
+def _degrees(wish: StepWish, name: str, most: int) -> Iterator[tuple[str, StepWish]]:
+    """Yield larger degrees: first of as many ranks, with fewer replicas, then of more ranks."""
+    every: list[dict[str, Any]] = [
+        {name: value, "dp": None, "stage_layers": None} for value in range(getattr(wish, name) + 1, most + 1)
+    ]
+    for change in every:
+        if wish.ranks > 1 and wish.ranks % change[name] == 0:
+            yield str(change[name]), replace(wish, **change)
+    for change in every:
+        changed = resized(wish, **change)
+        yield f"{change[name]} with --ranks {changed.ranks}", changed

@@ -8,12 +8,14 @@ from functools import lru_cache
 from typing import Any
 
 from studio.errors import ConfigError
+from studio.generation.inference.deployment import PHASES
+from studio.generation.llm import describe
 from studio.generation.models import Model
 from studio.generation.proposal import cures, propose
 from studio.generation.workload import Workload
-from studio.jobs.generating import Generating, model_of_config, system_of
+from studio.jobs.generating import Generating, Kind, described, model_of_config, system_of
 from studio.pages.workloads.form import FILE
-from studio.pages.workloads.texts import Fields, field_of, given_of, on_form, ranks_of
+from studio.pages.workloads.texts import Fields, field_of, given_of, kind_of, on_form, ranks_of
 from studio.sim.systems import SYSTEMS
 from studio.sim.systems.gpus import find_gpu, system_of_gpu
 
@@ -29,22 +31,38 @@ class Filled:
 
     Attributes:
         wanted: The job.
-        workload: What it is.
+        of: What it is, of training a transformer; None of other jobs.
         proposed: What was proposed where nothing was said.
         memory_bytes: Memory of the GPU; None where none is chosen.
         cures: Changes that would make it fit, where it does not.
     """
 
     wanted: Generating
-    workload: Workload
+    of: Workload | None = None
     proposed: Mapping[str, Any] = field(default_factory=dict)
     memory_bytes: float | None = None
     cures: tuple[Mapping[str, Any], ...] = ()
 
     @property
+    def workload(self) -> Workload:
+        """The training of a transformer that it is."""
+        assert self.of is not None
+        return self.of
+
+    @property
     def fits(self) -> bool:
         """Whether the fullest NPU has room; where no GPU is chosen nothing is known against it."""
-        return self.memory_bytes is None or sum(self.workload.peak_memory.values()) <= self.memory_bytes
+        if self.memory_bytes is None:
+            return True
+        held = sum(self.of.peak_memory.values()) if self.of else described(self.wanted)["memory"]["total"]
+        return held <= self.memory_bytes
+
+
+def counts(filled: Filled) -> Mapping[str, Any]:
+    """Return what closed forms say of a job."""
+    if filled.of is None:
+        return described(filled.wanted)
+    return describe(filled.of.model, filled.of.layout)
 
 
 Wrong = dict[str, ConfigError]
@@ -63,7 +81,7 @@ def asked_for(fields: Fields, file: File | None) -> Filled | Wrong:
     if wrong:
         return wrong
     try:
-        return _filled(model, ranks, tuple(given.items()))
+        return _filled(model, ranks, tuple(given.items()), kind_of(fields))
     except ConfigError as error:
         said = ConfigError(on_form(error.message), hint=on_form(error.hint), key=field_of(error))
         return {said.key: said}
@@ -86,8 +104,10 @@ def _config_model(name: str, text: str) -> Model:
 
 
 @lru_cache(maxsize=32)
-def _filled(model: str | Model, ranks: int, said: tuple[tuple[str, Any], ...]) -> Filled:
+def _filled(model: str | Model, ranks: int, said: tuple[tuple[str, Any], ...], kind: Kind) -> Filled:
     given = dict(said)
+    if kind != "llm":
+        return _other(Generating(model, ranks, said, kind))
     if given.get("gpu") is None:
         wanted = Generating(model, ranks, said)
         return Filled(wanted, wanted.workload())
@@ -100,6 +120,22 @@ def _filled(model: str | Model, ranks: int, said: tuple[tuple[str, Any], ...]) -
     if filled.fits:
         return filled
     return Filled(wanted, filled.workload, proposed, memory, tuple(cures(model, ranks, given, memory, node)))
+
+
+def _other(wanted: Generating) -> Filled:
+    """Return steps of inference, or the training of another network: nothing is proposed for them."""
+    phase = dict(wanted.given).get("phase")
+    if phase not in (None, *PHASES):
+        raise ConfigError(
+            f"--phase is {phase[:40]!r}; allowed: {', '.join(PHASES)}.",
+            hint="`chakra-studio generate inference` makes disaggregated jobs.",
+            key="phase",
+        )
+    described(wanted)  # says what is wrong
+    if wanted.gpu is None:
+        return Filled(wanted)
+    system_of(wanted.gpu, wanted.ranks)
+    return Filled(wanted, memory_bytes=find_gpu(wanted.gpu).memory_gbytes * 1e9)
 
 
 def _node(gpu: str) -> int:

@@ -7,29 +7,32 @@ from typing import Any
 
 from studio.generation.models import Model
 from studio.generation.options import BY_KEY, OPTIONS
-from studio.pages.workloads.asking import Filled
+from studio.pages.workloads.asking import Filled, counts
 from studio.pages.workloads.form import option_choices
-from studio.pages.workloads.texts import Fields, default_words
+from studio.pages.workloads.texts import FIELDS, Fields, default_words, on_form
 
 _LONGEST = 22
 
 
 def placeholders(filled: Filled, keys: Sequence[str]) -> list[str]:
     """Return for each field what counts where it says nothing."""
-    return [_placeholder(filled, key) if key in BY_KEY else "" for key in keys]
+    return [_placeholder(filled, key) if key in FIELDS else "" for key in keys]
 
 
 def _placeholder(filled: Filled, key: str) -> str:
     proposed = key in filled.proposed
     value = filled.proposed[key] if proposed else _counting(filled, key)
-    words = _value_words(key, value) if value is not None else default_words(key)
+    words = _value_words(key, value) if value is not None else on_form(default_words(key))
     words = words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
     return f"{words}, proposed" if proposed else words
 
 
 def _counting(filled: Filled, key: str) -> Any:
     """Return the value that counts, as far as layout and model have it."""
-    part = BY_KEY[key].part
+    if filled.of is None:
+        told = counts(filled)
+        return told[key] if key in ("batch", "steps") and isinstance(told.get(key), int) else None
+    part = FIELDS[key].part
     owner = {"layout": filled.workload.layout, "shape": filled.workload.model}.get(part)
     return getattr(owner, key, None) if key != "gpu" else None
 
@@ -40,7 +43,7 @@ def _value_words(key: str, value: Any) -> str:
     if isinstance(value, tuple):
         return _runs(value)
     if isinstance(value, int):
-        label = next((one["label"] for one in option_choices(BY_KEY[key]) if one["value"] == str(value)), "")
+        label = next((one["label"] for one in option_choices(FIELDS[key]) if one["value"] == str(value)), "")
         return label or f"{value:,}"
     return str(value)
 

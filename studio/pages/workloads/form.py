@@ -10,13 +10,24 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import dcc, html
 
+from studio.generation.families.presets import NETWORKS, find_network
 from studio.generation.models import MODELS
-from studio.generation.options import BATCH, BY_KEY, LAYOUT, MODEL, OPTIONS, Option
+from studio.generation.options import BATCH, LAYOUT, MODEL, Option
 from studio.generation.transformer import parameters
 from studio.generation.workload import CUSTOM
 from studio.operators.roofline import peak
 from studio.pages.base.widgets import aria_label, hint
-from studio.pages.workloads.texts import Fields, label_of, on_form, small, spell
+from studio.pages.workloads.texts import (
+    FIELDS,
+    OPTIONS_OF,
+    STEP,
+    Fields,
+    kind_of,
+    label_of,
+    on_form,
+    small,
+    spell,
+)
 from studio.sim.systems import SYSTEMS
 from studio.sim.systems.gpus import SYSTEM_OF
 from studio.units import format_count
@@ -24,8 +35,10 @@ from studio.units import format_count
 _DEBOUNCE_MS = 120
 FILE = "file"
 """The choice of the model that a config.json describes."""
-_ABOVE = ("model", "ranks", "gpu")
-_OPEN = (LAYOUT, BATCH)
+_ABOVE = ("model", "kind", "ranks", "gpu")
+_JOBS = [{"value": "inference", "label": "steps of inference"}]
+_FAMILIES = {"vit": "Vision transformers", "resnet": "ResNet", "dlrm": "Recommendation"}
+_OPEN = (STEP, LAYOUT, BATCH)
 _COMMON = (
     "tp",
     "pp",
@@ -50,6 +63,7 @@ _CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
 }
 _ABOUT = {
     "model": "A published model, custom for numbers of your own, or a config.json in the form of Hugging Face.",
+    "kind": "Training, unless it is steps of inference.",
     "ranks": "GPUs of the job: a process each.",
     "gpu": "Its machines are the preset that the job is simulated on, and its memory is what the job has to fit. Compute "
     "nodes get its durations, which they keep on other systems, but where both efficiencies are 1.",
@@ -70,50 +84,68 @@ def said_id(key: str) -> dict[str, str]:
 
 def _section(option: Option) -> str:
     """Return the heading of an option on the form: those of open headings that few jobs need are folded."""
-    is_common = option.heading not in _OPEN or option.key in _COMMON
+    is_common = option.heading not in (LAYOUT, BATCH) or option.key in _COMMON
     return option.heading if is_common else f"More of {option.heading.lower()}"
 
 
-FOLDED = tuple(dict.fromkeys(name for name in map(_section, OPTIONS) if name not in (MODEL, *_OPEN)))
+FOLDED = tuple(dict.fromkeys(name for name in map(_section, FIELDS.values()) if name not in (MODEL, *_OPEN)))
 """The headings that are folded."""
 
 
 def form(fields: Fields) -> Any:
     """Return the form with these texts in its fields; where they are the first ones, what the tab has kept of earlier ones."""
-    controls = {"model": _model(fields), "ranks": _text("ranks", fields), "gpu": _gpu(fields)}
-    controls |= {option.key: _control(option, fields) for option in OPTIONS if option.key not in _ABOVE}
+    kind = _select("kind", fields, _JOBS, clearable=True, placeholder="training")
+    controls = {"model": _model(fields), "kind": kind, "ranks": _text("ranks", fields), "gpu": _gpu(fields)}
+    controls |= {key: _control(option, fields) for key, option in FIELDS.items() if key not in _ABOVE}
     for control in controls.values():
         # An address that says something is not overridden by what was kept.
         control.persistence, control.persistence_type = spell(fields) or True, "session"
     first = [_field(key, _ABOUT[key], controls[key]) for key in _ABOVE]
-    parts: list[Any] = [html.Div([first[0], _drop(), *first[1:]], className="wl-group")]
+    parts: list[Any] = [html.Div([first[0], _drop(), *first[1:]], className=f"wl-group {_of(*_ABOVE)}")]
     for heading in (MODEL, *_OPEN, *FOLDED):
         keys = _keys_of(heading)
-        rows = [html.H2(heading), *(_field(key, _about(BY_KEY[key]), controls[key]) for key in keys)]
+        rows = [html.H2(heading), *(_field(key, _about(FIELDS[key]), controls[key]) for key in keys)]
+        group = f"wl-group {_of(*keys)}"
         if heading == MODEL:
             hidden = fields["model"] != CUSTOM
-            parts.append(html.Div(rows, id="workload-shape", hidden=hidden, className="wl-group"))
+            parts.append(html.Div(rows, id="workload-shape", hidden=hidden, className=group))
         elif heading in _OPEN:
-            parts.append(html.Div(rows, className="wl-group"))
+            parts.append(html.Div(rows, className=group))
         else:
             line = html.Summary([rows[0], html.Span(id={"workload-set": heading}, className="cs-dim")])
             is_open = any(fields.get(key) for key in keys)
-            parts.append(html.Details([line, *rows[1:]], className="wl-group wl-fold", open=is_open))
-    return html.Div(parts, className="wl-form")
+            parts.append(html.Details([line, *rows[1:]], className=f"{group} wl-fold", open=is_open))
+    return html.Div(parts, id="workload-form", className=form_class(fields))
+
+
+def form_class(fields: Fields) -> str:
+    """Return the class of the form, which shows the fields of the kind of job alone."""
+    return f"wl-form wl-kind-{kind_of(fields)}"
+
+
+def _of(*keys: str) -> str:
+    """Return the classes of what some fields are in: the kinds of jobs that have one of them."""
+    shared = any(key in ("model", "ranks", "gpu") for key in keys)
+    return " ".join(
+        f"wl-of-{kind}"
+        for kind, known in OPTIONS_OF.items()
+        if shared or known & set(keys) or ("kind" in keys and kind != "network")
+    )
 
 
 def _keys_of(heading: str) -> list[str]:
-    return [one.key for one in OPTIONS if _section(one) == heading and one.key not in _ABOVE]
+    return [key for key, one in FIELDS.items() if _section(one) == heading and key not in _ABOVE]
 
 
 def set_words(heading: str, fields: Fields) -> str:
     """Say what is set under a heading, for its fold.
 
     Example:
-        >>> set_words("Sharding and memory", {"zero": "3"})
+        >>> set_words("Sharding and memory", {"model": "llama3-8b", "zero": "3"})
         'sharding 3'
     """
-    said = [key for key in _keys_of(heading) if fields.get(key)]
+    known = OPTIONS_OF[kind_of(fields)]
+    said = [key for key in _keys_of(heading) if fields.get(key) and key in known]
     return ", ".join(f"{small(label_of(key))} {fields[key]}" for key in said)
 
 
@@ -126,7 +158,7 @@ def _field(key: str, about: str, control: Any) -> Any:
     named = html.Span([label, hint(label, about)], className="wl-label")
     said = html.Div(id=said_id(key), className="wl-said", role="alert")
     row = f"wl-row{' wl-wide' if key in _ABOVE else ''}"
-    return html.Div([html.Div([named, control], className=row), said], className="wl-field")
+    return html.Div([html.Div([named, control], className=row), said], className=f"wl-field {_of(key)}")
 
 
 def _control(option: Option, fields: Fields) -> Any:
@@ -215,7 +247,21 @@ def model_choices(file: str = "") -> list[dict[str, Any]]:
     own = [{"value": CUSTOM, "label": "custom · numbers of your own"}]
     if file:
         own.insert(0, {"value": FILE, "label": file})
-    return [{"group": "Your own", "items": own}, *_presets()]
+    return [{"group": "Your own", "items": own}, *_presets(), *_networks()]
+
+
+@cache
+def _networks() -> list[dict[str, Any]]:
+    return [
+        {
+            "group": _FAMILIES[family],
+            "items": [
+                {"value": name, "label": f"{name} · {size_words(find_network(name).parameters)}"}
+                for name in named
+            ],
+        }
+        for family, named in NETWORKS.items()
+    ]
 
 
 def family_of(name: str) -> str:

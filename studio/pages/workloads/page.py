@@ -32,14 +32,14 @@ from studio.pages.base.state import RECORDED, session, tasks, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import aria_label, error_box, link, show_errors
 from studio.pages.workloads import best
-from studio.pages.workloads.asking import File, Filled, Wrong, asked_for
+from studio.pages.workloads.asking import File, Filled, Wrong, asked_for, counts
 from studio.pages.workloads.filling import copied_shape, placeholders
-from studio.pages.workloads.form import FILE, FOLDED, control_id, form, model_choices, set_words
+from studio.pages.workloads.form import FILE, FOLDED, control_id, form, form_class, model_choices, set_words
 from studio.pages.workloads.making import Making, advance, simulate_link, start
 from studio.pages.workloads.results import (
     collectives_section,
-    counts,
     drawing,
+    drawing_of,
     facts,
     memory_section,
     times,
@@ -159,7 +159,8 @@ def _shown(filled: Filled) -> tuple[Any, Any, Any, Any]:
     """Return what is shown of a job: verdict, facts, tables and the drawing of its ranks."""
     told = counts(filled)
     tables = html.Div([memory_section(filled, told), collectives_section(told)], className="wl-tables")
-    return verdict(filled, told), still(facts(filled, told)), still(tables), drawing(filled.workload.layout)
+    drawn = drawing(filled.of.layout) if filled.of else drawing_of(told)
+    return verdict(filled, told), still(facts(filled, told)), still(tables), drawn
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -173,6 +174,7 @@ def _shown(filled: Filled) -> tuple[Any, Any, Any, Any]:
         "hints": Output({"workload": ALL}, "placeholder"),
         "set": Output({"workload-set": ALL}, "children"),
         "shape": Output("workload-shape", "hidden"),
+        "form": Output("workload-form", "className"),
         "verdict": Output("workload-verdict", "children"),
         "facts": Output("workload-facts", "children"),
         "tables": Output("workload-tables", "children"),
@@ -210,10 +212,11 @@ def follow(
         "wrong": [key in wrong for key in keys],
         "set": [set_words(heading, fields) for heading in FOLDED],
         "shape": fields["model"] != CUSTOM,
+        "form": form_class(fields),
         "text": spell(fields),
         "make": bool(wrong),
         "simulate": bool(wrong),
-        "plan": not isinstance(filled, Filled) or filled.memory_bytes is None,
+        "plan": not isinstance(filled, Filled) or filled.memory_bytes is None or filled.of is None,
     }
     if not isinstance(filled, Filled):
         stays = dict.fromkeys(("verdict", "facts", "tables", "drawing"), no_update)
@@ -232,7 +235,7 @@ def follow(
 def _with_shape(fields: dict[str, str], before: Any) -> dict[str, str]:
     """Return the form of a custom model: with the numbers of the model before, where none is given yet."""
     filled = asked_for(before, None) if before else None
-    copied = copied_shape(fields, filled.workload.model) if isinstance(filled, Filled) else {}
+    copied = copied_shape(fields, filled.of.model) if isinstance(filled, Filled) and filled.of else {}
     for key, text in copied.items():
         dash.set_props(control_id(key), {"value": text})
     return {**fields, **copied}

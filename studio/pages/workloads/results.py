@@ -14,16 +14,15 @@ from studio.completion.mesh import NAMES, Mesh
 from studio.errors import StudioError
 from studio.figures.mesh import Cell, directions, mesh_drawing
 from studio.generation.layout import Layout
-from studio.generation.llm import describe
 from studio.generation.options import BY_KEY
 from studio.generation.program import told_times
-from studio.generation.workload import Workload
 from studio.jobs.generating import StepTime, is_small, least_step_ns, simulated_step, utilization
 from studio.pages.base.asked import WORKLOADS, asks
 from studio.pages.base.export import Table, exports, with_copy_button
 from studio.pages.base.widgets import aria_label, exact, hint, table
 from studio.pages.workloads.asking import Filled
 from studio.pages.workloads.form import size_words
+from studio.pages.workloads.texts import on_form
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_si
 
 Told = Mapping[str, Any]
@@ -34,6 +33,14 @@ FLOP = (
     "Floating-point operations in matrix products of a step of the whole job, forward and backward: about 6 × parameters × tokens, "
     "and attention (Narayanan et al., Megatron-LM, 2021). Recomputation is not counted."
 )
+FLOP_OF_STEPS = (
+    "Floating-point operations in matrix products and attention of a step of the whole job (Pope et al., 2023); attention by the tokens "
+    "that are attended to."
+)
+FLOP_OF_NETWORKS = (
+    "Floating-point operations in products and attention of a step of the whole job, forward and backward."
+)
+MEMORY_OF_OTHERS = "What the fullest NPU holds, by closed forms. Fragmentation, workspaces and buffers of libraries are not counted: leave some room."
 STEP = "Finish of a simulated step on the preset of this GPU."
 MFU = "Model FLOP utilization: FLOP of a step ÷ (time of the step × NPUs × peak of a GPU in bf16)."
 MEMORY = (
@@ -48,26 +55,36 @@ _PARTS = {
     "activations": "What the forward pass keeps for the backward pass, of all micro-batches in flight.",
     "buffers": "Weights that full sharding has gathered: of the layer at work and of the next.",
 }
+_PART_NAMES = {"kv_cache": "KV cache", "draft": "draft model"}
 _KINDS = {"emb": "tied embedding (emb)", "edp": "replicas of experts (edp)"}
 _MOST_ROWS = 6
 
 
 def facts(filled: Filled, told: Told) -> Any:
     """Return the counts of a job."""
-    tokens = told["batch"] * told["sequence"]
+    about = {"llm": FLOP, "inference": FLOP_OF_STEPS, "network": FLOP_OF_NETWORKS}[filled.wanted.kind]
+    name, count, words = _work_of(filled, told)
     return html.Dl(
         [
             _fact("Parameters", exact(size_words(told["parameters"]), f"{told['parameters']:,}"), PARAMETERS),
-            _fact("FLOP a step", exact(format_si(told["flop"], "FLOP"), f"{told['flop']:,}"), FLOP),
-            _fact(
-                "Tokens a step",
-                exact(format_count(tokens), f"{told['batch']:,} sequences of {told['sequence']:,} tokens"),
-                f"{format_counted(told['batch'], 'sequence')} of {told['sequence']:,} tokens; batch: {told['batch_from']}.",
-            ),
-            _fact("Memory of an NPU", _memory_fact(filled, told), MEMORY),
+            _fact("FLOP a step", exact(format_si(told["flop"], "FLOP"), f"{told['flop']:,}"), about),
+            _fact(f"{name} a step", exact(format_count(count), words), f"{words}."),
+            _fact("Memory of an NPU", _memory_fact(filled, told), MEMORY if filled.of else MEMORY_OF_OTHERS),
         ],
         className="cs-facts wl-facts",
     )
+
+
+def _work_of(filled: Filled, told: Told) -> tuple[str, int, str]:
+    """Return what a step of a job works on: its name, how many, and what they are in words."""
+    if filled.wanted.kind == "network":
+        return "Samples", told["batch"], f"Batch: {told['batch_from']}"
+    if filled.wanted.kind == "inference":
+        words = f"{told['phase']} of {format_counted(told['sequences'], 'sequence')}"
+        cached = f"{told['cached_tokens']:,} tokens in the KV cache after the step"
+        return "New tokens", told["new_tokens"], f"{words}; {cached}"
+    each = f"{format_counted(told['batch'], 'sequence')} of {told['sequence']:,} tokens"
+    return "Tokens", told["batch"] * told["sequence"], f"{each}; batch: {told['batch_from']}"
 
 
 def _fact(name: str, shown: Any, about: str) -> Any:
@@ -88,17 +105,26 @@ def _gigabytes(size: float) -> str:
 
 def verdict(filled: Filled, told: Told) -> Any:
     """Say how ranks are laid out and whether a job fits, and offer what would make it fit."""
-    layout = _layout_words(filled)
+    layout = _layout_words(filled, told)
     if filled.fits:
         return html.P(layout, className="wl-verdict")
     memory = told["memory"]
     parts = sorted(((memory[part], part) for part in _part_names(memory)), reverse=True)
-    most = " and ".join(f"{part} {format_si(size, 'B')}" for size, part in parts[:2])
+    most = " and ".join(f"{_PART_NAMES.get(part, part)} {format_si(size, 'B')}" for size, part in parts[:2])
     words = f"Does not fit on {_gigabytes(filled.memory_bytes or 0)}: {format_si(memory['total'], 'B')}, of which {most}."
     buttons = [
         html.Button(_change_words(change), className="cs-button", **asks(WORKLOADS, "set", _spelled(change)))
         for change in filled.cures
     ]
+    if filled.of is None:
+        ways = on_form("; ".join(told.get("remedies", ())))
+        cure = html.Div(
+            f"It fits with: {ways}." if ways else "It fits on more ranks, or with a smaller batch.",
+            className="wl-cures",
+        )
+        return html.Div(
+            [html.P(layout, className="wl-verdict"), html.P([html.Strong(words)]), cure], className="wl-unfit"
+        )
     cure = html.Div(
         [html.Span("It fits with", className="cs-dim"), *buttons]
         if buttons
@@ -110,8 +136,8 @@ def verdict(filled: Filled, told: Told) -> Any:
     )
 
 
-def _layout_words(filled: Filled) -> list[Any]:
-    sizes = _degrees(filled.workload.layout)
+def _layout_words(filled: Filled, told: Told) -> list[Any]:
+    sizes = _degrees(filled.of.layout) if filled.of else _told_degrees(told)
     degrees = [f"{NAMES.get(name, name)} {size:,}" for name, size in sizes if size > 1] or ["one rank"]
     words: list[Any] = [html.Strong(" × ".join(degrees))]
     if filled.proposed:
@@ -134,26 +160,30 @@ def _spelled(change: Mapping[str, Any]) -> str:
 
 def times(filled: Filled, told: Told) -> Any:
     """Return the time of a step, simulated where that takes about a second, else the least that it can be."""
-    workload, flop = filled.workload, told["flop"]
-    least = least_step_ns(workload, flop)
+    wanted, flop = filled.wanted, told["flop"]
+    least = least_step_ns(wanted, flop)
     if least is None:
         return _times(html.Span("choose a GPU", className="cs-dim"), None, None)
-    if not is_small(workload):
+    if not is_small(wanted):
         shown = [
             exact(f"over {format_ns(least)}", f"{least:,.0f} ns"),
             html.Span(" its FLOP at the peak; not simulated yet", className="cs-dim wl-of"),
         ]
         return _times(shown, None, None)
     try:
-        step = simulated_step(filled.wanted)
+        step = simulated_step(wanted)
     except StudioError as error:
         return _times(html.Span(error.message, className="cs-dim wl-of"), None, None)
-    rate = told["batch"] * told["sequence"] / (step.ns / 1e9)
-    return _times(_step(step), utilization(workload, flop, step.ns), rate, _about_step(workload))
+    name, count, _ = _work_of(filled, told)
+    share = utilization(wanted, flop, step.ns)
+    return _times(_step(step), share, count / (step.ns / 1e9), _about_step(filled), name)
 
 
-def _about_step(workload: Workload) -> str:
-    return f"{STEP} Compute nodes have {told_times(workload.speed)}."
+def _about_step(filled: Filled) -> str:
+    if filled.wanted.kind == "inference":
+        return f"{STEP} Compute nodes reach the GPU's roofline, unless efficiencies are given: a lower bound."
+    speed = filled.of.speed if filled.of else None
+    return f"{STEP} Compute nodes have {told_times(speed)}." if filled.of else STEP
 
 
 def _step(step: StepTime) -> list[Any]:
@@ -163,7 +193,9 @@ def _step(step: StepTime) -> list[Any]:
     ]
 
 
-def _times(step: Any, share: float | None, tokens_a_second: float | None, about: str = STEP) -> Any:
+def _times(
+    step: Any, share: float | None, tokens_a_second: float | None, about: str = STEP, name: str = "Tokens"
+) -> Any:
     dash = html.Span("–", className="cs-dim")
     rate = (
         dash
@@ -174,7 +206,7 @@ def _times(step: Any, share: float | None, tokens_a_second: float | None, about:
     return html.Dl(
         [
             _fact("Expected step time", step, about),
-            _fact("Tokens a second", rate, "Tokens of a step ÷ its time, of the whole job."),
+            _fact(f"{name} a second", rate, f"{name} of a step ÷ its time, of the whole job."),
             _fact("MFU", attained, MFU),
         ],
         className="cs-facts wl-facts",
@@ -191,17 +223,30 @@ def times_waiting() -> Any:
 
 
 def drawing(layout: Layout) -> dict[str, Any]:
-    """Return the drawing of the mesh of ranks."""
+    """Return the drawing of the mesh of ranks of training."""
+    return _drawing(_degrees(layout), layout.stage_layers)
+
+
+def drawing_of(told: Told) -> dict[str, Any]:
+    """Return the same of another job, by what is said of it."""
+    return _drawing(_told_degrees(told), told.get("stage_layers", ()))
+
+
+def _told_degrees(told: Told) -> list[tuple[str, int]]:
+    parts = (part.partition("=") for part in told["layout"].split(","))
+    return [(name, int(size)) for name, _, size in parts]
+
+
+def _drawing(degrees: Sequence[tuple[str, int]], layers: Sequence[int]) -> dict[str, Any]:
     # Experts are divided among ranks that other dimensions tell apart already.
-    mesh = Mesh.of([(name, size) for name, size in _degrees(layout) if name != "ep"])
+    mesh = Mesh.of([(name, size) for name, size in degrees if name != "ep"])
     stages = mesh.axis("pp")
 
     def cell(rank: int) -> Cell:
         stage = stages.place(rank) if stages else 0
-        where = f", stage {stage}" if layout.pp > 1 else ""
-        return Cell(
-            "rk-assumed", title=f"rank {rank}{where}: {format_counted(layout.stage_layers[stage], 'layer')}"
-        )
+        where = f", stage {stage}" if len(layers) > 1 else ""
+        held = f": {format_counted(layers[stage], 'layer')}" if layers else ""
+        return Cell("rk-assumed", title=f"rank {rank}{where}{held}")
 
     caption = " · ".join(filter(None, (mesh.layout, directions(mesh))))
     return {**asdict(mesh_drawing(mesh, cell)), "caption": caption}
@@ -219,11 +264,11 @@ def _part_names(memory: Mapping[str, int]) -> list[str]:
 
 def memory_section(filled: Filled, told: Told) -> Any:
     """Return what NPUs hold, by part: a bar for each kind of stage, and the parts of the fullest."""
-    stages = told["memory_by_stage"]
+    fullest = told["memory"]
+    stages = told.get("memory_by_stage") or [{part: fullest[part] for part in _part_names(fullest)}]
     rows = _like_stages(stages)
     shown = rows[:_MOST_ROWS]
     whole = max(filled.memory_bytes or 0, *(sum(parts.values()) for _, parts in rows))
-    fullest = told["memory"]
     head = ("stage", *_part_names(fullest), "total")
     numbers = Table(head, [(at, *stages[at].values(), sum(stages[at].values())) for at in range(len(stages))])
     bars = [_limit(filled.memory_bytes, whole)] if filled.memory_bytes else []
@@ -233,7 +278,12 @@ def memory_section(filled: Filled, told: Told) -> Any:
         [
             html.Div(
                 [
-                    html.H2(["Memory of an NPU, by part", hint("memory of an NPU", MEMORY)]),
+                    html.H2(
+                        [
+                            "Memory of an NPU, by part",
+                            hint("memory of an NPU", MEMORY if filled.of else MEMORY_OF_OTHERS),
+                        ]
+                    ),
                     exports("memory", table=numbers),
                 ],
                 className="cs-figure-head",
@@ -242,7 +292,7 @@ def memory_section(filled: Filled, told: Told) -> Any:
             html.P(f"{format_count(more)} more kinds of stages; the table has all.", className="cs-dim")
             if more > 0
             else None,
-            _parts_table(fullest, len(stages)),
+            _parts_table(fullest, len(stages), _PARTS if filled.of else {}),
         ],
         className="cs-section",
     )
@@ -283,7 +333,7 @@ def _bar(name: str, parts: Mapping[str, int], whole: float, limit: float | None)
         html.Span(
             className=f"wl-part wl-part-{place}",
             style={"width": f"{100 * size / whole:.3f}%"},
-            title=f"{part}: {format_si(size, 'B')}",
+            title=f"{_PART_NAMES.get(part, part)}: {format_si(size, 'B')}",
         )
         for place, (part, size) in enumerate(parts.items())
         if size
@@ -300,12 +350,16 @@ def _bar(name: str, parts: Mapping[str, int], whole: float, limit: float | None)
     )
 
 
-def _parts_table(memory: Mapping[str, int], stages: int) -> Any:
+def _parts_table(memory: Mapping[str, int], stages: int, about: Mapping[str, str]) -> Any:
     total = memory["total"]
     rows = [
         (
             html.Span(
-                [html.Span(className=f"cs-swatch wl-part-{place}"), part, *_part_hint(part)],
+                [
+                    html.Span(className=f"cs-swatch wl-part-{place}"),
+                    _PART_NAMES.get(part, part),
+                    *_part_hint(part, about),
+                ],
                 className="cs-term",
             ),
             exact(format_si(memory[part], "B"), memory[part]),
@@ -319,8 +373,8 @@ def _parts_table(memory: Mapping[str, int], stages: int) -> Any:
     return with_copy_button(table(("Part", where, "Share"), rows, numeric=(1, 2)), "memory by part")
 
 
-def _part_hint(part: str) -> list[Any]:
-    return [hint(part, _PARTS[part])] if part in _PARTS else []
+def _part_hint(part: str, about: Mapping[str, str]) -> list[Any]:
+    return [hint(part, about[part])] if part in about else []
 
 
 def collectives_section(told: Told) -> Any:
@@ -349,8 +403,3 @@ def collectives_section(told: Told) -> Any:
 
 def _group_words(group: str) -> str:
     return dimension_words(group) if group in NAMES else _KINDS.get(group, group)
-
-
-def counts(filled: Filled) -> Told:
-    """Return what closed forms say of a job."""
-    return describe(filled.workload.model, filled.workload.layout)

@@ -5,15 +5,37 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from studio.errors import ConfigError
+from studio.generation.families.job import OPTIONS as NETWORK_OPTIONS
+from studio.generation.families.presets import NAMES
+from studio.generation.inference.deployment import PHASES
+from studio.generation.inference.options import INFERENCE, STEP_OPTIONS
 from studio.generation.options import BY_KEY, OPTIONS, Option
 from studio.generation.workload import CUSTOM
+from studio.jobs.generating import Kind
 
+STEP = "Step of inference"
+"""The heading of what only steps of inference have."""
+_APART = ("prefill_ranks", "prefill_tp", "prompts")
+"""Options of disaggregated jobs, which the command alone makes."""
+FIELDS = {option.key: option for option in OPTIONS} | {
+    option.key: replace(option, heading=STEP, choices=PHASES if option.key == "phase" else option.choices)
+    for option in STEP_OPTIONS
+    if option.key not in _APART
+}
+"""The options that the form has, by key."""
+OPTIONS_OF: Mapping[Kind, frozenset[str]] = {
+    "llm": frozenset(BY_KEY),
+    "inference": frozenset(INFERENCE) & frozenset(FIELDS),
+    "network": frozenset(NETWORK_OPTIONS),
+}
+"""The options of a kind of job."""
 FIRST = {"model": "llama3-8b", "ranks": "8", "gpu": "h100"}
 """What the form says at first; all other fields are empty."""
-KEYS = ("model", "ranks", "gpu", *(option.key for option in OPTIONS if option.key != "gpu"))
+KEYS = ("model", "kind", "ranks", "gpu", *(key for key in FIELDS if key != "gpu"))
 """Every field, in the order of the form."""
 _FLAG = re.compile(r"--(no-)?([a-z][a-z0-9-]*)")
 _LARGEST_DIGITS = 12
@@ -24,7 +46,22 @@ Fields = Mapping[str, str]
 
 def label_of(key: str) -> str:
     """Return what a field is called."""
-    return BY_KEY[key].label if key in BY_KEY else key.capitalize()
+    return FIELDS[key].label if key in FIELDS else _LABELS.get(key, key.capitalize())
+
+
+_LABELS = {"kind": "Job"}
+
+
+def kind_of(fields: Fields) -> Kind:
+    """Return what kind of job a form is of: the model may say it.
+
+    Example:
+        >>> [kind_of({"model": model, "kind": kind}) for model, kind in (("llama3-8b", "inference"), ("resnet50", ""))]
+        ['inference', 'network']
+    """
+    if fields["model"] in NAMES:
+        return "network"
+    return "inference" if fields.get("kind") == "inference" else "llm"
 
 
 def fields_of(ids: Sequence[Mapping[str, str]], values: Sequence[Any]) -> dict[str, str]:
@@ -58,8 +95,8 @@ def given_of(fields: Fields) -> tuple[dict[str, Any], dict[str, ConfigError]]:
     """Return what the form says by option, and what is wrong with single texts, by key."""
     given: dict[str, Any] = {}
     wrong: dict[str, ConfigError] = {}
-    for option in OPTIONS:
-        text = fields.get(option.key, "")
+    for key in (key for key in FIELDS if key in OPTIONS_OF[kind_of(fields)]):
+        option, text = FIELDS[key], fields.get(key, "")
         if not text or (option.part == "shape" and fields["model"] != CUSTOM):
             continue
         try:
@@ -135,7 +172,7 @@ def field_of(error: ConfigError) -> str:
         >>> field_of(ConfigError("--seq is 100; allowed: 8 to 64.")), field_of(ConfigError("No.", key="stage-layers"))
         ('sequence', 'stage_layers')
     """
-    known = {name.lstrip("-"): option.key for option in OPTIONS for name in _flags(option)}
+    known = {name.lstrip("-"): option.key for option in FIELDS.values() for name in _flags(option)}
     known |= {"model": "model", "ranks": "ranks", "config": "model"}
     named = [error.key, error.key.replace("-", "_"), *(match[2] for match in _FLAG.finditer(error.message))]
     return next((found for name in named if (found := name if name in KEYS else known.get(name, ""))), "")
@@ -152,7 +189,7 @@ def on_form(words: str) -> str:
         >>> on_form("--pp is 3; use --tp 8, or --no-sequence-parallel.")
         'Pipeline stages is 3; use tensor parallel 8, or sequence parallel off.'
     """
-    labels = {flag.lstrip("-"): option.label for option in OPTIONS for flag in _flags(option)}
+    labels = {flag.lstrip("-"): option.label for option in FIELDS.values() for flag in _flags(option)}
     labels |= {"model": "Model", "ranks": "Ranks", "npus": "Ranks", "config": "config.json"}
 
     def named(match: re.Match[str]) -> str:
@@ -173,7 +210,7 @@ def small(label: str) -> str:
 
 def default_words(key: str) -> str:
     """Return what counts where nothing is said of an option, in words."""
-    option = BY_KEY[key]
+    option = FIELDS[key]
     if option.rule:
         return option.rule
     if option.kind in ("flag", "switch"):
