@@ -19,6 +19,8 @@ Kind = Literal[
     "equal-arrivals",
     "overlap",
     "merge",
+    "micro-batches",
+    "schedule",
     "host-gaps",
     "compute",
     "bandwidth",
