@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 
@@ -67,10 +68,12 @@ class SplitMicroBatches:
     Attributes:
         parts: How many; 1 for another order alone.
         plans: By place of the rank.
+        adds_nodes: Edits of which this is true are made after all others.
     """
 
     parts: int
     plans: Mapping[int, Plan]
+    adds_nodes: ClassVar[bool] = True
 
     def __call__(self, trace: Trace) -> Trace:
         """Return the changed job."""

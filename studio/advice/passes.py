@@ -85,7 +85,12 @@ def passes_of(graph: Graph) -> Passes | str:
         at = np.full(len(graph), NONE, np.int64)
         at[named] = of
         return _passes(
-            graph, labels, repeated, (at, place, np.zeros_like(way)), (*listed, 0 * listed[0]), ordered=False
+            graph,
+            labels,
+            repeated,
+            (at, place, np.zeros_like(way)),
+            (listed[0], listed[1], 0 * listed[0]),
+            ordered=False,
         )
     # The order of passes is that of their compute: receives may be posted long before.
     computes = np.flatnonzero(named & repeated & (graph.type == NodeType.COMP))
@@ -105,7 +110,7 @@ def passes_of(graph: Graph) -> Passes | str:
     if (at[named] == NONE).any():
         return "a pass of a micro-batch computes nothing"
     _attach(at, listed, place, named)
-    return _passes(graph, labels, repeated, (at, place, way), tuple(listed), ordered=True)
+    return _passes(graph, labels, repeated, (at, place, way), (listed[0], listed[1], listed[2]), ordered=True)
 
 
 def _passes(
@@ -113,14 +118,14 @@ def _passes(
     labels: _Labels,
     repeated: Bool,
     columns: tuple[Int64, Int64, Int64],
-    listed: tuple[Int64, ...],
+    listed: tuple[Int64, Int64, Int64],
     *,
     ordered: bool,
 ) -> Passes:
     at, place, way = columns
     # Work of the step has a key of its own.
     key = np.where(repeated, labels.rest * 2 + way, -1 - np.arange(len(graph)))
-    return Passes(at, np.where(repeated, labels.number, NONE), place, key, *listed, ordered=ordered)
+    return Passes(at, np.where(repeated, labels.number, NONE), place, key, *listed, ordered)
 
 
 def _ordered(graph: Graph, labels: _Labels) -> bool:

@@ -16,7 +16,7 @@ from studio.advice.terms import NODES_NAMED, Change, Kind
 from studio.analysis.collectives.matching import Messages, match_messages
 from studio.generation.layout import Schedule
 from studio.generation.schedule import stage_order
-from studio.trace import NONE, Int64
+from studio.trace import NONE, Bool, Int64
 
 _PARTS = (2, 4)
 _MOST_NODES = 300_000
@@ -132,7 +132,7 @@ def _stages(scene: Scene, passes: dict[int, Passes], messages: Messages) -> Int6
     return None
 
 
-def _first_between(scene: Scene, messages: Messages, known: Int64) -> Int64:
+def _first_between(scene: Scene, messages: Messages, known: Bool) -> Bool:
     begun = np.full(len(messages), np.iinfo(np.int64).max)
     for index in np.flatnonzero(known).tolist():
         begun[index] = scene.starts_ns(int(messages.send_rank[index]))[int(messages.send_row[index])]
