@@ -52,7 +52,10 @@ class _Pipeline:
 
 def pipelines(scene: Scene) -> Iterator[Found]:
     """Yield twice and four times as many micro-batches of a step, as much smaller, and the other one of 1F1B and GPipe."""
-    found = _pipeline(scene)
+    messages = match_messages(scene.trace)
+    if not len(messages):
+        return
+    found = _pipeline(scene, messages)
     if isinstance(found, str):
         yield Refusal("micro-batches", found)
         yield Refusal("schedule", found)
@@ -71,11 +74,9 @@ def pipelines(scene: Scene) -> Iterator[Found]:
     yield _changed(scene, found, took, (1, other))
 
 
-def _pipeline(scene: Scene) -> _Pipeline | str:
+def _pipeline(scene: Scene, messages: Messages) -> _Pipeline | str:
     """Return the pipeline of a job; else why it has none that can be changed."""
-    trace, messages = scene.trace, match_messages(scene.trace)
-    if not len(messages):
-        return "no rank sends to another: there is no pipeline"
+    trace = scene.trace
     if max(map(len, trace.graphs)) > _MOST_NODES:
         return f"graphs of more than {_MOST_NODES:,} nodes are not searched for the passes of a pipeline"
     passes = {}
