@@ -31,7 +31,7 @@ from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY,
 from studio.analysis.job.stretches import Marked, Stretches, join_stretches
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes, Timeline, node_times
-from studio.trace import NONE, CommGroup, Float64, Int64, NodeType, Trace
+from studio.trace import NONE, CommGroup, Float64, Int64, NodeType, Trace, UInt8
 from studio.units import format_ns
 
 Part = Literal[
@@ -94,6 +94,7 @@ class Ledger:
             rank; -1 where that is unknown or nobody else takes part.
         arrivals: Who began each collective and message last.
         origin_ns: When the run began, on the clock of its nodes.
+        kinds: For each graph of the job (N,) the kinds of work of its nodes, as `work_kinds` tells them.
     """
 
     numbers: list[int]
@@ -107,6 +108,7 @@ class Ledger:
     begun_ns: Int64
     arrivals: Arrivals
     origin_ns: int = 0
+    kinds: tuple[UInt8, ...] = ()
 
     __repr__ = one_line
 
@@ -261,8 +263,9 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     begun_ns = joined.begun_ns
     if delays is not None:
         begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
+    kinds = tuple(one.astype(np.uint8) for one in work_kinds(trace))
     stretches, owner = _courses(
-        trace, times, chosen, finish_ns[chosen], (begun_ns, delays, origin_ns, is_recording)
+        trace, times, chosen, finish_ns[chosen], (kinds, begun_ns, delays, origin_ns, is_recording)
     )
     numbers = [trace.ranks[place].number for place in known.tolist()]
     return Ledger(
@@ -277,6 +280,7 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
         begun_ns,
         joined,
         origin_ns,
+        kinds,
     )
 
 
@@ -289,18 +293,18 @@ def recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> Ledger:
     return ledger(trace, times, finish, origin_ns=origin_ns, is_recording=True)
 
 
-_How = tuple[Int64, Delays | None, int, bool]
+_How = tuple[tuple[UInt8, ...], Int64, Delays | None, int, bool]
 
 
 def _courses(
     trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: _How
 ) -> tuple[Stretches, Int64]:
     """Return what each of the chosen ranks did when, and the communication whose time each stretch is."""
-    begun, delays, origin, is_recording = how
+    kinds, begun, delays, origin, is_recording = how
     line_of = np.full(len(trace.ranks), NONE, np.int64)
     line_of[chosen] = np.arange(len(chosen))
     spans = times.spans(trace, chosen)
-    kind, messages = _kinds(trace, spans.rank, spans.row)
+    kind, messages = _kinds(trace, kinds, spans.rank, spans.row)
     line, start, end = line_of[spans.rank], spans.start_ns - origin, spans.end_ns - origin
     # What a finish leaves out is not the rank's time.
     start, end = (np.clip(column, 0, finish[line]) for column in (start, end))
@@ -341,23 +345,23 @@ def _decide(inside: tuple[Int64, ...]) -> Int64:
     return np.asarray(np.where(busy & (talking >= 0), _CODE["overlapped"], part), np.int64)
 
 
-def _kinds(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
+def _kinds(trace: Trace, kinds: tuple[UInt8, ...], rank: Int64, row: Int64) -> tuple[Int64, Int64]:
     """Return (S,) the kind of work of each span, and whether it is half of a message: 0, `_SENDS` or `_RECEIVES`."""
     graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank]
     size = np.array([len(graph) for graph in trace.graphs], np.int64)
     entry = (np.cumsum(size) - size)[graph_of] + row
-    kinds = np.concatenate([np.zeros(0, np.int64), *work_kinds(trace)])
+    kind = np.concatenate([np.zeros(0, np.uint8), *kinds])
     messages = np.concatenate(
         [
-            np.zeros(0),
+            np.zeros(0, np.uint8),
             *(
-                np.where(graph.type == NodeType.COMM_SEND, _SENDS, 0)
-                + np.where(graph.type == NodeType.COMM_RECV, _RECEIVES, 0)
+                (graph.type == NodeType.COMM_SEND) * np.uint8(_SENDS)
+                + (graph.type == NodeType.COMM_RECV) * np.uint8(_RECEIVES)
                 for graph in trace.graphs
             ),
         ]
     )
-    return kinds[entry], messages[entry].astype(np.int64)
+    return kind[entry].astype(np.int64), messages[entry].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
