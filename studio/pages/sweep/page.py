@@ -246,7 +246,11 @@ def _carry_out(asked: Asked, job: str, typed: Typed) -> tuple[str, Any]:
     elif asked["verb"] == "point":
         made = start_point(simulations(), session(), kept, int(index))
         if isinstance(made, Task):
-            words: list[Any] = ["Making ", html.Bdi(made.title), ", a job of its own, then simulating it there."]
+            words: list[Any] = [
+                "Making ",
+                html.Bdi(made.title),
+                ", a job of its own, then simulating it there.",
+            ]
             return kept.id, html.P(words, className="cs-dim")
         return kept.id, html.P(["Simulating ", html.Bdi(made.name), "."], className="cs-dim")
     return kept.id, None
