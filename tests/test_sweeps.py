@@ -20,8 +20,11 @@ from studio.jobs.sweeps import (
 )
 from studio.session import Session
 from studio.store.tasks import cancel, close_tasks, open_tasks
+from studio.store.tasks import get as get_task
 from studio.store.workspace import Workspace
 from studio.sweep.costs import Costs
+from studio.sweep.search import cheapest
+from studio.sweep.sweep import values_of
 from tests.waiting import wait_until
 
 MEMORY = ("memory-type=PER_NPU_MEMORY_EXPANSION", "remote-mem-latency=1000", "remote-mem-bw=64")
@@ -81,7 +84,39 @@ def test_what_cannot_be_asked_for_is_said_before_anything_starts(opened):
         with pytest.raises(ConfigError, match=told):
             start_sweep(tasks, session, Asked(job, varied, "hgx-h100"))
     assert list_sweeps(session, job) == []
-    kept = start_sweep(tasks, session, Asked(job, ("dp=4", *MEMORY), "hgx-h100"))
-    with pytest.raises(ConfigError, match="scaled to 4 replicas"):
-        start_point(Simulations(tasks, simulate_jobs(session)), session, kept, 0)
+    with pytest.raises(ConfigError, match="'latency' is not varied"):
+        start_sweep(
+            tasks, session, Asked(job, ("bandwidth[0]=1,2",), "hgx-h100", bisect="latency", under_ns=5)
+        )
+
+
+def test_a_point_at_other_replicas_becomes_a_run_of_the_scaled_job_which_is_made_once(opened):
+    job, tasks, session = opened
+    kept = start_sweep(tasks, session, Asked(job, ("dp=4", "bandwidth[0]=100,200", *MEMORY), "hgx-h100"))
     wait_until(lambda: not is_under_way(tasks, kept))
+    rows, simulations = kept.rows(), Simulations(tasks, simulate_jobs(session))
+    ids = []
+    for index in (0, 1):
+        task = start_point(simulations, session, kept, index)
+        wait_until(lambda one=task.id: get_task(tasks, one).status == "done")
+        ids.append(get_task(tasks, task.id).result)
+    assert ids[0] == ids[1] != job
+    wait_until(lambda: len(session.workspace.runs(ids[0])) == 2)
+    finishes = {info.makespan_ns for info in session.workspace.runs(ids[0])}
+    assert finishes == {row.finish_ns for row in rows}
+    assert session.workspace.info(ids[0]).summary.ranks == rows[0].ranks == 16
+
+
+def test_a_sweep_looks_for_the_cheapest_point_in_time(opened):
+    job, tasks, session = opened
+    varied = ("bandwidth[0]=50..800:50", *MEMORY)
+    every = start_sweep(tasks, session, Asked(job, varied, "hgx-h100"))
+    wait_until(lambda: not is_under_way(tasks, every))
+    finishes = [row.finish_ns for row in every.rows()]
+    under = finishes[9]
+    kept = start_sweep(tasks, session, Asked(job, varied, "hgx-h100", bisect="bandwidth[0]", under_ns=under))
+    wait_until(lambda: not is_under_way(tasks, kept))
+    rows = kept.rows()
+    assert len(rows) <= 6
+    found = cheapest(rows, values_of(kept.space, "bandwidth[0]", rows), kept.target)
+    assert found.index == min(index for index, finish in enumerate(finishes) if finish <= under)

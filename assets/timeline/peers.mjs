@@ -1,7 +1,7 @@
 /* A collective is one event on many lanes: the bars of its members, and the spread of their arrivals. */
 
 import { formatTime } from "../base/format.mjs";
-import { COLLECTIVE, RECEIVE, SEND } from "./chart.mjs";
+import { COLLECTIVE, HOST, RECEIVE, SEND } from "./chart.mjs";
 import { boxOf, drawOverLanes, drawTag, limit } from "./draw.mjs";
 import { AXIS, BAR, GUTTER } from "./lanes.mjs";
 import { textWidth } from "./text.mjs";
@@ -56,6 +56,7 @@ export function describeMeeting({ peers, first, arrived, isMessage }, bar) {
  */
 export function describeWait({ rank, waits = 0, category, type }, meeting) {
   if (waits <= 0) return "";
+  if (category === HOST) return ", of which " + formatTime(waits) + " waiting for the device";
   const other = meeting?.isMessage ? meeting.peers.find((peer) => peer.rank !== rank)?.rank : meeting?.last;
   const who = other === undefined || other < 0 || other === rank ? "others" : "rank " + other;
   const does = category === SEND || type === "COMM_SEND" ? " receives" : " sends";

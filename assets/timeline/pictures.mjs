@@ -1,7 +1,7 @@
 /* Crowded and folded rows as lines of pixels, a picture for each batch: a row costs as much as a bar. */
 
 import { makePicture, mixRgb } from "../base/canvas.mjs";
-import { COLLECTIVE, RECEIVE, SEND, WAITING } from "./chart.mjs";
+import { COLLECTIVE, HOST, RECEIVE, SEND, WAITING } from "./chart.mjs";
 
 /** @import { Rgb } from "../base/canvas.mjs" */
 /** @import { Chart } from "./chart.mjs" */
@@ -50,7 +50,7 @@ function hatchBins(pixels, start, bins, data, strips, look, shade) {
   const { fraction, strip_category: kinds } = data;
   /** @param {number} kind */
   const stripOf = (kind) => strips.find((strip) => kinds[strip] === kind) ?? -1;
-  const waits = stripOf(COLLECTIVE + WAITING);
+  const waits = Math.max(stripOf(COLLECTIVE + WAITING), stripOf(HOST + WAITING));
   const bubble = Math.max(stripOf(RECEIVE + WAITING), stripOf(SEND + WAITING));
   const [send, receive] = [SEND, RECEIVE].map(stripOf);
   if (Math.max(waits, bubble, send, receive) < 0) return;

@@ -21,7 +21,7 @@ from studio.advice.work import (
     with_all_members,
     work_of,
 )
-from studio.trace import Float64, Int32, Int64, int_column
+from studio.trace import Float64, Int32, Int64, device_waits, int_column
 from studio.units import format_ns
 
 SLOW = 1.05
@@ -241,6 +241,7 @@ def host_gaps(scene: Scene) -> Iterator[Candidate]:
         graph = scene.trace.graphs[rank.graph]
         gaps = np.zeros(len(graph), np.bool_)
         gaps[graph.rows_with("gap")[0]] = True
+        gaps &= ~device_waits(graph)
         cpu, values = int_column(graph, "is_cpu_op")
         on_cpu = np.zeros(len(graph), np.bool_)
         on_cpu[cpu[values != 0]] = True

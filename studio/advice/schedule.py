@@ -11,15 +11,14 @@ from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, Found, Refusal, plural, schema_name
 from studio.advice.collective_times import Took, collective_costs
 from studio.advice.edits import Rewire, SetSizes, ShiftTimes, Wiring
+from studio.advice.orders import only_order, waiting_rows
 from studio.advice.terms import NODES_NAMED, Change
 from studio.advice.work import groups_words, parallel_groups, with_all_members
 from studio.analysis.collectives.matching import issue_order
-from studio.et.link.options import DEP_KINDS, DepKind
 from studio.trace import (
     NONE,
     Bool,
     CollectiveType,
-    Dependencies,
     Graph,
     Int64,
     NodeType,
@@ -35,31 +34,6 @@ _MOST_NODES = 300_000
 """Larger graphs are not searched for collectives that can be merged, which takes a look at each dependency one by one."""
 _FAMILIES = 4
 _COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
-_ORDER = int(DepKind.ORDER | DepKind.STREAM | DepKind.SEQUENCE)
-
-
-def _waiting(deps: Dependencies) -> Int64:
-    return np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
-
-
-def only_order(graph: Graph) -> tuple[Bool, Bool]:
-    """Return which control (D,) and data (E,) dependencies say no more than what ran before what.
-
-    Control dependencies do where nothing was linked: there they are the order of a program or a stream; of linked recordings they
-    are calls. Data dependencies do where their reasons say so, see `DepKind`; without reasons they are data.
-    """
-    ctrl, data = np.zeros(len(graph.ctrl.rows), np.bool_), np.zeros(len(graph.data.rows), np.bool_)
-    rows, where = graph.rows_with(DEP_KINDS)
-    if not len(rows):
-        ctrl[:] = True
-        return ctrl, data
-    length = graph.attrs.length[where].astype(np.int64)
-    fits = length == np.diff(graph.data.offsets)[rows]
-    rows, where, length = rows[fits], where[fits], length[fits]
-    step = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
-    kinds = graph.attrs.items[np.repeat(graph.attrs.value[where], length) + step]
-    data[np.repeat(graph.data.offsets[rows], length) + step] = (kinds & ~_ORDER) == 0
-    return ctrl, data
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -113,7 +87,7 @@ def _unheld(graph: Graph, kind: int, *, behind_others: bool) -> Wiring | None:
     talks = np.isin(graph.type, _COMM)
     columns, drops = [], []
     for deps, order in ((graph.ctrl, ctrl_order), (graph.data, data_order)):
-        of = _waiting(deps)
+        of = waiting_rows(deps)
         there = deps.rows >= 0
         parent = np.where(there, deps.rows, 0)
         drop = chosen[of] & there & order
@@ -281,7 +255,7 @@ def _reached(graph: Graph, rows: Int64) -> Int64:
     of_family[rows] = np.arange(len(rows))
     parents: list[list[int]] = [[] for _ in range(len(graph))]
     for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
-        of = _waiting(deps)
+        of = waiting_rows(deps)
         there = deps.rows >= 0
         there &= ~(order & (of_family[np.where(there, deps.rows, 0)] != NONE))
         for child, parent in zip(of[there].tolist(), deps.rows[there].tolist(), strict=True):
@@ -370,6 +344,6 @@ def _joined(graph: Graph, buckets: Sequence[tuple[Int64, int]]) -> Wiring:
     columns = []
     for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
         there = deps.rows >= 0
-        needed = there & ~order & ~gone[_waiting(deps)]
+        needed = there & ~order & ~gone[waiting_rows(deps)]
         columns.append(np.where(needed, last[np.where(there, deps.rows, 0)], deps.rows).astype(np.int32))
     return Wiring(columns[0], columns[1], np.concatenate(further, axis=1), gone)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from studio.advice import compute, schedule, sizes, system
+from studio.advice import compute, pipeline, schedule, sizes, system
 from studio.advice.baseline import Cancelled, Scene, family_scene, replay_scene, system_scene
 from studio.advice.candidates import Candidate, Found, Refusal
 from studio.advice.terms import (
@@ -34,6 +34,7 @@ _OF_JOB: tuple[Callable[[Scene], Iterator[Found]], ...] = (
     compute.host_gaps,
     schedule.earlier,
     schedule.merged,
+    pipeline.pipelines,
 )
 _OF_SYSTEM: tuple[Callable[[Scene, system.Finish], Iterator[Found | Sensitivity]], ...] = (
     system.rates,

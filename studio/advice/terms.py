@@ -19,6 +19,8 @@ Kind = Literal[
     "equal-arrivals",
     "overlap",
     "merge",
+    "micro-batches",
+    "schedule",
     "host-gaps",
     "compute",
     "bandwidth",
@@ -69,8 +71,9 @@ class Change:
         return with_settings(parts, self.settings) if self.settings else parts
 
     def __add__(self, other: Change) -> Change:
-        """Return both changes, one after the other."""
-        return Change(self.edits + other.edits, self.settings + other.settings)
+        """Return both changes, one after the other; what adds nodes comes last, since all others name nodes of the job as it is."""
+        edits = sorted(self.edits + other.edits, key=lambda edit: getattr(edit, "adds_nodes", False))
+        return Change(tuple(edits), self.settings + other.settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ LABELS: Mapping[Kind, str] = MappingProxyType(
         "equal-arrivals": "arrive together",
         "overlap": "begin earlier",
         "merge": "merge small ones",
+        "micro-batches": "more micro-batches",
+        "schedule": "other order of passes",
         "host-gaps": "no host gaps",
         "compute": "compute 10 % faster",
         "bandwidth": "more bandwidth",

@@ -12,7 +12,7 @@ _LAYER = re.compile(
     r"(?:^|[^a-z0-9])(?:layers?|blocks?|transformer|encoder|decoder|h|stages?)[._\[]?(\d{1,5})(?![0-9])",
     re.IGNORECASE,
 )
-_MICRO_BATCH = re.compile(r"(?:^|[^a-z0-9])(?:mb|micro_?batch|ubatch)[._]?(\d{1,5})(?![0-9])", re.IGNORECASE)
+MICRO_BATCH = re.compile(r"(?:^|[^a-z0-9])(?:mb|micro_?batch|ubatch)[._]?(\d{1,5})(?![0-9])", re.IGNORECASE)
 _END = re.compile(
     r"(?:^|[^a-z0-9])(?:out_emb\w*|output_layer|lm_head|head|logits?|loss|cross_?entropy|nll_loss|classifier)(?![a-z0-9])",
     re.IGNORECASE,
@@ -32,7 +32,7 @@ def layer_of(graph: Graph) -> Int64:
 
 def micro_batch_of(graph: Graph) -> Int64:
     """Return (N,) the number of the micro-batch that each node's name gives (`mb3`, `micro_batch_3`), -1 where it gives none."""
-    return _numbers(graph, _MICRO_BATCH)
+    return _numbers(graph, MICRO_BATCH)
 
 
 def begins(graph: Graph) -> Bool:

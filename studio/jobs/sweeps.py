@@ -29,10 +29,10 @@ from studio.store.tasks import ACTIVE, Report, Task, Tasks, list_tasks, submit
 from studio.sweep.costs import Costs
 from studio.sweep.journal import journal_of, read_journal
 from studio.sweep.running import Row
-from studio.sweep.search import Plan, points_of
+from studio.sweep.search import Plan, Target, points_of
 from studio.sweep.space import PRESET, REPLICAS, Space, parse_space
 from studio.sweep.sweep import Sweep, run_sweep
-from studio.sweep.systems import Base, parts_at
+from studio.sweep.systems import Base, Jobs, parts_at
 from studio.sweep.tables import read_rows
 
 _ID = re.compile(r"[0-9a-f]{12}")
@@ -52,6 +52,9 @@ class Asked:
         run: Id of that run; "" where it is a preset.
         draw: So many points at random; None for all.
         created: When, seconds since the epoch.
+        bisect: Setting that is bisected; "" for none.
+        under_ns: Finish that the bisection looks for.
+        scheduler: Address of a Dask scheduler that simulates the points; "" for this machine.
     """
 
     job: str
@@ -60,6 +63,9 @@ class Asked:
     run: str = ""
     draw: int | None = None
     created: float = 0.0
+    bisect: str = ""
+    under_ns: int = 0
+    scheduler: str = ""
 
 
 _asked = decoder(Asked)
@@ -90,6 +96,11 @@ class Kept:
         return parse_space(self.asked.varied)
 
     @property
+    def target(self) -> Target | None:
+        """What it looks for by bisection."""
+        return target_of(self.asked)
+
+    @property
     def is_whole(self) -> bool:
         """Whether it has come to its end."""
         return self.output.exists()
@@ -103,6 +114,11 @@ class Kept:
         return []
 
 
+def target_of(asked: Asked) -> Target | None:
+    """Return what a sweep looks for by bisection; None where it simulates points that are known beforehand."""
+    return Target(asked.bisect, asked.under_ns) if asked.bisect else None
+
+
 def made_of(session: Session, asked: Asked) -> Sweep:
     """Return the sweep that is asked for.
 
@@ -114,7 +130,7 @@ def made_of(session: Session, asked: Asked) -> Sweep:
     if not space.axes:
         raise ConfigError("no setting is varied; allowed: one or more", hint="Write KEY=VALUES, one a line.")
     tables = session.workspace.run_info(asked.job, asked.run).tables if asked.run else None
-    sweep = Sweep(space, Base(asked.preset or None, tables), Plan(asked.draw))
+    sweep = Sweep(space, Base(asked.preset or None, tables), Plan(asked.draw, target=target_of(asked)))
     points_of(space, sweep.plan)
     return sweep
 
@@ -147,7 +163,7 @@ def continue_sweep(tasks: Tasks, session: Session, kept: Kept) -> Task:
         def tell(phase: str, done: int, total: int) -> None:
             report.running(done, total, phase=phase)
 
-        run_sweep(trace, sweep, kept.output, progress=tell)
+        run_sweep(trace, sweep, kept.output, scheduler=kept.asked.scheduler or None, progress=tell)
         return kept.id
 
     title = ", ".join(kept.space.keys)
@@ -183,21 +199,47 @@ def delete_sweep(tasks: Tasks, session: Session, kept: Kept) -> None:
         shutil.rmtree(kept.folder, ignore_errors=True)
 
 
-def start_point(simulations: Simulations, session: Session, kept: Kept, index: int) -> Simulation:
-    """Simulate a point again and keep it as a run of the job.
+def start_point(simulations: Simulations, session: Session, kept: Kept, index: int) -> Simulation | Task:
+    """Simulate a point again and keep it as a run of the job; of the job at another size once that is made.
+
+    Returns:
+        The simulation; where the job has to be scaled first, the task that does so, whose result is the larger job's id.
 
     Raises:
-        ConfigError: The point is impossible, or of the job at another size.
+        ConfigError: The point is impossible.
     """
     point = kept.space.point(index)
-    if REPLICAS in point:
-        raise ConfigError(
-            f"point {index} is of the job scaled to {point[REPLICAS]} replicas, which is another job",
-            hint=f"Make it: chakra-studio scale JOB -o DIR --dp {point[REPLICAS]}; then simulate it.",
-        )
-    sweep = made_of(session, kept.asked)
-    ranks = len(session.trace(kept.asked.job).ranks)
-    return start(simulations, kept.asked.job, parts_at(sweep.base, point, ranks), point_name(index, point))
+    sweep, job, name = made_of(session, kept.asked), kept.asked.job, point_name(index, point)
+    if REPLICAS not in point:
+        ranks = len(session.trace(job).ranks)
+        return start(simulations, job, parts_at(sweep.base, point, ranks), name)
+
+    def work(report: Report) -> str:
+        report.running(0, 2, phase="copying ranks")
+        made, ranks = _at_replicas(session, job, point)
+        report.running(1, 2, phase="starting the simulation")
+        start(simulations, made, parts_at(sweep.base, point, ranks), name)
+        return made
+
+    title = f"{session.workspace.info(job).name} at {REPLICAS} {point[REPLICAS]}"
+    return submit(simulations.tasks, "scale", title, work, job=job)
+
+
+def _at_replicas(session: Session, job: str, point: Mapping[str, str]) -> tuple[str, int]:
+    """Return the id of the job at the replicas of a point, stored now or earlier, and how many ranks it has."""
+    info = session.workspace.info(job)
+    mark = f"scale:{info.id}:{REPLICAS}={point[REPLICAS]}"
+    known = session.workspace.find(mark)
+    if known is not None:
+        return known.id, known.summary.ranks
+    trace = Jobs(session.trace(job)).at(point).trace
+    made = session.workspace.save(
+        trace,
+        f"{info.name[:150]} (scaled to {REPLICAS} {point[REPLICAS]})",
+        source=f"{info.name}, scaled",
+        fingerprint=mark,
+    )
+    return made, len(trace.ranks)
 
 
 def point_name(index: int, point: Mapping[str, str]) -> str:

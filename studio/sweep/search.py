@@ -89,11 +89,14 @@ class Sweeping:
 
 
 def points_of(space: Space, plan: Plan) -> list[int]:
-    """Return the numbers of the points to simulate, in order; of a bisection all that it may come to.
+    """Return the numbers of the points to simulate, in order; of a bisection none, since results decide.
 
     Raises:
-        ConfigError: There are too many.
+        ConfigError: There are too many, or a bisected setting is not varied, or not over rising numbers.
     """
+    if plan.target is not None:
+        searched_axis(space, plan.target)
+        return []
     count = space.size if plan.draw is None else min(plan.draw, space.size)
     refuse_many(count)
     return list(range(space.size)) if plan.draw is None else space.sample(count, plan.seed)
@@ -129,8 +132,12 @@ class _Search:
     met: int | None = None
 
 
-def _bisect(sweeping: Sweeping, target: Target) -> list[Row]:
-    space, rows = sweeping.space, sweeping.journal.rows
+def searched_axis(space: Space, target: Target) -> int:
+    """Return the place of the setting that is bisected.
+
+    Raises:
+        ConfigError: It is not varied, its values are no rising numbers, or there are too many points.
+    """
     if target.key not in space.keys:
         raise ConfigError(
             f"--bisect {target.key!r} is not varied; allowed: {', '.join(space.keys) or 'a key given by --set'}"
@@ -142,11 +149,15 @@ def _bisect(sweeping: Sweeping, target: Target) -> list[Row]:
             f"--bisect {target.key}: its values are {', '.join(space.axes[at].values[:4])}, …; allowed: numbers in rising order",
             hint=f"Give a range: --set {target.key}=1..64*2.",
         )
-    last = len(numbers) - 1
-    others = 1
-    for axis in (*space.axes[:at], *space.axes[at + 1 :]):
-        others *= len(axis.values)
-    refuse_many(others * 2)
+    refuse_many(space.size // len(numbers) * 2)
+    return at
+
+
+def _bisect(sweeping: Sweeping, target: Target) -> list[Row]:
+    space, rows = sweeping.space, sweeping.journal.rows
+    at = searched_axis(space, target)
+    last = len(space.axes[at].values) - 1
+    others = space.size // (last + 1)
     searches = [_Search(places, 0, last) for places in _other_places(space, at, others)]
     used: dict[int, None] = {}
     sweeping.shown.total = others * (min(2, last + 1) + max(last - 1, 0).bit_length())

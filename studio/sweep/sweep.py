@@ -88,8 +88,7 @@ def run_sweep(
         raise StudioError(
             f"{output}: there is no folder {output.parent}.", hint="Make it, or name another file."
         )
-    if sweep.plan.target is None:
-        points_of(sweep.space, sweep.plan)
+    points_of(sweep.space, sweep.plan)
     journal = Journal(journal_of(output), fingerprint(trace, sweep.base, sweep.space, sweep.costs))
     try:
         resumed = len(journal.rows)

@@ -28,6 +28,9 @@ def test_a_sweep_is_run_drawn_and_a_point_of_it_becomes_a_run(studio: Studio, pa
     assert page.locator(".sweep-points tbody tr").count() == 3
     page.locator(".sweep-points button").first.click()
     page.locator(".sweep-made a", has_text="Timeline").wait_for()
+    page.locator("#sweep-under").fill("40 ms")
+    page.locator("#sweep-under").blur()
+    page.get_by_text("bandwidth[0] is bisected, 2 times, of 6 points").wait_for()
     # Opened anew, the address shows the same.
     page.wait_for_url("**/sweep?*sweep=*")
     page.reload()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY
 from studio.analysis.job.ledger import EXPOSED, PARTS, Ledger
 from studio.analysis.job.windows import whole
 from studio.notebook import one_line
@@ -173,7 +173,7 @@ def _busy_rows(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64, do
     busy = np.full(len(rank), NONE, np.int64)
     if not len(rank):
         return busy
-    kinds, fitting = work_kinds(trace), dict[tuple[int, int], Bool]()
+    kinds, fitting = account.kinds, dict[tuple[int, int], Bool]()
     sizes = max(len(graph) for graph in trace.graphs)
     named = max(_MOST_LOOKED_AT // max(sizes, 1), _LEAST_NAMED)
     known = np.flatnonzero(other != NONE)[:named]

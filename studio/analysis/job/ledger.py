@@ -8,7 +8,8 @@ From the beginning of the run to a rank's finish each moment belongs to exactly 
   last member of its collective has begun; then `queueing` and `latency`, where a simulation tells them apart, and `transfer`,
   which is all the rest. Of a recording the rest is `communication`, since nothing tells it apart;
 - nothing but halves of messages is under way whose other halves have not begun: `bubble` (another pipeline stage). A receive that
-  was posted early so explains no time in which a collective holds up its rank;
+  was posted early so explains no time in which a collective holds up its rank. Some recordings note a receive only from the moment
+  its message begins; the time right before, in which nothing was under way, is a bubble too: the rank waited for the sender;
 - `host`: nothing is on the device, and the processor is busy or the device waits to be given work;
 - `stall`: nothing is under way at all.
 
@@ -30,7 +31,7 @@ from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY,
 from studio.analysis.job.stretches import Marked, Stretches, join_stretches
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes, Timeline, node_times
-from studio.trace import NONE, CommGroup, Float64, Int64, NodeType, Trace
+from studio.trace import NONE, CommGroup, Float64, Int64, NodeType, Trace, UInt8
 from studio.units import format_ns
 
 Part = Literal[
@@ -54,6 +55,7 @@ MADE_OF: dict[str, tuple[Part, ...]] = {"exposed": EXPOSED, "idle": IDLE}
 """What sums of parts consist of."""
 AFTER_FINISH = "after_finish"
 _CODE = {part: code for code, part in enumerate(PARTS)}
+_SENDS, _RECEIVES = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Ledger:
             rank; -1 where that is unknown or nobody else takes part.
         arrivals: Who began each collective and message last.
         origin_ns: When the run began, on the clock of its nodes.
+        kinds: For each graph of the job (N,) the kinds of work of its nodes, as `work_kinds` tells them.
     """
 
     numbers: list[int]
@@ -105,6 +108,7 @@ class Ledger:
     begun_ns: Int64
     arrivals: Arrivals
     origin_ns: int = 0
+    kinds: tuple[UInt8, ...] = ()
 
     __repr__ = one_line
 
@@ -259,8 +263,9 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     begun_ns = joined.begun_ns
     if delays is not None:
         begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
+    kinds = tuple(one.astype(np.uint8) for one in work_kinds(trace))
     stretches, owner = _courses(
-        trace, times, chosen, finish_ns[chosen], (begun_ns, delays, origin_ns, is_recording)
+        trace, times, chosen, finish_ns[chosen], (kinds, begun_ns, delays, origin_ns, is_recording)
     )
     numbers = [trace.ranks[place].number for place in known.tolist()]
     return Ledger(
@@ -275,6 +280,7 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
         begun_ns,
         joined,
         origin_ns,
+        kinds,
     )
 
 
@@ -287,18 +293,18 @@ def recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> Ledger:
     return ledger(trace, times, finish, origin_ns=origin_ns, is_recording=True)
 
 
-_How = tuple[Int64, Delays | None, int, bool]
+_How = tuple[tuple[UInt8, ...], Int64, Delays | None, int, bool]
 
 
 def _courses(
     trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: _How
 ) -> tuple[Stretches, Int64]:
     """Return what each of the chosen ranks did when, and the communication whose time each stretch is."""
-    begun, delays, origin, is_recording = how
+    kinds, begun, delays, origin, is_recording = how
     line_of = np.full(len(trace.ranks), NONE, np.int64)
     line_of[chosen] = np.arange(len(chosen))
     spans = times.spans(trace, chosen)
-    kind, messages = _kinds(trace, spans.rank, spans.row)
+    kind, messages = _kinds(trace, kinds, spans.rank, spans.row)
     line, start, end = line_of[spans.rank], spans.start_ns - origin, spans.end_ns - origin
     # What a finish leaves out is not the rank's time.
     start, end = (np.clip(column, 0, finish[line]) for column in (start, end))
@@ -311,7 +317,10 @@ def _courses(
     entry = times.first[spans.rank[talks]] + spans.row[talks]
     last = np.where(begun[entry] == NONE, start[talks], begun[entry] - origin)
     talk = _Talk(line[talks], start[talks], end[talks], last, messages[talks])
-    posted = _posted(talk, entry)
+    noted = talk
+    if is_recording and (talk.is_message == _RECEIVES).any():
+        noted = replace(talk, start=_waited_from(talk, line, start, end))
+    posted = _posted(noted, entry)
     begins = np.where(talk.is_message != 0, np.clip(talk.begun, talk.start, talk.end), talk.start)
     pieces = _pieces(replace(talk, start=begins), entry, delays, is_recording)
     work, copying, hosted = picked(COMPUTE), picked(COPY, MEMORY), picked(CPU)
@@ -336,26 +345,56 @@ def _decide(inside: tuple[Int64, ...]) -> Int64:
     return np.asarray(np.where(busy & (talking >= 0), _CODE["overlapped"], part), np.int64)
 
 
-def _kinds(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
-    """Return (S,) the kind of work of each span, and whether it is half of a message."""
+def _kinds(trace: Trace, kinds: tuple[UInt8, ...], rank: Int64, row: Int64) -> tuple[Int64, Int64]:
+    """Return (S,) the kind of work of each span, and whether it is half of a message: 0, `_SENDS` or `_RECEIVES`."""
     graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank]
     size = np.array([len(graph) for graph in trace.graphs], np.int64)
     entry = (np.cumsum(size) - size)[graph_of] + row
-    kinds = np.concatenate([np.zeros(0, np.int64), *work_kinds(trace)])
-    halves = (NodeType.COMM_SEND, NodeType.COMM_RECV)
-    messages = np.concatenate([np.zeros(0), *(np.isin(graph.type, halves) for graph in trace.graphs)])
-    return kinds[entry], messages[entry].astype(np.int64)
+    kind = np.concatenate([np.zeros(0, np.uint8), *kinds])
+    messages = np.concatenate(
+        [
+            np.zeros(0, np.uint8),
+            *(
+                (graph.type == NodeType.COMM_SEND) * np.uint8(_SENDS)
+                + (graph.type == NodeType.COMM_RECV) * np.uint8(_RECEIVES)
+                for graph in trace.graphs
+            ),
+        ]
+    )
+    return kind[entry].astype(np.int64), messages[entry].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Talk:
-    """Communication, by rank and row: its course, times, when all had begun, and whether it is half of a message."""
+    """Communication, by rank and row: its course, times, when all had begun, and which half of a message it is, 0 for none."""
 
     line: Int64
     start: Int64
     end: Int64
     begun: Int64
     is_message: Int64
+
+
+def _waited_from(talk: _Talk, line: Int64, start: Int64, end: Int64) -> Int64:
+    """Return the starts of communication, those of receives that begin with their messages moved to when all before had ended.
+
+    Args:
+        talk: The communication.
+        line: The course of each span, whatever runs.
+        start: When it began.
+        end: When it ended.
+    """
+    since = talk.start.copy()
+    late = np.flatnonzero((talk.is_message == _RECEIVES) & (talk.begun == talk.start))
+    order = np.lexsort((start, line))
+    bounds = np.searchsorted(line[order], np.arange(int(line.max(initial=0)) + 2))
+    for one in np.unique(talk.line[late]).tolist():
+        mine, its = late[talk.line[late] == one], order[bounds[one] : bounds[one + 1]]
+        reach = np.append(0, np.maximum.accumulate(end[its]))
+        since[mine] = np.minimum(
+            reach[np.searchsorted(start[its], talk.start[mine], side="left")], talk.start[mine]
+        )
+    return since
 
 
 def _posted(talk: _Talk, entry: Int64) -> Marked:

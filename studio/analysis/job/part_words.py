@@ -30,7 +30,8 @@ ABOUT: Mapping[str, str] = {
     "copy": "A copy (memcpy, memset, a load or store of remote memory) was under way, neither compute nor communication.",
     "waiting": "The earliest issued communication had begun here, and the last member of its collective had not begun yet. "
     "No work hid it. By the members' starts, on aligned clocks.",
-    "bubble": "Half of a message had begun here, usually a receive, and the other half, of another pipeline stage, had not. No work hid it, and no other communication was under way. Counts as idle.",
+    "bubble": "Half of a message had begun here, usually a receive, and the other half, of another pipeline stage, had not. No work hid it, and no other communication was under way. "
+    "Where a recording notes a receive only from the moment its message begins, the idle time right before it. Counts as idle.",
     "queueing": "Bytes stood behind others on a port or link, no work hid it.",
     "latency": "Launch, protocol and hops of communication, no work hid it.",
     "transfer": "Communication under way that no work hid, after all had begun. Where messages on links are simulated, "

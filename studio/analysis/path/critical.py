@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.path.gates import Gates, Order, gates, order_of
 from studio.notebook import one_line, table
@@ -336,7 +336,7 @@ def _told(courses: Courses, visits: Int64) -> CriticalPath:
     # A gap ends where its node begins; visits are by rising time here.
     reached = np.append(0, top[:-1])
     cause = np.full(len(rank), _CODE["stall"], np.int64)
-    kinds = work_kinds(courses.trace)
+    kinds = courses.account.kinds
     given = np.zeros(len(rank), np.bool_)
     for place, places in by_rank(rank):
         mine = places[row[places] != NONE]

@@ -18,6 +18,7 @@ from studio.analysis.collectives.matching import GroupMatching, Messages, match_
 from studio.analysis.graph.neighbours import Adjacency, adjacency, predecessors, successors
 from studio.analysis.job.ledger import Ledger, recorded_ledger
 from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, categories
+from studio.analysis.timeline.host_waits import with_host_waits
 from studio.errors import TraceError
 from studio.timeline import LANE_KINDS, Lane, LaneKind, Timeline
 from studio.trace import NONE, Int32, Int64, Rank, Trace, UInt8, dense_column, group_slots
@@ -69,7 +70,7 @@ class Tile:
         node: (S,) row of the rank's graph.
         name: (S,) index into `names`.
         bytes: (S,) payload of communication, 0 for others.
-        waits: (S,) how long it waited from its start for others to begin, in ns, at most its own length.
+        waits: (S,) how long it waited from its start for others to begin, or for the device, in ns, at most its own length.
         category: (S,) a `Category`.
         binned: (D,) which of the rows asked for come as bins ...
         begun: (D, B) ... and how many of their spans begin in each.
@@ -105,7 +106,7 @@ class Bar:
         node: Row of the rank's graph.
         row: Index into the rows.
         start_ns, end_ns: Issue and callback, after the beginning of the timeline.
-        waits_ns: How long it waited from its start for others to begin.
+        waits_ns: How long it waited from its start for others to begin, or for the device.
     """
 
     rank: Rank
@@ -148,8 +149,9 @@ class Gantt:
         self.trace = trace
         self.origin_ns = origin_ns
         self._find_account = account or (lambda: recorded_ledger(trace, timeline, origin_ns))
+        shown, host_waits = with_host_waits(trace, timeline)
         self.coverage = Coverage(
-            timeline, categories(timeline, trace), lambda: _waits(trace, timeline, self.account)
+            shown, categories(shown, trace), lambda: _waits(trace, shown, self.account) + host_waits
         )
         self.span_ns = max(int(timeline.end_ns.max(initial=origin_ns)) - origin_ns, 1)
         self._lanes = timeline.lanes

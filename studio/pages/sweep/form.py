@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -15,8 +16,9 @@ from studio.pages.base.widgets import aria_label, hint
 from studio.sim.presets import PRESETS
 from studio.sim.settings import BY_KEY
 from studio.sweep.costs import EXAMPLE, Costs, costs_of
+from studio.sweep.space import parse_space
 from studio.trace import NodeType
-from studio.units import format_count, format_counted
+from studio.units import format_count, format_counted, parse_ns
 
 RUN = "run:"
 _VALUES = (
@@ -30,6 +32,17 @@ _COSTS = (
     "numbers to start with, nobody's; change them, and the front follows without a new sweep."
 )
 _MEMORY = ("memory-type", "remote-mem-latency", "remote-mem-bw")
+
+
+_UNDER = (
+    "Looks for the cheapest point that finishes in this time instead of simulating all: at each combination of the other "
+    "settings the values of one are halved until the border is found. Its values have to be rising numbers, and the finish is "
+    "taken to fall or rise steadily with them. Without a name it is the first setting with such values."
+)
+_SCHEDULER = (
+    "Address of a Dask scheduler, such as tcp://10.0.0.5:8786, whose workers simulate the points. They have to see the folder of "
+    "the workspace. Empty simulates on this machine."
+)
 
 
 def form() -> Any:
@@ -61,6 +74,45 @@ def form() -> Any:
                         disabled=True,
                         **asks(SWEEP, "run"),
                     ),
+                ],
+                className="sweep-row",
+            ),
+            html.Div(
+                [
+                    html.Span("cheapest under", className="cs-dim"),
+                    dmc.TextInput(
+                        id="sweep-under",
+                        size="xs",
+                        w=72,
+                        placeholder="20 ms",
+                        debounce=300,
+                        **aria_label("Time"),
+                    ),
+                    html.Span("by", className="cs-dim"),
+                    dmc.TextInput(
+                        id="sweep-bisect",
+                        size="xs",
+                        placeholder="setting",
+                        debounce=300,
+                        className="sweep-wide",
+                        **aria_label("Setting to bisect"),
+                    ),
+                    hint("a bisection", _UNDER),
+                ],
+                className="sweep-row",
+            ),
+            html.Div(
+                [
+                    html.Span("scheduler", className="cs-dim"),
+                    dmc.TextInput(
+                        id="sweep-scheduler",
+                        size="xs",
+                        placeholder="this machine",
+                        debounce=300,
+                        className="sweep-wide",
+                        **aria_label("Address of a scheduler"),
+                    ),
+                    hint("a scheduler", _SCHEDULER),
                 ],
                 className="sweep-row",
             ),
@@ -157,18 +209,68 @@ def first_settings(job: str, system: str) -> str:
     return "\n".join(lines)
 
 
-def asked_for(job: str, system: str | None, varied: str | None, draw: str | None) -> Asked:
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What stands in the form; None and "" where nothing does.
+
+    Attributes:
+        system: The system that is varied.
+        varied: Settings with their values, one a line.
+        draw: Points at random.
+        under: Time that a bisection looks for.
+        bisect: The setting that it bisects.
+        scheduler: Address of a scheduler.
+    """
+
+    system: str | None = None
+    varied: str | None = None
+    draw: str | None = None
+    under: str | None = None
+    bisect: str | None = None
+    scheduler: str | None = None
+
+
+def asked_for(job: str, typed: Typed) -> Asked:
     """Return what the form asks for.
 
     Raises:
-        ConfigError: The number of points is none.
+        ConfigError: The number of points is none, or the time of a bisection is none, or a draw stands beside it.
     """
+    system, varied, draw = typed.system, typed.varied, typed.draw
     lines = tuple(line.strip() for line in (varied or "").splitlines() if line.strip())
     text, name = (draw or "").strip(), system or ""
     if text and not (text.isdecimal() and int(text) > 0):
         raise ConfigError(f"Points at random are {text!r}; allowed: a whole number, or nothing for all")
     run = name.removeprefix(RUN) if name.startswith(RUN) else ""
-    return Asked(job, lines, "" if run else name, run, int(text) if text else None)
+    under, key = (typed.under or "").strip(), (typed.bisect or "").strip()
+    if key and not under:
+        raise ConfigError(
+            f"{key!r} is to be bisected, and no time is given to come under; allowed: both or none"
+        )
+    if under and text:
+        raise ConfigError("Points at random are given beside a time to come under; allowed: one of both")
+    return Asked(
+        job,
+        lines,
+        "" if run else name,
+        run,
+        int(text) if text else None,
+        bisect=(key or _rising_key(lines)) if under else "",
+        under_ns=parse_ns(under) if under else 0,
+        scheduler=(typed.scheduler or "").strip(),
+    )
+
+
+def _rising_key(lines: tuple[str, ...]) -> str:
+    """Return the first setting whose values are rising numbers, which a bisection takes unless it is told another."""
+    for axis in parse_space(lines).axes:
+        numbers = axis.numbers
+        if numbers is not None and len(numbers) > 1 and list(numbers) == sorted(numbers):
+            return axis.key
+    raise ConfigError(
+        "no setting has rising numbers, among which to look for the cheapest; allowed: one or more",
+        hint="Write a range, such as bandwidth[0]=100..900:100.",
+    )
 
 
 def count_words(asked: Asked) -> tuple[Any, bool]:
@@ -180,6 +282,10 @@ def count_words(asked: Asked) -> tuple[Any, bool]:
             [error.message, " ", html.Span(error.hint, className="cs-dim")], className="cs-level-error"
         ), False
     size = sweep.space.size
+    if asked.bisect:
+        others = size // len(next(axis for axis in sweep.space.axes if axis.key == asked.bisect).values)
+        searches = "" if others == 1 else f", {format_count(others)} times"
+        return f"{asked.bisect} is bisected{searches}, of {format_counted(size, 'point')}", True
     count = size if asked.draw is None else min(size, asked.draw)
     by = " × ".join(f"{len(axis.values):,}" for axis in sweep.space.axes)
     of = f" of {format_count(size)}" if count < size else ""

@@ -41,6 +41,7 @@ from studio.pages.base.export import exports
 from studio.pages.base.state import session, simulations, tasks
 from studio.pages.base.widgets import aria_label, error_box, hint, no_job
 from studio.pages.sweep.form import (
+    Typed,
     asked_for,
     count_words,
     first_settings,
@@ -185,14 +186,17 @@ def suggest(system: str | None, typed: str | None, job: str | None, _mark: Any) 
     Input("sweep-system", "value"),
     Input("sweep-varied", "value"),
     Input("sweep-draw", "value"),
+    Input("sweep-under", "value"),
+    Input("sweep-bisect", "value"),
     State("job", "data"),
 )
-def count(system: str | None, varied: str | None, draw: str | None, job: str | None) -> Any:
+def count(*given: str | None) -> Any:
     """Say what the form comes to, as it is typed."""
+    *typed, job = given
     if not job:
         return "", True
     try:
-        words, fine = count_words(asked_for(job, system, varied, draw))
+        words, fine = count_words(asked_for(job, Typed(*typed)))
     except StudioError as error:
         return html.Span(error.message, className="cs-level-error"), True
     return words, not fine
@@ -207,27 +211,29 @@ def count(system: str | None, varied: str | None, draw: str | None, job: str | N
     State("sweep-system", "value"),
     State("sweep-varied", "value"),
     State("sweep-draw", "value"),
+    State("sweep-under", "value"),
+    State("sweep-bisect", "value"),
+    State("sweep-scheduler", "value"),
     State("job", "data"),
     prevent_initial_call=True,
 )
-def act(
-    asked: Asked | None, system: str | None, varied: str | None, draw: str | None, job: str | None
-) -> Any:
+def act(asked: Asked | None, *given: str | None) -> Any:
     """Start, continue or delete a sweep, or make a point a run."""
+    *typed, job = given
     if not asked or not job:
         return no_update, no_update, no_update, no_update
     said, shown = None, ""
     try:
-        shown, said = _carry_out(asked, job, (system, varied, draw))
+        shown, said = _carry_out(asked, job, Typed(*typed))
     except StudioError as error:
         said = error_box(error, title="This was not started")
     return {"id": shown, "at": time.time()}, said, time.time(), answer(SWEEP, asked)
 
 
-def _carry_out(asked: Asked, job: str, typed: tuple[str | None, str | None, str | None]) -> tuple[str, Any]:
+def _carry_out(asked: Asked, job: str, typed: Typed) -> tuple[str, Any]:
     """Do what a button asks for; returns the sweep to show and what to say."""
     if asked["verb"] == "run":
-        return start_sweep(tasks(), session(), asked_for(job, *typed)).id, None
+        return start_sweep(tasks(), session(), asked_for(job, typed)).id, None
     name, _, index = asked["of"].partition(" ")
     kept = next((one for one in list_sweeps(session(), job) if one.id == name), None)
     if kept is None:
@@ -239,6 +245,13 @@ def _carry_out(asked: Asked, job: str, typed: tuple[str | None, str | None, str 
         return "", html.P("The sweep was deleted; runs that were made of it stay.", className="cs-dim")
     elif asked["verb"] == "point":
         made = start_point(simulations(), session(), kept, int(index))
+        if isinstance(made, Task):
+            words: list[Any] = [
+                "Making ",
+                html.Bdi(made.title),
+                ", a job of its own, then simulating it there.",
+            ]
+            return kept.id, html.P(words, className="cs-dim")
         return kept.id, html.P(["Simulating ", html.Bdi(made.name), "."], className="cs-dim")
     return kept.id, None
 

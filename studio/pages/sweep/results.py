@@ -28,6 +28,8 @@ from studio.sweep.analysis import (
     reasons,
 )
 from studio.sweep.running import Row
+from studio.sweep.search import cheapest
+from studio.sweep.sweep import values_of
 from studio.sweep.tables import columns_of
 from studio.units import format_count, format_counted, format_ns, format_si
 
@@ -51,6 +53,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
     every = Table(list(numbers), list(zip(*numbers.values(), strict=True)))
     return html.Div(
         [
+            _found(kept, rows),
             html.Div(
                 [
                     html.Div(
@@ -81,6 +84,40 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
             html.H2("Least finish"),
             html.Div(_points(kept, best(rows, _BEST)), className="sweep-points"),
         ]
+    )
+
+
+def _found(kept: Kept, rows: list[Row]) -> Any:
+    """Say which point is the cheapest in time, of a sweep that looks for it."""
+    target = kept.target
+    if target is None:
+        return None
+    under = format_ns(target.under_ns)
+    row = cheapest(rows, values_of(kept.space, target.key, rows), target)
+    if row is None and not kept.is_whole:
+        return None
+    if row is None:
+        least = min(row.finish_ns or 0 for row in possible(rows))
+        return html.P(
+            f"No point that was simulated finishes within {under}; the least takes {format_ns(least)}."
+        )
+    values = ", ".join(f"{key}={value}" for key, value in kept.space.point(row.index).items())
+    costs = "" if row.cost is None else f" for {format_si(row.cost)}"
+    return html.Div(
+        [
+            html.Span(
+                [
+                    "Cheapest within ",
+                    under,
+                    ": ",
+                    html.Bdi(values),
+                    f", {format_ns(row.finish_ns or 0)}{costs}",
+                ]
+            ),
+            html.Span(style={"flex": 1}),
+            run_button(kept, row),
+        ],
+        className="sweep-row sweep-found",
     )
 
 

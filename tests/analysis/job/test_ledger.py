@@ -83,6 +83,17 @@ def test_a_receive_that_began_before_its_send_is_a_bubble_which_is_idle():
     assert "bubble" not in EXPOSED
 
 
+def test_time_before_a_receive_that_is_noted_with_its_message_is_a_bubble_too():
+    """The second stage has nothing to do from 2 to 9, when the first sends; a receive noted 3 µs after that explains nothing."""
+
+    def told_of(noted):
+        receiver = [("COMP", 0, 2), ("COMM_RECV", noted, 13 - noted), ("COMP", 13, 1)]
+        return told(account(job([("COMP", 0, 9), ("COMM_SEND", 9, 2)], receiver)), 1)
+
+    assert told_of(9) == {"compute": 3, "bubble": 7, "communication": 4}
+    assert told_of(12) == {"compute": 3, "stall": 10, "communication": 1}
+
+
 def test_a_receive_posted_early_explains_no_time_of_a_collective():
     """The receive is posted at 0; an all-reduce holds the receiver from 10 to 18, and only then it waits for the send at 30."""
     ranks = (

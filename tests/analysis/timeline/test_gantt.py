@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from studio.errors import TraceError
 from studio.samples import sample_path
 from studio.timeline import recorded
 from studio.trace import int_column
+from tests.handmade import node, trace_of
 
 
 @cache
@@ -124,6 +126,30 @@ def test_a_rank_that_another_stands_for_has_its_times_and_its_own_groups() -> No
     assert other is not None
     assert (first.start_ns, first.end_ns) == (other.start_ns, other.end_ns)
     assert other.rank.number == same[5]
+
+
+def test_a_call_that_waits_for_the_device_is_drawn_from_when_it_was_made() -> None:
+    """The host works until 10, then synchronises with a kernel that ends at 50, which takes 2 more."""
+
+    def at(start: int, micros: int, made: Any) -> Any:
+        made.start_time_micros, made.duration_micros = 100 + start, micros
+        return made
+
+    nodes = [
+        at(0, 10, node(1, "COMP", is_cpu_op=True)),
+        at(5, 45, node(2, "COMP", 1)),
+        at(50, 2, node(3, "COMP", 1, 2, name="cudaDeviceSynchronize", is_cpu_op=True, waits_for="device")),
+    ]
+    trace = trace_of([nodes])
+    found = Gantt(trace, recorded(trace), origin_ns=100_000)
+    bar = found.bar(trace.ranks[0], 2)
+    assert bar is not None
+    assert (bar.start_ns, bar.end_ns, bar.waits_ns) == (10_000, 52_000, 40_000)
+    [tile] = [found.tile(10, 0, [bar.row])]
+    assert tile.waits.tolist() == [0, 40_000]
+    other = found.bar(trace.ranks[0], 1)
+    assert other is not None
+    assert (other.start_ns, other.waits_ns) == (5_000, 0)
 
 
 def test_an_unknown_rank_is_refused() -> None:

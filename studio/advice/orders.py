@@ -1,0 +1,35 @@
+"""Tell dependencies that only keep an order from those that data makes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.et.link.options import DEP_KINDS, DepKind
+from studio.trace import Bool, Dependencies, Graph, Int64
+
+_ORDER = int(DepKind.ORDER | DepKind.STREAM | DepKind.SEQUENCE)
+
+
+def waiting_rows(deps: Dependencies) -> Int64:
+    """Return (D,) the node that each dependency belongs to."""
+    return np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
+
+
+def only_order(graph: Graph) -> tuple[Bool, Bool]:
+    """Return which control (D,) and data (E,) dependencies say no more than what ran before what.
+
+    Control dependencies do where nothing was linked: there they are the order of a program or a stream; of linked recordings they
+    are calls. Data dependencies do where their reasons say so, see `DepKind`; without reasons they are data.
+    """
+    ctrl, data = np.zeros(len(graph.ctrl.rows), np.bool_), np.zeros(len(graph.data.rows), np.bool_)
+    rows, where = graph.rows_with(DEP_KINDS)
+    if not len(rows):
+        ctrl[:] = True
+        return ctrl, data
+    length = graph.attrs.length[where].astype(np.int64)
+    fits = length == np.diff(graph.data.offsets)[rows]
+    rows, where, length = rows[fits], where[fits], length[fits]
+    step = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+    kinds = graph.attrs.items[np.repeat(graph.attrs.value[where], length) + step]
+    data[np.repeat(graph.data.offsets[rows], length) + step] = (kinds & ~_ORDER) == 0
+    return ctrl, data

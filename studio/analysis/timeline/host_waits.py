@@ -1,0 +1,71 @@
+"""Show a call of the host that waited for the device from when it was made: its wait, then what was left of it.
+
+Such a node begins when the wait is over, since its time is the host's own from then on. What ran before it on its thread tells when
+the call was made; in between the host did nothing but wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from studio.timeline import Timeline, node_times
+from studio.trace import Graph, Int64, Trace, dense_column, device_waits
+
+
+def with_host_waits(trace: Trace, timeline: Timeline) -> tuple[Timeline, Int64]:
+    """Return the timeline with calls that waited for the device drawn from when they were made, and (S,) how long each waited.
+
+    Args:
+        trace: The job.
+        timeline: When its nodes ran.
+    """
+    marked = [device_waits(graph) for graph in trace.graphs]
+    waits = np.zeros(len(timeline), np.int64)
+    if not any(one.any() for one in marked):
+        return timeline, waits
+    times = node_times(trace, timeline)
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
+    parents: dict[int, dict[int, Int64]] = {}
+    for lane, (low, high) in enumerate(_parts(timeline)):
+        at = place[timeline.lanes[lane].rank]
+        graph = trace.ranks[at].graph
+        if graph not in parents:
+            parents[graph] = _host_parents(trace.graphs[graph], np.flatnonzero(marked[graph]))
+        first = int(times.first[at])
+        for span in (low + np.flatnonzero(marked[graph][timeline.row[low:high]])).tolist():
+            before = times.end_ns[first + parents[graph][int(timeline.row[span])]]
+            made = int(before.max(initial=-1))
+            start = int(timeline.start_ns[span])
+            waits[span] = start - made if 0 <= made < start else 0
+    if not waits.any():
+        return timeline, waits
+    start_ns = timeline.start_ns - waits
+    order = np.lexsort((timeline.end_ns, start_ns, timeline.lane))
+    moved = replace(
+        timeline,
+        lane=timeline.lane[order],
+        row=timeline.row[order],
+        start_ns=start_ns[order],
+        end_ns=timeline.end_ns[order],
+    )
+    return moved, waits[order]
+
+
+def _parts(timeline: Timeline) -> list[tuple[int, int]]:
+    """Return where the spans of each lane begin and end."""
+    bounds = np.searchsorted(timeline.lane, np.arange(len(timeline.lanes) + 1)).tolist()
+    return list(pairwise(bounds))
+
+
+def _host_parents(graph: Graph, rows: Int64) -> dict[int, Int64]:
+    """Return the nodes of the host that some nodes wait for."""
+    on_host = dense_column(graph, "is_cpu_op", 0) != 0
+    found = {}
+    for row in rows.tolist():
+        all_of = np.concatenate([graph.data.of(row), graph.ctrl.of(row)]).astype(np.int64)
+        all_of = all_of[all_of >= 0]
+        found[row] = all_of[on_host[all_of]]
+    return found
