@@ -14,6 +14,8 @@ from studio.units import format_ns
 PANEL_PX: Final = 150
 _LABELS = 8
 _FEW = 60
+_LEAST_SPAN = (0.01, 1.0, 0.1)
+"""What the axis of each panel shows at least, where all values are at its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, d
             [None if mark.exposed is None else 100 * mark.exposed for mark in marks],
             colours.collective,
         ),
-        ("imbalance, 1 is even", [mark.imbalance for mark in marks], colours.memory),
+        ("imbalance, from 1", [mark.imbalance for mark in marks], colours.memory),
     )
     made = layout(dark, height=height_px(), hovermode="closest", showlegend=False)
     made["margin"] = {"l": 10, "r": 16, "t": 14, "b": 10}
@@ -101,7 +103,7 @@ def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, d
         known = [value for value in values if value is not None]
         # Times and shares begin at 0; of imbalance 1 is even, and nothing is below.
         base = 1.0 if panel == 2 else 0.0
-        high = max([*known, base + 0.01])
+        high = max([*known, base + _LEAST_SPAN[panel]])
         figure.update_layout(
             {
                 f"yaxis{panel + 1 if panel else ''}": {
@@ -121,6 +123,8 @@ def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, d
                 yaxis=axis,
                 mode="lines+markers",
                 connectgaps=True,
+                # A mark at the lowest value is drawn whole.
+                cliponaxis=False,
                 line={"color": colour, "width": 1.5},
                 marker={
                     "size": [_size(mark, len(marks)) for mark in marks],
