@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from studio import __version__, commands
+from studio.commands.base.other_tools import OPTIONS, command_here, is_feeder
 from studio.commands.base.terminal import note_quiet, printable
 from studio.errors import StudioError
 
@@ -126,6 +127,9 @@ class _Commands(click.Group):
         except click.NoSuchOption as error:
             # Of few options even --help is taken to be near.
             near = [one for one in error.possibilities or () if one != "--help"]
+            if here := OPTIONS.get(error.option_name):
+                words = f"No such option {error.option_name!r}. Other tools call it so; here it is {here}."
+                raise click.UsageError(words, error.ctx) from None
             raise click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx) from None
         except StudioError as error:
             _fail(ctx, error.message, error.hint)
@@ -143,7 +147,12 @@ def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable
     """Raise a usage error if the first word looks like a mistyped command."""
     # Options are looked at by the command they belong to.
     word = args[0] if args and not args[0].startswith("-") else ""
-    near = difflib.get_close_matches(word, commands, n=1)
+    if is_feeder(word) and not Path(word).exists():
+        raise click.UsageError(
+            f"There is no command {word!r}: the feeder is a class in Python, studio.Feeder (docs/feeder.md).",
+            ctx,
+        )
+    near = [command_here(word)] if command_here(word) else difflib.get_close_matches(word, commands, n=1)
     if near and not Path(args[0]).exists():
         raise click.UsageError(
             f"There is no command {args[0]!r}, and no file of this name. Did you mean {near[0]!r}?", ctx

@@ -67,3 +67,55 @@ def cluster(hosts: int = 2) -> dict[str, Any]:
             ],
         }
     }
+
+
+def clos_fabric() -> dict[str, Any]:
+    """The two-tier fabric of Keysight/infragraph, yaml/closfabric.yaml, typed anew: hosts of two NPUs, four leaves, three spines.
+
+    Its one2one edges join two network cards with the first two of sixteen ports; links inside of devices have no rate.
+    """
+
+    def of(choice: str, count: int, name: str) -> dict[str, Any]:
+        return {"choice": choice, "count": count, "name": name}
+
+    def inside(one: str, other: str, name: str) -> dict[str, Any]:
+        return edge((None, one), (None, other), name, "many2many")
+
+    server = {
+        "name": "server",
+        "components": [
+            of("cpu", 1, "cpu"), of("npu", 2, "npu"), of("switch", 1, "nvlsw"), of("switch", 1, "pciesw"), of("nic", 2, "nic"),
+            {**of("custom", 1, "mgmt"), "custom": {"type": "mgmt-nic"}},
+        ],
+        "links": [link("fabric"), link("nvlink"), link("pcie")],
+        "edges": [
+            edge((None, "mgmt"), (None, "cpu[0]"), "pcie"), inside("cpu", "cpu", "fabric"), inside("npu", "nvlsw", "nvlink"),
+            inside("cpu[0]", "pciesw[0]", "pcie"), inside("npu[0:2]", "pciesw[0]", "pcie"), inside("nic[0:2]", "pciesw[0]", "pcie"),
+        ],
+    }  # fmt: skip
+    switch = {
+        "name": "switch",
+        "components": [of("cpu", 1, "asic"), of("port", 16, "port")],
+        "links": [link("ic")],
+        "edges": [inside("asic", "port", "ic")],
+    }
+    down = [edge((f"host[{at}]", "nic"), (f"leafsw[{at}]", "port"), "leaf-link") for at in range(4)]
+    up = [
+        edge((f"leafsw[{leaf}]", f"port[{2 + spine}]"), (f"spinesw[{spine}]", f"port[{leaf}]"), "spine-link")
+        for leaf in range(4)
+        for spine in range(3)
+    ]
+    return {
+        "name": "closfabric",
+        "devices": [server, switch],
+        "links": [link("leaf-link", 100), link("spine-link", 400)],
+        "instances": [
+            {"name": name, "device": device, "count": count}
+            for name, device, count in (
+                ("host", "server", 4),
+                ("leafsw", "switch", 4),
+                ("spinesw", "switch", 3),
+            )
+        ],
+        "edges": down + up,
+    }

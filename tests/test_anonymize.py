@@ -14,8 +14,10 @@ from studio.analysis.job.summary import summarise
 from studio.anonymize.policy import FIELDS
 from studio.anonymize.words import Renamer
 from studio.cli import main
+from studio.et import write
 from studio.trace import arrays, int_column, node_attributes
 from tests.et.chakra_bytes import attr, eight, framed, num, sized
+from tests.handmade import node, trace_of
 
 STRUCTURE = (
     "id",
@@ -206,6 +208,28 @@ def test_numbers_are_scaled_and_rounded(caged, tmp_path):
         "scaled",
         "scaled and rounded",
     )
+
+
+def test_short_words_and_numbers_are_looked_for_as_whole_tokens(tmp_path, monkeypatch):
+    """What stays is told; a word of three letters may not, and times that are no whole numbers are rounded, too."""
+    job = trace_of([[node(1, "COMP", name="ab_qzv.3.1234567", micros=7, wait_ns=1234.5, runtime=7)]])
+    write(job, tmp_path / "job", "job")
+    given = [tmp_path / "job", "-o", tmp_path / "out", "--no-simulate", "--round", "2us"]
+    told = json.loads(done(*given, "--json").stdout)["tokens"]
+    assert told["words"] == 2
+    assert told["words_kept"] == ["ab"]
+    assert "3" in told["numbers_kept"]
+    assert "1234567" not in told["numbers_kept"]
+    graph = studio.read(tmp_path / "out").graphs[0]
+    values = {one.name: one.value for one in node_attributes(graph, 0)}
+    assert (graph.duration_ns[0], values["wait_ns"], values["runtime"]) == (8000, 2000.0, 8)
+    given[2] = tmp_path / "again"
+    assert "1 of 2 stay (ab), because words of up to two letters do" in done(*given).stdout
+    monkeypatch.setattr(Renamer, "words", lambda _self, text: text)
+    given[2] = tmp_path / "never"
+    result = run(*given)
+    assert (result.exit_code, "'qzv'" in result.stderr) == (1, True)
+    assert not (tmp_path / "never").exists()
 
 
 def test_fields_may_be_kept_and_are_named(caged, tmp_path):

@@ -215,6 +215,10 @@ def test_a_mistyped_command_is_told_with_the_nearest(tmp_path, monkeypatch):
     assert "Did you mean" not in refused("inof")
     assert "Did you mean" not in refused("critical-path", "traces", "--stepp", code=2)
     assert "Did you mean '--json'?" in refused("critical-path", "traces", "--jsn", code=2)
+    # Names that other tools have.
+    assert "Did you mean 'generate cases'?" in refused("chakra_generator", "--num_npus", "8", code=2)
+    assert "studio.Feeder" in refused("et_feeder", "traces", code=2)
+    assert "here it is the first argument" in refused("jsonize", "--input_filename", "a.et", code=2)
 
 
 def test_info_of_the_samples(tmp_path):

@@ -165,4 +165,6 @@ function visitMark(click) {
 export const callbacks = {
   clear, viewFromAddress, navLinks, switchJob, switchRun, tellTasks, toggleTheme, share, report, switchTime,
   showInspector, visitMark,
+  /** @type {(times: number | null) => unknown} */
+  lookAgain: (times) => times ?? noUpdate,
 };

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.anonymize.policy import BYTES, DURATIONS, MOMENTS, OPERATIONS
+from studio.anonymize.policy import BYTES, DURATIONS, DURATIONS_US, MOMENTS, OPERATIONS
 from studio.trace import NONE, Float64, Int64
 
 _LARGEST = float(2**63 - 1024)
@@ -45,6 +45,9 @@ class Scaling:
         """Return (M,) values of an integer attribute."""
         if key in DURATIONS or key in MOMENTS:
             return self.scaled_times(values, duration=key in DURATIONS)
+        if key in DURATIONS_US:
+            # Those that are rounded to less than a microsecond stay whole ones.
+            return np.where(values >= 0, self.scaled_times(values * 1000, duration=True) // 1000, values)
         factor = self._factor(key)
         if factor == 1.0:
             return values
@@ -54,11 +57,22 @@ class Scaling:
 
     def scaled_reals(self, key: str, values: Float64) -> Float64:
         """Return (M,) values of an attribute that a writer made no integer."""
-        return values * (self.times if key in DURATIONS or key in MOMENTS else self._factor(key))
+        if key in DURATIONS_US:
+            return self.scaled_reals("inclusive_ns", values * 1e3) / 1e3
+        if key not in DURATIONS and key not in MOMENTS:
+            return values * self._factor(key)
+        made = values * self.times
+        if self.round_ns:
+            made = np.rint(made / self.round_ns) * self.round_ns
+            if key in DURATIONS:
+                made = np.where(values > 0, np.maximum(made, self.round_ns), made)
+        return np.where(values >= 0, made, values)
 
     def changes(self, key: str) -> bool:
         """Whether values of an attribute do not stay as they are."""
-        return (self.times if key in DURATIONS or key in MOMENTS else self._factor(key)) != 1.0
+        if key in DURATIONS or key in DURATIONS_US or key in MOMENTS:
+            return self.times != 1.0 or self.round_ns > 0
+        return self._factor(key) != 1.0
 
     def _factor(self, key: str) -> float:
         return self.operations if key in OPERATIONS else self.bytes if key in BYTES else 1.0

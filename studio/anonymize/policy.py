@@ -101,6 +101,8 @@ BYTES = frozenset(
     }
 )
 DURATIONS = frozenset({"inclusive_ns", "launch_ns", "launch_call_ns", "wait_ns", "memory_ns"})
+DURATIONS_US = frozenset({"runtime"})
+"""The same in microseconds, as older writers have them."""
 MOMENTS = frozenset({"callback_ns"})
 """Attributes that hold a time since the origin of the trace."""
 ADDRESSES = "memory_address"
@@ -111,7 +113,7 @@ NUMBERS = frozenset(
     {
         "comm_type", "comm_src", "comm_dst", "comm_tag", "comm_seq", "comm_group", "comm_priority", "involved_dim",
         "involve_dims", "is_cpu_op", "stream", "device", "correlation", "dep_kinds", "fw_parent", "fw_tid", "rf_id",
-        "scope", "seq_id", "tid", "grid", "block", "unfinished", "tensor_loc", "runtime",
+        "scope", "seq_id", "tid", "grid", "block", "unfinished", "tensor_loc",
         "unattributed", "memory_device", "memory_outside", "memory_address",
     }
 )  # fmt: skip
@@ -121,7 +123,9 @@ TERMS = frozenset({"gap", "device_kind", "waits_for", "op_type", "comm_inferred"
 TEXTS = frozenset({"op_schema", "thread", "inputs", "outputs"})
 """Standard attributes that hold texts of the user's."""
 GROUPS = frozenset({"pg_name", "pg_desc"})
-STANDARD = OPERATIONS | BYTES | DURATIONS | MOMENTS | OWN_TIMES | NUMBERS | TERMS | TEXTS | GROUPS
+STANDARD = (
+    OPERATIONS | BYTES | DURATIONS | DURATIONS_US | MOMENTS | OWN_TIMES | NUMBERS | TERMS | TEXTS | GROUPS
+)
 
 KEPT_METADATA = frozenset(
     {

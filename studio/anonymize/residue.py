@@ -12,7 +12,7 @@ import numpy as np
 from studio.anonymize.numbers import Scaling
 from studio.anonymize.policy import GROUPS, KEPT_METADATA, STANDARD, TEXTS, Field, Policy
 from studio.anonymize.rename import Anonymous, entries_by_key
-from studio.anonymize.words import SHORTEST, vocabulary, words_in
+from studio.anonymize.words import SHORTEST, STAYS, vocabulary, words_in
 from studio.trace import (
     Attributes,
     Int64,
@@ -27,7 +27,8 @@ from studio.trace import (
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_si
 
 _RUNS = re.compile(rb"[a-z]{%d,}" % SHORTEST)
-_OURS = "schema group comp coll node text type doc tensor own thread memcpy ranks rank generated studio"
+_TOKENS = re.compile(r"[^\W\d_]+|\d+")
+_OURS = "et gz json schema group comp coll node text type doc tensor own thread memcpy ranks rank generated studio"
 _NAMED = 12
 
 
@@ -103,6 +104,55 @@ def looked_for(trace: Trace, policy: Policy, name: str, kept: Iterable[str] = ()
         found |= words
     joined = "\n".join(known)
     return frozenset(word for word in found if len(word) >= SHORTEST and word not in joined)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Words of under four letters, and numbers in texts: too common to be looked for in bytes, so as whole tokens of texts.
+
+    Attributes:
+        words, numbers: Those of the original.
+        kept_words, kept_numbers: Those of them that stand in texts of the anonymous job, too.
+        left: Words among them that the policy does not let stay.
+    """
+
+    words: frozenset[str]
+    numbers: frozenset[str]
+    kept_words: tuple[str, ...]
+    kept_numbers: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+def tokens_left(trace: Trace, anonymous: Trace, policy: Policy, kept: Iterable[str] = ()) -> Tokens:
+    """Look for short words and numbers of the original in the texts of the anonymous job.
+
+    Public terms, words of names that the studio writes, and what the policy or the user keeps are not looked for.
+
+    Args:
+        trace: The original.
+        anonymous: What was made of it.
+        policy: What became of its texts.
+        kept: Words that the user said may stay.
+    """
+    known = {*vocabulary(), *(word.lower() for word in kept), *_OURS.split()}
+    known |= {word for key in (*STANDARD, *KEPT_METADATA) for word in words_in(key.lower())}
+    before: set[str] = set()
+    for field, text in texts_of(trace):
+        tokens = {token.lower() for token in _TOKENS.findall(text)}
+        if field is not None and policy[field] == "keep":
+            known |= tokens
+        before |= tokens
+    after = {token.lower() for _, text in texts_of(anonymous) for token in _TOKENS.findall(text)}
+    numbers = frozenset(token for token in before if token[0].isdigit())
+    words = frozenset(token for token in before - numbers if len(token) < SHORTEST and token not in known)
+    stay = sorted(words & after)
+    return Tokens(
+        words,
+        numbers,
+        tuple(stay),
+        tuple(sorted(numbers & after, key=lambda token: (len(token), token))),
+        tuple(token for token in stay if len(token) > STAYS),
+    )
 
 
 class Residue:

@@ -13,7 +13,8 @@ from studio.trace import CollectiveType, NodeType
 
 SHORTEST = 4
 """Letters of the shortest word that is looked for in what was written; words of two letters stay."""
-_STAYS = 2
+STAYS = 2
+"""Letters of the longest word that stays, whatever it is."""
 _LETTERS = "bcdfghjklmnpqrstvwxz"
 _LENGTH = 9
 _MOST_DIGITS = 6
@@ -81,7 +82,7 @@ class Renamer:
 
     def is_public(self, word: str) -> bool:
         """Whether a word stays as it is."""
-        return len(word) <= _STAYS or word.lower() in self._kept
+        return len(word) <= STAYS or word.lower() in self._kept
 
     def word(self, old: str, what: str = "word") -> str:
         """Return the new word for an old one; `what` keeps kinds of words apart."""

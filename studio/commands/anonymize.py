@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -22,7 +22,7 @@ import click
 from studio.anonymize.numbers import Scaling
 from studio.anonymize.policy import FIELDS, Policy, PolicyName, policy_of
 from studio.anonymize.rename import anonymized
-from studio.anonymize.residue import Learnt, Residue, looked_for, still_learnt
+from studio.anonymize.residue import Learnt, Residue, Tokens, looked_for, still_learnt, tokens_left
 from studio.anonymize.words import Renamer, words_in
 from studio.commands.base.losses import losses
 from studio.commands.base.one_job import read_one_job
@@ -100,6 +100,7 @@ class Anonymized:
         policy: What became of each kind of text.
         changed: How many entries of what kind were renamed or dropped.
         looked_for, searched_bytes: How many words of the original were looked for, in how much.
+        tokens: What became of words of under four letters and of numbers in texts.
         learnt: What a reader can still learn.
         steps: The simulated step before and after; None where it was not asked for.
         forgotten: Whether the key was made and forgotten.
@@ -110,6 +111,7 @@ class Anonymized:
     changed: Mapping[str, int]
     looked_for: int
     searched_bytes: int
+    tokens: Tokens
     learnt: tuple[Learnt, ...]
     steps: Steps | None
     forgotten: bool
@@ -134,13 +136,17 @@ def run(request: Request, *, progress: Progress | None = None) -> Anonymized:
     wanted = looked_for(trace, policy, old_name, (*request.keep, *words_in(name)))
     renamer = Renamer(request.key or secrets.token_bytes(32), request.keep, wanted)
     made = anonymized(trace, policy, request.scaling, renamer)
+    tokens = tokens_left(trace, made.trace, policy, (*request.keep, *words_in(name)))
+    _refuse_left(tokens.left)
     residue = Residue(wanted)
     files = _write(made.trace, target, name, request, residue, progress)
     steps = _simulated(trace, made.trace) if request.simulate else None
     learnt = tuple(still_learnt(made, policy, request.scaling))
     changed = {what: count for what, count in made.changed.items() if count}
     chosen: dict[str, str] = {what: action for what, action in policy.items()}  # noqa: C416
-    return Anonymized(files, chosen, changed, len(wanted), residue.bytes, learnt, steps, not request.key)
+    return Anonymized(
+        files, chosen, changed, len(wanted), residue.bytes, tokens, learnt, steps, not request.key
+    )
 
 
 def _policy(request: Request) -> Policy:
@@ -199,14 +205,24 @@ def _written(
         if groups.listed_groups(trace):
             files.append(target / f"{name}.json")
             put(files[-1], residue.watched([groups.write(trace).encode()]))
-        left = residue.left()
-        if left:
-            said = ", ".join(repr(word) for word in left[:_NAMED]) + (", …" if len(left) > _NAMED else "")
-            raise TraceError(
-                f"{format_count(len(left))} of the words of the original would be left: {said}. Nothing was written.",
-                hint="Drop what holds them (--field texts=drop, --field names=rename), or allow them: --keep WORD.",
-            )
+        _refuse_left(residue.left())
     return tuple(files)
+
+
+def _refuse_left(left: Sequence[str]) -> None:
+    """Raise an error where words of the original are left."""
+    if left:
+        said = _named(map(repr, left))
+        raise TraceError(
+            f"{format_count(len(left))} of the words of the original would be left: {said}. Nothing was written.",
+            hint="Drop what holds them (--field texts=drop, --field names=rename), or allow them: --keep WORD.",
+        )
+
+
+def _named(words: Iterable[str]) -> str:
+    """Return the first of some words."""
+    every = list(words)
+    return ", ".join(every[:_NAMED]) + (", …" if len(every) > _NAMED else "")
 
 
 def _simulated(before: Trace, after: Trace) -> Steps:
@@ -234,6 +250,12 @@ def report(made: Anonymized) -> dict[str, Any]:
         "policy": dict(made.policy),
         "changed": dict(made.changed),
         "check": {"words": made.looked_for, "bytes": made.searched_bytes, "left": 0},
+        "tokens": {
+            "words": len(made.tokens.words),
+            "words_kept": list(made.tokens.kept_words),
+            "numbers": len(made.tokens.numbers),
+            "numbers_kept": list(made.tokens.kept_numbers),
+        },
         "learnt": [{"about": one.about, "state": one.state, "words": one.words} for one in made.learnt],
         "step": None
         if steps is None
@@ -254,6 +276,7 @@ def text(made: Anonymized) -> str:
     lines.append(
         f"None of {format_count(made.looked_for)} words of the original is left in {format_count(made.searched_bytes)} bytes."
     )
+    lines += _token_lines(made.tokens)
     lines.append("What a reader can still learn:")
     lines += [f"  {one.about} ({one.state}): {one.words}" for one in made.learnt]
     if made.steps is not None:
@@ -261,6 +284,25 @@ def text(made: Anonymized) -> str:
     if made.forgotten:
         lines.append("The key was made for this job and is forgotten: another run gives other words.")
     return "\n".join(printable(line) for line in lines)
+
+
+def _token_lines(tokens: Tokens) -> list[str]:
+    """Say what became of words and numbers that are too short to be looked for in bytes."""
+    lines = []
+    if tokens.words:
+        told = _stay(tokens.kept_words, len(tokens.words), "stay", "words of up to two letters do")
+        lines.append(f"Words of under four letters, looked for as whole words of texts: {told}.")
+    if tokens.numbers:
+        why = "numbers of up to six digits do, and names of comm groups that are numbers"
+        told = _stay(tokens.kept_numbers, len(tokens.numbers), "stay or stand there anew", why)
+        lines.append(f"Numbers in texts, looked for as whole numbers: {told}.")
+    return lines
+
+
+def _stay(kept: Sequence[str], count: int, verb: str, why: str) -> str:
+    if not kept:
+        return f"none of {format_count(count)} stays"
+    return f"{format_count(len(kept))} of {format_count(count)} {verb} ({_named(kept)}), because {why}"
 
 
 def _step_line(steps: Steps) -> str:

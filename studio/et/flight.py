@@ -321,7 +321,11 @@ class _Dump:
         took = entry.get("duration_ms")
         if isinstance(took, int | float) and not isinstance(took, bool) and 0 <= took < _LARGEST_NS / 1e6:
             self.count("measured")
-            return start, round(took * 1e6)
+            took_ns = round(took * 1e6)
+            # Both are noticed late, at times together: it began no later than its end allows, nor before it was issued.
+            if ended > 0 and start > 0:
+                start = max(min(start, ended - took_ns), created)
+            return start, took_ns
         if state == "completed" and ended > 0 and start > 0:
             self.count("noticed")
             return start, max(ended - start, 0)
@@ -366,7 +370,7 @@ class _Dump:
     def metadata(self) -> Iterator[Attribute]:
         """Yield what the dump says of the rank as a whole."""
         yield Attribute("recorder", ValueKind.STRING, RECORDER)
-        for key in ("version", "comm_lib_version"):
+        for key in ("version", "comm_lib_version", "nccl_version"):
             if isinstance(self.content.get(key), str):
                 yield Attribute(key, ValueKind.STRING, clean(self.content[key]))
         status = self.content.get("pg_status")

@@ -1,7 +1,8 @@
 """Read what NCCL's Inspector writes of a process: one JSON object a line for each collective that ended, with its time.
 
-A line names the communicator by a hash, and the rank in it. The largest communicator of a process stands for the world: its
-rank there is the rank of the job.
+A line names the communicator by a hash, and the rank in it; from version 4.3 of the layout on, a line before those of a
+communicator does so for all of them (`dump_stats`). The largest communicator of a process stands for the world: its rank there
+is the rank of the job.
 """
 
 from __future__ import annotations
@@ -48,9 +49,19 @@ class _Metadata(msgspec.Struct, gc=False):
     pid: int = NONE
 
 
+class _Kernel(msgspec.Struct, gc=False):
+    kernel_stop_ts: int = NONE
+
+
 class _Times(msgspec.Struct, gc=False):
     coll_start_ts: int = NONE
+    # When the call had been put into the queue of its stream: the kernels run later.
     coll_stop_ts: int = NONE
+    kernel_events: list[_Kernel] = []
+
+
+class _Written(msgspec.Struct, gc=False):
+    coll_dropped_since_last_dump: int = 0
 
 
 class _Collective(msgspec.Struct, gc=False):
@@ -65,10 +76,12 @@ class _Collective(msgspec.Struct, gc=False):
 
 
 class _Line(msgspec.Struct, gc=False):
-    header: _Header = msgspec.field(default_factory=_Header)
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    header: _Header | None = None
+    metadata: _Metadata | None = None
     coll_perf: _Collective | None = None
     p2p_perf: dict[str, Any] | None = None
+    proxy_trace: dict[str, Any] | None = None
+    dump_stats: _Written | None = None
 
 
 _line = decoder(_Line)
@@ -81,7 +94,7 @@ def sniff(head: bytes) -> bool:
         start[:1] == b"{"
         and b'"header"' in head
         and b'"n_ranks"' in head
-        and any(key in head for key in (b'"coll_perf"', b'"p2p_perf"'))
+        and any(key in head for key in (b'"coll_perf"', b'"p2p_perf"', b'"dump_stats"'))
     )
 
 
@@ -142,6 +155,7 @@ def read(reading: Reading) -> list[Part]:
 def _records(reading: Reading, counts: Counter[str]) -> Iterator[tuple[tuple[str, int], str, _Record]]:
     """Yield process, version and record of every collective with a time; the others are counted."""
     done = 0
+    header, metadata = _Header(), _Metadata()
     for number, raw in enumerate(bytes(reading.data).split(b"\n")):
         done += len(raw) + 1
         if not number % _TICK_EVERY:
@@ -153,22 +167,22 @@ def _records(reading: Reading, counts: Counter[str]) -> Iterator[tuple[tuple[str
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             counts["lines that are no record"] += 1
             continue
-        told, header = line.coll_perf, line.header
+        told = line.coll_perf
+        header, metadata = line.header or header, line.metadata or metadata
         if told is None:
-            counts["messages" if line.p2p_perf is not None else "lines that are no record"] += 1
+            _count_other(line, counts)
             continue
         bounds = 0 <= header.rank < header.n_ranks <= 2**31
         sized = 0 <= told.coll_msg_size_bytes <= _LARGEST_BYTES // max(header.n_ranks, 1)
         if not (bounds and sized and 0 <= told.coll_exec_time_us < _LARGEST_US):
             counts["records with a rank, size or time out of range"] += 1
             continue
-        stop = told.event_trace_ts.coll_stop_ts if told.event_trace_ts else NONE
-        exact = 0 < stop < _LARGEST_US
-        end = stop if exact else line.metadata.dump_timestamp_us
+        end, exact = _end_us(told), True
+        if not 0 < end < _LARGEST_US:
+            end, exact = metadata.dump_timestamp_us, False
         if not 0 < end < _LARGEST_US:
             counts["records without a point in time"] += 1
             end = NONE
-        metadata = line.metadata
         record = _Record(
             clean(str(header.id)),
             header.rank,
@@ -184,6 +198,32 @@ def _records(reading: Reading, counts: Counter[str]) -> Iterator[tuple[tuple[str
             clean(metadata.inspector_output_format_version),
             record,
         )
+
+
+def _count_other(line: _Line, counts: Counter[str]) -> None:
+    """Count a line that is of no collective."""
+    if line.dump_stats is not None:
+        if line.dump_stats.coll_dropped_since_last_dump > 0:
+            counts["overwritten"] += line.dump_stats.coll_dropped_since_last_dump
+    elif line.p2p_perf is not None:
+        counts["messages"] += 1
+    elif line.proxy_trace is not None:
+        counts["records of proxies"] += 1
+    else:
+        counts["lines that are no record"] += 1
+
+
+def _end_us(told: _Collective) -> int:
+    """Return when a collective ended, in microseconds; -1 where that is not written.
+
+    Its own stop is the end of the call on the host, which the kernels begin after: without their times it began then.
+    """
+    times = told.event_trace_ts
+    if times is None:
+        return NONE
+    if stops := [each.kernel_stop_ts for each in times.kernel_events if each.kernel_stop_ts > 0]:
+        return max(stops)
+    return times.coll_stop_ts + round(told.coll_exec_time_us) if times.coll_stop_ts > 0 else NONE
 
 
 def _part(
@@ -256,15 +296,24 @@ def _node(number: int, record: _Record, before: int | None, counts: Counter[str]
 
 def _findings(name: str, counts: Counter[str]) -> Iterator[Finding]:
     """Yield what was left out or assumed."""
-    bounded = counts.pop("bounded", 0)
+    bounded, overwritten = counts.pop("bounded", 0), counts.pop("overwritten", 0)
     said: dict[str, tuple[Level, str, str]] = {
         "messages": ("info", "left-out", "left out"),
+        "records of proxies": ("info", "left-out", "left out"),
         "records without a point in time": ("warning", "no-time", "kept without a start"),
         "collectives of a kind that is not known": ("warning", "unknown-type", "kept without a type"),
     }
     for what, count in counts.items():
         level, code, kept = said.get(what, ("error", "damaged-line", "left out"))
         yield Finding(level, code, f"{name}: {what}, {kept}: {count:,}.", file=name)
+    if overwritten:
+        yield Finding(
+            "warning",
+            "left-out",
+            f"{name}: collectives that the Inspector overwrote before it wrote them: {overwritten:,}.",
+            "Let it write more often: NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS.",
+            file=name,
+        )
     if bounded:
         message = (
             f"{name}: collectives drawn as late as they can have been, before their line was written and before the next "

@@ -14,6 +14,8 @@ from studio.units import format_ns
 PANEL_PX: Final = 150
 _LABELS = 8
 _FEW = 60
+_LEAST_SPAN = (0.01, 1.0, 0.1)
+"""What the axis of each panel shows at least, where all values are at its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, d
             [None if mark.exposed is None else 100 * mark.exposed for mark in marks],
             colours.collective,
         ),
-        ("imbalance", [mark.imbalance for mark in marks], colours.memory),
+        ("imbalance, from 1", [mark.imbalance for mark in marks], colours.memory),
     )
     made = layout(dark, height=height_px(), hovermode="closest", showlegend=False)
     made["margin"] = {"l": 10, "r": 16, "t": 14, "b": 10}
@@ -99,15 +101,16 @@ def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, d
         axis = "y" if panel == 0 else f"y{panel + 1}"
         top = 1 - panel * (share + gap)
         known = [value for value in values if value is not None]
-        low, high = (min(known), max(known)) if known else (0.0, 1.0)
-        room = max(high - low, 0.06 * abs(high), 0.01) * 0.25
+        # Times and shares begin at 0; of imbalance 1 is even, and nothing is below.
+        base = 1.0 if panel == 2 else 0.0
+        high = max([*known, base + _LEAST_SPAN[panel]])
         figure.update_layout(
             {
                 f"yaxis{panel + 1 if panel else ''}": {
                     **made["yaxis"],
                     "domain": [max(top - share, 0), top],
                     "title": {"text": title},
-                    "range": [max(low - room, 0) if panel < 2 else low - room, high + 1.6 * room],
+                    "range": [base, base + 1.25 * (high - base)],
                     "nticks": 5,
                     "anchor": "x",
                 }
@@ -120,6 +123,8 @@ def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, d
                 yaxis=axis,
                 mode="lines+markers",
                 connectgaps=True,
+                # A mark at the lowest value is drawn whole.
+                cliponaxis=False,
                 line={"color": colour, "width": 1.5},
                 marker={
                     "size": [_size(mark, len(marks)) for mark in marks],

@@ -107,8 +107,9 @@ class _Reader:
         self.devices = {each["name"]: each for each in self.named(table, "devices", "the infrastructure")}
         self.kinds: dict[str, str] = {}
         self.numbers: dict[str, int] = {}
-        self.expanded = 0
+        self.expanded = self.unpaired = 0
         self.edges: list[tuple[str, str, Wire]] = []
+        self.joined: set[tuple[str, str, str]] = set()
 
     def fail(self, place: str, message: str) -> ConfigError:
         """Return the error about one place."""
@@ -194,8 +195,7 @@ class _Reader:
             kind = str(each.get("choice") or each.get("type") or "custom").lower()
             count = self.count(each, f"component {each['name']} of device {device}")
             inner[each["name"]] = (each["name"], count)
-            if kind != "device":
-                self.numbers[f"{prefix}.{each['name']}"] = count
+            self.numbers[f"{prefix}.{each['name']}"] = count
             for index in range(count):
                 name = f"{prefix}.{each['name']}.{index}"
                 if kind == "device":
@@ -233,14 +233,17 @@ class _Reader:
                 raise self.fail(place, f"more than {_MOST_EDGES:,} pairs")
             pairs = [(one, other) for one in ends[0] for other in ends[1]]
         elif scheme == "one2one":
-            if len(ends[0]) != len(ends[1]):
-                raise self.fail(
-                    place, f"one2one of {len(ends[0]):,} and {len(ends[1]):,} components; allowed: as many"
-                )
-            pairs = list(zip(*ends, strict=True))
+            # As InfraGraph's own service does it: the first of the longer end.
+            pairs = list(zip(*ends, strict=False))
+            self.unpaired += abs(len(ends[0]) - len(ends[1]))
         else:
             raise self.fail(place, f"scheme is {scheme!r}; allowed: one2one, many2many")
-        self.edges += [(one, other, wires[link]) for one, other in pairs if one != other]
+        # As in InfraGraph's own graph, two components are joined by a link once, however often and in which order edges say so.
+        distinct = dict.fromkeys((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
+        self.edges += [
+            (one, other, wires[link]) for one, other in distinct if (one, other, link) not in self.joined
+        ]
+        self.joined.update((one, other, link) for one, other in distinct)
         for _, _, wire in self.edges[-1:]:
             if wire.bytes_per_ns is None:
                 raise ConfigError(
@@ -275,12 +278,22 @@ class _Reader:
 
     def picked(self, text: str, place: str, prefix: str) -> Iterator[str]:
         """Yield the components of a name with indexes."""
-        name, inside = self.split(text, place)
+        # Components of a device that is a component itself stand behind a dot: nic[0].port[1].
+        first, _, inner = text.partition(".")
+        name, inside = self.split(first, place)
         count = self.numbers.get(f"{prefix}{name}", 0)
         if not count:
             raise self.fail(place, f"there is no component {name!r} in {prefix.rstrip('.')}")
         for index in self.indexes(inside, count, place):
-            yield f"{prefix}{name}.{index}"
+            if inner:
+                yield from self.picked(inner, place, f"{prefix}{name}.{index}.")
+            elif f"{prefix}{name}.{index}" not in self.kinds:
+                raise self.fail(
+                    place,
+                    f"{name!r} is a device; allowed: a component of it, such as {name}[{index}].port[0]",
+                )
+            else:
+                yield f"{prefix}{name}.{index}"
 
     def indexes(self, inside: str | None, count: int, place: str) -> Sequence[int]:
         """Return what indexes in Python's notation choose."""
@@ -338,6 +351,10 @@ class _Reader:
         if dropped["wires"]:
             notes.append(
                 f"{dropped['wires']:,} components with two neighbours count as part of the wire between them."
+            )
+        if self.unpaired:
+            notes.append(
+                f"{self.unpaired:,} components of edges of the scheme one2one have no counterpart and are not joined."
             )
         if not any(latency for *_, latency in links):
             notes.append("No link has a latency; all are taken as 0 ns.")
@@ -415,7 +432,12 @@ def infrastructure(graph: LinkGraph, name: str, description: str) -> dict[str, A
             )
     if sum(pairs.values()) // 2 > _MOST_EDGES:
         raise ConfigError(f"{sum(pairs.values()) // 2:,} edges; allowed: up to {_MOST_EDGES:,}")
-    kinds = list(dict.fromkeys((rate, latency) for _, _, rate, latency in pairs))
+    # Two components are joined by a link of one name once: parallel ones need a name each.
+    kinds = list(
+        dict.fromkeys(
+            (rate, latency, at) for (_, _, rate, latency), count in pairs.items() for at in range(count)
+        )
+    )
 
     def end(device: int) -> dict[str, str]:
         is_npu = device < graph.npus
@@ -435,18 +457,18 @@ def infrastructure(graph: LinkGraph, name: str, description: str) -> dict[str, A
                     "latency": {"choice": "ns", "ns": latency},
                 },
             }
-            for number, (rate, latency) in enumerate(kinds)
+            for number, (rate, latency, _) in enumerate(kinds)
         ],
         "edges": [
             {
                 "ep1": end(source),
                 "ep2": end(target),
                 "scheme": "one2one",
-                "link": f"link{kinds.index((rate, latency))}",
+                "link": f"link{kinds.index((rate, latency, at))}",
             }
             for (source, target, rate, latency), count in pairs.items()
             if source < target
-            for _ in range(count)
+            for at in range(count)
         ],
     }
     return {

@@ -146,6 +146,11 @@ class Workspace:
                 jobs.append(self._count_runs(replace(_job_info(raw), id=job_id)))
         return sorted(jobs, key=lambda job: (-job.created, job.id))
 
+    def changed_ns(self) -> int:
+        """Return when a job was last added or removed, by whatever process; asked often, so it looks at nothing else."""
+        with self._storing("the jobs cannot be listed"):
+            return (self.root / "jobs").stat().st_mtime_ns
+
     def info(self, job_id: str) -> JobInfo:
         """Return the list entry of a job.
 

@@ -22,6 +22,10 @@ def test_a_series_is_chosen_measured_and_leads_to_its_jobs(studio: Studio, page)
     ).wait_for()
     assert "communication 61.0 µs → 80.0 µs of a step" in change.inner_text()
     assert page.locator("#trends-body tbody tr").count() == 3
+    # Another process imports a job: the page asks every few seconds, here at once.
+    studio.add(recorded(21), "nightly <b>gpt</b> run 3")
+    page.evaluate("dash_clientside.set_props('trends-look-again', {n_intervals: 1})")
+    page.locator("#trends-body tbody tr").nth(3).wait_for()
     page.locator("#trends-series").click()
     page.get_by_role("option", name="transformer_8r (1 job)").click()
     page.wait_for_url("**series=transformer_8r*")

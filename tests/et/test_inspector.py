@@ -40,10 +40,48 @@ def test_lanes_hold_what_was_measured_and_do_not_overlap(tmp_path: Path):
 
 
 def test_times_that_the_recorder_wrote_count(tmp_path: Path):
-    stamps = {"event_trace_ts": {"coll_start_ts": DUMPED_US - 900, "coll_stop_ts": DUMPED_US - 700}}
-    trace = studio.read(write_logs(tmp_path / "logs", [[record(0, 1, took_us=200, ranks=2, **stamps)]]))
-    assert trace.graph_of(0).start_ns.tolist() == [(DUMPED_US - 900) * 1000]
+    """The verbose example of the Inspector's README: the call on the host takes 5 µs, the kernels run for 41 ms after it."""
+    called = {"coll_start_ts": 1752867229235059, "coll_stop_ts": 1752867229235064}
+    ran = {"channel_id": 0, "kernel_start_ts": 1752867229235181, "kernel_stop_ts": 1752867229275811}
+    lines = [
+        record(
+            0,
+            1231,
+            "ReduceScatter",
+            took_us=41057,
+            ranks=2,
+            event_trace_ts={**called, "kernel_events": events},
+        )
+        for events in ([ran], [])
+    ]
+    trace = studio.read(write_logs(tmp_path / "logs", [lines]))
+    graph = trace.graph_of(0)
+    ends = graph.start_ns + graph.duration_ns
+    # Without times of kernels it is known to have begun after the call.
+    assert sorted(ends.tolist()) == [1752867229275811_000, (1752867229235064 + 41057) * 1000]
     assert "times-bounded" not in {finding.code for finding in trace.findings}
+
+
+def test_a_line_before_those_of_a_communicator_speaks_for_all_of_them(tmp_path: Path):
+    """Version 4.3 of the layout, by the README and json.cc of NVIDIA/nccl, ext-profiler/inspector."""
+    logs = four_ranks()
+    for rank, records in enumerate(logs):
+        stats = {"coll_records": len(records), "coll_dropped_since_last_dump": rank, "proxy_records": 1}
+        marker = {key: records[0][key] for key in ("header", "metadata")} | {"dump_stats": stats}
+        logs[rank] = [
+            marker,
+            *({"coll_perf": each["coll_perf"]} for each in records),
+            {"proxy_trace": {"rank": rank}},
+        ]
+    trace = studio.read(write_logs(tmp_path / "new", logs))
+    before = studio.read(write_logs(tmp_path / "old", four_ranks()))
+    assert [(g.start_ns.tolist(), g.duration_ns.tolist()) for g in trace.graphs] == [
+        (g.start_ns.tolist(), g.duration_ns.tolist()) for g in before.graphs
+    ]
+    assert [group.ranks for group in trace.groups] == [(0, 1, 2, 3)]
+    said = [finding.message for finding in trace.findings if finding.code == "left-out"]
+    assert sum("overwrote" in each for each in said) == 3
+    assert sum("proxies" in each for each in said) == 4
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -12,9 +12,10 @@ import time
 from typing import Any
 
 import dash
-from dash import Input, dcc, html
+from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html
 
-_CHANGED, _TICKED = "-tasks-changed", "-tasks-ticked"
+_CHANGED, _TICKED, _LOOK = "-tasks-changed", "-tasks-ticked", "-look-again"
+_LOOK_MS = 10_000
 
 
 def tasks_changed(page: str) -> Input:
@@ -34,6 +35,21 @@ def tasks_ticked(page: str) -> Input:
 def follow_tasks(page: str) -> Any:
     """Return what a page brings whose callbacks listen to tasks, beside the other stores that they listen to."""
     return html.Div([dcc.Store(id=page + _CHANGED), dcc.Store(id=page + _TICKED)], hidden=True)
+
+
+def follow_workspace(page: str) -> Any:
+    """Return what a page brings that lists jobs: jobs that another process imports come with its `tasks_changed` soon."""
+    return dcc.Interval(id=page + _LOOK, interval=_LOOK_MS)
+
+
+def look_again(page: str) -> None:
+    """Have the bar ask for the list of tasks, and whether there are other jobs, every few seconds while a page is shown."""
+    clientside_callback(
+        ClientsideFunction("studio_frame", "lookAgain"),
+        Output("activity-poke", "data", allow_duplicate=True),
+        Input(page + _LOOK, "n_intervals"),
+        prevent_initial_call=True,
+    )
 
 
 def changed_by_tasks() -> bool:

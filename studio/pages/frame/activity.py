@@ -42,8 +42,8 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
         known: The mark of the list that the page shows now.
 
     Returns:
-        The count, the list, whether to hide both, a mark that changes when the list does (progress apart) or a job was
-        examined, and whether polling can stop. What would not change is `no_update`.
+        The count, the list, whether to hide both, a mark that changes when the list does (progress apart), a job was
+        examined, or one was imported or deleted, also by another process, and whether polling can stop. What would not change is `no_update`.
     """
     shown = [task for task in list_tasks(tasks()) if task.status in ACTIVE or _failed_unseen(task)]
     active = sum(task.status in ACTIVE for task in shown)
@@ -52,6 +52,7 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
             session().examinations_made,
             session().answers_made,
             session().measurings_ended,
+            workspace().changed_ns(),
             *((task.id, task.status in ACTIVE) for task in shown),
         ]
     )

@@ -13,7 +13,13 @@ from studio.jobs.checking import jobs_checked, start_check
 from studio.jobs.importing import open_sample
 from studio.pages.base.asked import HOME, Asked, answer, answer_output, asks, stores
 from studio.pages.base.export import with_copy_button
-from studio.pages.base.followed import changed_by_tasks, follow_tasks, tasks_changed
+from studio.pages.base.followed import (
+    changed_by_tasks,
+    follow_tasks,
+    follow_workspace,
+    look_again,
+    tasks_changed,
+)
 from studio.pages.base.state import RECORDED, session, tasks, workspace
 from studio.pages.base.widgets import aria_label, error_box, exact, link, page
 from studio.samples import SAMPLES
@@ -57,6 +63,7 @@ def layout(**_query: str) -> Any:
         ),
         stores(HOME),
         follow_tasks("home"),
+        follow_workspace("home"),
         dcc.Store(id="home-renaming"),
         dcc.Store(id="home-refresh"),
     )
@@ -255,3 +262,6 @@ def _count_findings(job: JobInfo, checking: frozenset[str]) -> Any:
         return shown or html.Span("none", className="cs-dim")
     words = "being checked" if job.id in checking else "not checked yet"
     return html.Span([shown, " · " if shown else None, html.Span(words, className="cs-dim")])
+
+
+look_again("home")

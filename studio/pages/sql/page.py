@@ -27,11 +27,12 @@ dash.register_page(__name__, path="/sql", name="SQL", title="SQL · Chakra Studi
 _ABOUT = "Trace tables are of the job and run in the bar above; jobs and runs list the whole workspace."
 
 
-def layout(**_query: str) -> Any:
+def layout(**query: str) -> Any:
     """Return the page; its content follows the view."""
     field = dmc.Textarea(
         id="sql-query",
-        value="",
+        # There from the beginning: its answer may take a while.
+        value=query.get("sql") or "",
         autosize=True,
         minRows=4,
         maxRows=12,
@@ -41,6 +42,7 @@ def layout(**_query: str) -> Any:
     bar = html.Div(
         [
             html.Button("Run", id="sql-run", className="cs-button cs-ask-button", title="Ask (Ctrl+Enter)"),
+            html.Kbd("Ctrl Enter", className="cs-dim"),
             html.Button(
                 "Cancel",
                 id="sql-cancel",
@@ -48,7 +50,6 @@ def layout(**_query: str) -> Any:
                 disabled=True,
                 title="End the query that is running",
             ),
-            html.Kbd("Ctrl Enter", className="cs-dim"),
             html.Span(id="sql-said", role="status", className="cs-sql-said"),
             html.Span(id="sql-save", className="cs-export"),
         ],

@@ -17,7 +17,14 @@ from studio.figures.trends import Mark, Shift, trend_figure
 from studio.jobs.measuring import is_measuring, start_measuring
 from studio.pages.base.export import Table, exports, with_copy_button
 from studio.pages.base.figures import drawn_figure
-from studio.pages.base.followed import changed_by_tasks, follow_tasks, list_tasks_again, tasks_changed
+from studio.pages.base.followed import (
+    changed_by_tasks,
+    follow_tasks,
+    follow_workspace,
+    list_tasks_again,
+    look_again,
+    tasks_changed,
+)
 from studio.pages.base.state import session, tasks
 from studio.pages.base.still import still
 from studio.pages.base.widgets import aria_label, exact, hint, link, show_errors, table
@@ -67,6 +74,7 @@ def layout(**query: str) -> Any:
             dcc.Store(id="trends-shown"),
             html.Div(id="trends-sync", hidden=True),
             follow_tasks("trends"),
+            follow_workspace("trends"),
         ],
         className="cs-page",
     )
@@ -347,6 +355,7 @@ def _row(point: Point, before: Point | None, is_change: bool) -> tuple[Any, ...]
     )
 
 
+look_again("trends")
 clientside_callback(
     ClientsideFunction("studio_trends", "choose"),
     Output("trends-sync", "title"),
