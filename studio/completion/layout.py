@@ -20,7 +20,7 @@ from studio.trace import CommGroup, Trace
 ENDINGS = (".yml", ".yaml", ".json")
 _KEYS = ("dimensions", "groups")
 _AXIS_KEYS = ("name", "size", "stride")
-_MOST_BYTES = 1 << 22
+MOST_BYTES = 1 << 22
 _LARGEST = (1 << 20) - 1
 _EXAMPLE = (
     'Such as {"dimensions": [{"name": "tp", "size": 4}, {"name": "dp", "size": 2}], "groups": {"7": "dp"}}.'
@@ -91,7 +91,27 @@ def _shown(members: tuple[int, ...]) -> str:
 
 
 def _read(path: Path) -> Layout:
-    table = _table(path)
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; allowed for a layout: {MOST_BYTES:,}")
+        return layout_of_text(path, path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: neither YAML nor JSON: {' '.join(str(error).split())}") from error
+
+
+def layout_of_text(path: Path | str, text: str) -> Layout:
+    """Return the layout of a file.
+
+    Args:
+        path: The file, as errors name it.
+        text: What is in it.
+
+    Raises:
+        ConfigError: It is none; names file, key, value and what is allowed.
+    """
+    table = _table(path, text)
     _refuse_unknown(path, "", table, _KEYS)
     listed = table.get("dimensions")
     if not isinstance(listed, list) or not listed:
@@ -124,22 +144,18 @@ def _read(path: Path) -> Layout:
     return Layout(sizes, members, along)
 
 
-def _table(path: Path) -> dict[str, Any]:
+def _table(path: Path | str, text: str) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; allowed for a layout: {_MOST_BYTES:,}")
         # JSON is YAML. The loader is a safe one.
-        table = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        table = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"{path}: neither YAML nor JSON: {' '.join(str(error).split())}") from error
     if not isinstance(table, dict):
         raise ConfigError(f"{path}: {_short(table)} is no table; allowed: keys and values", hint=_EXAMPLE)
     return table
 
 
-def _axis(path: Path, place: int, item: object) -> tuple[str, int, int | None]:
+def _axis(path: Path | str, place: int, item: object) -> tuple[str, int, int | None]:
     """Return name, size and stride of a dimension of a file."""
     where = f"dimensions[{place}]"
     if not isinstance(item, dict):
@@ -160,7 +176,7 @@ def _axis(path: Path, place: int, item: object) -> tuple[str, int, int | None]:
     return name, int(str(size)), stride
 
 
-def _ordered(path: Path, axes: list[tuple[str, int, int | None]]) -> tuple[tuple[str, int], ...]:
+def _ordered(path: Path | str, axes: list[tuple[str, int, int | None]]) -> tuple[tuple[str, int], ...]:
     """Return names and sizes, the dimension that changes fastest first: as listed, or by stride.
 
     Raises:
@@ -186,7 +202,7 @@ def _ordered(path: Path, axes: list[tuple[str, int, int | None]]) -> tuple[tuple
     return tuple((name, size) for name, size, _ in ordered)
 
 
-def _refuse_unknown(path: Path, where: str, table: Mapping[Any, Any], known: tuple[str, ...]) -> None:
+def _refuse_unknown(path: Path | str, where: str, table: Mapping[Any, Any], known: tuple[str, ...]) -> None:
     other = next((key for key in table if key not in known), None)
     if other is not None:
         raise ConfigError(

@@ -9,7 +9,8 @@ from typing import Literal
 
 from studio.completion.clues import Known, known_facts
 from studio.completion.complete import chosen_mesh, complete_on
-from studio.completion.mesh import Mesh
+from studio.completion.layout import Layout, layout_of_text
+from studio.completion.mesh import Mesh, parse_layout
 from studio.completion.rules import Layers
 from studio.completion.scale import refuse_missing, scaled_mesh
 from studio.completion.spread import NO_SPREAD, Spread
@@ -36,11 +37,22 @@ class Completing:
         layout: The mesh of its ranks, such as `tp=4,dp=8`.
         spread: How durations of copies differ from those recorded.
         damaged: Whether a job of which something could not be read is completed.
+        file: Name and text of a file whose comm groups count (`completion.layout`); None for none. Its dimensions do not.
     """
 
     layout: str
     spread: Spread = NO_SPREAD
     damaged: bool = False
+    file: tuple[str, str] | None = None
+
+    def given(self) -> Layout:
+        """Return what is said of the layout.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        sizes = tuple(parse_layout(self.layout))
+        return replace(layout_of_text(*self.file), sizes=sizes) if self.file else Layout(sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +154,10 @@ def completed(trace: Trace, wanted: Completing) -> Trace:
             f"Copies would repeat what could not be read: {lost.message}",
             hint="Record the rank again, or allow damaged ranks under Advanced.",
         )
-    known = known_facts(trace)
-    mesh = chosen_mesh(known, wanted.layout, None, first=True)
-    return complete_on(known, mesh, wanted.spread)
+    given = wanted.given()
+    known = known_facts(trace, given)
+    mesh = chosen_mesh(known, given, None, first=True)
+    return complete_on(known, mesh, wanted.spread, axes=given.axes)
 
 
 def scaled(trace: Trace, wanted: Scaling) -> Trace:
@@ -162,19 +175,23 @@ def scaled(trace: Trace, wanted: Scaling) -> Trace:
     return scale_job(trace, mesh, growth)[0]
 
 
-def layout_facts(trace: Trace) -> Known:
+def layout_facts(trace: Trace, given: Layout | None = None) -> Known:
     """Return what a job tells about its mesh; of a job with many ranks those that stand for the others tell.
+
+    Args:
+        trace: The job.
+        given: A layout that lists members of comm groups which the job does not list.
 
     Raises:
         ConfigError: A group's members fit no mesh; names them.
     """
     if len(trace.ranks) <= _ALL_TELL:
-        return known_facts(trace)
+        return known_facts(trace, given)
     # Ranks that share a graph have the same roles, and the groups of one tell where dimensions begin and end.
     first = {rank.graph: rank for rank in reversed(trace.ranks)}
     chosen = sorted(first.values(), key=lambda rank: rank.number)
     every = -(-len(chosen) // _ALL_TELL)
-    return known_facts(replace(trace, ranks=tuple(chosen[::every])))
+    return known_facts(replace(trace, ranks=tuple(chosen[::every])), given)
 
 
 def unreadable(trace: Trace) -> Finding | None:

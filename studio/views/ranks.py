@@ -179,7 +179,7 @@ def planned_completion(trace: Trace, wanted: Completing) -> Planned:
         ConfigError: The layout does not fit what is known.
         TraceError: Something of the job could not be read, no rank of some pipeline stage is known, or ranks would wait for ever.
     """
-    mesh = layout_mesh(layout_facts(trace), wanted.layout)
+    mesh = layout_mesh(layout_facts(trace, wanted.given()), wanted.layout)
     if mesh.world > MOST_TRIED:
         recorded = {rank.number for rank in trace.ranks}
         of_stage: dict[int, int] = {}

@@ -64,6 +64,13 @@ def test_one_kineto_file_becomes_64_ranks_on_two_systems(studio: Studio, page) -
     assert "group 0 of ranks 0, 1, 2, 3, … 7 (1 all-reduce)" in page.inner_text("#ranks-evidence")
     found = Axe().run(page, options=RULES).response["violations"]
     assert not found, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
+    file = page.locator("#ranks-file input[type=file]")
+    odd, right = b"dimensions: 8", b'{"dimensions": [{"name": "dp", "size": 8, "stride": 1}], "groups": {}}'
+    file.set_input_files({"name": "odd.yml", "mimeType": "text/yaml", "buffer": odd})
+    page.get_by_text("odd.yml: dimensions is 8; allowed: a list of dimensions").wait_for()
+    file.set_input_files({"name": "right.json", "mimeType": "application/json", "buffer": right})
+    page.get_by_text("right.json: 0 comm groups").wait_for()
+    follows(page)
     page.get_by_role("textbox", name="Ranks along dimension 0").evaluate("field => field.focus()")
     page.keyboard.type("5")
     page.get_by_text("layout dp=85 has 85 ranks; the job has 8").wait_for()

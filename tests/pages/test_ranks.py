@@ -8,8 +8,8 @@ import pytest
 
 from studio.analysis.job.completeness import completeness
 from studio.errors import ConfigError, TraceError
-from studio.jobs.completing import Completing, Scaling, layout_facts
-from studio.pages.ranks.form import completing, dimensions_text, scaling, whole_number
+from studio.jobs.completing import Completing, Scaling, completed, layout_facts
+from studio.pages.ranks.form import completing, dimensions_text, file_text, scaling, whole_number
 from studio.views.ranks import (
     also_fitting,
     is_kept,
@@ -66,9 +66,9 @@ def test_what_would_be_made_is_made_and_forgotten():
     with pytest.raises(TraceError, match="No rank of pipeline stage 3 of 4"):
         planned_completion(replace(known, ranks=known.ranks[:2]), Completing("dp=2,pp=4"))
     # Too many to be tried at every letter that is typed: as the mesh says.
-    many = alone({"dp": list(range(4096))})
-    far = planned_completion(many, Completing("dp=4096"))
-    assert (far.graphs, far.source(0), far.source(4095)) == (0, None, 0)
+    many = alone({"dp": list(range(1 << 15))})
+    far = planned_completion(many, Completing("dp=32768"))
+    assert (far.graphs, far.source(0), far.source((1 << 15) - 1)) == (0, None, 0)
 
 
 def test_scaling_says_whose_graph_a_rank_gets_and_what_does_not_divide():
@@ -109,3 +109,23 @@ def test_the_form_grows_the_dimensions_that_a_job_has():
     assert (after.world, plan.nodes > 0) == (16, True)
     kept = [after.stage(rank) for rank in range(16) if is_kept(before, after, rank)]
     assert sorted(set(kept)) == [0, 1, 2, 7]
+
+
+def test_a_file_says_which_ranks_are_in_groups_known_by_name_only():
+    trace = replace(alone({"a": [0, 1], "b": [0, 2]}), groups=())
+    fields = {"layout": "tp=2,dp=2"}
+    asked = completing(
+        {
+            **fields,
+            "file": file_text(
+                "l.yml", "dimensions: [{name: dp, size: 2}, {name: tp, size: 2}]\ngroups: {b: tp}"
+            ),
+        }
+    )
+    # What stands in the form counts for dimensions, the file for groups.
+    made = completed(trace, asked)
+    assert planned_completion(trace, asked).mesh.layout == "tp=2,dp=2"
+    listed = {group.name: group.ranks for group in made.groups}
+    assert sorted(ranks for name, ranks in listed.items() if name.startswith("b")) == [(0, 1), (2, 3)]
+    with pytest.raises(ConfigError, match=r"l\.yml: dimensions is not there"):
+        completing({**fields, "file": file_text("l.yml", "groups: {}")}).given()

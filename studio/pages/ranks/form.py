@@ -9,6 +9,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from studio.completion.clues import dimension_words
+from studio.completion.layout import MOST_BYTES
 from studio.completion.mesh import NAMES, PIPELINE, Mesh, parse_layout
 from studio.completion.rules import EXPERT, SCALABLE, TENSOR, Layers, Rule, excuse, size_of
 from studio.completion.spread import Spread, parse_share
@@ -24,6 +25,11 @@ _LAYOUT = (
     "The dimensions of the mesh of ranks with their sizes, the one whose ranks have adjacent numbers first: tp=4,dp=8 is tensor "
     "parallel over ranks 0–3, and data parallel over ranks 0, 4, 8 and so on."
 )
+_FILE = (
+    "YAML or JSON: dimensions with sizes and strides, and ranks of comm groups of which the recording tells the size only, or the "
+    "dimension along which they lie. Its dimensions go into the form, its groups count until another file is taken."
+)
+_UPLOAD_NAME: dict[str, Any] = {"data-upload-name": "A file of the layout"}
 _DISTANCE = "How far apart in rank numbers two neighbours along the dimension are."
 _WHY = "Comm groups and messages of the recorded ranks that show the dimension."
 _ALSO = (
@@ -136,6 +142,26 @@ def advanced(*, is_damaged: bool) -> Any:
     )
 
 
+def layout_file() -> Any:
+    """Return the button that takes a file of a layout, and the place of what was taken."""
+    button = html.Button("Layout file…", className="cs-button-quiet", type="button")
+    drop = dcc.Upload(button, id="ranks-file", max_size=MOST_BYTES, multiple=False)
+    return html.Span(
+        [
+            html.Span(drop, **_UPLOAD_NAME),
+            hint("layout file", _FILE),
+            html.Span(id="ranks-file-said", className="cs-dim", role="status"),
+            dcc.Input(id=control_id("file"), type="hidden", value=""),
+        ],
+        className="rk-field",
+    )
+
+
+def file_text(name: str, text: str) -> str:
+    """Return a file as the hidden field holds it."""
+    return f"{name}\n{text}"
+
+
 def completing(fields: Fields) -> Completing:
     """Return what the form asks for.
 
@@ -147,7 +173,9 @@ def completing(fields: Fields) -> Completing:
         parse_share(name, fields.get(name, "").strip() or "0") for name in ("jitter", "imbalance")
     )
     spread = Spread(jitter, imbalance, seed)
-    return Completing(fields["layout"], spread, damaged=bool(fields.get("damaged")))
+    name, _, text = fields.get("file", "").partition("\n")
+    file = (name, text) if name else None
+    return Completing(fields["layout"], spread, damaged=bool(fields.get("damaged")), file=file)
 
 
 def whole_number(fields: Fields, name: str, least: int = 1) -> int | None:

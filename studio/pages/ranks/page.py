@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -22,6 +23,7 @@ from dash import (
 )
 
 from studio.analysis.job.completeness import Completeness, completeness
+from studio.completion.layout import layout_of_text
 from studio.completion.mesh import Mesh, parse_layout
 from studio.completion.rules import applying, rules_for
 from studio.completion.scale import DATA, scaled_mesh
@@ -45,8 +47,10 @@ from studio.pages.ranks.form import (
     dimensions_text,
     drawing_place,
     evidence_table,
+    file_text,
     labelled,
     layout_fields,
+    layout_file,
     legend,
     question,
     rules_table,
@@ -172,7 +176,7 @@ def _complete_form(here: Completeness, layouts: Layouts, is_damaged: bool) -> li
     likely = layouts.fitting[0].layout if layouts.fitting else f"dp={max(here.world, 2)}"
     return [
         html.Div(question(layouts.fitting, layouts.why, likely), id="ranks-question"),
-        *_make_line("complete", *layout_fields(likely)),
+        *_make_line("complete", *layout_fields(likely), layout_file()),
         drawing_place("ranks-before", "Ranks of the whole job", legend(*_NOW, _OPEN)),
         html.Div(id="ranks-evidence", className="cs-section"),
         advanced(is_damaged=is_damaged),
@@ -365,6 +369,32 @@ def _drawn(mesh: Mesh, cell_of: Any, shown: Sequence[int]) -> dict[str, Any]:
         **asdict(mesh_drawing(mesh, cell_of, shown)),
         "caption": " · ".join(filter(None, (mesh.layout, directions(mesh)))),
     }
+
+
+@callback(
+    Output("ranks-file-said", "children"),
+    Output("ranks-error", "children", allow_duplicate=True),
+    Input("ranks-file", "contents"),
+    State("ranks-file", "filename"),
+    prevent_initial_call=True,
+)
+def take_file(contents: str | None, name: str | None) -> Any:
+    """Take the layout of a file: its dimensions into the form, its comm groups for what is made."""
+    if not contents:
+        return no_update, no_update
+    called = (name or "layout").replace("\n", " ")[:80]
+    try:
+        text = base64.b64decode(contents.partition(",")[2]).decode("utf-8")
+        given = layout_of_text(called, text)
+    except ConfigError as error:
+        return no_update, error_box(error, title="This file is no layout")
+    except ValueError:
+        return no_update, error_box(ConfigError(f"{called}: no text."), title="This file is no layout")
+    dash.set_props(control_id("file"), {"value": file_text(called, text)})
+    sizes = ",".join(f"{axis}={size}" for axis, size in given.sizes)
+    dash.set_props(control_id("layout"), {"value": sizes})
+    groups = len(given.members) + len(given.axes)
+    return [html.Bdi(called), f": {format_counted(groups, 'comm group')}"], None
 
 
 # ---------------------------------------------------------------------------------------------------
