@@ -27,9 +27,14 @@ def main(source: Path, target: Path) -> None:
         for machine, own in by_machine(tables, lambda _: True).items()
     }
     command = f"python -m benchmarks.report_accuracy {source.name} {target.name}"
-    # What other programs write into the same file stays.
+    # What follows from the first section of other programs on stays.
     known = target.read_text(encoding="utf-8") if target.exists() else ""
-    kept = "\n".join(filter(None, (part.section_of(known) for part in (report_completion, report_steps))))
+    begins = [
+        known.find(part.section_of(known))
+        for part in (report_completion, report_steps)
+        if part.section_of(known)
+    ]
+    kept = known[min(begins) :] if begins else ""
     report = accuracy_report(tables, command=command, starts=starts)
     target.write_text(f"{report.rstrip()}\n\n{kept}" if kept else report, encoding="utf-8")
 

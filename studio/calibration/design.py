@@ -13,7 +13,7 @@ from studio.sim.costs.library import LIBRARIES
 from studio.sim.costs.model import CostModel
 from studio.sim.costs.parameters import NAMES
 from studio.sim.costs.shapes import Float64, GroupShape, Ports
-from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, combine, terms
+from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, Way, combine, terms
 
 _LEAST_NS = 1e-3
 
@@ -35,6 +35,36 @@ def shape_of(table: MeasuredTable, ports: Ports) -> GroupShape:
 
 def _is_rack(table: MeasuredTable) -> bool:
     return "NVL72" in table.interconnect or "NVL72" in table.hardware
+
+
+def taken_by(
+    model: CostModel, table: MeasuredTable, shape: GroupShape, ports: Ports
+) -> npt.NDArray[np.int64]:
+    """Return which of the possible ways each size of a table took: as its kernels' names tell, else as the library would."""
+    found = model.possible(table.collective, shape)
+    choice = model.taken(table.collective, table.size_bytes, shape, ports)
+    for told in sorted(set(table.choices) - {""}):
+        rows = np.flatnonzero(np.array(table.choices) == told)
+        places = [place for place, way in enumerate(found) if _may_be(told, way)]
+        if places:
+            among = [found[place] for place in places]
+            picked = model.taken(table.collective, table.size_bytes[rows], shape, ports, among)
+            choice[rows] = np.array(places)[picked]
+    return choice
+
+
+def _may_be(told: str, way: Way) -> bool:
+    """Whether a way may be what a kernel of this name carried out.
+
+    Of NCCL's kernels only those of LL are built: each begins whatever function of its collective is asked for, the ones of trees all
+    trees, the ones of rings everything else (NVIDIA/nccl, src/device/generate.py, `best_kernel`). So LL in a name tells no protocol,
+    and RING only that it is no tree.
+    """
+    algorithm, _, protocol = told.partition(" ")
+    if protocol == "LL":
+        return (way.algorithm == "tree") == (algorithm == "tree")
+    same = way.algorithm.lower() == algorithm
+    return same and (way.protocol == protocol or way.algorithm.startswith("NVLS"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +131,7 @@ def design(
     for number, table in enumerate(tables):
         shape = shape_of(table, ports)
         ways = model.possible(table.collective, shape)
-        choice = model.taken(table.collective, table.size_bytes, shape, ports)
+        choice = taken_by(model, table, shape, ports)
         for taken in np.unique(choice):
             way, rows = ways[taken], np.flatnonzero(choice == taken)
             split = terms(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from studio.calibration.design import Design, design, shape_of
+from studio.calibration.design import Design, design, shape_of, taken_by
 from studio.calibration.prior import precision
 from studio.calibration.residuals import Outlier, curves_of, outliers_of
 from studio.calibration.solve import Solution, solve
@@ -88,13 +88,14 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
         ConfigError: There are no times to fit to.
     """
     used = [_positive(table) for table in tables if table.collective in KINDS]
-    used = [table for table in used if len(table.size_bytes)]
+    used = _telling([table for table in used if len(table.size_bytes)])
     if not used:
         raise ConfigError(
             "There is no measured time to fit to.", key="tables", allowed="tables of collectives"
         )
     ports, notes = _raise_ports(used, costs, ports)
     start = replace(costs, curves=(), fitted=None)
+    notes = (*notes, *(note for table in used if (note := _otherwise(start, table, ports))))
     plan, found = _solved(start, used, ports)
     told = _told(plan)
     fitted = replace(start, values=_values(start, found, told), fitted=_range(used, ports))
@@ -136,10 +137,22 @@ def _values(start: CostModel, found: Solution, told: Mapping[str, bool]) -> dict
     return {**start.values, **{name: values[name] for name in NAMES if name in moved}}
 
 
+def _telling(tables: Sequence[MeasuredTable]) -> list[MeasuredTable]:
+    """Return the tables that tell what hops between nodes take: not broadcasts and reduces where there are others.
+
+    Their root goes on to the next call before the last rank has the data, so that benchmarks print the rate of calls.
+    """
+    waiting = [
+        table for table in tables if table.nodes == 1 or table.collective not in ("broadcast", "reduce")
+    ]
+    return waiting or list(tables)
+
+
 def _positive(table: MeasuredTable) -> MeasuredTable:
     kept = (table.size_bytes > 0) & (table.time_us > 0) & np.isfinite(table.time_us)
     order = np.flatnonzero(kept)[np.argsort(table.size_bytes[kept], kind="stable")]
-    return replace(table, size_bytes=table.size_bytes[order], time_us=table.time_us[order])
+    choices = tuple(table.choices[place] for place in order) if table.choices else ()
+    return replace(table, size_bytes=table.size_bytes[order], time_us=table.time_us[order], choices=choices)
 
 
 def _raise_ports(
@@ -166,6 +179,25 @@ def _raise_ports(
             )
             ports = replace(ports, between=raised)
     return ports, tuple(notes)
+
+
+def _otherwise(costs: CostModel, table: MeasuredTable, ports: Ports) -> str:
+    """Return a note where the kernels of a recording are of another algorithm than the library is expected to take; "" elsewhere."""
+    shape = shape_of(table, ports)
+    ways = costs.possible(table.collective, shape)
+    expected = costs.taken(table.collective, table.size_bytes, shape, ports)
+    taken = taken_by(costs, table, shape, ports)
+    other = int((expected != taken).sum())
+    if not other:
+        return ""
+    names = sorted(
+        {
+            f"{ways[one].name} for {ways[two].name}"
+            for one, two in zip(taken, expected, strict=True)
+            if one != two
+        }
+    )
+    return f"{table.table_id}: at {other} of {len(taken)} sizes kernels are named otherwise than expected: {', '.join(names)}."
 
 
 def _told(plan: Design) -> dict[str, bool]:

@@ -13,6 +13,7 @@ SPREAD: Mapping[str, float] = {
     "base LL128": 0.18,
     "base Simple": 0.18,
     "base NVLS": 0.18,
+    "base between": 1.0,
     "base direct LL": 0.42,
     "base direct Simple": 0.18,
     "hop LL inside": 0.18,
@@ -41,7 +42,7 @@ _ELSE = 0.5
 TOGETHER: Sequence[tuple[str, str, float, float]] = (
     ("launch ", "", 0.5, 0.12),
     ("copy ", "", 0.25, 0.1),
-    ("hop ", " between", 0.8, 0.35),
+    ("hop ", " between", 0.65, 0.35),
 )
 """Parameters that a machine has in common: start and end of their names, how far all of them lie from the generation's
 together, and how far each one from the others. A machine whose all-reduces take long to launch takes long for its

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from studio.operators.roofline import peak
 from studio.sim.collectives import EXTENDED_KIND_OF, listed_for
 from studio.sim.compute import compute_times
-from studio.sim.config import SystemConfig
+from studio.sim.config import Roofline, SystemConfig
 from studio.sim.doubt_facts import Cure, Facts, Found
 from studio.sim.kinds import CollectiveKind
 from studio.sim.models import Model
 from studio.sim.settings import BY_KEY
+from studio.sim.systems.gpus import find_gpu, known_gpu
 from studio.sim.topology import hops
-from studio.trace import CollectiveType, NodeType, int_column
+from studio.trace import CollectiveType, NodeType, Trace, int_column, recorded_devices
 from studio.units import format_count
 
 _LONG_RING = 64
@@ -162,14 +165,65 @@ def _words(kind: CollectiveKind) -> str:
 
 
 def find_timeless(facts: Facts) -> Found:
-    """Find compute nodes with neither a recorded duration nor operations."""
-    times = compute_times(facts.result.trace, facts.config)
+    """Find compute nodes without a recorded duration that no roofline serves: for want of one, or of operations and bytes."""
+    trace, config = facts.result.trace, facts.config
+    times = compute_times(trace, config)
     # What ASTRA-sim does without a time is its answer; the check before a run tells of it.
-    if times.unknown and facts.config.extensions is not None and facts.config.needs_every_rank:
+    if not times.unknown or config.extensions is None or not config.needs_every_rank:
+        return
+    served = times.unknown
+    if config.roofline is None:
+        served = compute_times(trace, _with_any_roofline(config)).unknown
+    if told := times.unknown - served:
         yield (
             (
-                f"{format_count(times.unknown)} of {format_count(times.all)} compute nodes took 1 ns: they have neither a recorded "
-                "duration nor operations and bytes that a roofline could use."
+                f"{format_count(told)} of {format_count(times.all)} compute nodes took 1 ns: they have no recorded duration, and "
+                "the system has no roofline for their operations and bytes."
+            ),
+            _roofline_cure(trace, config),
+        )
+    if served:
+        yield (
+            (
+                f"{format_count(served)} of {format_count(times.all)} compute nodes took 1 ns: they have neither a recorded "
+                "duration nor operations and bytes that a roofline could use. No setting can tell what they take: record them with "
+                "durations (Kineto), or give them num_ops and tensor_size."
             ),
             None,
         )
+
+
+def _with_any_roofline(config: SystemConfig) -> SystemConfig:
+    """Return the system with a roofline that serves the nodes without a duration, whatever its peak."""
+    extensions = replace(config.extensions, compute_times="recorded") if config.extensions else None
+    return replace(config, roofline=Roofline(1.0), local_memory_bytes_per_ns=1.0, extensions=extensions)
+
+
+def _roofline_cure(trace: Trace, config: SystemConfig) -> Cure:
+    """Return the cure that computes nodes as a GPU would: the recorded one, that of the system's costs, else an H100."""
+    named = next((known for name in recorded_devices(trace) if (known := known_gpu(name))), None)
+    library = config.costs.library if config.costs is not None else ""
+    gpu = find_gpu(named or _GPU_OF_LIBRARY.get(library, "h100"))
+    tera_flops, gbytes = peak(gpu, "bf16") or peak(gpu, "fp16") or 0.0, gpu.memory_bytes_per_ns
+    return Cure(
+        f"Compute them as {gpu.name} would, {tera_flops:,.6g} TFLOP/s and {gbytes:,.6g} GB/s",
+        None,
+        (
+            "roofline-enabled=1",
+            f"peak-perf={tera_flops:.6g}",
+            f"local-mem-bw={gbytes:.6g}",
+            # Nodes with a recorded duration keep it.
+            "extended.compute-times=recorded",
+        ),
+    )
+
+
+_GPU_OF_LIBRARY = {
+    "nccl-volta": "v100",
+    "nccl-ampere": "a100",
+    "nccl-hopper": "h100",
+    "nccl-blackwell": "b200",
+    "nccl-pcie": "l40s",
+    "rccl": "mi300x",
+}
+"""The usual GPU that a library's costs are of."""

@@ -66,6 +66,31 @@ def test_parameters_come_back_within_their_intervals() -> None:
     assert CostModel.from_table(found.costs.to_table()) == found.costs
 
 
+def test_kernels_named_tree_are_fitted_as_trees() -> None:
+    """One size that the library is expected to carry out by a ring; LL in the name is no evidence of the protocol."""
+    told = made("all_reduce", 8, 2, replace(TRUTH, algorithm="tree"))
+    ways = predict(TRUTH, PORTS, told).ways
+    assert "ring LL128" in ways
+    told = replace(told, choices=("tree LL",) * len(ways))
+    named, blind = (
+        fit([table], CostModel("nccl-ampere"), PORTS) for table in (told, replace(told, choices=()))
+    )
+    assert any("kernels are named otherwise than expected: tree" in note for note in named.notes)
+    assert not any("kernels" in note for note in blind.notes)
+    tree = replace(named.costs, algorithm="tree", curves=())
+    off = np.abs(np.log(predict(tree, PORTS, told).time_us / told.time_us)).mean()
+    assert off < 0.03
+
+
+def test_the_rate_of_calls_of_broadcasts_does_not_pull_hops_between_nodes() -> None:
+    told = made("all_reduce", 8, 4)
+    calls = replace(made("broadcast", 8, 4), time_us=np.full(22, 5.0))
+    both, alone = (
+        fit(tables, CostModel("nccl-ampere"), PORTS).costs.values for tables in ([told, calls], [told])
+    )
+    assert both == alone
+
+
 def test_an_outlier_is_named_and_does_not_pull() -> None:
     table = made("all_reduce", 8)
     times = table.time_us.copy()

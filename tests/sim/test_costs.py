@@ -30,6 +30,7 @@ PLAIN = {
     "base Simple": 6000.0,
     "base NVLS": 9000.0,
     "base direct Simple": 4000.0,
+    "base between": 2500.0,
     "hop LL inside": 600.0,
     "hop LL128 inside": 900.0,
     "hop Simple inside": 2000.0,
@@ -81,13 +82,13 @@ S = 64 * MIB
         ("all_reduce", "ring", "LL128", ONE_NODE, (5000, 2000 + 14 * 1000, S * 1.75 / 280, 1.5)),
         # comm_size of an all-gather is one rank's part: 7 more come in.
         ("all_gather", "ring", "Simple", ONE_NODE, (4000, 6000 + 7 * 2100, S * 7 / 320, 2.0)),
-        # Between nodes: 6 of the 62 hops cross; twice 31/32 inside, an eighth of it on each NIC.
+        # Between nodes: 2.5 µs once, 6 of the 62 hops cross; twice 31/32 inside, an eighth of it on each NIC.
         (
             "all_reduce",
             "ring",
             "Simple",
             FOUR_NODES,
-            (5000, 6000 + 56 * 2100 + 6 * 10000, max(S * 2 * 31 / 32 / 320, S * 2 * 31 / 32 / 8 / 45), 2.0),
+            (5000, 8500 + 56 * 2100 + 6 * 10000, max(S * 2 * 31 / 32 / 320, S * 2 * 31 / 32 / 8 / 45), 2.0),
         ),
         # Tree on four nodes: up and down 7 GPUs and 2 levels; twice the buffer on the busiest port.
         (
@@ -95,7 +96,7 @@ S = 64 * MIB
             "tree",
             "LL128",
             FOUR_NODES,
-            (5000, 2000 + 14 * 1000 + 4 * 8000, max(S * 2 / 280, S * 2 / 8 / 40), 1.5),
+            (5000, 4500 + 14 * 1000 + 4 * 8000, max(S * 2 / 280, S * 2 / 8 / 40), 1.5),
         ),
         # NVLS: the buffer once.
         ("all_reduce", "NVLS", "auto", ONE_NODE, (5000, 9000 + 100, S / 240, 1.5)),
@@ -105,7 +106,7 @@ S = 64 * MIB
             "NVLS-tree",
             "auto",
             FOUR_NODES,
-            (5000, 9000 + 100 + 4 * 13000, max(S / 240, S * 2 / 8 / 45), 1.5),
+            (5000, 11500 + 100 + 4 * 13000, max(S / 240, S * 2 / 8 / 45), 1.5),
         ),
         # Direct: a message to each peer.
         ("all_to_all", "auto", "Simple", ONE_NODE, (3000, 4000 + 7 * 100 + 100, S * 7 / 8 / 300, 2.0)),
@@ -114,7 +115,7 @@ S = 64 * MIB
             "auto",
             "Simple",
             FOUR_NODES,
-            (3000, 4000 + 7 * 100 + 24 * 300 + 1000, S * 24 / 32 / 42.5, 2.0),
+            (3000, 6500 + 7 * 100 + 24 * 300 + 1000, S * 24 / 32 / 42.5, 2.0),
         ),
     ],
 )
@@ -124,6 +125,34 @@ def test_closed_forms(
     ports = NODE if shape.nodes == 1 else CLUSTER
     found = total(forced(algorithm, protocol), kind, S, shape, ports)
     assert found == pytest.approx(together(*expected), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "protocol", "fillings", "bytes_between", "rate"),
+    [
+        # Each of 2 levels up and down fills a pipe, two of which are what two nodes take.
+        ("tree", "Simple", 2.0, 2 / 8, 45),
+        # 6 of the steps of a ring cross, each with a sixth of the bytes.
+        ("ring", "Simple", 6**0.5, 2 * 31 / 32 / 8, 45),
+        # LL goes by the host's memory: 39 bytes per ns of a node of 8, of which half is reached.
+        ("ring", "LL", 6**0.5, 2 * 31 / 32 / 8, 39 / 8 / 2),
+    ],
+)
+def test_between_nodes_pipes_fill_at_every_step_and_ll_goes_by_the_host(
+    algorithm: str, protocol: str, fillings: float, bytes_between: float, rate: float
+) -> None:
+    given = {**PLAIN, "settle LL": 1e-9, "efficiency LL between": 0.5, f"ramp {protocol} between": 3.0}
+    size, port = 2.0**34, 39 / 8 if protocol == "LL" else 50
+    model = CostModel("nccl-hopper", values=given, algorithm=algorithm, protocol=protocol)
+    without = replace(model, values={**given, f"ramp {protocol} between": 1e-12})
+    ports = replace(CLUSTER, inside=40_000.0)
+    moving = size * bytes_between / rate
+    assert total(without, "all_reduce", size, FOUR_NODES, ports) == pytest.approx(moving, rel=1e-2)
+    filling = 3.0 * fillings * (size * bytes_between / port * 1000) ** 0.5
+    more = total(model, "all_reduce", size, FOUR_NODES, ports) - total(
+        without, "all_reduce", size, FOUR_NODES, ports
+    )
+    assert more == pytest.approx(filling, rel=1e-2)
 
 
 def test_sizes_are_counted_as_the_benchmarks_do_in_one_place() -> None:

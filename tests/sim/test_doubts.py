@@ -128,7 +128,9 @@ CASES = {
     "does-not-fit": (holding(**NOTED), ON_SMALL),
     "may-not-fit": (holding("[[1, 2, 0, 3000000000, 4, 'cuda:0']]"), ON_SMALL),
     "compute-took-no-time": (
-        trace_of([[node(1, "COMP"), collective(2, "ALL_REDUCE", MIB, 1)]] * 8),
+        trace_of(
+            [[node(1, "COMP", num_ops=10**9, tensor_size=MIB), collective(2, "ALL_REDUCE", MIB, 1)]] * 8
+        ),
         system(SWITCH, extensions=Extensions()),
     ),
 }
@@ -146,7 +148,7 @@ def test_what_makes_an_answer_doubtful_is_found_and_its_cure_takes_it_away(code)
     [doubt] = [one for one in doubts if one.code == code]
     assert doubt.impossible == next(check.impossible for check in CHECKS if check.code == code)
     if doubt.cure is None:
-        assert code in ("compute-took-no-time", "extrapolated", "does-not-fit", "may-not-fit")
+        assert code in ("extrapolated", "does-not-fit", "may-not-fit")
         return
     after, left = looked_at(trace, cured(parts, [doubt]))
     assert code not in {one.code for one in left}
@@ -178,6 +180,27 @@ def test_collectives_that_replay_no_recorded_time_are_told():
     after, left = looked_at(trace, cured(parts, doubts))
     assert after > 20_000
     assert left == ()
+
+
+def test_compute_without_a_time_takes_that_of_a_roofline_or_is_said_to_have_none():
+    """What has neither operations nor a duration has no cure; what has a duration keeps it."""
+    nodes = [
+        node(1, "COMP", num_ops=989_400_000, tensor_size=1000),
+        node(2, "COMP", 1),
+        node(3, "COMP", 2, micros=7, num_ops=10**12, tensor_size=MIB),
+    ]
+    trace, parts = trace_of([nodes] * 8), parts_of(system(SWITCH, extensions=Extensions()))
+    before, doubts = looked_at(trace, parts)
+    told, untold = [doubt for doubt in doubts if doubt.code == "compute-took-no-time"]
+    assert before == 7002
+    assert told.message.startswith("8 of 24 compute nodes")
+    assert "NVIDIA H100" in told.cure.label
+    assert untold.message.startswith("8 of 24 compute nodes")
+    assert untold.cure is None
+    # 989.4 million operations at 989.4 TFLOP/s are 1 µs.
+    after, left = looked_at(trace, cured(parts, doubts))
+    assert after == 1000 + 1 + 7000
+    assert [doubt.message for doubt in left] == [untold.message]
 
 
 def test_the_full_model_gives_no_answer_beyond_its_ports():

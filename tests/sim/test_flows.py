@@ -498,7 +498,8 @@ def test_twice_the_bandwidth_between_nodes_changes_the_answer_of_a_preset_as_by_
     assert config.costs is not None
     reached, ramp = (config.costs.value(f"{name} Simple between") for name in ("efficiency", "ramp"))
     port_ns = 2 * 7 / 8 * size / 50
-    by_hand = port_ns / 2 / reached + ramp * (np.sqrt(port_ns * 1000) - np.sqrt(port_ns / 2 * 1000))
+    filling = ramp * np.sqrt(2 * 7)  # Each of the steps fills the pipe with its part.
+    by_hand = port_ns / 2 / reached + filling * (np.sqrt(port_ns * 1000) - np.sqrt(port_ns / 2 * 1000))
     assert slow - fast == pytest.approx(by_hand, rel=0.01)
     assert slow > port_ns
     assert fast > port_ns / 2

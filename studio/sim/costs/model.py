@@ -226,9 +226,16 @@ class CostModel:
         rows = np.array([believed.get(way.name, unknown) for way in found])
         return np.asarray(rows.argmin(axis=0), np.int64)
 
-    def taken(self, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> npt.NDArray[np.int64]:
-        """Return which of the possible ways is taken at each size of the whole buffer."""
-        found = self.possible(kind, shape)
+    def taken(
+        self,
+        kind: str,
+        buffer: Float64,
+        shape: GroupShape,
+        ports: Ports,
+        among: Sequence[Way] | None = None,
+    ) -> npt.NDArray[np.int64]:
+        """Return which of the possible ways, or of some of these, is taken at each size of the whole buffer."""
+        found = self.possible(kind, shape) if among is None else among
         totals = None
         if self.choice == "least":
             totals = np.array([self._parts(way, kind, buffer, shape, ports)[1] for way in found])

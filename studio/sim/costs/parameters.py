@@ -9,11 +9,11 @@ from studio.sim.costs.defaults import DEFAULTS, TRANSPORT_FACTORS
 GROUPS: Mapping[str, str] = {
     "launch": "ns before anything moves, per collective",
     "host": "ns that the host takes from call to call, which hide behind those of the collective",
-    "base": "ns that a protocol takes on top of the launch",
+    "base": "ns that a protocol takes on top of the launch, and once where other nodes are reached",
     "hop": "ns of a step on top of the network's latency",
     "settle": "ns that LL takes more from about 24 KiB on, where it opens further channels",
     "efficiency": "share of the port's rate that is reached, at most 1",
-    "ramp": "filling of the pipe: times the square root of (1 µs × time at the full rate)",
+    "ramp": "filling of the pipe, between nodes for each step: times the square root of (1 µs × time at the full rate)",
     "copy": "time of a rank's own part of the buffer, in units of its time at the full rate",
     "shared": "on PCIe, time more of bytes that share a path, in units of their time at the full rate",
 }
@@ -35,6 +35,7 @@ _KINDS = (
 NAMES: tuple[str, ...] = (
     *(f"launch {kind}" for kind in (*_KINDS, "send_recv")),
     *("base LL128", "base Simple", "base NVLS", "base direct LL", "base direct Simple"),
+    "base between",
     *(f"hop {protocol} {place}" for protocol in (*_PROTOCOLS, "direct") for place in ("inside", "between")),
     *(f"hop tree {protocol} between" for protocol in _PROTOCOLS),
     "settle LL",
@@ -58,6 +59,7 @@ GENERAL: Mapping[str, float] = {
     "base NVLS": 10000,
     "base direct LL": 300,
     "base direct Simple": 4000,
+    "base between": 5000,
     "hop LL inside": 600,
     "hop LL128 inside": 1000,
     "hop Simple inside": 2300,

@@ -42,6 +42,8 @@ OVERLAP: Mapping[str, float] = {"LL": 1.5, "LL128": 1.5, "Simple": 2.0, "NVLS": 
 HOST_OVERLAP = 4.0
 """How far a collective and the host's work for the next call overlap: nearly the longer of both. Found by leaving tables out."""
 _RAMP_NS = 1000.0
+_LL_NETWORK = 39.0
+"""Bytes per ns of a node's LL to other nodes, which goes by the memory of the host (NVIDIA/nccl, src/graph/tuning.cc)."""
 _SETTLE_BYTES = 24 * 1024.0
 
 
@@ -181,9 +183,10 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
     if way.own and way.protocol == "Simple":
         inside.append((f"copy {kind}", buffer * way.own / ports.inside))
     if way.between:
-        between = _moving(
-            f"{way.rates} between", buffer * way.between / rate_between(ports, shape.per_node, nics)
-        )
+        rate = rate_between(ports, shape.per_node, nics)
+        if way.protocol == "LL":
+            rate = min(rate, _LL_NETWORK / shape.per_node)
+        between = _moving(f"{way.rates} between", buffer * way.between / rate, _fillings(way))
     latency = way.steps_inside * ports.inside_ns + way.steps_between * ports.between_ns
     if way.algorithm == "direct":
         latency = ports.between_ns if way.steps_between else ports.inside_ns
@@ -207,14 +210,26 @@ def _waits(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
     if way.steps_inside and not way.algorithm.startswith("NVLS"):
         found.append((f"hop {hop} inside", way.steps_inside * one))
     if way.steps_between:
+        found.append(("base between", one))
         tree = "tree " if way.algorithm in ("tree", "NVLS-tree") else ""
         found.append((f"hop {tree}{hop} between", way.steps_between * one))
     return found
 
 
-def _moving(rate: str, time: Float64) -> list[tuple[str, Float64]]:
+def _fillings(way: Way) -> float:
+    """Return how often the pipe between nodes is filled, in units of two nodes.
+
+    Each level of a tree passes the whole buffer on, and fills its own pipe. Each step of a ring passes on a part: as many fillings,
+    each by the square root of its share. Messages to other ranks are under way together.
+    """
+    if way.algorithm in ("tree", "NVLS-tree"):
+        return way.steps_between / 2
+    return math.sqrt(way.steps_between) if way.algorithm == "ring" else 1.0
+
+
+def _moving(rate: str, time: Float64, fillings: float = 1.0) -> list[tuple[str, Float64]]:
     """Return the terms of bytes that take `time` at the full rate: slower by an efficiency, and by filling the pipe."""
-    return [(f"efficiency {rate}", time), (f"ramp {rate}", np.sqrt(time * _RAMP_NS))]
+    return [(f"efficiency {rate}", time), (f"ramp {rate}", fillings * np.sqrt(time * _RAMP_NS))]
 
 
 def sharing(kind: str, shape: GroupShape) -> dict[str, float]:
