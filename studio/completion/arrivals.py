@@ -6,7 +6,7 @@ faster than the recording of the rank that it is made of.
 
 How long a collective takes by itself follows from those of its name, type and group in the same rank, three at least: each says
 that it takes no longer than itself, or, where it moved fewer bytes, than as many times as long. The median of what they say is
-the usual time, and what it took beyond that is taken for waiting. So where most of them waited the waiting is found too small.
+the usual time, and what it took beyond that is taken for waiting, where it is more than a tenth. So where most of them waited the waiting is found too small.
 Where several members of a group are known, the last of them to come tells. Nothing tells a rank that was late from one whose
 recording began later; both are in the first waits.
 """
@@ -43,6 +43,8 @@ ARRIVAL = "arrival"
 """What the attribute `gap` says of time for which an assumed rank is on the host before it comes to a collective."""
 _LEAST = 3
 """Collectives of one kind from which on their median says what is usual."""
+_NOISE = 0.1
+"""Times of equal collectives differ by such a share without anybody waiting."""
 _NAMED = 4
 """Ranks whose waiting is told one by one."""
 
@@ -106,7 +108,8 @@ def _of_rank(known: Known, rank: Rank) -> dict[str, tuple[Int64, Int64]]:
         mine = np.flatnonzero(kind.reshape(-1) == one)
         if len(mine) >= _LEAST:
             times = graph.duration_ns[rows[mine]]
-            waits[mine] = np.maximum(times - _usual_ns(sizes[mine], times), 0)
+            usual = _usual_ns(sizes[mine], times)
+            waits[mine] = np.where(times > usual * (1 + _NOISE), times - usual, 0)
     return {
         str(rank.slots[slot]) if slot != NONE else "": (rows[slots == slot], waits[slots == slot])
         for slot in dict.fromkeys(slots.tolist())

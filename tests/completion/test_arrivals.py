@@ -78,7 +78,7 @@ def test_who_of_several_known_ranks_came_last_tells():
     assert complete(recorded({0: [10, 10, 60], 1: [10, 10, 10]}), ranks=2).findings == ()
 
 
-@pytest.mark.parametrize("times", [[10, 60], [30, 30, 30]])
+@pytest.mark.parametrize("times", [[10, 60], [30, 30, 30], [30, 31, 33]])
 def test_without_evidence_all_come_at_once(times):
     assert added(complete(recorded({0: times}), ranks=2), 1) == []
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+import studio
 from studio.analysis.job.completeness import completeness
 from studio.errors import ConfigError, TraceError
-from studio.jobs.completing import Completing, Scaling, completed, layout_facts
+from studio.jobs.completing import Completing, Scaling, completed, layout_facts, scaled
 from studio.pages.ranks.form import completing, dimensions_text, file_text, scaling, whole_number
 from studio.views.ranks import (
     also_fitting,
@@ -129,3 +130,12 @@ def test_a_file_says_which_ranks_are_in_groups_known_by_name_only():
     assert sorted(ranks for name, ranks in listed.items() if name.startswith("b")) == [(0, 1), (2, 3)]
     with pytest.raises(ConfigError, match=r"l\.yml: dimensions is not there"):
         completing({**fields, "file": file_text("l.yml", "groups: {}")}).given()
+
+
+def test_a_generated_job_gets_as_many_tensor_ranks_as_are_typed():
+    job = studio.generate("gpt3-125m", ranks=4, tp=2)
+    asked = scaling({"layout": "tp=2,dp=2", "tp": "4"}, 8)
+    assert (asked.tp, asked.ranks, asked.pp) == (4, 8, None)
+    assert scaled(job, asked) == studio.generate("gpt3-125m", ranks=8, tp=4)
+    more = scaled(job, scaling({"layout": "tp=2,dp=2", "tp": "4"}, 16))
+    assert (len(more.ranks), len(more.graphs)) == (16, 1)
