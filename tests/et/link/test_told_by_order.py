@@ -192,3 +192,19 @@ def test_a_kineto_trace_alone_tells_sizes_peers_and_tags(tmp_path):
     assert not [one for one in examine(trace) if one.level == "error"]
     for one in replayed(trace):
         assert abs(one.difference) < 0.02, one
+
+
+def test_messages_that_a_recording_cuts_off_are_no_error_and_others_are(tmp_path):
+    """Rank 1 is recorded from its send on, or from earlier, when it should have recorded the other one as well."""
+    groups = {"0": [0, 1]}
+    levels = {}
+    for name, earlier in (("cut", []), ("lacking", [("send", 10, 0, 6, 8)])):
+        receives = [("recv_", 5, 1, 6, 8) for _ in earlier] + [
+            ("recv_", 30, 1, 5, 8),
+            ("recv_", 100, 1, 5, 8),
+        ]
+        write_messages(tmp_path / name, 0, receives, groups)
+        write_messages(tmp_path / name, 1, [*earlier, ("send", 90, 0, 5, 8)], groups)
+        [found] = [one for one in examine(studio.link(tmp_path / name)) if one.code == "receive-unmatched"]
+        levels[name] = found.level, "before or after what the sender recorded" in found.message
+    assert levels == {"cut": ("warning", True), "lacking": ("error", False)}
