@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -333,15 +333,69 @@ def _unmatched_findings(case: Case, chosen: Int64, *, receives: bool) -> Iterato
     nearest = ""
     if near is not None:
         nearest = f"; nearest is {half_label(case.trace, case.messages, near, receives=not receives)}"
+    outside = receives and _are_cut_off(case, chosen)
+    said = " The job ran: they were sent before or after what the sender recorded." if outside else ""
     yield Found(
-        "error" if receives else "warning",
+        "error" if receives and not outside else "warning",
         f"{format_counted(len(chosen), noun)} of {rank_list(ranks)} {'is' if len(chosen) == 1 else 'are'} never {verb}: "
-        f"{first}{nearest}.",
+        f"{first}{nearest}.{said}",
         ranks,
         nodes,
         len(chosen),
         (("messages in the job", format_count(len(case.messages))),),
     )
+
+
+_Line = tuple[int, int, int]
+"""Sender, receiver and tag of messages."""
+_Spans = dict[_Line, list[tuple[int, int]]]
+"""When the halves of messages began and ended, in order, by line."""
+
+
+def _are_cut_off(case: Case, unsent: Int64) -> bool:
+    """Whether the receives that lack a send were of messages from before or after the sender's recording.
+
+    That is so where the first began before it or the last ended after it, and the others end no earlier than their sends begin.
+    """
+    messages, trace = case.messages, case.trace
+    windows: dict[int, tuple[int, int]] = {}
+    for rank in trace.ranks:
+        graph = trace.graph_of(rank)
+        timed = graph.start_ns >= 0
+        if not timed.any():
+            return False
+        ends = (graph.start_ns + np.maximum(graph.duration_ns, 0))[timed]
+        windows[rank.number] = int(graph.start_ns[timed].min()), int(ends.max())
+    lines = {_line(messages, message) for message in unsent.tolist()}
+    sent = _spans(case, lines, messages.send_rank, messages.send_row)
+    received = _spans(case, lines, messages.receive_rank, messages.receive_row)
+    for line in lines:
+        first, last = windows[line[0]]
+        sends, receives = sent.get(line, []), received[line]
+        surplus = len(receives) - len(sends)
+        before = min(sum(begin < first for begin, _ in receives), surplus)
+        behind = receives[len(receives) - (surplus - before) :]
+        late = all(end > last for _, end in behind)
+        in_order = all(end >= begin for (begin, _), (_, end) in zip(sends, receives[before:], strict=False))
+        if not late or not in_order:
+            return False
+    return True
+
+
+def _line(messages: Messages, message: int) -> _Line:
+    return int(messages.source[message]), int(messages.target[message]), int(messages.tag[message])
+
+
+def _spans(case: Case, lines: Collection[_Line], ranks: Int64, rows: Int64) -> _Spans:
+    """Return when the halves of the lines' messages began and ended."""
+    found: _Spans = {}
+    for message in np.flatnonzero(rows != NONE).tolist():
+        line = _line(case.messages, message)
+        if line in lines:
+            graph = case.trace.graph_of(case.trace.ranks[int(ranks[message])])
+            begin = int(graph.start_ns[rows[message]])
+            found.setdefault(line, []).append((begin, begin + int(graph.duration_ns[rows[message]])))
+    return {line: sorted(spans) for line, spans in found.items()}
 
 
 def _nearest(case: Case, message: int, others: Int64) -> int | None:

@@ -13,7 +13,7 @@ from studio.doctor.checks import CHECKS, Examination
 from studio.doctor.diagnosis import LEVELS, Diagnosis
 from studio.trace import Level
 
-EDITION: Final = 3
+EDITION: Final = 4
 """Raised when a check finds more or less than before; what an older one has found counts for nothing."""
 
 

@@ -442,7 +442,7 @@ _COMM_FIELDS = _Args.__struct_fields__[
 
 def _comm(args: _Args) -> dict[str, Any]:
     facts = {field: value for field in _COMM_FIELDS if (value := getattr(args, field)) is not None}
-    for field, raw in (("dims", args.dims), ("types", args.types)):
+    for field, raw in (("dims", args.dims), ("types", args.types), ("values", args.values)):
         if bytes(raw) not in (b"", b"[]"):
             facts[field] = _anything(bytes(raw))
     return facts

@@ -12,6 +12,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,7 @@ _AS: dict[int, tuple[int, ...]] = {
 """What gloo carries out other kinds as."""
 _UNKNOWN, _SAME_SIZES, _SAME_STORAGES = 1, 2, 3
 """How well tensors of an operation fit those of a call; 0 where they do not."""
+_DEEPEST = 3
 _MOST_UNDER_WAY = 64
 """How many calls without an operation may have been made since the one that is looked for."""
 
@@ -51,12 +54,12 @@ def match_calls(
         operations: What the processor did.
         kinds: The kind of each call, by row.
         host: Tensors and record ids.
-        device: Record ids where there is no execution trace.
+        device: Record ids and shapes where there is no execution trace.
     """
     rows = library_rows(operations)
     if not rows or not kinds:
         return {}
-    matching = _Matching(operations, kinds, _record_ids(operations, host, device), host)
+    matching = _Matching(operations, kinds, _record_ids(operations, host, device), host, device)
     by_begin = sorted(rows, key=operations.begin.tolist().__getitem__)
     for row in sorted(by_begin, key=matching.record.tolist().__getitem__):
         matching.take(row, matching.by_record(row))
@@ -91,9 +94,15 @@ class _Matching:
     """Calls found so far, and those still free."""
 
     def __init__(
-        self, operations: Operations, kinds: Mapping[int, int], record: Int64, host: HostTrace | None
+        self,
+        operations: Operations,
+        kinds: Mapping[int, int],
+        record: Int64,
+        host: HostTrace | None,
+        device: DeviceTrace | None,
     ) -> None:
-        self.operations, self.kinds, self.record, self.host = operations, kinds, record, host
+        self.operations, self.kinds, self.record = operations, kinds, record
+        self.host, self.device = host, device
         self.call_of: dict[int, int] = {}
         self.free = set(kinds)
         self.by_begin = sorted(kinds, key=lambda call: int(operations.begin[call]))
@@ -150,11 +159,18 @@ class _Matching:
         """Return how well the tensors of an operation are those of a call: storages, sizes, unknown, or 0 for neither."""
         ours, theirs = self.tensors(row), self.tensors(call)
         if not ours.storages or not theirs.storages:
-            return _UNKNOWN
+            mine, others = self.shapes(row), self.shapes(call)
+            return _SAME_SIZES if sum(mine.values()) and mine <= others else _UNKNOWN
         if ours.storages <= theirs.storages:
             return _SAME_STORAGES
         # A reduce-scatter works on a copy of its input.
         return _SAME_SIZES if sum(ours.sizes.values()) and ours.sizes <= theirs.sizes else 0
+
+    def shapes(self, row: int) -> Counter[int]:
+        """Return how many elements the tensors of an operation have, as its event tells them."""
+        event = int(self.operations.event[row])
+        told = self.device.comm.get(event, {}) if self.device is not None and event >= 0 else {}
+        return Counter(_elements(told.get("dims"))) if self.host is None else Counter()
 
     def tensors(self, row: int) -> _Tensors:
         """Return the tensors of an operation's inputs."""
@@ -167,3 +183,17 @@ class _Matching:
                 frozenset(tensor[1] for tensor in found), Counter(tensor[3] * tensor[4] for tensor in found)
             )
         return self.known[row]
+
+
+def _elements(dims: Any, depth: int = 0) -> list[int]:
+    """Return the number of elements of every tensor in the shapes of an event, lists of tensors included.
+
+    Example:
+        >>> _elements([[[2, 3], [4]], [5], []])
+        [6, 4, 5]
+    """
+    if not isinstance(dims, list) or not dims or depth > _DEEPEST:
+        return []
+    if all(isinstance(size, int) for size in dims):
+        return [prod(dims)] if depth else []
+    return [count for part in dims for count in _elements(part, depth + 1)]

@@ -43,6 +43,8 @@ _ONE_LIST = {
     SEND,
     RECEIVE,
 }
+_GIVEN = _ONE_LIST | {CollectiveType.ALL_GATHER, CollectiveType.GATHER}
+"""Kinds of which gloo's operation names the tensors that a rank gives."""
 
 
 def is_timeless(name: str) -> bool:
@@ -300,7 +302,30 @@ class _FactReader:
         sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
         single = kind in _ONE_LIST
         given = sizes[0 if single else 1] if len(sizes) > (0 if single else 1) else NONE
-        return Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
+        facts = Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
+        values = event.get("values")
+        return (
+            _with_arguments(facts, [_concrete(value) for value in values])
+            if isinstance(values, list)
+            else facts
+        )
+
+    def of_library(self, row: int, facts: Facts) -> Facts:
+        """Return facts with the size of the tensors that the library's operation names, where the call's own list has none."""
+        event = self.event(row)
+        dims, types = event.get("dims"), event.get("types")
+        if (
+            facts.bytes_in >= 0
+            or facts.kind not in _GIVEN
+            or not isinstance(dims, list)
+            or not isinstance(types, list)
+        ):
+            return facts
+        sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
+        if not sizes or min(sizes) < 0:
+            return facts
+        given = sum(sizes)
+        return replace(facts, bytes_in=given, bytes_out=given if facts.kind in _ONE_LIST else facts.bytes_out)
 
     def of_direct(self, row: int, kind: int) -> Facts:
         """Return the size of a collective from the first tensor of the operator that launched its kernel."""
@@ -413,6 +438,15 @@ def _with_arguments(facts: Facts, values: Sequence[Any]) -> Facts:
             splits_in=_split_bytes(facts.bytes_in, lists[1]),
         )
     return facts
+
+
+def _concrete(text: Any) -> Any:
+    """Return the value of an argument that a Kineto trace writes as text."""
+    if not isinstance(text, str):
+        return None
+    if text in ("True", "False"):
+        return text == "True"
+    return parse_literal(text)
 
 
 def _split_bytes(total: int, parts: Any) -> tuple[int, ...]:
@@ -576,8 +610,9 @@ def _library_side(
     kinds = {row: facts.kind for row, facts in calls.items()}
     carried = match_calls(operations, kinds, host, device)
     communication.issued_by.update(carried)
+    reader = _FactReader(operations, host, device)
     communication.operators.update(
-        {row: calls[call] for row, call in carried.items() if call not in on_device}
+        {row: reader.of_library(row, calls[call]) for row, call in carried.items() if call not in on_device}
     )
     return set(carried.values())
 

@@ -192,7 +192,7 @@ def depend(
     lanes = _lanes(operations, gaps, order, lost)
     _thread_order(draft, lanes)
     _lost_order(draft, lanes, operations, lost, order)
-    _inner_order(draft, lanes, operations, inner, order)
+    _inner_order(draft, lanes, operations, inner, order, library)
     instants = np.flatnonzero(operations.timed & (operations.end_ns == operations.start_ns))
     calls = {gap.call: len(operations) + place for place, gap in enumerate(gaps) if gap.call >= 0}
     _synced(draft, lanes, first_device, waits, calls)
@@ -916,8 +916,15 @@ def _lost_order(
             draft.add(rows[place : place + 1], np.array([call]), DepKind.ORDER)
 
 
-def _inner_order(draft: _Draft, lanes: _Lanes, operations: Operations, inner: Int64, order: Int64) -> None:
-    """Let what runs within an operation of a library wait for what that waits for, not for its end."""
+def _inner_order(
+    draft: _Draft,
+    lanes: _Lanes,
+    operations: Operations,
+    inner: Int64,
+    order: Int64,
+    library: dict[int, int],
+) -> None:
+    """Let what runs within an operation of a library wait for what that waits for, its call among it, not for its end."""
     rows = np.flatnonzero(inner >= 0)
     rows = rows[np.argsort(order[rows], kind="stable")]
     for around, first in zip(*np.unique(inner[rows], return_index=True), strict=True):
@@ -925,6 +932,8 @@ def _inner_order(draft: _Draft, lanes: _Lanes, operations: Operations, inner: In
         place = int(np.searchsorted(order[before], order[around])) - 1
         if place >= 0:
             draft.add(before[place : place + 1], rows[first : first + 1], DepKind.ORDER)
+        if int(around) in library:
+            draft.add(np.array([library[int(around)]]), rows[first : first + 1], DepKind.THREAD)
 
 
 def _synced(

@@ -134,6 +134,7 @@ class _Collectives:
                 peers.update(index, chosen)
             if before == chosen:
                 break
+        self._move_together(chosen)
         return {
             index: {
                 item.place: chosen[index, strand]
@@ -143,6 +144,24 @@ class _Collectives:
             }
             for index in open_ranks
         }
+
+    def _move_together(self, chosen: _Chosen) -> None:
+        """Move strands from a group that a member has nothing of to one whose members all have some there."""
+        for group, ranks in self.members.items():
+            holders = {
+                index: [strand for strand in self.strands[index] if chosen.get((index, strand)) == group]
+                for index in (self.at[rank] for rank in ranks if rank in self.at)
+            }
+            named = {index for index in holders if any(item.group == group for item in self.items[index])}
+            left = {index for index, strands in holders.items() if strands}
+            if not left or named or len(left) == len(holders):
+                continue
+            for other in sorted(self.members, key=lambda name: -len(self.members[name])):
+                those = {self.at.get(rank, NONE) for rank in self.members[other]}
+                if other != group and len(those) > 1 and those <= left:
+                    left -= those
+                    for index in those:
+                        chosen.update({(index, strand): other for strand in holders[index]})
 
     def _choose(self, index: int, peers: _Peers) -> dict[_Strand, str]:
         """Return the group of each strand of a rank that costs least."""

@@ -144,3 +144,67 @@ def test_a_barrier_that_gloo_carries_out_by_messages_takes_its_time_once(tmp_pat
     for one in replayed(trace):
         assert one.recorded_ns == 1_000_000
         assert abs(one.difference) < 0.01, one
+
+
+def traced(
+    name: str, begin: float, took: float, dims: list[Any], values: list[str], **place: Any
+) -> dict[str, Any]:
+    """An event of gloo or of its call, with the arguments that PyTorch writes into a Kineto trace."""
+    types = [
+        "TensorList" if dim and isinstance(dim[0], list) else "float" if dim else "Scalar" for dim in dims
+    ]
+    told = {"Input Dims": dims, "Input type": types, "Concrete Inputs": values}
+    return event(
+        name, begin, took, "user_annotation" if name.startswith("gloo:") else "cpu_op", **place, **told
+    )
+
+
+def test_a_kineto_trace_alone_tells_sizes_peers_and_tags(tmp_path):
+    """Two all-reduces under way at once, the second carried out first; then a message; gloo's thread computes in the first."""
+    for number in (0, 1):
+        way, operator = ("send", "c10d::send") if number == 0 else ("recv", "c10d::recv_")
+        listed = [{"pg_name": "0", "ranks": [0, 1]}]
+        events = [
+            traced("c10d::allreduce_", 0, 10, [[[8]], []], ["", ""]),
+            traced("c10d::allreduce_", 20, 10, [[[2, 8]], []], ["", ""]),
+            traced("gloo:all_reduce", 25, 400, [[2, 8]], [""], tid=9),
+            traced("gloo:all_reduce", 30, 500, [[8]], [""], tid=10),
+            event("aten::div_", 500, 5, tid=10),
+            event("aten::mm", 40, 600),
+            traced(operator, 700, 10, [[[5]], [], [], []], ["", "", str(1 - number), "7"]),
+            traced(f"gloo:{way}", 701, 100, [[5]], [""]),
+            event("aten::mm", 850, 50),
+        ]
+        head = {"distributedInfo": {"rank": number, "world_size": 2, "pg_config": listed}}
+        (tmp_path / f"kineto_{number}.json").write_bytes(
+            device_file(events, baseTimeNanoseconds=10**18, host_name="one", **head)
+        )
+    trace = studio.link(tmp_path)
+    for number in (0, 1):
+        reduced = attributes(trace, number, NodeType.COMM_COLL)
+        assert {(one["comm_seq"], one["comm_size"]) for one in reduced} == {(0, 32), (1, 64)}
+        [message] = attributes(trace, number, NodeType.COMM_RECV if number else NodeType.COMM_SEND)
+        assert (message["comm_dst"], message["comm_tag"], message["comm_size"]) == (1, 7, 20)
+    graph = trace.graph_of(trace.rank(0))
+    names = [graph.strings[code] for code in graph.name.tolist()]
+    # It does not begin before the call whose all-reduce it is part of.
+    assert names.index("c10d::allreduce_") in graph.data.of(names.index("aten::div_")).tolist()
+    assert not [one for one in examine(trace) if one.level == "error"]
+    for one in replayed(trace):
+        assert abs(one.difference) < 0.02, one
+
+
+def test_messages_that_a_recording_cuts_off_are_no_error_and_others_are(tmp_path):
+    """Rank 1 is recorded from its send on, or from earlier, when it should have recorded the other one as well."""
+    groups = {"0": [0, 1]}
+    levels = {}
+    for name, earlier in (("cut", []), ("lacking", [("send", 10, 0, 6, 8)])):
+        receives = [("recv_", 5, 1, 6, 8) for _ in earlier] + [
+            ("recv_", 30, 1, 5, 8),
+            ("recv_", 100, 1, 5, 8),
+        ]
+        write_messages(tmp_path / name, 0, receives, groups)
+        write_messages(tmp_path / name, 1, [*earlier, ("send", 90, 0, 5, 8)], groups)
+        [found] = [one for one in examine(studio.link(tmp_path / name)) if one.code == "receive-unmatched"]
+        levels[name] = found.level, "before or after what the sender recorded" in found.message
+    assert levels == {"cut": ("warning", True), "lacking": ("error", False)}
