@@ -106,3 +106,20 @@ def packet_all_reduce(gpus: int) -> dict[str, Any]:
         others = [("s", peer) for peer in range(gpus) if peer != rank]
         made.append([[*puts, op("repkt", [("i", 0), *others], [("i", 0)])]])
     return plan("allreduce", made, (1, 0, gpus), remote="s")
+
+
+def shared_all_gather() -> dict[str, Any]:
+    """Packets by groups of two thread blocks, GPU 1 by way of its own scratch.
+
+    Typed anew from microsoft/mscclpp, test/executor-tests/execution-plans/transfer_pack_tbg.json.
+    """
+
+    def both(name: str, source: tuple[str, int], target: tuple[str | int, int]) -> list[list[dict[str, Any]]]:
+        one = op(name, [source], [target])
+        return [[one | {"tbg_info": {"tb_id": at, "tbg_size": 2}}] for at in range(2)]
+
+    first = both("ppkt", ("o", 0), (0, 0)) + both("upkt", ("s", 1), ("o", 1))
+    second = (
+        both("cpkt", ("o", 1), ("s", 1)) + both("rppkt", ("s", 1), (0, 1)) + both("upkt", ("s", 0), ("o", 0))
+    )
+    return plan("allgather", [first, second], (1, 2, 2), remote="s")
