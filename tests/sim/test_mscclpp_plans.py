@@ -18,6 +18,7 @@ from studio.trace import NodeType
 from tests.mscclpp_plans import (
     op,
     packet_all_reduce,
+    port_all_gather,
     put_all_gather,
     reading_all_reduce,
     shared_all_gather,
@@ -66,6 +67,14 @@ def test_groups_of_thread_blocks_share_what_an_operation_is_of():
     assert (played.flaws, played.messages, played.most_bytes) == ({}, 4, 2 * 2 * 512)
     content["gpus"][1]["threadblocks"][3]["ops"] = []
     assert flaws(content)["wrong-result"] == ["GPU 0, chunk 3 of the output: nobody wrote it"]
+
+
+def test_two_channels_between_the_same_gpus_are_told_apart():
+    content = port_all_gather()
+    assert flaws(content) == {}
+    # The other block's signal does not stand for this one's.
+    del content["gpus"][0]["threadblocks"][1]["ops"][5]
+    assert [flaw[:14] for flaw in flaws(content)["stuck"]] == ["GPU 1, block 1"]
 
 
 def test_who_waits_and_for_what_is_told():
