@@ -106,3 +106,54 @@ def packet_all_reduce(gpus: int) -> dict[str, Any]:
         others = [("s", peer) for peer in range(gpus) if peer != rank]
         made.append([[*puts, op("repkt", [("i", 0), *others], [("i", 0)])]])
     return plan("allreduce", made, (1, 0, gpus), remote="s")
+
+
+def shared_all_gather() -> dict[str, Any]:
+    """Packets by groups of two thread blocks, GPU 1 by way of its own scratch.
+
+    Typed anew from microsoft/mscclpp, test/executor-tests/execution-plans/transfer_pack_tbg.json.
+    """
+
+    def both(name: str, source: tuple[str, int], target: tuple[str | int, int]) -> list[list[dict[str, Any]]]:
+        one = op(name, [source], [target])
+        return [[one | {"tbg_info": {"tb_id": at, "tbg_size": 2}}] for at in range(2)]
+
+    first = both("ppkt", ("o", 0), (0, 0)) + both("upkt", ("s", 1), ("o", 1))
+    second = (
+        both("cpkt", ("o", 1), ("s", 1)) + both("rppkt", ("s", 1), (0, 1)) + both("upkt", ("s", 0), ("o", 0))
+    )
+    return plan("allgather", [first, second], (1, 2, 2), remote="s")
+
+
+def port_all_gather() -> dict[str, Any]:
+    """Puts over port channels, two between the same GPUs, a block for each; with and without a signal and a flush in one.
+
+    Typed anew from microsoft/mscclpp, test/executor-tests/execution-plans/multi_node_transfer.json.
+    """
+
+    def port(name: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, "channel_ids": [0], "channel_type": "port", **more}
+
+    def put(name: str, index: int, size: int) -> dict[str, Any]:
+        chunks = {"index": index, "size": size}
+        return port(name, src_buff=[{"type": "o", **chunks}], dst_buff=[{"buffer_id": 0, **chunks}])
+
+    nop, meet = (
+        {"name": "nop"},
+        [{"name": "nop"}, port("signal"), {"name": "nop"}, port("wait"), {"name": "nop"}],
+    )
+    blocks = (
+        (
+            [*meet, put("put", 0, 1), nop, port("signal"), nop, port("flush"), nop, port("wait"), nop],
+            [*meet, put("pws", 1, 1), nop, port("flush"), nop],
+        ),
+        ([*meet, put("pwsf", 2, 2), nop, port("wait"), nop], [*meet, port("wait"), nop]),
+    )
+    made = plan("allgather", blocks, (2, 4, 0), remote="o")
+    for number, gpu in enumerate(made["gpus"]):
+        gpu["channels"] = [{"channel_type": "port", "connected_to": [1 - number] * 2}]
+        gpu["remote_buffers"][0]["access_channel_types"] = ["port"]
+        for at, block in enumerate(gpu["threadblocks"]):
+            block["channels"] = [{"channel_type": "port", "channel_ids": [at]}]
+            block["remote_buffer_refs"] = [{"access_channel_type": "port", "remote_buffer_ids": [0]}]
+    return made

@@ -7,6 +7,7 @@ while what it puts is under way; a signal waits for what was put to the same GPU
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -25,10 +26,10 @@ SIGNAL_BYTES = 8
 _PACKETS = 2
 """Packets carry a flag beside as many bytes of data."""
 _SUMS = ("re", "res", "rre", "rres", "repkt", "respkt")
-_PUTS = ("put", "pws", "pwsf", "ppkt", "res", "rres", "respkt")
+_PUTS = ("put", "pws", "pwsf", "ppkt", "res", "rres", "respkt", "rppkt")
 _SIGNALS = ("signal", "rlxsignal", "pws", "pwsf")
 _WAITS = ("wait", "rlxwait")
-_POLLS = ("upkt", "repkt", "respkt")
+_POLLS = ("upkt", "repkt", "respkt", "rppkt")
 _KNOWN = ("nop", "flush", "barrier", "copy", "cpkt", "get", "upkt", *_SUMS, *_PUTS, *_SIGNALS, *_WAITS)
 _COLLECTIVES = {
     "allreduce": "all_reduce",
@@ -36,6 +37,7 @@ _COLLECTIVES = {
     "reducescatter": "reduce_scatter",
     "alltoall": "all_to_all",
 }
+_MOST_SHARES = 64
 _MOST_GPUS, _MOST_CHUNKS, _MOST_STEPS = 1 << 14, 1 << 20, 1_000_000
 _CORRECT = "Correct the file, or make it again with the tool that wrote it."
 
@@ -45,6 +47,13 @@ class _Buffer(msgspec.Struct, gc=False):
     size: int = 1
     type: str = ""
     buffer_id: int | None = None
+
+
+class _Group(msgspec.Struct, gc=False):
+    """A group of thread blocks that share the chunks of an operation: which of them this one is."""
+
+    tb_id: int
+    tbg_size: int
 
 
 class _Operation(msgspec.Struct, gc=False):
@@ -57,7 +66,7 @@ class _Operation(msgspec.Struct, gc=False):
     barrier_id: int = 0
     num_threadblocks: int = 1
     tbg: dict[str, Any] | None = None
-    tbg_info: dict[str, Any] | None = None
+    tbg_info: _Group | None = None
     i_cids: list[Any] | None = None
     o_cids: list[Any] | None = None
     ctype: str | None = None
@@ -163,6 +172,8 @@ class _Parser:
     def __init__(self, plan: _Plan, name: str) -> None:
         self.plan, self.name = plan, name
         self.by_number = {gpu.id: gpu for gpu in plan.gpus}
+        self.shares = 1
+        """Parts of a chunk: groups of thread blocks cut what an operation is of into as many slices as they are."""
 
     def fail(self, place: str, message: str) -> TraceFormatError:
         """Return the error about one place."""
@@ -178,6 +189,7 @@ class _Parser:
         steps = sum(len(block.ops) for gpu in plan.gpus for block in gpu.threadblocks)
         if steps > _MOST_STEPS:
             raise self.fail("gpus", f"{steps:,} operations; allowed: up to {_MOST_STEPS:,}")
+        self.shares = self.slices()
         told = plan.collective or plan.colletive
         return Algorithm(
             name=clean(plan.name) or "algorithm",
@@ -189,9 +201,35 @@ class _Parser:
             player=_PlanPlayer,
         )
 
+    def slices(self) -> int:
+        """Return into how many parts every chunk is to be cut, so that each block of a group has whole ones."""
+        groups = {
+            (told.tbg_info.tb_id, told.tbg_info.tbg_size)
+            for gpu in self.plan.gpus
+            for block in gpu.threadblocks
+            for told in block.ops
+            if told.tbg_info is not None
+        }
+        for number, size in groups:
+            if not 1 <= size <= _MOST_SHARES or not 0 <= number < size:
+                raise self.fail(
+                    "tbg_info",
+                    f"thread block {number} of a group of {size}; allowed: groups of up to {_MOST_SHARES}",
+                )
+        shares = math.lcm(*(size for _, size in groups))
+        if shares > _MOST_SHARES:
+            raise self.fail(
+                "tbg_info",
+                f"groups whose sizes have {shares:,} as common multiple; allowed: up to {_MOST_SHARES}",
+            )
+        return shares
+
     def gpu(self, gpu: _Gpu) -> Gpu:
         """Return a GPU."""
-        sizes = {"i": gpu.input_chunks, "o": gpu.output_chunks, "s": gpu.scratch_chunks}
+        sizes = {
+            kind: count * self.shares
+            for kind, count in (("i", gpu.input_chunks), ("o", gpu.output_chunks), ("s", gpu.scratch_chunks))
+        }
         if not all(0 <= size <= _MOST_CHUNKS for size in sizes.values()):
             raise self.fail(
                 f"gpu {gpu.id}", f"chunks of its buffers are {sizes}; allowed: up to {_MOST_CHUNKS:,}"
@@ -213,10 +251,8 @@ class _Parser:
             raise self.fail(
                 place, "the form of MSCCL++ before 0.7 (i_cids, o_cids); allowed: src_buff and dst_buff"
             )
-        if told.tbg is not None or told.tbg_info is not None:
-            raise self.fail(
-                place, "a group of thread blocks, which share the chunks of an operation; not known here"
-            )
+        if told.tbg is not None:
+            raise self.fail(place, "a group of thread blocks in an older form; allowed: tbg_info")
         if told.name not in _KNOWN:
             raise self.fail(place, f"allowed operations: {', '.join(dict.fromkeys(_KNOWN))}")
         if not 1 <= told.num_threadblocks <= len(gpu.threadblocks):
@@ -260,7 +296,11 @@ class _Parser:
             raise self.fail(
                 place, f"chunks {buffer.index} and {buffer.size} on; allowed: below {_MOST_CHUNKS:,}"
             )
-        return owner, Chunks(kind, buffer.index, buffer.size)
+        first, count = buffer.index * self.shares, buffer.size * self.shares
+        if told.tbg_info is not None:
+            count //= told.tbg_info.tbg_size
+            first += told.tbg_info.tb_id * count
+        return owner, Chunks(kind, first, count)
 
     def item(self, items: Any, number: Any, place: str, of: Any = None) -> Any:
         """Return an item of a list by its number; with `of`, the item of that list that `items` is the number of."""
@@ -395,7 +435,7 @@ class _PlanPlayer(Player):
     def _move(self, course: Course, step: PlanStep) -> list[tuple[Any, ...]]:
         """Carry out an operation that moves or adds chunks."""
         place = self._place(course)
-        width = _PACKETS if step.what in ("ppkt", "respkt") else 1
+        width = _PACKETS if step.what in ("ppkt", "respkt", "rppkt") else 1
         read = step.sources if step.what in _SUMS else step.sources[:1]
         before, ends = course.after, frozenset[int]()
         fetched = []

@@ -231,6 +231,9 @@ class Database:
         if self._process is None:
             settings = {**_CLOSED, "threads": str(os.cpu_count() or 1)}
             self._process = process.opened(settings, self._memory_bytes)
+            # Whoever cancels meanwhile has no process to end yet.
+            if self._cancelled.is_set():
+                raise ConfigError("The query was cancelled")
         return self._process
 
     def _do(self, verb: str, table: pa.Table | None = None, **asked: Any) -> list[pa.Table]:

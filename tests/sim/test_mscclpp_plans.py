@@ -15,7 +15,14 @@ from studio.errors import TraceFormatError
 from studio.et.msccl import parse
 from studio.et.msccl_play import play
 from studio.trace import NodeType
-from tests.mscclpp_plans import op, packet_all_reduce, put_all_gather, reading_all_reduce
+from tests.mscclpp_plans import (
+    op,
+    packet_all_reduce,
+    port_all_gather,
+    put_all_gather,
+    reading_all_reduce,
+    shared_all_gather,
+)
 
 MAKERS = (put_all_gather, reading_all_reduce, packet_all_reduce)
 
@@ -50,6 +57,24 @@ def test_every_operation_that_is_left_out_or_aims_elsewhere_is_told(make):
                     target["index"] = (target["index"] + 1) % 3
                     assert flaws(moved), each
     assert seen >= 6
+
+
+def test_groups_of_thread_blocks_share_what_an_operation_is_of():
+    """Each block of a pair moves its half; without one of them that half is missing."""
+    content = shared_all_gather()
+    played = play(parse(json.dumps(content).encode(), "x"), 512)
+    # A chunk each way, twice as large as packets, by two blocks.
+    assert (played.flaws, played.messages, played.most_bytes) == ({}, 4, 2 * 2 * 512)
+    content["gpus"][1]["threadblocks"][3]["ops"] = []
+    assert flaws(content)["wrong-result"] == ["GPU 0, chunk 3 of the output: nobody wrote it"]
+
+
+def test_two_channels_between_the_same_gpus_are_told_apart():
+    content = port_all_gather()
+    assert flaws(content) == {}
+    # The other block's signal does not stand for this one's.
+    del content["gpus"][0]["threadblocks"][1]["ops"][5]
+    assert [flaw[:14] for flaw in flaws(content)["stuck"]] == ["GPU 1, block 1"]
 
 
 def test_who_waits_and_for_what_is_told():
@@ -98,7 +123,9 @@ def test_a_plan_is_timed_beside_the_built_in_algorithms(tmp_path: Path):
     [
         (op("glres"), "allowed operations: nop, flush"),
         ({"name": "put", "o_cids": []}, "the form of MSCCL\\+\\+ before 0.7"),
-        ({"name": "put", "tbg_info": {}}, "a group of thread blocks"),
+        ({"name": "put", "tbg_info": {}}, "no execution plan .*tb_id"),
+        ({"name": "put", "tbg_info": {"tb_id": 2, "tbg_size": 2}}, "thread block 2 of a group of 2"),
+        ({"name": "put", "tbg": {}}, "a group of thread blocks in an older form"),
         (op("put", [("o", 0)], [(9, 0)]), "number 9 of a list of 1"),
         (op("put", [("o", 0)], [("z", 0)]), "buffer 'z'"),
         (op("signal", channels=[3]), "number 3 of a list of 1"),
