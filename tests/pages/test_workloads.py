@@ -172,6 +172,8 @@ def test_steps_of_inference_and_other_networks_have_forms_of_their_own(said, fac
     assert job_name(found.wanted) == name
     assert len(drawing_of(told)["shapes"]) >= 8
     assert texts(memory_section(found, told)).startswith("Memory of an NPU, by part")
+    hints = dict(zip(KEYS, placeholders(found, KEYS), strict=True))
+    assert (hints["kind"], hints["dp"]) == ("training", told["layout"].partition("dp=")[2].partition(",")[0])
     trace = found.wanted.trace()
     assert len(trace.ranks) == 8
     if said.get("gpu") != "":
