@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from studio.errors import ConfigError
-from studio.generation.proposal import cures, propose
+from studio.generation.fitting import fit_in
+from studio.generation.proposal import propose
+from studio.generation.workload import workload_of
 from studio.jobs.generating import (
     Generating,
     is_generated,
@@ -92,8 +94,22 @@ def test_what_is_proposed_fits_and_is_the_smallest():
     assert propose("llama3-8b", 8, {}, 200e9) == {}
     assert propose("llama3-8b", 8, {"tp": 1, "pp": 1}, 80e9) == {"zero": 3}
     assert propose("llama3-405b", 8, {}, 80e9) == {}
-    assert cures("llama3-405b", 8, {}, 80e9) == []
-    assert cures("llama3-70b", 64, {"tp": 1, "pp": 1, "zero": 0}, 80e9) == [{"tp": 8, "pp": 4}]
+
+
+def test_where_one_change_is_not_enough_two_are_named_and_then_more_ranks():
+    changes = []
+    for model, ranks in (("llama3-70b", 64), ("llama3-405b", 8)):
+        work = workload_of(model, ranks, {})
+        found = fit_in(work.model, work.layout, 80e9, most_tp=8).remedies
+        assert found
+        for remedy in found:
+            said = {key: value for key, value in remedy.change.items() if key != "ranks"}
+            changed = workload_of(model, remedy.change.get("ranks", ranks), said)
+            assert sum(changed.peak_memory.values()) == remedy.held <= 80e9
+        changes.append([set(remedy.change) for remedy in found])
+    assert all("ranks" not in change for change in changes[0])
+    assert {"recompute", "zero"} <= changes[0][0]
+    assert "ranks" in changes[1][0]
 
 
 def test_the_best_layout_is_looked_for_in_the_background_and_kept(tmp_path):

@@ -20,16 +20,34 @@ Change = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that makes a job fit.
+
+    Attributes:
+        words: The change as the command line says it.
+        change: The attributes of a wish that it changes; None leaves one to its rule.
+        held: Bytes on the fullest rank then.
+    """
+
+    words: str
+    change: Mapping[str, Any]
+    held: int
+
+    def __str__(self) -> str:
+        return f"{self.words} ({giga(self.held)})"
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """Whether a job fits in memory.
 
     Attributes:
         words: Of what it is made where it does not fit; empty where it does.
-        remedies: What would make it fit, with what a rank holds then.
+        remedies: What would make it fit.
     """
 
     words: str = ""
-    remedies: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
 
 
 def unfit_words(held: Mapping[str, int], memory_bytes: float) -> str:
@@ -53,13 +71,14 @@ def giga(size: float) -> str:
     return f"{size / 1e9:.1f}".removesuffix(".0") + " GB"
 
 
-def fit_in(model: Model, layout: Layout, memory_bytes: float) -> Fit:
+def fit_in(model: Model, layout: Layout, memory_bytes: float, most_tp: int = _LARGEST_TENSOR_PARALLEL) -> Fit:
     """Return whether a job fits in so many bytes on every rank, and what would make it fit.
 
     Args:
         model: What is trained.
         layout: How ranks share it.
         memory_bytes: Memory of a GPU.
+        most_tp: Tensor parallel ranks that a remedy may have.
 
     Example:
         >>> from studio.generation.models import find_model
@@ -67,25 +86,26 @@ def fit_in(model: Model, layout: Layout, memory_bytes: float) -> Fit:
         >>> fit = fit_in(model, layout_of(model, Wish(8, batch=8, recompute="full")), 80e9)
         >>> fit.words
         'does not fit on 80 GB: 136 GB, of which optimizer 96.4 GB, parameters 16.1 GB, gradients 16.1 GB, activations 7.6 GB'
-        >>> fit.remedies
-        ('--zero 1 (51.7 GB)', '--tp 2 (68 GB)', '--pp 2 (70.7 GB)')
+        >>> [str(remedy) for remedy in fit.remedies]
+        ['--zero 1 (51.7 GB)', '--tp 2 (68 GB)', '--pp 2 (70.7 GB)']
     """
     most = fullest_stage(model, layout)[1]
     words = unfit_words(dict(sorted(most.items(), key=lambda part: -part[1])), memory_bytes)
-    return Fit(words, _remedies(model, wish_of(layout), memory_bytes)) if words else Fit()
+    return Fit(words, _remedies(model, wish_of(layout), memory_bytes, most_tp)) if words else Fit()
 
 
 def wish_of(layout: Layout) -> Wish:
-    """Return what a user would say of a layout."""
+    """Return what a user would say of a layout; a batch that nobody gave is left to its rule, as it would be with a change."""
     same = {spec.name for spec in fields(Wish)} & {spec.name for spec in fields(Layout)}
     given = {
         name: getattr(layout, name)
         for name in same
-        if name not in ("order", "stage_layers", "virtual_stages")
+        if name not in ("order", "stage_layers", "virtual_stages", "batch")
     }
     return Wish(
         ranks=layout.ranks,
         **given,
+        batch=layout.batch if layout.batch_from == "given" else None,
         stage_layers=layout.virtual_layers or layout.stage_layers,
         virtual_stages=layout.virtual_stages if layout.schedule == "interleaved" else None,
         bucket_mb=layout.bucket >> 20 if layout.bucket else None,
@@ -93,15 +113,15 @@ def wish_of(layout: Layout) -> Wish:
     )  # fmt: skip
 
 
-def _remedies(model: Model, wish: Wish, memory_bytes: float) -> tuple[str, ...]:
+def _remedies(model: Model, wish: Wish, memory_bytes: float, most_tp: int) -> tuple[Remedy, ...]:
     """Return the least change of every kind that does, each by itself; where none does, two changes together.
 
     Ranks and batch stay what they are, so that more tensor parallel ranks or stages are fewer replicas; only where nothing else does
     there are more ranks.
     """
-    kinds = list(_changes(model, wish))
+    kinds = list(_changes(model, wish, most_tp))
     alone = [_first_that_fits(model, wish, changes, memory_bytes) for changes in kinds]
-    found = [words for words in alone if words]
+    found = [remedy for remedy in alone if remedy]
     for number, changes in enumerate(kinds) if not found else ():
         # The most of one kind, with the least of every later kind that is enough then.
         words, most = changes[-1]
@@ -110,11 +130,12 @@ def _remedies(model: Model, wish: Wish, memory_bytes: float) -> tuple[str, ...]:
             done = _first_that_fits(model, wish, both, memory_bytes)
             found += [done] if done else []
     if not found:
-        found = [_first_that_fits(model, wish, _more_ranks(wish), memory_bytes)]
-    return tuple(words for words in found[:_MOST_TOLD] if words)
+        larger = _first_that_fits(model, wish, _more_ranks(model, wish), memory_bytes)
+        found = [larger] if larger else []
+    return tuple(found[:_MOST_TOLD])
 
 
-def _first_that_fits(model: Model, wish: Wish, changes: list[Change], memory_bytes: float) -> str:
+def _first_that_fits(model: Model, wish: Wish, changes: list[Change], memory_bytes: float) -> Remedy | None:
     for words, change in changes:
         layout = _changed(model, wish, change)
         if layout is None:
@@ -125,8 +146,8 @@ def _first_that_fits(model: Model, wish: Wish, changes: list[Change], memory_byt
             if held > memory_bytes:
                 break
         else:
-            return f"{words} ({giga(held)})"
-    return ""
+            return Remedy(words, change, held)
+    return None
 
 
 def _likely(stages: int) -> list[int]:
@@ -143,7 +164,7 @@ def _changed(model: Model, wish: Wish, change: Mapping[str, Any]) -> Layout | No
         return None
 
 
-def _changes(model: Model, wish: Wish) -> Iterator[list[Change]]:
+def _changes(model: Model, wish: Wish, most_tp: int) -> Iterator[list[Change]]:
     """Yield changes by kind, each list from the least to the most."""
     if wish.attention == "unfused" and wish.recompute == "none":
         yield [
@@ -161,17 +182,28 @@ def _changes(model: Model, wish: Wish) -> Iterator[list[Change]]:
     smaller = [count for count in range(wish.micro_batch - 1, 0, -1) if wish.micro_batch % count == 0]
     if smaller:
         yield [(f"--micro-batch {count}", {"micro_batch": count}) for count in smaller]
-    degrees = [
-        degree for degree in range(wish.tp + 1, _LARGEST_TENSOR_PARALLEL + 1) if wish.ranks % degree == 0
-    ]
+    degrees = [degree for degree in range(wish.tp + 1, most_tp + 1) if wish.ranks % degree == 0]
     if degrees:
         yield [(f"--tp {degree}", {"tp": degree, "sequence_parallel": None}) for degree in degrees]
+    experts = _expert_degrees(model, wish)
+    if experts:
+        yield [(f"--ep {degree}", {"ep": degree}) for degree in experts]
     stages = [count for count in range(wish.pp + 1, model.layers + 1) if wish.ranks % count == 0]
     if stages:
         yield [(f"--pp {count}", {"pp": count, "stage_layers": None}) for count in stages]
 
 
-def _more_ranks(wish: Wish) -> list[Change]:
+def _expert_degrees(model: Model, wish: Wish) -> list[int]:
+    """Return larger degrees in which experts can be divided among ranks that hold the same other weights."""
+    copies = wish.ranks // (wish.tp * wish.pp)
+    return [
+        degree
+        for degree in range(wish.ep + 1, copies + 1)
+        if copies % degree == 0 and model.experts and model.experts % degree == 0
+    ]
+
+
+def _more_ranks(model: Model, wish: Wish) -> list[Change]:
     """Return more stages of as many more ranks, without recomputation and with it, or replicas that divide all and have as much work."""
     found: list[Change] = []
     for times in _MORE_RANKS:
@@ -181,15 +213,15 @@ def _more_ranks(wish: Wish) -> list[Change]:
             (f"--ranks {ranks} and --pp {stages}", change),
             (f"--ranks {ranks}, --pp {stages} and --recompute full", {**change, "recompute": "full"}),
         ]
-        if wish.batch:
-            batch = times * wish.batch
-            more = {
-                "ranks": ranks,
-                "batch": batch,
-                "zero": 3,
-                "recompute": "full",
-                "bucket_mb": None,
-                "grad_overlap": None,
-            }
-            found.append((f"--ranks {ranks}, --batch {batch}, --zero 3 and --recompute full", more))
+        # A batch that nobody gave follows the ranks by its rule.
+        batch: dict[str, Any] = {"batch": times * wish.batch} if wish.batch else {}
+        said = "".join(f", --batch {size}" for size in batch.values())
+        free = {"bucket_mb": None, "grad_overlap": None}
+        more = {"ranks": ranks, **batch, "zero": 3, "recompute": "full", **free}
+        found.append((f"--ranks {ranks}{said}, --zero 3 and --recompute full", more))
+        wide = _expert_degrees(model, replace(wish, ranks=ranks))[-1:]
+        found += [
+            (f"--ranks {ranks}{said}, --ep {degree}, --zero 3 and --recompute full", {**more, "ep": degree})
+            for degree in wide
+        ]
     return found

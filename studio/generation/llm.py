@@ -89,7 +89,7 @@ def describe(model: Model, layout: Layout, gpu: Gpu | None = None) -> dict[str, 
         "memory_by_stage": stages,
         "fits": not fit.words if gpu else None,
         "unfit": fit.words,
-        "remedies": list(fit.remedies),
+        "remedies": [str(remedy) for remedy in fit.remedies],
         "collectives": [
             {"group": group, "type": kind, "count": count, "bytes": size}
             for (group, kind), (count, size) in sorted(step_volumes(model, layout).items())

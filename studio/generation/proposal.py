@@ -14,11 +14,9 @@ from studio.generation.workload import CUSTOM, workload_of
 
 PROPOSED = ("tp", "pp", "ep", "zero", "recompute")
 """Options that are proposed where nothing is said of them, as far as there are such."""
-_CURES = (*PROPOSED, "micro_batch")
 _DEGREES = ("tp", "pp", "ep")
 _TRIED = {"zero": (0, 1, 3), "recompute": ("none", "full")}
 _MOST_STAGES = 64
-_MOST_CURES = 3
 
 Given = Mapping[str, Any]
 
@@ -50,34 +48,6 @@ def propose(
     return {}
 
 
-def cures(
-    model: str | Model, ranks: int, given: Given, memory_bytes: float, node: int = 8
-) -> list[dict[str, Any]]:
-    """Return changes that would make a job fit that does not: of a single option each, else of several together.
-
-    All arguments are those of `propose`.
-
-    Example:
-        >>> cures("llama3-8b", 8, {"tp": 2}, 80e9)
-        [{'tp': 4}, {'pp': 2}, {'zero': 1}]
-    """
-    found = []
-    for key in _CURES:
-        if key not in BY_KEY:
-            continue
-        now = given.get(key) or BY_KEY[key].default
-        for value in _values(key, model, ranks, node, given):
-            if value != now and _fits(model, ranks, {**given, key: value}, memory_bytes):
-                found.append({key: value})
-                break
-    if not found:
-        # Nothing is found where nothing was said: then it was proposed already.
-        free = {key: value for key, value in given.items() if key not in (*PROPOSED, "dp")}
-        together = propose(model, ranks, free, memory_bytes, node) if len(free) < len(given) else {}
-        found = [together] if together else []
-    return found[:_MOST_CURES]
-
-
 def _changes(model: str | Model, ranks: int, given: Given, node: int) -> Iterator[dict[str, Any]]:
     """Yield values of the options that are proposed: without sharding and recomputation first, there the smallest first."""
     keys = [key for key in PROPOSED if key in BY_KEY and given.get(key) is None]
@@ -101,8 +71,6 @@ def _values(key: str, model: str | Model, ranks: int, node: int, given: Given) -
     """Return the values of an option that are tried, the one that changes least first."""
     if key in _TRIED:
         return [choice for choice in _TRIED[key] if choice in BY_KEY[key].choices]
-    if key == "micro_batch":
-        return [1]
     if key == "ep":
         # All experts of a layer on one rank, on those of a machine, or on as many as there can be.
         experts = _experts(model, given)

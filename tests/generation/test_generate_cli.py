@@ -149,3 +149,18 @@ def test_what_does_not_fit_says_what_would(arguments, unfit, remedy):
         again = json.loads(run("--model", "llama3-8b", *after, "--gpu", "h100", "--json").output)
         assert again["fits"], words
         assert again["memory"]["total"] / 1e9 == pytest.approx(float(held.split()[0]), abs=0.06)
+
+
+def test_remedies_hold_for_a_batch_that_follows_the_ranks_and_for_experts():
+    """The batch is that of the change, since nobody gave one; experts are divided where ranks hold the same ones."""
+    for given in (
+        ("--model", "qwen3-8b", "--ranks", "1", "--micro-batch", "4", "--zero", "1", "--dtype", "fp8"),
+        ("--model", "mixtral-8x7b", "--ranks", "64", "--tp", "2", "--recompute", "full"),
+    ):
+        told = json.loads(run(*given, "--gpu", "h100", "--json").output)
+        assert not told["fits"]
+        for words in told["remedies"]:
+            change = words.rpartition(" (")[0].replace(",", "").replace(" and ", " ").split()
+            again = json.loads(run(*given, *change, "--gpu", "h100", "--json").output)
+            assert again["fits"], words
+    assert any(words.startswith("--ep ") for words in told["remedies"]), told["remedies"]

@@ -83,13 +83,16 @@ def test_what_does_not_fit_is_said_with_what_would_make_it_fit():
     assert words in texts(shown)
     buttons = find_all(shown, "Button")
     offered = [button.to_plotly_json()["props"]["data-of"] for button in buttons]
-    assert offered == ["tp=4", "pp=2", "zero=1"]
+    assert offered == ["recompute=full", "zero=1", "tp=4", "pp=2"]
     assert filled(tp="2", pp="1", zero="0").proposed == {"recompute": "full"}
     for change in offered:
         key, _, value = change.partition("=")
         assert filled(**{**said, key: value}).fits
-    alone = filled(ranks="1")
-    assert "take more" in texts(verdict(alone, counts(alone)))
+    alone = filled(ranks="1", dp="1")
+    (button,) = find_all(verdict(alone, counts(alone)), "Button")
+    change = dict(part.split("=") for part in button.to_plotly_json()["props"]["data-of"].split(" "))
+    assert (int(change["ranks"]) > 1, change["dp"]) == (True, "")
+    assert filled(**change).fits
 
 
 @pytest.mark.parametrize(
@@ -169,6 +172,8 @@ def test_steps_of_inference_and_other_networks_have_forms_of_their_own(said, fac
     assert job_name(found.wanted) == name
     assert len(drawing_of(told)["shapes"]) >= 8
     assert texts(memory_section(found, told)).startswith("Memory of an NPU, by part")
+    hints = dict(zip(KEYS, placeholders(found, KEYS), strict=True))
+    assert (hints["kind"], hints["dp"]) == ("training", told["layout"].partition("dp=")[2].partition(",")[0])
     trace = found.wanted.trace()
     assert len(trace.ranks) == 8
     if said.get("gpu") != "":

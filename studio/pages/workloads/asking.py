@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from studio.errors import ConfigError
+from studio.generation.fitting import fit_in
 from studio.generation.inference.deployment import PHASES
 from studio.generation.llm import describe
 from studio.generation.models import Model
-from studio.generation.proposal import cures, propose
+from studio.generation.proposal import propose
 from studio.generation.workload import Workload
 from studio.jobs.generating import Generating, Kind, described, model_of_config, system_of
 from studio.pages.workloads.form import FILE
@@ -20,6 +21,7 @@ from studio.sim.systems import SYSTEMS
 from studio.sim.systems.gpus import find_gpu, system_of_gpu
 
 _MOST_NODE = 8
+_MOST_CURES = 4
 
 File = Mapping[str, str]
 """A config.json that was dropped: its `name` and its `text`."""
@@ -119,7 +121,18 @@ def _filled(model: str | Model, ranks: int, said: tuple[tuple[str, Any], ...], k
     system_of(given["gpu"], ranks)  # says where its machines do not come in this size
     if filled.fits:
         return filled
-    return Filled(wanted, filled.workload, proposed, memory, tuple(cures(model, ranks, given, memory, node)))
+    return replace(filled, cures=tuple(_cures(filled.workload, given, memory, node)))
+
+
+def _cures(
+    workload: Workload, given: Mapping[str, Any], memory: float, node: int
+) -> Iterator[dict[str, Any]]:
+    """Yield what would make a job fit, as changes of fields: what is not said stays so."""
+    for remedy in fit_in(workload.model, workload.layout, memory, node).remedies[:_MOST_CURES]:
+        change = dict(remedy.change)
+        if {"tp", "pp", "ranks"} & set(change):
+            change["dp"] = None
+        yield {key: value for key, value in change.items() if value is not None or given.get(key) is not None}
 
 
 def _other(wanted: Generating) -> Filled:

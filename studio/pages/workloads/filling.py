@@ -12,11 +12,14 @@ from studio.pages.workloads.form import option_choices
 from studio.pages.workloads.texts import FIELDS, Fields, default_words, on_form
 
 _LONGEST = 22
+_TRAINING = "training"
 
 
 def placeholders(filled: Filled, keys: Sequence[str]) -> list[str]:
     """Return for each field what counts where it says nothing."""
-    return [_placeholder(filled, key) if key in FIELDS else "" for key in keys]
+    return [
+        _placeholder(filled, key) if key in FIELDS else _TRAINING if key == "kind" else "" for key in keys
+    ]
 
 
 def _placeholder(filled: Filled, key: str) -> str:
@@ -31,6 +34,9 @@ def _counting(filled: Filled, key: str) -> Any:
     """Return the value that counts, as far as layout and model have it."""
     if filled.of is None:
         told = counts(filled)
+        degrees = dict(part.split("=") for part in told["layout"].split(","))
+        if key in degrees:
+            return int(degrees[key])
         return told[key] if key in ("batch", "steps") and isinstance(told.get(key), int) else None
     part = FIELDS[key].part
     owner = {"layout": filled.workload.layout, "shape": filled.workload.model}.get(part)

@@ -94,7 +94,7 @@ FOLDED = tuple(dict.fromkeys(name for name in map(_section, FIELDS.values()) if 
 
 def form(fields: Fields) -> Any:
     """Return the form with these texts in its fields; where they are the first ones, what the tab has kept of earlier ones."""
-    kind = _select("kind", fields, _JOBS, clearable=True, placeholder="training")
+    kind = _select("kind", fields, _JOBS, clearable=True)
     controls = {"model": _model(fields), "kind": kind, "ranks": _text("ranks", fields), "gpu": _gpu(fields)}
     controls |= {key: _control(option, fields) for key, option in FIELDS.items() if key not in _ABOVE}
     for control in controls.values():

@@ -14,7 +14,6 @@ from studio.completion.mesh import NAMES, Mesh
 from studio.errors import StudioError
 from studio.figures.mesh import Cell, directions, mesh_drawing
 from studio.generation.layout import Layout
-from studio.generation.options import BY_KEY
 from studio.generation.program import told_times
 from studio.jobs.generating import StepTime, is_small, least_step_ns, simulated_step, utilization
 from studio.pages.base.asked import WORKLOADS, asks
@@ -22,7 +21,7 @@ from studio.pages.base.export import Table, exports, with_copy_button
 from studio.pages.base.widgets import aria_label, exact, hint, table
 from studio.pages.workloads.asking import Filled
 from studio.pages.workloads.form import size_words
-from studio.pages.workloads.texts import on_form
+from studio.pages.workloads.texts import label_of, on_form
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_si
 
 Told = Mapping[str, Any]
@@ -147,11 +146,12 @@ def _layout_words(filled: Filled, told: Told) -> list[Any]:
 
 
 def _change_words(change: Mapping[str, Any]) -> str:
-    return ", ".join(f"{BY_KEY[key].label.lower()} {value}" for key, value in change.items())
+    said = ((label_of(key).lower(), value) for key, value in change.items() if value is not None)
+    return ", ".join(f"{label} {value}" for label, value in said)
 
 
 def _spelled(change: Mapping[str, Any]) -> str:
-    return " ".join(f"{key}={value}" for key, value in change.items())
+    return " ".join(f"{key}={'' if value is None else value}" for key, value in change.items())
 
 
 # ---------------------------------------------------------------------------------------------------
