@@ -156,9 +156,15 @@ def _changed(
     kind: Kind = "micro-batches" if parts > 1 else "schedule"
     less = _less_ns(scene, pipeline, took, parts)
     plans = {}
+    # Ranks of one graph and stage fit alike.
+    fitting: set[tuple[int, int]] = set()
     for place, rank in enumerate(scene.trace.ranks):
         order = () if schedule is None else _order(pipeline, schedule, int(pipeline.stage[place]), parts)
         plans[place] = Plan(pipeline.passes[rank.graph], order, less[place])
+        alike = rank.graph, int(pipeline.stage[place])
+        if alike in fitting:
+            continue
+        fitting.add(alike)
         if not fits(scene.trace.graph_of(rank), plans[place], parts):
             return Refusal(kind, f"rank {rank.number} needs data of a pass that would come later")
     return Candidate(

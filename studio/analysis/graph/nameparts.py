@@ -12,6 +12,8 @@ from studio.trace import Bool, Graph, Int64, UInt8
 _SEPARATORS = b"./:"
 _STOPS = b"@<( "
 """What begins the part of a name that is no level: arguments, types of templates, the suffix of generated names."""
+_RETURNS = b"void "
+"""How declarations of kernels begin."""
 ENDED = -1
 _SAMPLE = 20_000
 _WORD = 8
@@ -21,7 +23,8 @@ _WORD = 8
 class NameParts:
     """The names of a graph's nodes, split into parts and searchable. Safe to share between threads.
 
-    Parts are what separators (`.`, `/`, `:`, also doubled) stand between, up to the first `@`, `<`, `(` or blank.
+    Parts are what separators (`.`, `/`, `:`, also doubled) stand between, up to the first `@`, `<`, `(` or blank. Of a kernel that a
+    profiler names by its declaration (`void at::native::add<…>(…)`) the function's name with its namespaces is the one part.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -29,11 +32,15 @@ class NameParts:
         self._offsets = np.frombuffer(self._pool.buffers()[1], np.int64)[: len(self._pool) + 1]
         self._data = np.frombuffer(self._pool.buffers()[2] or b"", np.uint8)
         self._small: pa.Array | None = None
+        declared = _begin_with(self._data, self._offsets, _RETURNS)
+        self._begins = self._offsets[:-1] + declared * len(_RETURNS)
         self._ends = self._first_of(_STOPS)
         is_cut = _is_any(self._data, _SEPARATORS)
         # Of doubled separators the last one counts.
         is_cut[:-1] &= ~is_cut[1:]
         cuts = np.flatnonzero(is_cut)
+        if declared.any():
+            cuts = cuts[~declared[np.searchsorted(self._offsets, cuts, side="right") - 1]]
         self._first, self._last = (np.searchsorted(cuts, edge) for edge in (self._offsets[:-1], self._ends))
         # One more, so that what lies behind the last one can be looked up too.
         self._cuts = np.append(cuts, 0)
@@ -106,7 +113,7 @@ class NameParts:
 
     def _first_of(self, characters: bytes) -> Int64:
         """Return the position of the first separator in each text, not at its start; its end where there is none."""
-        begin, ends = self._offsets[:-1], self._offsets[1:]
+        begin, ends = self._begins, self._offsets[1:]
         stops = np.flatnonzero(_is_any(self._data, characters))
         if not len(stops):
             return ends
@@ -118,7 +125,7 @@ class NameParts:
         """Return where the parts at a depth begin and end in the texts; empty ranges for names without it."""
         ends, last, cuts = self._ends[codes], self._last[codes], self._cuts
         cut = self._first[codes] + depth
-        start = np.where(depth == 0, self._offsets[codes], cuts[np.minimum(cut, len(cuts)) - 1] + 1)
+        start = np.where(depth == 0, self._begins[codes], cuts[np.minimum(cut, len(cuts)) - 1] + 1)
         start = np.where(cut <= last, start, ends)
         end = np.where(cut < last, cuts[np.minimum(cut, len(cuts) - 1)], ends)
         # The first of doubled separators belongs to none of the parts.
@@ -136,6 +143,16 @@ def _names(graph: Graph) -> tuple[pa.Array, Int64]:
     used[graph.name] = True
     # Attributes have their texts in the same pool, often more than there are names.
     return pool.take(to_arrow(np.flatnonzero(used))), (np.cumsum(used) - 1)[graph.name]
+
+
+def _begin_with(data: UInt8, offsets: Int64, prefix: bytes) -> Bool:
+    """Return which texts begin with some bytes, and have more."""
+    found = np.flatnonzero(np.diff(offsets) > len(prefix))
+    for place, byte in enumerate(prefix):
+        found = found[data[offsets[found] + place] == byte]
+    begins: Bool = np.full(len(offsets) - 1, False)
+    begins[found] = True
+    return begins
 
 
 def _is_any(data: UInt8, characters: bytes) -> Bool:
