@@ -237,6 +237,7 @@ def test_a_completed_job_is_the_same_bytes_every_time_and_read_back_as_it_was(tm
     plain = complete(replace(whole, ranks=(whole.ranks[0], whole.ranks[4])))
     assert len(write_with_copies(plain, tmp_path / "plain", "job")) == 4
     assert trace_digest(studio.read(tmp_path / "plain")) == trace_digest(plain)
+    assert f"assumed       {assumed_words(plain)}" in run("info", tmp_path / "plain").stdout
 
 
 @pytest.mark.parametrize(

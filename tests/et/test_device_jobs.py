@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import studio
 from studio.analysis.job.completeness import completeness
 from studio.cli import main
+from studio.doctor import examine
 from studio.doctor.checks import examination
 from studio.trace import CollectiveType, NodeType, Trace, digest, int_column, node_attributes
 from tests.et.pytorch_files import device_file, event, kernel, launch
@@ -196,8 +197,9 @@ def test_gzip_members_one_after_another_are_one_trace(tmp_path):
 def test_public_traces_of_one_process(shared, name, world):
     path = str(shared / "traces" / "foreign" / f"{name}.json.gz")
     run = CliRunner().invoke
-    assert completeness(studio.read(path)).world == world
-    assert run(main, ["check", "--fail-on", "error", path]).exit_code == 0
+    trace = studio.read(path)
+    assert completeness(trace).world == world
+    assert not [finding for finding in examine(trace) if finding.level == "error"]
     done = run(main, ["simulate", path])
     if world == 1:
         assert done.exit_code == 0, done.stderr

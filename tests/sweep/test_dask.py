@@ -27,8 +27,23 @@ BASE = Base(
 )
 
 
+# A scheduler, and a worker beside it: a process of its own would take a second to start.
+SCHEDULER = """
+import asyncio
+from distributed import Scheduler, Worker
+
+async def main():
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
+        async with Worker(scheduler.address, host="127.0.0.1", nthreads=1, dashboard=False) as worker:
+            print(scheduler.address, flush=True)
+            await worker.finished()
+
+asyncio.run(main())
+"""
+
+
 def start(folder, name, *arguments):
-    """Start a program of Dask on the loopback; its messages go to a file."""
+    """Start a program on the loopback; its messages go to a file."""
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "false",
@@ -36,7 +51,7 @@ def start(folder, name, *arguments):
     log = folder / f"{name}.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "distributed.cli.dask_" + name.partition("-")[0], *arguments],
+            [sys.executable, *arguments],
             stdout=file,
             stderr=subprocess.STDOUT,
             cwd=folder,
@@ -47,20 +62,18 @@ def start(folder, name, *arguments):
 
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory):
-    """A scheduler and two workers of one thread each."""
+    """A scheduler and two workers of one thread each, one of them in a process of its own, as Dask's program starts it."""
     tmp_path = tmp_path_factory.mktemp("dask")
-    scheduler, log = start(
-        tmp_path, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-jupyter"
-    )
+    scheduler, log = start(tmp_path, "scheduler", "-c", SCHEDULER)
     started = [scheduler]
     try:
-        address = wait_until(lambda: re.search(r"tcp://127\.0\.0\.1:\d+", log.read_text()))[0]
-        options = (address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard")
-        for number in (1, 2):
-            worker, log = start(tmp_path, f"worker-{number}", *options, "--local-directory", str(tmp_path))
-            started.append(worker)
-            wait_until(lambda log=log: "Registered to" in log.read_text())
-        yield address, started[1:]
+        address = wait_until(lambda: re.search(r"^tcp://127\.0\.0\.1:\d+$", log.read_text(), re.MULTILINE))[0]
+        program = ("-m", "distributed.cli.dask_worker", address, "--host", "127.0.0.1", "--nthreads", "1")
+        options = ("--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path))
+        worker, log = start(tmp_path, "worker", *program, *options)
+        started.append(worker)
+        wait_until(lambda: "Registered to" in log.read_text())
+        yield address, worker
     finally:
         for process in reversed(started):
             process.kill()
@@ -68,7 +81,7 @@ def dask(tmp_path_factory):
 
 
 def test_a_worker_that_is_killed_loses_nothing_and_repeats_nothing(dask, tmp_path):
-    address, workers = dask
+    address, worker = dask
     job = studio.read(studio.sample_path("transformer_8r"))
     sweep = Sweep(parse_space(["bandwidth[0]=10..640:10"]), BASE)
     here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
@@ -77,12 +90,11 @@ def test_a_worker_that_is_killed_loses_nothing_and_repeats_nothing(dask, tmp_pat
 
     def progress(_phase, done, total):
         told.append(done)
-        if done >= total // 2 and workers[0].poll() is None:
-            workers[0].kill()
+        if done >= total // 2 and worker.poll() is None:
+            worker.kill()
 
     swept = run_sweep(job, sweep, there, scheduler=address, progress=progress)
-    assert workers[0].poll() is not None
-    assert workers[1].poll() is None
+    assert worker.poll() is not None
     assert there.read_bytes() == here.read_bytes()
     assert [row.index for row in swept.rows] == list(range(64))
     assert told == sorted(told)
