@@ -15,6 +15,7 @@ from studio.generation.options import BATCH, BY_KEY, LAYOUT, MODEL, OPTIONS, Opt
 from studio.generation.transformer import parameters
 from studio.generation.workload import CUSTOM
 from studio.operators.roofline import peak
+from studio.pages.base.fold import Fold
 from studio.pages.base.widgets import aria_label, hint
 from studio.pages.workloads.texts import Fields, label_of, on_form, small, spell
 from studio.sim.systems import SYSTEMS
@@ -98,7 +99,7 @@ def form(fields: Fields) -> Any:
         else:
             line = html.Summary([rows[0], html.Span(id={"workload-set": heading}, className="cs-dim")])
             is_open = any(fields.get(key) for key in keys)
-            parts.append(html.Details([line, *rows[1:]], className="wl-group wl-fold", open=is_open))
+            parts.append(Fold([line, *rows[1:]], "wl-group wl-fold", is_open=is_open))
     return html.Div(parts, className="wl-form")
 
 
