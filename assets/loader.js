@@ -67,6 +67,66 @@
      later, by graph/cytoscape.mjs. */
   if (page.dash_cytoscape) delete page.dash_cytoscape.Cytoscape.defaultProps.wheelSensitivity;
 
+  /** @typedef {{ type?: string, props?: Record<string, any> }} Part a component as Dash keeps it */
+
+  /** What `speaks` found, by the children looked at: Dash makes new ones where anything in them changes.
+     @type {WeakMap<object, boolean>} */
+  const known = new WeakMap();
+
+  /** Whether a field has an error, or a place for messages has one. @type {(part: Part) => boolean} */
+  function speaks(part) {
+    if (!part.props) return false;
+    const children = part.props.children;
+    const isMessage = part.type === "Div" && part.props.id && children && children.length;
+    return Boolean(part.props.error || isMessage) || speaksIn(children);
+  }
+
+  /** @type {(children: unknown) => boolean} */
+  function speaksIn(children) {
+    if (!children || typeof children !== "object") return false;
+    let found = known.get(children);
+    if (found === undefined) {
+      found = Array.isArray(children) ? children.some(speaksIn) : speaks(/** @type {Part} */ (children));
+      known.set(children, found);
+    }
+    return found;
+  }
+
+  /** A fold whose content is drawn when it is needed: see studio/pages/base/fold.py. That it is drawn is a
+     property that Dash keeps, so that Dash then brings the content as it is by now.
+     @type {(props: { children: unknown[], className: string, open: boolean, drawn: boolean,
+     setProps: (changed: { drawn: boolean }) => void }) => unknown} */
+  function Fold(props) {
+    const React = page.React;
+    const isDrawn = props.drawn || props.open;
+    const context = page.dash_component_api.useDashContext();
+    const isTold = context.useSelector(function (/** @type {{ layout: any }} */ state) {
+      const path = /** @type {string[]} */ (context.componentPath);
+      const kept = path.reduce(function (part, key) { return part && part[key]; }, state.layout);
+      return !isDrawn && Boolean(kept) && kept.props.children.slice(1).some(speaksIn);
+    });
+    function draw() {
+      if (!isDrawn) props.setProps({ drawn: true });
+    }
+    React.useEffect(function () {
+      if (isTold) draw();
+      // What the browser's search looks for has to be there, also in closed folds.
+      /** @param {KeyboardEvent} event */
+      function look(event) {
+        if (event.key === "F3" || ((event.ctrlKey || event.metaKey) && event.key === "f")) draw();
+      }
+      window.addEventListener("keydown", look);
+      return function () { window.removeEventListener("keydown", look); };
+    }, [isDrawn, isTold]);
+    const [title, ...content] = props.children;
+    const about = {
+      className: props.className, open: props.open,
+      onToggle: draw, onPointerEnter: draw, onFocus: draw,
+    };
+    return React.createElement("details", about, title, ...(isDrawn ? content : []));
+  }
+
+  page.studio_parts = { Fold: Fold };
   page.dash_clientside = page.dash_clientside || {};
   NAMESPACES.forEach(function (namespace) {
     if (!page.dash_clientside[namespace]) page.dash_clientside[namespace] = waiting(namespace);

@@ -19,7 +19,7 @@ from hypothesis import settings
 
 from tests.examples import DEFAULT_EXAMPLES, PROFILE, examples
 from tests.processes import kill_marked_processes, mark_children, reset_signals, unmarked
-from tests.summary import SHARED_ABSENT, Summary, cpu_time, ending_browser
+from tests.summary import SHARED_ABSENT, Summary, count_browsers, cpu_time, ending_driver
 from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def playwright() -> Iterator[Playwright]:
         manager = sync_playwright()
         driver = manager.start()
     yield driver
-    with ending_browser():
+    with ending_driver():
         driver.stop()
 
 
@@ -190,6 +190,7 @@ def browser(playwright: Playwright, chromium_path: str) -> Iterator[Browser]:
     """One headless Chromium for tests that need contexts of their own."""
     chromium = playwright.chromium.launch(executable_path=chromium_path, args=BROWSER_ARGUMENTS)
     yield chromium
+    count_browsers()
     chromium.close()
 
 
@@ -216,6 +217,7 @@ def profile(
 
     context.new_cdp_session = counted
     yield context
+    count_browsers()
     context.close()
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
+import psutil
 import pytest
 
 SHARED_ABSENT = "the shared trace folder is absent"
@@ -26,7 +27,9 @@ class CpuTime:
             setattr(self, name, getattr(self, name) + other[name])
 
 
-_browsers_s = 0.0
+_browsers: dict[int, float] = {}
+"""Seconds by process."""
+_ended_browsers_s = 0.0
 
 
 def _seconds(who: int) -> float:
@@ -34,19 +37,31 @@ def _seconds(who: int) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def count_browsers() -> None:
+    """Count the processor time of the browsers that run, with all that they have ended; they are about to be closed.
+
+    The system tells of a child's time once it has ended, and of a grandchild's only where the child has waited for it, which
+    browsers do not.
+    """
+    drivers = [one for one in psutil.Process().children() if one.name().startswith("node")]
+    for process in [one for driver in drivers for one in driver.children(recursive=True)]:
+        with suppress(psutil.Error):  # it has just ended
+            _browsers[process.pid] = sum(process.cpu_times()[:4])
+
+
 @contextmanager
-def ending_browser() -> Iterator[None]:
-    """Count what ends in this block as a browser; the system tells of a child's time once it has ended."""
-    global _browsers_s  # noqa: PLW0603 (one total per process)
+def ending_driver() -> Iterator[None]:
+    """Leave out of the programs that tests started what ends in this block: Playwright's driver, and browsers."""
+    global _ended_browsers_s  # noqa: PLW0603 (one total per process)
     before = _seconds(resource.RUSAGE_CHILDREN)
     yield
-    _browsers_s += _seconds(resource.RUSAGE_CHILDREN) - before
+    _ended_browsers_s += _seconds(resource.RUSAGE_CHILDREN) - before
 
 
 def cpu_time() -> CpuTime:
     """Return the processor time of this process so far, and of what it started that has ended."""
     children = _seconds(resource.RUSAGE_CHILDREN)
-    return CpuTime(_seconds(resource.RUSAGE_SELF), children - _browsers_s, _browsers_s)
+    return CpuTime(_seconds(resource.RUSAGE_SELF), children - _ended_browsers_s, sum(_browsers.values()))
 
 
 class Summary:

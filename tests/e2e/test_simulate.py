@@ -9,6 +9,7 @@ import zipfile
 
 import pytest
 
+from studio.sim.settings import SETTINGS
 from studio.store.workspace import Workspace
 from tests.e2e.conftest import Held, quiet, until, view
 from tests.handmade import collective, node, trace_of
@@ -64,9 +65,16 @@ def back(page):
 
 
 def unfold(page, name):
-    """Open the fold of the form that has a field."""
-    fold = page.locator("details.sim-fold", has=page.get_by_label(name, exact=True))
-    fold.evaluate("fold => { fold.open = true; }")
+    """Open the fold of the form that has a field, which is drawn then."""
+    [heading] = [setting.heading for setting in SETTINGS if setting.label == name]
+    fold = page.locator("details.sim-fold", has=page.get_by_role("heading", name=heading, exact=True))
+
+    def opens() -> bool:
+        # The form may be made anew just now.
+        fold.evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
+        return fold.get_by_label(name, exact=True).is_visible()
+
+    until(page, opens)
 
 
 def chosen(page, run, what):
@@ -176,6 +184,13 @@ def test_a_wrong_value_is_told_at_its_field_and_keeps_the_run_back(studio, page,
     until(page, lambda: page.locator("#sim-run").is_disabled())
     assert field(page, "Bandwidth of dimension 0").get_attribute("aria-invalid") == "true"
     assert field(page, "NPUs of dimension 0").get_attribute("aria-invalid") != "true"
+    # Fields of closed folds are drawn once the browser's search may look for them, or the fold is opened.
+    assert page.get_by_label("Chunks per collective", exact=True).count() == 0
+    assert page.locator(".sim-fold .sim-wrong:visible").count() == 0
+    page.evaluate("dash_clientside.set_props({ sim: 'peak-perf' }, { error: true })")
+    page.locator(".sim-fold .sim-wrong:visible").wait_for()
+    page.keyboard.press("Control+f")
+    page.get_by_label("Chunks per collective", exact=True).wait_for(state="attached")
     unfold(page, "Chunks per collective")
     typed(studio, page, "Chunks per collective", "0")
     page.locator(".sim-field .sim-said >> text=a whole number from 1").wait_for()
@@ -269,6 +284,7 @@ def test_a_page_that_was_left_keeps_its_system_and_an_order_keeps_nothing_waitin
 def test_the_model_changes_while_what_was_typed_is_taken_over_and_brings_its_own_fields(studio, page, small):
     """The answer to the field says that the preset was changed, which asks anew while the model's answer is under way."""
     opened(studio, page, small)
+    unfold(page, "Communication slots")
     asked = Held(page, "sim-step")
     field(page, "Bandwidth of dimension 0").fill("123")
     until(page, lambda: len(asked) == 1)
@@ -283,7 +299,7 @@ def test_the_model_changes_while_what_was_typed_is_taken_over_and_brings_its_own
     # In GB of 10^9 bytes before, of 2^30 in ASTRA-sim.
     assert float(field(page, "Bandwidth of dimension 0").input_value()) == pytest.approx(123e9 / 2**30)
     page.get_by_text("Full", exact=True).click()
-    page.get_by_label("Communication slots", exact=True).wait_for(state="attached")
+    unfold(page, "Communication slots")
     unfold(page, "Compute speeds")
     field(page, "Compute speeds").fill("9: 2")
     page.locator(".sim-said >> text=NPU '9'").wait_for()

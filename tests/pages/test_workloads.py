@@ -34,10 +34,10 @@ def test_every_option_has_a_field_under_its_heading_and_none_is_left_out():
     fields = find_all(shown, "TextInput") + find_all(shown, "Select")
     assert sorted(one.id["workload"] for one in fields) == sorted(KEYS)
     assert {option.key for option in OPTIONS} < set(KEYS)
-    folds = find_all(shown, "Details")
+    folds = find_all(shown, "Fold")
     assert len(folds) == len(FOLDED)
     assert not any(fold.open for fold in folds)
-    opened = [fold for fold in find_all(form({**FIRST, "zero": "1"}), "Details") if fold.open]
+    opened = [fold for fold in find_all(form({**FIRST, "zero": "1"}), "Fold") if fold.open]
     assert texts(opened[0]).startswith("Sharding and memory")
     assert len(opened) == 1
     assert [one["value"] for one in option_choices(BY_KEY["zero"])] == ["0", "1", "2", "3"]

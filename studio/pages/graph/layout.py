@@ -13,6 +13,7 @@ from studio.figures.graph import stylesheet
 from studio.figures.graph_colours import hue_styles
 from studio.figures.theme import palette
 from studio.pages.base.export import menu
+from studio.pages.base.still import still
 from studio.views.graph_request import COLOURS, DEEPEST
 
 _KEYS = (
@@ -235,7 +236,7 @@ def foot() -> Any:
     every: Any = html.Dialog(
         [
             html.H2("Keys of the Graph page"),
-            html.Table(html.Tbody(rows)),
+            still(html.Table(html.Tbody(rows))),
             html.Button("Close", id="graph-help-close", className="cs-button"),
         ],
         id="graph-help-list",

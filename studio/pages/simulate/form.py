@@ -10,6 +10,7 @@ from dash import html
 
 from studio.errors import ConfigError
 from studio.pages.base.asked import EDIT, asks
+from studio.pages.base.fold import Fold
 from studio.pages.base.widgets import aria_label, hint
 from studio.pages.simulate.edits import dimensions, form_choices, shown_text
 from studio.pages.simulate.naming import format_number
@@ -68,7 +69,7 @@ def folds(draft: Draft) -> Any:
 def _fold(parts: Sequence[Any], settings: Sequence[Setting], wrong: Collection[str]) -> Any:
     """Return a fold of a title and its content."""
     is_open = any(setting.key in wrong for setting in settings)
-    return html.Details(list(parts), className="sim-section sim-fold", open=is_open)
+    return Fold(parts, "sim-section sim-fold", is_open=is_open)
 
 
 def _fold_title(title: str, words: str) -> Any:

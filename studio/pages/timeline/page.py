@@ -13,6 +13,7 @@ from studio.analysis.timeline.perfetto import INSTALL, cannot_write
 from studio.errors import StudioError
 from studio.pages.base.export import menu
 from studio.pages.base.state import session
+from studio.pages.base.still import still
 from studio.pages.base.widgets import aria_label, error_box, hint, link, loading, no_job
 from studio.views.address import runs_of, shown_run
 
@@ -245,7 +246,7 @@ def _keys() -> Any:
     return html.Dialog(
         [
             html.H2("Keys of the timeline"),
-            html.Dl(rows),
+            still(html.Dl(rows)),
             html.Button("Close", id="timeline-keys-close", className="cs-button"),
         ],
         id="timeline-keys",

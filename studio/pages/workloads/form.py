@@ -16,6 +16,7 @@ from studio.generation.options import BATCH, LAYOUT, MODEL, Option
 from studio.generation.transformer import parameters
 from studio.generation.workload import CUSTOM
 from studio.operators.roofline import peak
+from studio.pages.base.fold import Fold
 from studio.pages.base.widgets import aria_label, hint
 from studio.pages.workloads.texts import (
     FIELDS,
@@ -114,7 +115,7 @@ def form(fields: Fields) -> Any:
         else:
             line = html.Summary([rows[0], html.Span(id={"workload-set": heading}, className="cs-dim")])
             is_open = any(fields.get(key) for key in keys)
-            parts.append(html.Details([line, *rows[1:]], className=f"{group} wl-fold", open=is_open))
+            parts.append(Fold([line, *rows[1:]], f"{group} wl-fold", is_open=is_open))
     return html.Div(parts, id="workload-form", className=form_class(fields))
 
 
