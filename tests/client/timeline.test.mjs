@@ -262,7 +262,8 @@ test("a meeting says how long a rank waited, and for whom", () => {
   const receive = { rank: 0, waits: 20, category: 3 };
   assert.equal(describeWait(receive, message), ", of which 20 ns bubble, idle until rank 3 sends");
   assert.equal(describeMeeting(readMeeting({ peers: [], position: 0 }), { rank: 0 }), "");
-  assert.equal(describeWait({ rank: 0, waits: 20, category: 5 }, undefined), ", of which 20 ns waiting for the device");
+  const synchronise = { rank: 0, waits: 20, category: 5 };
+  assert.equal(describeWait(synchronise, undefined), ", of which 20 ns waiting for the device");
 });
 
 test("a node says how it differs from the other run", () => {
