@@ -296,5 +296,5 @@ def test_a_number_far_beyond_every_limit_breaks_no_line(setting):
         texts(message) for messages in problem_texts(examined.problems).values() for message in messages
     ]
     if examined.config:
-        shown.append(texts(show_facts(examined.config, job, recorded=False)))
+        shown.append(texts(show_facts(examined.config, job, "job", recorded=False)))
     assert not re.search(r"[0-9,]{25}", " ".join(shown))
