@@ -189,8 +189,8 @@ def _action(pipeline: _Pipeline, parts: int, schedule: Schedule | None) -> str:
     order = "" if schedule is None else f", in the order of {_WORDS[schedule]} as now"
     size = _SHARES[parts]
     return (
-        f"Cut each micro-batch of the pipeline into {parts}, {count * parts:,} a step in place of {count:,}{order}: "
-        f"{size} the tokens taken to need {size} the time beyond that of a launch."
+        f"Cut each micro-batch of the pipeline into {parts}, {count * parts:,} a step in place of {count:,}{order}. "
+        f"Assumes that {size} the tokens take {size} the time, launches apart."
     )
 
 

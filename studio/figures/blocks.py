@@ -19,6 +19,8 @@ _BLOCK_STEP_X, _BLOCK_STEP_Y = 200, 84
 _FRAME_TOP, _FRAME_SIDE = 34, 16
 _COLUMN_GAP = 60
 _NAME, _SHORT_NAME = 26, 15
+_CALLS, _TO = " › ", " to "
+"""What stands in the names of blocks between calls, and between the ends of a run."""
 """Characters of a block's name that fit, in a label and in the larger print of a short label."""
 
 
@@ -249,7 +251,7 @@ def _block_data(block: Block, figures: Figures) -> dict[str, Any]:
         "block": block_ref(block.path),
         "kind": "block",
         "name": block.name,
-        "label": f"{shorten(name, _NAME)}\n{' · '.join([f'{format_count(len(block.rows))} nodes', *figures_shown])}",
+        "label": f"{_shown_name(name)}\n{' · '.join([f'{format_count(len(block.rows))} nodes', *figures_shown])}",
         "short": shorten(name, _SHORT_NAME),
         "count": len(block.rows),
         "time": format_ns(time_ns) if time_ns else "",
@@ -257,6 +259,24 @@ def _block_data(block: Block, figures: Figures) -> dict[str, Any]:
         "parts": figures.parts,
         "m": figures.span,
     }
+
+
+def _shown_name(name: str) -> str:
+    """Return the name of a block as it fits: without the calls around it, and of a run both ends without libraries.
+
+    Example:
+        >>> _shown_name("ProfilerStep#6 › aten::dropout to aten::scaled_dot_product_attention")
+        'dropout to scaled_…tention'
+    """
+    if len(name) <= _NAME:
+        return name
+    name = name.rpartition(_CALLS)[2]
+    if len(name) <= _NAME or _TO not in name:
+        return shorten(name, _NAME)
+    low, high = (end.rpartition("::")[2] or end for end in name.split(_TO, 1))
+    room = _NAME - len(_TO)
+    first = min(len(low), max(room // 2, room - len(high)))
+    return f"{shorten(low, first)}{_TO}{shorten(high, room - first)}"
 
 
 def _shares(kinds: Int32, count: Int64) -> list[list[Any]]:

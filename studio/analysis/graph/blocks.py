@@ -8,7 +8,7 @@ folds to few blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,6 +29,10 @@ _FEW, _MANY, _MUCH = 8, 100, 5
 """Where there are fewer blocks those that hold a fifth of all nodes are open from the beginning, if it does not get many."""
 _OPENED: tuple[LevelName, ...] = ("step", "scope", "calls")
 _PEEKED_AT_MOST = 200_000
+_GAPS = ("host gap", "device gap")
+"""Nodes that stand for time in which nothing was recorded."""
+_LOOKED_AT = 50
+"""Kinds of a run of which one that is no gap is looked for."""
 _SEPARATORS: dict[LevelName, str] = {"scope": ".", "calls": " › "}
 
 Path = tuple[int, ...]
@@ -275,8 +279,9 @@ class BlockTree:
             starts = np.append(0, ends[:-1] + 1)
             parts = _parts(block.rows, run[kind], RUNS)
             label = self._level(name).label
+            rows = block.rows[first]
             names = [
-                _range(label(int(block.rows[first[low]]), depth), label(int(block.rows[first[high]]), depth))
+                _run_name(lambda row: label(row, depth), rows[low : high + 1].tolist())
                 for low, high in zip(starts.tolist(), ends.tolist(), strict=True)
             ]
             following: list[tuple[LevelName, int]] = [(name, depth)] * RUNS
@@ -320,8 +325,25 @@ def _holds(block: Block, row: int) -> bool:
     return place < len(block.rows) and int(block.rows[place]) == row
 
 
-def _range(low: str, high: str) -> str:
+def _run_name(label: Callable[[int], str], rows: Sequence[int]) -> str:
+    """Name a run of kinds by the first and the last of them, gaps of recordings left out where there is something else near.
+
+    Args:
+        label: Names a row.
+        rows: One row of each kind, in order.
+
+    Example:
+        >>> _run_name(["host gap", "aten::mm", "aten::add", "host gap"].__getitem__, range(4))
+        'aten::mm to aten::add'
+    """
+    low, high = _told(label, rows), _told(label, rows[::-1])
     return low if low == high else f"{low} to {high}"
+
+
+def _told(label: Callable[[int], str], rows: Sequence[int]) -> str:
+    """Return the name of the first row that is no gap, or of the first one."""
+    names = (label(row) for row in rows[:_LOOKED_AT])
+    return next((name for name in names if name not in _GAPS), label(rows[0]))
 
 
 def _number_by_appearance(keys: Int64, place: Int64) -> tuple[Int64, int, Int64]:
