@@ -18,7 +18,7 @@ BLOCK_WIDTH, BLOCK_HEIGHT = 172, 52
 _BLOCK_STEP_X, _BLOCK_STEP_Y = 200, 84
 _FRAME_TOP, _FRAME_SIDE = 34, 16
 _COLUMN_GAP = 60
-_NAME, _SHORT_NAME = 26, 15
+_NAME, _SHORT_NAME = 24, 15
 _CALLS, _TO = " › ", " to "
 """What stands in the names of blocks between calls, and between the ends of a run."""
 """Characters of a block's name that fit, in a label and in the larger print of a short label."""
@@ -266,7 +266,7 @@ def _shown_name(name: str) -> str:
 
     Example:
         >>> _shown_name("ProfilerStep#6 › aten::dropout to aten::scaled_dot_product_attention")
-        'dropout to scaled_…tention'
+        'dropout to scaled…ention'
     """
     if len(name) <= _NAME:
         return name

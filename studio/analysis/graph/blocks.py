@@ -29,8 +29,8 @@ _FEW, _MANY, _MUCH = 8, 100, 5
 """Where there are fewer blocks those that hold a fifth of all nodes are open from the beginning, if it does not get many."""
 _OPENED: tuple[LevelName, ...] = ("step", "scope", "calls")
 _PEEKED_AT_MOST = 200_000
-_GAPS = ("host gap", "device gap")
-"""Nodes that stand for time in which nothing was recorded."""
+_GAPS = ("host gap", "device gap", "itself")
+"""Nodes that stand for time in which nothing was recorded, or for a call beside those within it."""
 _LOOKED_AT = 50
 """Kinds of a run of which one that is no gap is looked for."""
 _SEPARATORS: dict[LevelName, str] = {"scope": ".", "calls": " › "}

@@ -51,12 +51,10 @@ def show_facts(config: SystemConfig, job: Completeness, job_id: str, *, recorded
             ["bandwidth per NPU", hint("bandwidth per NPU", _PER_NPU)],
             exact(format_rate(each), f"{each:,} bytes/ns"),
         ),
-        (
-            ["bisection", hint("bisection bandwidth", _BISECTION)],
-            exact(format_rate(cut), f"{cut:,} bytes/ns"),
-        ),
-        _all_reduce(config),
     ]
+    if topology.npus > 1:
+        bisection = exact(format_rate(cut), f"{cut:,} bytes/ns")
+        shown += [(["bisection", hint("bisection bandwidth", _BISECTION)], bisection), _all_reduce(config)]
     return [
         html.Dl(
             [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown],
