@@ -82,6 +82,12 @@ def _values(attrs: Attributes, strings: Strings, where: Int64) -> Iterator[str]:
     yield from (strings[code] for code in np.unique(np.concatenate(codes)).tolist())
 
 
+def _public_words(kept: Iterable[str]) -> set[str]:
+    """Return the words that tell nothing: public terms, those that the studio writes, and what the user keeps."""
+    named = {word for key in (*STANDARD, *KEPT_METADATA) for word in words_in(key.lower())}
+    return {*vocabulary(), *(word.lower() for word in kept), *_OURS.split(), *named}
+
+
 def looked_for(trace: Trace, policy: Policy, name: str, kept: Iterable[str] = ()) -> frozenset[str]:
     """Return the words of the original that may not be left, in small letters.
 
@@ -94,8 +100,7 @@ def looked_for(trace: Trace, policy: Policy, name: str, kept: Iterable[str] = ()
         name: What the job is called.
         kept: Words that the user said may stay.
     """
-    known = {*vocabulary(), *(word.lower() for word in kept), *_OURS.split()}
-    known |= {word for key in (*STANDARD, *KEPT_METADATA) for word in words_in(key.lower())}
+    known = _public_words(kept)
     found = {word.lower() for word in words_in(name)}
     for field, text in texts_of(trace):
         words = {word.lower() for word in words_in(text)}
@@ -134,8 +139,7 @@ def tokens_left(trace: Trace, anonymous: Trace, policy: Policy, kept: Iterable[s
         policy: What became of its texts.
         kept: Words that the user said may stay.
     """
-    known = {*vocabulary(), *(word.lower() for word in kept), *_OURS.split()}
-    known |= {word for key in (*STANDARD, *KEPT_METADATA) for word in words_in(key.lower())}
+    known = _public_words(kept)
     before: set[str] = set()
     for field, text in texts_of(trace):
         tokens = {token.lower() for token in _TOKENS.findall(text)}
