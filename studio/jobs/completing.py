@@ -135,10 +135,23 @@ def start_scaling(tasks: Tasks, session: Session, job: str, wanted: Scaling) -> 
     Raises:
         StudioError: There is no such job.
     """
+    return _start(tasks, session, _order_of_scaling(session, job, wanted))
+
+
+def make_scaled(tasks: Tasks, session: Session, job: str, wanted: Scaling, report: Report) -> str:
+    """Scale a job within a task that goes on with it; returns the new job's id, that of an identical earlier one if there is.
+
+    Raises:
+        ConfigError, TraceError: As of `scaled`.
+    """
+    return _carry_out(tasks, session, _order_of_scaling(session, job, wanted), report)
+
+
+def _order_of_scaling(session: Session, job: str, wanted: Scaling) -> _Order:
     info = session.workspace.info(job)
     times, rest = divmod(wanted.ranks, max(info.summary.ranks, 1))
     name = _called(info.name, f"scaled ×{times:,}" if not rest else f"scaled to {wanted.ranks:,} ranks")
-    return _start(tasks, session, _Order(info, "scale", wanted, name, lambda trace: scaled(trace, wanted)))
+    return _Order(info, "scale", wanted, name, lambda trace: scaled(trace, wanted))
 
 
 def completed(trace: Trace, wanted: Completing) -> Trace:
@@ -208,11 +221,16 @@ def made_from(info: JobInfo) -> Source | None:
 
 def _start(tasks: Tasks, session: Session, order: _Order) -> Task:
     def work(report: Report) -> str:
-        made = _make(session, order, report)
-        start_check(tasks, session, made)
-        return made
+        return _carry_out(tasks, session, order, report)
 
     return submit(tasks, order.verb, order.info.name, work, job=order.info.id)
+
+
+def _carry_out(tasks: Tasks, session: Session, order: _Order, report: Report) -> str:
+    """Store the new job, and have it checked."""
+    made = _make(session, order, report)
+    start_check(tasks, session, made)
+    return made
 
 
 def _make(session: Session, order: _Order, report: Report) -> str:

@@ -19,9 +19,13 @@ from pathlib import Path
 
 import msgspec
 
+from studio.completion.clues import known_facts
+from studio.completion.complete import chosen_mesh
+from studio.completion.scale import scaled_mesh
 from studio.decoding import decoder
 from studio.errors import ConfigError, StudioError
 from studio.files import PRIVATE_FOLDER, read_file
+from studio.jobs.completing import Scaling, make_scaled
 from studio.jobs.simulations import Simulation, Simulations, start
 from studio.session import Session
 from studio.store.arrays import write_json
@@ -32,7 +36,7 @@ from studio.sweep.running import Row
 from studio.sweep.search import Plan, Target, points_of
 from studio.sweep.space import PRESET, REPLICAS, Space, parse_space
 from studio.sweep.sweep import Sweep, run_sweep
-from studio.sweep.systems import Base, Jobs, parts_at
+from studio.sweep.systems import Base, parts_at
 from studio.sweep.tables import read_rows
 
 _ID = re.compile(r"[0-9a-f]{12}")
@@ -215,31 +219,15 @@ def start_point(simulations: Simulations, session: Session, kept: Kept, index: i
         return start(simulations, job, parts_at(sweep.base, point, ranks), name)
 
     def work(report: Report) -> str:
-        report.running(0, 2, phase="copying ranks")
-        made, ranks = _at_replicas(session, job, point)
-        report.running(1, 2, phase="starting the simulation")
-        start(simulations, made, parts_at(sweep.base, point, ranks), name)
+        mesh = chosen_mesh(known_facts(session.trace(job)), None, None, first=True)
+        larger = scaled_mesh(mesh, dp=int(point[REPLICAS]))
+        parts = parts_at(sweep.base, point, larger.world)
+        made = make_scaled(simulations.tasks, session, job, Scaling(mesh.layout, larger.world), report)
+        start(simulations, made, parts, name)
         return made
 
     title = f"{session.workspace.info(job).name} at {REPLICAS} {point[REPLICAS]}"
     return submit(simulations.tasks, "scale", title, work, job=job)
-
-
-def _at_replicas(session: Session, job: str, point: Mapping[str, str]) -> tuple[str, int]:
-    """Return the id of the job at the replicas of a point, stored now or earlier, and how many ranks it has."""
-    info = session.workspace.info(job)
-    mark = f"scale:{info.id}:{REPLICAS}={point[REPLICAS]}"
-    known = session.workspace.find(mark)
-    if known is not None:
-        return known.id, known.summary.ranks
-    trace = Jobs(session.trace(job)).at(point).trace
-    made = session.workspace.save(
-        trace,
-        f"{info.name[:150]} (scaled to {REPLICAS} {point[REPLICAS]})",
-        source=f"{info.name}, scaled",
-        fingerprint=mark,
-    )
-    return made, len(trace.ranks)
 
 
 def point_name(index: int, point: Mapping[str, str]) -> str:

@@ -100,8 +100,7 @@ class Process:
     def end(self) -> int:
         """End it at once, also from another thread while it is asked; returns its exit status."""
         self._popen.kill()
-        status = self._popen.wait()
-        return status
+        return self._popen.wait()
 
     def close(self) -> None:
         """End it, and close what leads to it."""

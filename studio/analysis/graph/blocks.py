@@ -342,8 +342,11 @@ def _run_name(label: Callable[[int], str], rows: Sequence[int]) -> str:
 
 def _told(label: Callable[[int], str], rows: Sequence[int]) -> str:
     """Return the name of the first row that is no gap, or of the first one."""
-    names = (label(row) for row in rows[:_LOOKED_AT])
-    return next((name for name in names if name not in _GAPS), label(rows[0]))
+    first = label(rows[0])
+    if first not in _GAPS:
+        return first
+    later = (label(row) for row in rows[1:_LOOKED_AT])
+    return next((name for name in later if name not in _GAPS), first)
 
 
 def _number_by_appearance(keys: Int64, place: Int64) -> tuple[Int64, int, Int64]:

@@ -37,6 +37,8 @@ def short_function_name(name: str) -> str:
         >>> short_function_name("Memcpy DtoD (Device -> Device)")
         'Memcpy DtoD (Device -> Device)'
     """
+    if "(" not in name:
+        return name
     plain = _NAMELESS.sub("", _SUFFIX.sub("", name.strip()))
     spans = _outer_brackets(plain) if plain.endswith(")") else []
     if not spans or ": " in plain:
@@ -66,7 +68,7 @@ def _outer_brackets(text: str) -> list[tuple[int, int]]:
             if open_at and open_at[-1][0] == "<" and text[place - 1] != "-":
                 _close(open_at, spans, place)
         elif sign in _CLOSING:
-            while open_at and open_at[-1][0] == "<" and _CLOSING[sign] != "<":
+            while open_at and open_at[-1][0] == "<":
                 open_at.pop()
             if not open_at or open_at[-1][0] != _CLOSING[sign]:
                 return []
