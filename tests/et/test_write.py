@@ -41,7 +41,9 @@ def test_one_file_per_rank_and_the_listed_groups(tmp_path):
     assert studio.read(tmp_path / "new").groups == (CommGroup("tp", (7, 0)),)
 
 
-def test_ranks_of_one_graph_differ_in_their_slots_and_in_the_lengths_of_what_holds_them(tmp_path, monkeypatch):
+def test_ranks_of_one_graph_differ_in_their_slots_and_in_the_lengths_of_what_holds_them(
+    tmp_path, monkeypatch
+):
     def file(group: str, peer: int) -> bytes:
         named = attr("pg_name", sized(29, group))
         collective = num(1, 1) + num(3, 7) + named + attr("comm_size", num(9, 9))
