@@ -89,10 +89,14 @@ def test_what_does_not_fit_is_said_with_what_would_make_it_fit():
         key, _, value = change.partition("=")
         assert filled(**{**said, key: value}).fits
     alone = filled(ranks="1", dp="1")
-    (button,) = find_all(verdict(alone, counts(alone)), "Button")
-    change = dict(part.split("=") for part in button.to_plotly_json()["props"]["data-of"].split(" "))
-    assert (int(change["ranks"]) > 1, change["dp"]) == (True, "")
-    assert filled(**change).fits
+    more, away = (
+        dict(part.split("=") for part in button.to_plotly_json()["props"]["data-of"].split(" "))
+        for button in find_all(verdict(alone, counts(alone)), "Button")
+    )
+    assert (int(more["ranks"]) > 1, more["dp"]) == (True, "")
+    assert away == {"offload": "optimizer"}
+    assert filled(**more).fits
+    assert filled(ranks="1", dp="1", **away).fits
 
 
 @pytest.mark.parametrize(
