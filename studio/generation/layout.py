@@ -277,7 +277,7 @@ def layout_of(model: Model, wish: Wish) -> Layout:
     order = parse_order(wish.order)
     _check_tensor(model, wish.tp)
     dp = _replicas(wish)
-    _check_sharding(model, wish, wish.cp * dp)
+    _check_sharding(wish, wish.cp * dp)
     sequence = wish.sequence or model.sequence
     if model.positions and sequence > model.positions:
         raise ConfigError(
@@ -348,22 +348,24 @@ def parse_order(text: str) -> tuple[str, ...]:
     return (*axes, *(axis for axis in AXES if axis not in axes))
 
 
-def _check_sharding(model: Model, wish: Wish, copies: int) -> None:
+def _check_sharding(wish: Wish, copies: int) -> None:
     """Refuse what contradicts how ZeRO divides."""
     if wish.shard is not None and wish.zero == 0:
         raise ConfigError(
             f"--shard is {wish.shard}, but --zero is 0.", hint="Use --zero 1, 2 or 3.", key="shard"
-        )
-    if wish.shard is not None and model.experts:
-        raise ConfigError(
-            f"--shard is {wish.shard}, but {model.name} has experts, whose hybrid sharding is not modelled.",
-            key="shard",
         )
     if wish.shard is not None and (copies % wish.shard or (wish.shard == 1 and copies > 1)):
         near = nearest(wish.shard, (degree for degree in range(2, copies + 1) if copies % degree == 0))
         raise ConfigError(
             f"--shard is {wish.shard}; allowed: above 1, what divides the {copies:,} ranks that hold the same weights.",
             hint=f"The nearest: {near}." if copies > 1 else "Leave it out: no other rank does.",
+            key="shard",
+        )
+    if wish.shard is not None and wish.shard % wish.ep:
+        able = (n for n in range(wish.ep, copies + 1, wish.ep) if copies % n == 0 and n > 1)
+        raise ConfigError(
+            f"--shard is {wish.shard}, which --ep {wish.ep} does not divide: ranks that divide all else would hold unequal experts.",
+            hint=f"The nearest that does: {nearest(wish.shard, able)}.",
             key="shard",
         )
     if wish.zero == 3 and (wish.bucket_mb or wish.grad_overlap is False):

@@ -21,6 +21,7 @@ from studio.generation.replicas import (
     gradient_buckets,
     holders_of,
     shard_of,
+    shards_of,
 )
 from studio.generation.routing import given_tokens, own_tokens, shares_of_ranks
 from studio.generation.schedule import most_held
@@ -153,7 +154,7 @@ def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     buffers = WEIGHT_BYTES * sum(largest) if zero == 3 else 0
     if zero >= 2:
         buckets = gradient_buckets(model, layout, stage)
-        summed = [bucket for bucket in buckets if holders_of(layout, units[bucket[0]]) > 1]
+        summed = [bucket for bucket in buckets if shards_of(layout, units[bucket[0]]) > 1]
         sizes = (sum(held[name] for name in bucket) for bucket in summed)
         buffers += layout.reduced_bytes * max(sizes, default=0)
     elif layout.reduced_bytes != layout.gradient_bytes:

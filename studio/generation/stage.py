@@ -321,22 +321,21 @@ class Stage:
         name, group = f"{at}.{self._name(bucket)}.grads", group_of(layout, first)
         if layout.zero == 0:
             size = layout.reduced_bytes * sum(self.held[unit].parameters for unit in bucket)
-            node = self.program.collective(
-                f"{name}.all_reduce", group, CollectiveType.ALL_REDUCE, after, size
-            )
+            after = [
+                self.program.collective(f"{name}.all_reduce", group, CollectiveType.ALL_REDUCE, after, size)
+            ]
         else:
             shard = layout.reduced_bytes * sum(shard_of(layout, self.held[unit]) for unit in bucket)
-            size = shard * shards_of(layout, first)
-            node = self.program.collective(
-                f"{name}.reduce_scatter", group, CollectiveType.REDUCE_SCATTER, after, size
-            )
-            if last and group == "shard":
-                node = self.program.collective(
-                    f"{name}.all_reduce", "replica", CollectiveType.ALL_REDUCE, [node], shard
-                )
+            shards = shards_of(layout, first)
+            if shards > 1:
+                kind, size = CollectiveType.REDUCE_SCATTER, shard * shards
+                after = [self.program.collective(f"{name}.reduce_scatter", group, kind, after, size)]
+            if last and shards < holders_of(layout, first):
+                kind = CollectiveType.ALL_REDUCE
+                after = [self.program.collective(f"{name}.all_reduce", "replica", kind, after, shard)]
         if last:
             count = sum(self._updated(unit) for unit in bucket)
-            self.reduced.append(self._to_host(name, [node], count))
+            self.reduced.append(self._to_host(name, after, count))
 
     def _name(self, bucket: tuple[str, ...]) -> str:
         """Return what a bucket's collectives are named after: its unit, or of several its number."""
@@ -355,7 +354,7 @@ class Stage:
         self._step_optimizer(step, done)
         for bucket in reversed(self.closing.values()) if layout.zero in (1, 2) else ():
             first = self.held[bucket[0]]
-            if holders_of(layout, first) > 1:
+            if shards_of(layout, first) > 1:
                 size = WEIGHT_BYTES * sum(shard_of(layout, self.held[unit]) for unit in bucket)
                 self.ready = self.program.collective(
                     f"{step}.{self._name(bucket)}.weights.all_gather", f"{group_of(layout, first)}.gather",

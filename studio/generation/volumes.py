@@ -80,15 +80,13 @@ def _gradients(model: Model, layout: Layout, stage: int) -> Iterator[tuple[str, 
             )
             continue
         shard = sum(shard_of(layout, units[name]) for name in bucket)
-        yield (
-            group_of(layout, first),
-            "REDUCE_SCATTER",
-            times,
-            layout.reduced_bytes * shard * shards_of(layout, first),
-        )
-        if shards_of(layout, first) < holders_of(layout, first):
+        shards = shards_of(layout, first)
+        if shards > 1:
+            size = layout.reduced_bytes * shard * shards
+            yield group_of(layout, first), "REDUCE_SCATTER", times, size
+        if shards < holders_of(layout, first):
             yield "replica", "ALL_REDUCE", 1, layout.reduced_bytes * shard
-        if layout.zero < 3:
+        if layout.zero < 3 and shards > 1:
             yield group_of(layout, first), "ALL_GATHER", 1, WEIGHT_BYTES * shard
     for name, unit in units.items():
         passes = sum(gathers_in_pass(layout, name, unit, way) for way in ("fwd", "bwd"))
