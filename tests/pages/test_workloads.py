@@ -196,7 +196,11 @@ def test_what_is_wrong_with_steps_is_said_at_its_field():
     steps = {"model": "llama3-70b", "kind": "inference"}
     assert "Context" in said_at(**steps, context="x")["context"]
     assert "decode" in said_at(**steps, phase="disaggregated")["phase"]
-    tight = filled(**steps, batch="32")
+    proposed = filled(**steps, batch="32")
+    assert (proposed.proposed, proposed.fits) == ({"tp": 2}, True)
+    assert "proposed: tensor parallel 2, the smallest that fits" in texts(verdict(proposed, counts(proposed)))
+    assert dict(zip(KEYS, placeholders(proposed, KEYS), strict=True))["tp"] == "2, proposed"
+    tight = filled(**steps, batch="32", tp="1", pp="1")
     assert not tight.fits
     shown = texts(verdict(tight, counts(tight)))
     assert "Does not fit on 80 GB" in shown
