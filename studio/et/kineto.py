@@ -22,7 +22,7 @@ from studio.et.allocations import HOST_MEMORY, Allocations, no_allocations
 from studio.et.device_events import join_events, reorder_events
 from studio.et.direct import OPERATORS
 from studio.et.event_pieces import split_events
-from studio.et.format import DevicePart, Format, Part, Reading
+from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.pytorch import integers
 from studio.et.recording import DeviceTrace, EventKind, Group, Head, NotedCall
@@ -567,13 +567,3 @@ def rank_list(value: Any) -> tuple[int, ...]:
 def _whole(value: Any) -> int | None:
     numbers, good = integers([value])
     return int(numbers[0]) if good[0] and not isinstance(value, bool) else None
-
-
-FORMAT = Format(
-    name="kineto",
-    title="Kineto or Chrome trace (JSON)",
-    sniff=sniff,
-    read=read,
-    half="device",
-    memory_ratio=5.0,
-)

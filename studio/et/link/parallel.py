@@ -16,31 +16,15 @@ from pathlib import Path
 from studio.et import kineto, pytorch
 from studio.et.executors import call_in_order
 from studio.et.format import DevicePart, HostPart, RankPart, Reading
-from studio.et.link import Settled, settle
+from studio.et.link.all_ranks import Settled, settle
 from studio.et.link.assemble import assemble
 from studio.et.link.draft import RankDraft, draft, outline
 from studio.et.link.join import LEAST_SHARE
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, may_belong, pair
+from studio.et.link.rank_files import RankFiles
 from studio.et.source import SourceFile, load
 from studio.trace import Finding
-
-
-@dataclass(frozen=True, slots=True)
-class RankFiles:
-    """Both files of a rank, by their names.
-
-    Attributes:
-        number: The rank.
-        host: Its execution trace.
-        device: Its Kineto trace.
-        by_user: Whether the user gave the rank, which then wins over the file.
-    """
-
-    number: int
-    host: SourceFile
-    device: SourceFile
-    by_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
