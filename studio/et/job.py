@@ -433,12 +433,13 @@ def _by_several(job: JobFiles, numbers: Mapping[str, int]) -> list[RankFiles]:
     for file, fmt, number in job.ranks:
         sides[fmt.half][numbers.get(file.name, number)] = file
     hosts, devices = sides["host"], sides["device"]
-    sure = hosts.keys() == devices.keys() and len(hosts) + len(devices) == len(job.ranks)
-    if not sure or len(hosts) < 2 or None in hosts:
+    # Execution traces of all ranks or of none: which of them belongs to which is told by names alone here.
+    sure = hosts.keys() in (devices.keys(), set()) and len(hosts) + len(devices) == len(job.ranks)
+    if not sure or len(devices) < 2 or None in devices:
         return []
     return [
-        RankFiles(number, host, devices[number], devices[number].name in numbers)
-        for number, host in hosts.items()
+        RankFiles(number, hosts.get(number), device, device.name in numbers)
+        for number, device in devices.items()
         if number is not None
     ]
 
@@ -692,7 +693,7 @@ class _Builder:
         )
         if made is None:
             return False
-        rank_of = {file.name: files.number for files in ranks for file in (files.host, files.device)}
+        rank_of = {name: files.number for files in ranks for name in files.names}
         for file, _, _ in job.ranks:
             noticed = made.findings.get(file.name, ())
             self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in noticed)
