@@ -1,13 +1,14 @@
 """When all that take part in a collective or a message had begun it, and who began it last.
 
 A member of a collective waits until the last member has begun, a receive until its send has. Sends do not wait: they may
-be over before anybody receives.
+be over before anybody receives. Where all nodes take their recorded time whatever the other ranks do (`replay-only`), nobody
+waits: what was waited is part of the recorded time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -180,6 +181,20 @@ def arrivals(
     if any((graph.type == NodeType.COMM_RECV).any() for graph in trace.graphs):
         messages = _received(trace, times, ahead, begun)
     return Arrivals(begun, ahead, tuple(group for group in joined if group is not None), messages)
+
+
+def without_joining(met: Arrivals) -> Arrivals:
+    """Return the same comm groups where no rank waited for another: no node joins at the beginning of one elsewhere."""
+    nothing = np.full(len(met.begun_ns), NONE, np.int64)
+    return Arrivals(nothing, met.ahead_ns, tuple(map(_alone, met.groups)), None)
+
+
+def _alone(group: Joined) -> Joined:
+    none = np.zeros((0, group.rows.shape[1]), np.int64)
+    line = np.full(len(group.line), NONE, np.int64)
+    return replace(
+        group, line=line, member=_NOTHING, rows=none, start_ns=none, last=np.full_like(group.last, NONE)
+    )
 
 
 def _joined(

@@ -26,7 +26,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from studio.analysis.collectives.arrivals import Arrivals, arrivals
+from studio.analysis.collectives.arrivals import Arrivals, arrivals, without_joining
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
 from studio.analysis.job.stretches import Marked, Stretches, join_stretches
 from studio.notebook import one_line, table
@@ -242,6 +242,7 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     *,
     origin_ns: int = 0,
     is_recording: bool = False,
+    joins: bool = True,
     delays: Delays | None = None,
 ) -> Ledger:
     """Return where each nanosecond of the ranks with times went.
@@ -253,6 +254,7 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
         groups: Comm groups in place of the trace's.
         origin_ns: When the run began.
         is_recording: Whether the times were measured: then clocks are aligned, and only waiting is told apart.
+        joins: Whether ranks waited for each other in their communication.
         delays: What a simulation tells of its communication.
     """
     known = np.flatnonzero(times.first != NONE)
@@ -260,6 +262,8 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     _, index, course = np.unique(times.first[known], return_index=True, return_inverse=True)
     chosen = known[index]
     joined = arrivals(trace, times, groups, is_recording=is_recording)
+    if not joins:
+        joined = without_joining(joined)
     begun_ns = joined.begun_ns
     if delays is not None:
         begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
