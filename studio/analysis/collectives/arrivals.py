@@ -35,7 +35,7 @@ class Joined:
         member: (L,) a member of each line, its place in the trace's ranks.
         rows: (L, C) the member's node, -1 where it has none or has no time for it.
         start_ns: (L, C) when it began, on aligned clocks; -2^63 where it has none.
-        last: (C,) the line that began last.
+        last: (C,) the line that began last, of those that began together that which was ready last; -1 where nothing tells.
     """
 
     name: str
@@ -89,6 +89,7 @@ class Arrivals:
             line = int(group.line[member])
             mine = group.rows[line]
             there = np.flatnonzero(mine != NONE)
+            there = there[group.last[there] != NONE]
             rank[mine[there]] = group.member[group.last[there]]
             row[mine[there]] = group.rows[group.last[there], there]
         if place in self._received:
