@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.generation.families.job import asked_of, make_network_job
+from studio.generation.families.job import asked_of
 from studio.generation.families.presets import NAMES
 from studio.generation.fitting import Fit, fit_in
 from studio.generation.job import make_job
@@ -38,8 +38,7 @@ def generate(model: str | Model, *, ranks: int, **options: Any) -> Trace:
         Trace(8 ranks, 1 graphs, 8,344 nodes, 1 comm groups, 1 findings)
     """
     if isinstance(model, str) and model.strip().lower() in NAMES:
-        asked = asked_of(model, ranks, options)
-        return make_network_job(asked.network, asked.replicas, asked.speed)
+        return asked_of(model, ranks, options).job()
     workload = workload_of(model, ranks, options)
     return make_job(workload.model, workload.layout, workload.speed, workload.faults, workload.recipe)
 

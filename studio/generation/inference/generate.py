@@ -20,12 +20,13 @@ from studio.generation.inference.disaggregated import (
 from studio.generation.inference.fitting import DECODE, PREFILL, held_by_role, remedies
 from studio.generation.inference.job import TOKEN_BYTES, Steps, make_steps
 from studio.generation.inference.memory import fullest, stage_memory
-from studio.generation.inference.options import asked_of
+from studio.generation.inference.options import Asked, asked_of
 from studio.generation.inference.passes import StepPasses
 from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.program import Program
 from studio.generation.transformer import active_parameters, has_experts, parameters
+from studio.generation.workload import with_recipe
 from studio.operators.roofline import Gpu
 from studio.trace import Trace
 
@@ -48,12 +49,21 @@ def generate_inference(model: str | Model, *, ranks: int, **options: Any) -> Tra
         >>> studio.generate_inference("llama3-8b", ranks=8, tp=8, batch=32, context=4096)
         Trace(8 ranks, 1 graphs, 3,376 nodes, 1 comm groups, 1 findings)
     """
-    asked = asked_of(model, ranks, options)
-    if asked.wish.phase == DISAGGREGATED:
-        return make_disaggregated(
-            roles_of(asked.model, asked.wish), told(asked.model, asked.wish), asked.speed
-        )
-    return make_steps(steps_of(asked.model, asked.wish), told(asked.model, asked.wish), asked.speed)
+    return steps_job(asked_of(model, ranks, options))
+
+
+def steps_job(asked: Asked) -> Trace:
+    """Return the steps of inference that a user asks for.
+
+    Raises:
+        ConfigError: Numbers do not divide, or there would be too many nodes.
+    """
+    model, wish, words = asked.model, asked.wish, told(asked.model, asked.wish)
+    if wish.phase == DISAGGREGATED:
+        made = make_disaggregated(roles_of(model, wish), words, asked.speed)
+    else:
+        made = make_steps(steps_of(model, wish), words, asked.speed)
+    return with_recipe(made, asked.recipe)
 
 
 def told(model: Model, wish: StepWish) -> str:
