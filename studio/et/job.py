@@ -52,7 +52,7 @@ from studio.et.format import (
 from studio.et.halves import Half, make_half, names_of, sort_halves
 from studio.et.link import LinkOptions, link_ranks
 from studio.et.link.parallel import RankFiles, link_files
-from studio.et.memory import available_bytes, refuse_beyond_memory
+from studio.et.memory import refuse_beyond_memory
 from studio.et.merged import reading as merged
 from studio.et.naming import name_of
 from studio.et.plugins import Plugins, installed
@@ -61,6 +61,7 @@ from studio.et.ranks import ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
+from studio.machine_memory import available_bytes
 from studio.trace import GROUP_KEYS, NONE, CommGroup, Finding, Graph, Level, Rank, Trace, digest
 from studio.units import format_counted
 
