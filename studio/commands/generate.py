@@ -161,10 +161,15 @@ def _memory_lines(told: Mapping[str, Any]) -> list[str]:
     ]
     stage = "" if "family" in told else f" of stage {memory['stage']}"
     most = f"{format_bytes(memory['total'])} on a rank{stage}, which holds most: {', '.join(parts)}"
+    lines = [most]
+    if any(told.get("host_memory", {}).values()):
+        host = told["host_memory"]
+        each = ", ".join(f"{part} {format_bytes(size)}" for part, size in host.items() if size)
+        lines.append(f"{format_bytes(sum(host.values()))} in host memory besides: {each}")
     if not told.get("unfit"):
-        return [most]
+        return lines
     cures = "; ".join(told["remedies"]) or "no change of layout, data type or batch that was tried"
-    return [most, told["unfit"], f"what would fit: {cures}"]
+    return [*lines, told["unfit"], f"what would fit: {cures}"]
 
 
 def _training_lines(told: Mapping[str, Any]) -> list[str]:

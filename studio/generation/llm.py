@@ -9,7 +9,7 @@ from studio.generation.families.presets import NAMES
 from studio.generation.fitting import Fit, fit_in
 from studio.generation.job import make_job
 from studio.generation.layout import Layout
-from studio.generation.memory import stage_memory
+from studio.generation.memory import host_memory, stage_memory
 from studio.generation.models import Model
 from studio.generation.transformer import active_parameters, parameters, recomputed_flop, step_flop
 from studio.generation.volumes import step_volumes
@@ -73,6 +73,9 @@ def describe(model: Model, layout: Layout, gpu: Gpu | None = None) -> dict[str, 
         "grad_overlap": layout.grad_overlap,
         "dtype": layout.dtype,
         "grad_dtype": layout.grad_dtype,
+        "reduce_dtype": layout.reduce_dtype or layout.grad_dtype,
+        "optimizer": layout.optimizer,
+        "offload": layout.offload,
         "steps": layout.steps,
         "batch": layout.batch,
         "batch_from": layout.batch_from,
@@ -86,6 +89,7 @@ def describe(model: Model, layout: Layout, gpu: Gpu | None = None) -> dict[str, 
         "attention": layout.attention,
         "memory": {**stages[fullest], "total": sum(stages[fullest].values()), "stage": fullest},
         "memory_by_stage": stages,
+        "host_memory": host_memory(model, layout, fullest),
         "fits": not fit.words if gpu else None,
         "unfit": fit.words,
         "remedies": [str(remedy) for remedy in fit.remedies],
