@@ -216,13 +216,14 @@ def unchanged_recipe(trace: Trace) -> Recipe | None:
     if recipe is None:
         return None
     try:
-        made = recipe.job(timed=_is_timed(trace))
+        made = recipe.job(timed=is_timed(trace))
     except ConfigError:
         return None
     return recipe if _same(made, trace) else None
 
 
-def _is_timed(trace: Trace) -> bool:
+def is_timed(trace: Trace) -> bool:
+    """Whether compute of a job has durations, so that no machine times it."""
     return any(bool((graph.duration_ns[graph.type == NodeType.COMP] > 0).any()) for graph in trace.graphs)
 
 
@@ -232,7 +233,7 @@ def _anew(trace: Trace, recipe: Recipe, before: Mesh, wanted: Growth) -> tuple[T
     Raises:
         ConfigError: The numbers do not fit the job's mesh, or what the model allows.
     """
-    start, timed = before, _is_timed(trace)
+    start, timed = before, is_timed(trace)
     if wanted.tp is not None and recipe.layout() is not None:
         recipe = _with_tensor_ranks(recipe, wanted.tp)
         trace = recipe.job(timed=timed)
