@@ -30,7 +30,7 @@ from studio.et.halves import Half, make_half, names_of, sort_halves
 from studio.et.known import FORMATS, KINETO, PYTORCH, known_format
 from studio.et.link.options import LinkOptions
 from studio.et.link.rank_files import RankFiles
-from studio.et.memory import available_bytes, refuse_beyond_memory
+from studio.et.memory import refuse_beyond_memory
 from studio.et.naming import name_of
 from studio.et.plugins import Plugins, installed
 from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, says_rank
@@ -38,6 +38,7 @@ from studio.et.ranks import ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
+from studio.machine_memory import available_bytes
 from studio.trace import GROUP_KEYS, NONE, CommGroup, Finding, Graph, Level, Rank, Trace, digest, digest_array
 from studio.units import format_counted
 

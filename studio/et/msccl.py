@@ -242,6 +242,8 @@ def findings_of(algorithm: Algorithm, played: Played, name: str) -> Iterator[Fin
     for code, flaws in played.flaws.items():
         more = f" ({len(flaws):,} in all)" if len(flaws) > 1 else ""
         yield Finding("error", code, f"{name}: {flaws[0]}{more}.", _CORRECT, file=name)
+    for code, note in played.notes.items():
+        yield Finding("info", code, f"{name}: {note}.", file=name)
     if not algorithm.collective:
         told = f"{algorithm.told!r}" if algorithm.told else "no collective"
         message = f"{name}: the algorithm names {told}, so that its result was not checked; checked: {', '.join(TYPES)}."

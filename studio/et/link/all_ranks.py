@@ -14,6 +14,7 @@ from studio.et.link.membership import resolve
 from studio.et.link.numbering import number
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, pair
+from studio.et.link.scattered import share_sizes
 from studio.et.link.senders import find_senders
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding
@@ -80,6 +81,7 @@ def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
     ordered = sorted(drafts, key=lambda rank_draft: -1 if rank_draft.number is None else rank_draft.number)
     groups, about_groups = resolve(ordered)
     number(ordered)
+    share_sizes(ordered)
     about_clocks = align(ordered) if options.align_clocks else []
     find_senders(ordered)
     origin = min(
