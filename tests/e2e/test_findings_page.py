@@ -11,6 +11,7 @@ from studio.doctor import CHECKS
 from studio.et import read, write
 from tests.doctor.broken_jobs import comp, healthy
 from tests.e2e.conftest import BRIEF, LOOK, Held, Studio, becomes, quiet, until
+from tests.e2e.going import go
 from tests.handmade import collective, trace_of
 
 pytestmark = pytest.mark.e2e
@@ -45,9 +46,10 @@ def test_what_is_wrong_is_listed_the_worst_first(studio: Studio, page):
     page.wait_for_selector("#findings-badge [title^='4 errors']")
     page.locator("#overview-findings .cs-level-error").first.wait_for()
     quiet(page)
-    page.goto(f"{studio.url}/")
+    go(page, f"{studio.url}/")
     page.locator("#home-jobs tr", has_text="broken").locator("text=4 errors").wait_for()
-    page.goto(studio.address("overview", "broken"))
+    go(page, studio.address("overview", "broken"))
+    page.locator("#overview-findings .cs-level-error").first.wait_for()
     quiet(page)
     # However long the next page takes to come, callbacks of the page that is left hear nothing of its view.
     asked: list[str] = []
@@ -81,17 +83,19 @@ def test_what_is_wrong_is_listed_the_worst_first(studio: Studio, page):
     ).wait_for()
 
 
-def test_a_clean_job_says_so_and_what_was_looked_for(studio: Studio, page):
-    page.goto(studio.address("findings", "healthy"))
+def see_what_was_looked_for_in_a_clean_job(studio: Studio, page):
+    """The Overview leads to it."""
+    go(page, studio.address("overview", "healthy"))
+    page.click("text=Findings: what follows")
     page.locator("h2", has_text="No problems in this job").wait_for()
     page.wait_for_function("!document.querySelector('#findings-badge *')")
     page.locator(".fi-passed li", has_text="Dependency cycles").wait_for()
     assert page.locator(".fi-passed li").count() == len(CHECKS)
 
 
-def test_a_finding_opens_by_keyboard_and_leads_to_its_nodes(studio: Studio, page):
-    """What is open and selected is in the address."""
-    page.goto(studio.address("findings", "broken"))
+def open_a_finding_by_keyboard(studio: Studio, page):
+    """It leads to its nodes; what is open and selected is in the address."""
+    go(page, studio.address("findings", "broken"))
     head = page.locator(".fi-head", has_text="Dependency cycles")
     head.focus()
     page.keyboard.press("Enter")
@@ -110,9 +114,9 @@ def test_a_finding_opens_by_keyboard_and_leads_to_its_nodes(studio: Studio, page
     page.locator(".fi-details").wait_for(state="detached")
 
 
-def test_a_repair_is_previewed_applied_and_undone(studio: Studio, page):
+def preview_apply_and_undo_a_repair(studio: Studio, page):
     """The mended job is a new one; deleting it goes back to the job it was made of."""
-    page.goto(studio.address("findings", "broken", finding="self-loop"))
+    go(page, studio.address("findings", "broken", finding="self-loop"))
     page.locator(".fi-repair", has_text="Would change: 2 dependencies removed.").wait_for()
     page.locator(".fi-changes", has_text="rank 0: node 3 (n3) waited for node 3 (n3)").wait_for()
     before = page.evaluate("window.studio.view.readView().job")
@@ -130,8 +134,8 @@ def test_a_repair_is_previewed_applied_and_undone(studio: Studio, page):
     assert studio.job("broken") == before
 
 
-def test_all_that_can_be_is_mended_at_once(studio: Studio, page):
-    page.goto(studio.address("findings", "broken"))
+def mend_all_that_can_be_at_once(studio: Studio, page):
+    go(page, studio.address("findings", "broken"))
     page.locator("#findings-list").wait_for()
     page.evaluate("document.querySelector('#findings-body').title = 'the same'")
     page.click("text=Repair 3 kinds of problems at once")
@@ -144,7 +148,8 @@ def test_all_that_can_be_is_mended_at_once(studio: Studio, page):
     assert titles(page)[1:].count("Repaired") == 3
 
 
-def test_the_overview_leads_to_the_findings(studio: Studio, page):
-    page.goto(studio.address("overview", "healthy"))
-    page.click("text=Findings: what follows")
-    page.locator("h2", has_text="No problems in this job").wait_for()
+def test_findings_lead_to_their_nodes_and_are_mended(studio: Studio, page):
+    open_a_finding_by_keyboard(studio, page)
+    preview_apply_and_undo_a_repair(studio, page)
+    mend_all_that_can_be_at_once(studio, page)
+    see_what_was_looked_for_in_a_clean_job(studio, page)

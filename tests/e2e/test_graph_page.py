@@ -6,16 +6,35 @@ import re
 
 import pytest
 
+import studio as library
+from studio.cutting import Choice, cut
+from studio.samples import sample_path
 from tests.e2e.conftest import becomes, quiet, until, view
+from tests.e2e.going import go
 
 pytestmark = pytest.mark.e2e
 
 CY = "document.getElementById('graph-cy')._cyreg.cy"
-JOB = "transformer_8r"
+SAMPLE = "transformer_8r"
+JOB = "one step of two ranks"
+"""Half as many nodes as the sample has: their number is not what is looked at."""
 
 
-def open_graph(studio, page, **view):
-    page.goto(studio.address("graph", JOB, **view))
+@pytest.fixture(scope="module")
+def one_step():
+    """The first step of two ranks of the sample."""
+    return cut(library.read(sample_path(SAMPLE)), Choice(ranks=frozenset({0, 1}), steps=frozenset({0}))).trace
+
+
+@pytest.fixture
+def studio(studio, one_step):
+    """A studio with that job."""
+    studio.add(one_step, JOB)
+    return studio
+
+
+def open_graph(studio, page, job=JOB, **view):
+    go(page, studio.address("graph", job, **view))
     settled(page)
 
 
@@ -40,7 +59,8 @@ def selected(page, ref):
     until(page, f"{CY}.$('.cs-on').length === 1 && {CY}.$('.cs-on').id() === '{ref}'")
 
 
-def test_a_small_graph_is_drawn_whole_with_nothing_cut_off(studio, page):
+def see_a_small_graph_whole(studio, page):
+    """It is drawn whole, with nothing cut off."""
     open_graph(studio, page)
     sentence = page.locator("#graph-sentence").inner_text()
     nodes, edges = re.fullmatch(r"All (\d+) nodes and (\d+) dependencies drawn\.", sentence).groups()
@@ -57,7 +77,8 @@ def test_a_small_graph_is_drawn_whole_with_nothing_cut_off(studio, page):
     assert foot["y"] + foot["height"] <= 900.5
 
 
-def test_a_click_selects_a_click_beside_clears_and_the_back_button_walks_back(studio, page):
+def select_clear_and_walk_back(studio, page):
+    """A click selects, a click beside clears, and the back button walks back."""
     open_graph(studio, page)
     ref = drawn(page)[20]
     page.evaluate(f"void (window.sent = {CY}.nodes()[0])")
@@ -77,80 +98,54 @@ def test_a_click_selects_a_click_beside_clears_and_the_back_button_walks_back(st
     until(page, f"{CY}.$('.cs-on').length === 0")
 
 
-def test_a_link_shows_the_same_part_and_controls_follow(studio, page):
-    open_graph(studio, page, node=60, show="near", depth=2, dir="up", deps="data")
+def point_at_a_node(studio, page):
+    """What is under the pointer is named in full."""
+    open_graph(studio, page, node=60)
+    page.mouse.move(*at(page, "60"))
+    tip = page.locator("#graph-tip")
+    tip.wait_for(state="visible")
+    name = page.locator("#inspector h2").inner_text()
+    assert tip.inner_text().startswith(name)
+    assert "id 60" in tip.inner_text()
+
+
+def change_the_theme(studio, page):
+    """It changes the colours and nothing else."""
+    open_graph(studio, page, node=60)
+    colour = f"{CY}.getElementById('61').style('background-color')"
+    light, places = page.evaluate(colour), page.evaluate(f"{CY}.nodes().map(one => one.position())")
+    page.locator("#theme-toggle").click()
+    page.locator("#theme-toggle").click()
+    until(page, f"{colour} !== '{light}'")
     selected(page, "60")
-    first = drawn(page)
-    for name, value in {"Depth": "2", "Direction": "upwards", "Dependencies": "data only"}.items():
-        becomes(page, page.get_by_role("textbox", name=name).input_value, value)
-    assert page.evaluate(f"{CY}.edges('[dep = \"ctrl\"]').length") == 0
-    sentence = page.locator("#graph-sentence").inner_text()
-    assert re.match(rf"{len(first)} of \d+ nodes drawn: within 2 data dependencies above ", sentence)
-    page.reload()
-    settled(page)
-    assert drawn(page) == first
+    assert page.evaluate(f"{CY}.nodes().map(one => one.position())") == places
 
 
-def test_controls_change_the_drawing_and_the_address_and_go_back(studio, page):
-    open_graph(studio, page, node=60, show="near", depth=1)
-    before = len(drawn(page))
-    page.get_by_role("textbox", name="Depth").click()
-    page.get_by_role("option", name="4", exact=True).click()
-    until(page, f"{CY}.nodes().length > {before}")
-    assert view(page)["depth"] == "4"
-    page.get_by_role("textbox", name="Dependencies").click()
-    page.get_by_role("option", name="control").click()
-    until(page, f"{CY}.edges('[dep = \"data\"]').length === 0")
-    assert view(page)["deps"] == "ctrl"
-    page.go_back()
-    until(page, f"{CY}.edges('[dep = \"data\"]').length > 0")
-    page.go_back()
-    until(page, f"{CY}.nodes().length === {before}")
-    until(page, "document.getElementById('graph-depth').value === '1'")
-    page.get_by_text("Whole", exact=True).click()
-    until(page, f"{CY}.nodes().length > 200")
-    assert view(page)["show"] == "whole"
+def walk_by_keys(studio, page):
+    """Arrows, Escape and F, which are text in the search box."""
+    open_graph(studio, page, node=60)
+    before = page.evaluate(f"{CY}.getElementById('60').outgoers('node').map(one => one.id())")
+    page.locator("#graph-canvas").focus()
+    page.keyboard.press("ArrowDown")
+    until(page, f"{CY}.$('.cs-on').id() !== '60'")
+    assert view(page)["node"] in before
+    page.keyboard.press("ArrowUp")
+    until(page, f"{CY}.$('.cs-on').outgoers('node').length > 0")
+    page.keyboard.press("Escape")
+    until(page, f"{CY}.$('.cs-on').length === 0")
+    page.evaluate(f"void {CY}.zoom(2)")
+    page.keyboard.press("f")
+    assert page.evaluate(f"{CY}.zoom()") < 1
+    # What is typed into the search box is text, not keys.
+    page.get_by_label("Search nodes").fill("")
+    page.get_by_label("Search nodes").press("f")
+    assert page.get_by_label("Search nodes").input_value() == "f"
 
 
-def test_another_rank_is_one_choice_away(studio, page):
-    page.goto(studio.address("graph", "transformer_32r"))
-    settled(page)
-    becomes(page, page.get_by_role("textbox", name="Rank").input_value, "0")
-    page.get_by_role("textbox", name="Rank").click()
-    page.get_by_role("textbox", name="Rank").fill("31")
-    page.get_by_role("option", name="31").click()
-    page.wait_for_url("**rank=31*")
-    settled(page)
-    becomes(page, page.get_by_role("textbox", name="Rank").input_value, "31")
-
-
-def test_looking_around_keeps_the_neighbourhood_and_a_double_click_centres(studio, page):
-    open_graph(studio, page, node=60, show="near", depth=2)
-    before = drawn(page)
-    edge = page.evaluate(f"{CY}.nodes('[hidden > 0]')[0].id()")
-    page.mouse.click(*at(page, edge))
-    selected(page, edge)
-    quiet(page)
-    assert drawn(page) == before
-    assert view(page)["at"] == "60"
-    page.mouse.dblclick(*at(page, edge))
-    until(
-        page, f"{CY}.getElementById('60').length === 0 || {CY}.getElementById('{edge}').data('hidden') === 0"
-    )
-    selected(page, edge)
-    assert "at" not in view(page)
-
-
-def test_a_neighbour_in_the_inspector_that_is_not_drawn_becomes_the_centre(studio, page):
-    open_graph(studio, page, node=60, show="near", depth=1, dir="up")
-    there = page.locator("#inspector .cs-neighbours").last.locator("a").first
-    there.click()
-    until(page, f"{CY}.$('.cs-on').length === 1 && {CY}.$('.cs-on').id() !== '60'")
-    assert view(page)["node"] in drawn(page)
-
-
-def test_search_counts_its_hits_and_steps_through_them(studio, page):
+def search_the_graph(studio, page):
+    """The search counts its hits and steps through them."""
     open_graph(studio, page)
+    page.locator("#graph-canvas").focus()
     page.keyboard.press("/")
     page.keyboard.type("all_reduce", delay=20)
     total = page.evaluate(f"{CY}.nodes().filter(one => one.data('name').includes('all_reduce')).length")
@@ -173,78 +168,91 @@ def test_search_counts_its_hits_and_steps_through_them(studio, page):
     page.get_by_text("no node found").wait_for()
 
 
-def test_the_graph_is_walked_by_keys(studio, page):
-    open_graph(studio, page, node=60)
-    before = page.evaluate(f"{CY}.getElementById('60').outgoers('node').map(one => one.id())")
-    page.locator("#graph-canvas").focus()
-    page.keyboard.press("ArrowDown")
-    until(page, f"{CY}.$('.cs-on').id() !== '60'")
-    assert view(page)["node"] in before
-    page.keyboard.press("ArrowUp")
-    until(page, f"{CY}.$('.cs-on').outgoers('node').length > 0")
-    page.keyboard.press("Escape")
-    until(page, f"{CY}.$('.cs-on').length === 0")
-    page.evaluate(f"void {CY}.zoom(2)")
-    page.keyboard.press("f")
-    assert page.evaluate(f"{CY}.zoom()") < 1
-    # What is typed into the search box is text, not keys.
-    page.get_by_label("Search nodes").fill("")
-    page.get_by_label("Search nodes").press("f")
-    assert page.get_by_label("Search nodes").input_value() == "f"
+def test_the_whole_graph_is_drawn_pointed_at_selected_walked_and_searched(studio, page):
+    see_a_small_graph_whole(studio, page)
+    select_clear_and_walk_back(studio, page)
+    point_at_a_node(studio, page)
+    change_the_theme(studio, page)
+    walk_by_keys(studio, page)
+    search_the_graph(studio, page)
 
 
-def test_clicks_faster_than_the_answers_all_count(studio, page):
-    """Two blocks are opened and two kinds hidden before any answer to the first."""
-    open_graph(studio, page, show="fold", by="type", open="none")
-    blocks = page.evaluate(f"{CY}.nodes('[block]').map(one => one.data('block'))")[:2]
-    assert len(blocks) == 2
-    page.evaluate(f"refs => refs.forEach(ref => {CY}.$id('b' + ref).emit('dbltap'))", blocks)
-    until(page, lambda: set(view(page)["open"].split(",")) == set(blocks))
-    until(page, f"{CY}.$('[kind = \"frame\"]').length === 2")
-    kinds = page.evaluate(
-        "[...document.querySelectorAll('#graph-legend [data-filter]')].slice(0, 2).map(one => (one.click(), one.dataset.filter))"
-    )
-    assert set(view(page)["hide"].split(",")) == set(kinds)
-
-
-def test_what_is_under_the_pointer_is_named_in_full(studio, page):
-    open_graph(studio, page, node=60)
-    page.mouse.move(*at(page, "60"))
-    tip = page.locator("#graph-tip")
-    tip.wait_for(state="visible")
-    name = page.locator("#inspector h2").inner_text()
-    assert tip.inner_text().startswith(name)
-    assert "id 60" in tip.inner_text()
-
-
-def test_a_rank_or_node_that_is_not_there_is_told(studio, page):
-    page.goto(studio.address("graph", JOB, rank=99))
-    page.get_by_text("This job has no rank '99'.").first.wait_for()
-    page.goto(studio.address("graph", JOB, node="nonsense"))
-    settled(page)
-    page.get_by_text("This rank has no node 'nonsense'.").wait_for()
-    assert len(drawn(page)) > 200
-
-
-def test_without_a_job_the_way_to_one_is_shown(studio, page):
-    page.goto(f"{studio.url}/graph")
-    page.get_by_text("No job is open").wait_for()
-    assert page.locator("#graph-canvas").is_hidden()
-
-
-def test_the_theme_changes_the_colours_and_nothing_else(studio, page):
-    open_graph(studio, page, node=60)
-    colour = f"{CY}.getElementById('61').style('background-color')"
-    light, places = page.evaluate(colour), page.evaluate(f"{CY}.nodes().map(one => one.position())")
-    page.locator("#theme-toggle").click()
-    page.locator("#theme-toggle").click()
-    until(page, f"{colour} !== '{light}'")
+def follow_a_link(studio, page):
+    """A link shows its part, and the controls follow."""
+    open_graph(studio, page, node=60, show="near", depth=2, dir="up", deps="data")
     selected(page, "60")
-    assert page.evaluate(f"{CY}.nodes().map(one => one.position())") == places
+    first = drawn(page)
+    for name, value in {"Depth": "2", "Direction": "upwards", "Dependencies": "data only"}.items():
+        becomes(page, page.get_by_role("textbox", name=name).input_value, value)
+    assert page.evaluate(f"{CY}.edges('[dep = \"ctrl\"]').length") == 0
+    sentence = page.locator("#graph-sentence").inner_text()
+    assert re.match(rf"{len(first)} of \d+ nodes drawn: within 2 data dependencies above ", sentence)
+    # The same in the document that is open, whatever it showed before.
+    open_graph(studio, page, show="whole")
+    assert len(drawn(page)) > len(first)
+    open_graph(studio, page, node=60, show="near", depth=2, dir="up", deps="data")
+    becomes(page, lambda: drawn(page), first)
 
 
-def test_a_graph_is_folded_opened_in_place_and_closed_again_by_keys(studio, page):
-    open_graph(studio, page, show="fold", by="scope", open="none")
+def use_the_controls(studio, page):
+    """They change the drawing and the address, and go back with it."""
+    open_graph(studio, page, node=60, show="near", depth=1)
+    before = len(drawn(page))
+    page.get_by_role("textbox", name="Depth").click()
+    page.get_by_role("option", name="4", exact=True).click()
+    until(page, f"{CY}.nodes().length > {before}")
+    assert view(page)["depth"] == "4"
+    page.get_by_role("textbox", name="Dependencies").click()
+    page.get_by_role("option", name="control").click()
+    until(page, f"{CY}.edges('[dep = \"data\"]').length === 0")
+    assert view(page)["deps"] == "ctrl"
+    page.go_back()
+    until(page, f"{CY}.edges('[dep = \"data\"]').length > 0")
+    page.go_back()
+    until(page, f"{CY}.nodes().length === {before}")
+    until(page, "document.getElementById('graph-depth').value === '1'")
+    page.get_by_text("Whole", exact=True).click()
+    until(page, f"{CY}.nodes().length > 100")
+    assert view(page)["show"] == "whole"
+
+
+def look_around(studio, page):
+    """A click keeps the neighbourhood, a double click centres it."""
+    open_graph(studio, page, node=60, show="near", depth=2)
+    before = drawn(page)
+    edge = page.evaluate(f"{CY}.nodes('[hidden > 0]')[0].id()")
+    page.mouse.click(*at(page, edge))
+    selected(page, edge)
+    quiet(page)
+    assert drawn(page) == before
+    assert view(page)["at"] == "60"
+    page.mouse.dblclick(*at(page, edge))
+    until(
+        page, f"{CY}.getElementById('60').length === 0 || {CY}.getElementById('{edge}').data('hidden') === 0"
+    )
+    selected(page, edge)
+    assert "at" not in view(page)
+
+
+def follow_a_neighbour(studio, page):
+    """One of the inspector's that is not drawn becomes the centre."""
+    open_graph(studio, page, node=60, show="near", depth=1, dir="up")
+    there = page.locator("#inspector .cs-neighbours").last.locator("a").first
+    there.click()
+    until(page, f"{CY}.$('.cs-on').length === 1 && {CY}.$('.cs-on').id() !== '60'")
+    assert view(page)["node"] in drawn(page)
+
+
+def test_the_neighbourhood_of_a_node_follows_links_controls_and_clicks(studio, page):
+    follow_a_link(studio, page)
+    use_the_controls(studio, page)
+    look_around(studio, page)
+    follow_a_neighbour(studio, page)
+
+
+def fold_and_unfold(studio, page):
+    """Blocks are opened in place and closed again, by pointer and keys."""
+    open_graph(studio, page, job=SAMPLE, show="fold", by="scope", open="none")
     places = f"Object.fromEntries({CY}.nodes().map(one => [one.id(), one.position()]))"
     corner = "(box => [Math.round(box.x1), Math.round(box.y1)])({}.renderedBoundingBox({{includeLabels: false, includeOverlays: false}}))"
     closed = page.evaluate(places)
@@ -297,7 +305,27 @@ def test_a_graph_is_folded_opened_in_place_and_closed_again_by_keys(studio, page
     assert view(page)["by"] == "group"
 
 
-def test_what_holds_a_rank_up_is_drawn_coloured_filtered_and_saved(studio, page):
+def click_faster_than_the_answers(studio, page):
+    """Two blocks are opened and two kinds hidden before any answer to the first."""
+    open_graph(studio, page, job=SAMPLE, show="fold", by="type", open="none")
+    blocks = page.evaluate(f"{CY}.nodes('[block]').map(one => one.data('block'))")[:2]
+    assert len(blocks) == 2
+    page.evaluate(f"refs => refs.forEach(ref => {CY}.$id('b' + ref).emit('dbltap'))", blocks)
+    until(page, lambda: set(view(page)["open"].split(",")) == set(blocks))
+    until(page, f"{CY}.$('[kind = \"frame\"]').length === 2")
+    kinds = page.evaluate(
+        "[...document.querySelectorAll('#graph-legend [data-filter]')].slice(0, 2).map(one => (one.click(), one.dataset.filter))"
+    )
+    assert set(view(page)["hide"].split(",")) == set(kinds)
+
+
+def test_a_graph_is_folded_and_unfolded(studio, page):
+    fold_and_unfold(studio, page)
+    click_faster_than_the_answers(studio, page)
+
+
+def see_what_holds_a_rank_up(studio, page):
+    """The critical path is drawn, coloured, filtered and saved."""
     open_graph(studio, page, show="whole")
     page.locator("#graph-canvas").focus()
     page.keyboard.press("c")
@@ -350,3 +378,40 @@ def test_what_holds_a_rank_up_is_drawn_coloured_filtered_and_saved(studio, page)
     page.keyboard.press("/")
     page.get_by_label("Search nodes").fill("/(/")
     page.get_by_text("/(/ is not a regular expression").wait_for()
+
+
+def choose_another_rank(studio, page):
+    """Another rank is one choice away, here of another job."""
+    go(page, studio.address("graph", "transformer_32r"))
+    settled(page)
+    becomes(page, page.get_by_role("textbox", name="Rank").input_value, "0")
+    page.get_by_role("textbox", name="Rank").click()
+    page.get_by_role("textbox", name="Rank").fill("31")
+    page.get_by_role("option", name="31").click()
+    page.wait_for_url("**rank=31*")
+    settled(page)
+    becomes(page, page.get_by_role("textbox", name="Rank").input_value, "31")
+
+
+def ask_for_what_is_not_there(studio, page):
+    """A rank or a node that is not there is told."""
+    go(page, studio.address("graph", JOB, rank=99))
+    page.get_by_text("This job has no rank '99'.").first.wait_for()
+    go(page, studio.address("graph", JOB, node="nonsense"))
+    settled(page)
+    page.get_by_text("This rank has no node 'nonsense'.").wait_for()
+    assert len(drawn(page)) > 100
+
+
+def close_the_job(studio, page):
+    """Without a job the way to one is shown."""
+    go(page, f"{studio.url}/graph")
+    page.get_by_text("No job is open").wait_for()
+    assert page.locator("#graph-canvas").is_hidden()
+
+
+def test_what_holds_a_rank_up_is_saved_and_other_ranks_and_jobs_are_shown(studio, page):
+    see_what_holds_a_rank_up(studio, page)
+    choose_another_rank(studio, page)
+    ask_for_what_is_not_there(studio, page)
+    close_the_job(studio, page)

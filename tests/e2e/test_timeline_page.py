@@ -24,6 +24,7 @@ from studio.timeline import recorded
 from studio.units import format_ns, format_offset
 from tests.e2e.conftest import BRIEF, Held, Studio, quiet, until
 from tests.e2e.conftest import view_within_job as view
+from tests.e2e.going import go
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
 
@@ -42,9 +43,12 @@ PARTS = Parts(
 
 
 def opened(studio: Studio, page, name: str = JOB, **more: object):
-    """Open the timeline of a job and wait until all that is in sight is drawn."""
-    page.goto(studio.address("timeline", name, **more))
+    """Show the timeline of a job and wait until all that is in sight is drawn."""
+    go(page, studio.address("timeline", name, **more))
     page.wait_for_selector("#timeline-scroll[data-ready]")
+    # What was shown before in the same document is scrolled, and its search may have the focus.
+    page.evaluate("document.querySelector('#timeline-scroll').scrollTop = 0; document.activeElement.blur()")
+    quiet(page)
     return page
 
 
@@ -95,12 +99,8 @@ def recording():
     return trace, [(row, start - origin, end - origin) for row, start, end in rows]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_bars_are_drawn_where_nodes_ran(studio: Studio, page, recording, scheme: str) -> None:
-    """In the middle of a node its colour, in a gap between two the background, in both themes."""
-    page.emulate_media(color_scheme=scheme)
-    _, spans = recording
-    opened(studio, page)
+def look_at_bars(page, spans) -> None:
+    """In the middle of a node its colour, in a gap between two the background."""
     long = sorted(spans, key=lambda one: one[1] - one[2])[:5]
     assert set(pixels(page, 0, [(start + end) / 2 for _, start, end in long])) == {
         token(page, "--cs-compute")
@@ -111,9 +111,7 @@ def test_bars_are_drawn_where_nodes_ran(studio: Studio, page, recording, scheme:
     assert token(page, "--cs-bg") in found
 
 
-def test_pointing_at_a_bar_says_when_its_node_was_issued_and_called_back(
-    studio: Studio, page, recording
-) -> None:
+def point_at_a_bar(studio: Studio, page, recording) -> None:
     """The figures are the library's, printed as everywhere."""
     trace, spans = recording
     graph = trace.graph_of(trace.ranks[0])
@@ -133,23 +131,60 @@ def test_pointing_at_a_bar_says_when_its_node_was_issued_and_called_back(
     page.locator("#timeline-status", has_text=expected).wait_for()
 
 
-def test_a_crowded_lane_still_tells_its_nodes(studio: Studio, page) -> None:
-    """Where bars would be too narrow the lane shows how busy it is, and a click finds the node."""
-    opened(studio, page, "imbalance_8r")
-    page.wait_for_function("() => window.studio.timeline.stats().binned > 0")
-    page.locator("#timeline-detail", has_text="crowded").wait_for()
-    at = point(page, 0, 15e6)
-    page.mouse.move(at["x"], at["y"])
-    page.locator(
-        "#timeline-status",
-        has_text=re.compile(r"rank 0 · .* · issued .* · callback .* · busy: compute 100 %"),
-    ).wait_for()
-    page.mouse.click(at["x"], at["y"])
-    page.wait_for_url(re.compile("node="))
+def walk_the_selection(studio: Studio, page, recording) -> None:
+    """Along the lane, and the dependencies."""
+    trace, spans = recording
+    graph = trace.graph_of(trace.ranks[0])
+    ids = [int(graph.id[node]) for node, _, _ in spans]
+    opened(studio, page, rank=0, node=ids[10])
     page.wait_for_selector("#inspector h2")
+    page.keyboard.press(".")
+    page.wait_for_url(lambda _: view(page)["node"] == str(ids[11]))
+    page.keyboard.press(",")
+    page.wait_for_url(lambda _: view(page)["node"] == str(ids[10]))
+    page.keyboard.press("[")
+    page.wait_for_url(lambda _: view(page)["node"] != str(ids[10]))
+    row = spans[10][0]
+    waits = {int(graph.id[one]) for one in [*graph.data.of(row), *graph.ctrl.of(row)]}
+    assert int(view(page)["node"]) in waits
+    page.go_back()
+    page.wait_for_url(lambda _: view(page)["node"] == str(ids[10]))
+    page.mouse.move(5, 5)
+    page.keyboard.press("c")
+    page.wait_for_url(lambda _: view(page)["deps"] == "chain")
+    page.locator("#timeline-status", has_text=re.compile(r"chain of \d+ nodes$")).wait_for()
 
 
-def test_keys_and_wheel_move_the_window_in_the_address_and_back_undoes_them(studio: Studio, page) -> None:
+def outline_the_critical_path(studio: Studio, page, recording) -> None:
+    """X draws it, the sentence sums it up, and the inspector says why a node is on it."""
+    trace, _ = recording
+    graph = trace.graph_of(trace.ranks[7])
+    row = next(row for row, name in enumerate(graph.name) if graph.strings[name] == "step0.mb0.head.proj.fwd")
+    opened(studio, page, rank=7, node=graph.id[row])
+    page.keyboard.press("x")
+    page.locator("#timeline-path-words", has_text="60 % compute of stage 1").wait_for()
+    assert view(page)["crit"] == "1"
+    assert page.locator("#timeline-path").get_attribute("aria-pressed") == "true"
+    page.locator("#inspector dd", has_text="687 µs of compute: 1.5 % of the finish").wait_for()
+    page.locator("#timeline-path").click()
+    until(page, lambda: page.locator("#timeline-path-words").inner_text() == "")
+
+
+def test_bars_are_drawn_pointed_at_and_walked_along(studio: Studio, page, recording) -> None:
+    page.emulate_media(color_scheme="light")
+    opened(studio, page)
+    look_at_bars(page, recording[1])
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_selector("html[data-mantine-color-scheme='dark']", state="attached")
+    quiet(page)
+    look_at_bars(page, recording[1])
+    point_at_a_bar(studio, page, recording)
+    walk_the_selection(studio, page, recording)
+    outline_the_critical_path(studio, page, recording)
+
+
+def move_by_keys_and_wheel(studio: Studio, page) -> None:
+    """The window of the address moves, and back undoes it."""
     opened(studio, page)
     at = point(page, 0, 20e6)
     page.mouse.move(at["x"], at["y"])
@@ -180,7 +215,8 @@ def test_keys_and_wheel_move_the_window_in_the_address_and_back_undoes_them(stud
     page.wait_for_url(lambda _: "from" not in view(page))
 
 
-def test_dragging_pans_and_with_shift_marks_a_window(studio: Studio, page) -> None:
+def drag(studio: Studio, page) -> None:
+    """It pans, and with Shift marks a window."""
     opened(studio, page, **{"from": 10_000_000, "to": 20_000_000})
     at = point(page, 0, 15e6)
     page.mouse.move(at["x"], at["y"])
@@ -239,30 +275,7 @@ def test_dragging_pans_and_with_shift_marks_a_window(studio: Studio, page) -> No
     page.wait_for_selector("#timeline-window", state="hidden")
 
 
-def test_the_selection_walks_along_the_lane_and_the_dependencies(studio: Studio, page, recording) -> None:
-    trace, spans = recording
-    graph = trace.graph_of(trace.ranks[0])
-    ids = [int(graph.id[node]) for node, _, _ in spans]
-    opened(studio, page, rank=0, node=ids[10])
-    page.wait_for_selector("#inspector h2")
-    page.keyboard.press(".")
-    page.wait_for_url(lambda _: view(page)["node"] == str(ids[11]))
-    page.keyboard.press(",")
-    page.wait_for_url(lambda _: view(page)["node"] == str(ids[10]))
-    page.keyboard.press("[")
-    page.wait_for_url(lambda _: view(page)["node"] != str(ids[10]))
-    row = spans[10][0]
-    waits = {int(graph.id[one]) for one in [*graph.data.of(row), *graph.ctrl.of(row)]}
-    assert int(view(page)["node"]) in waits
-    page.go_back()
-    page.wait_for_url(lambda _: view(page)["node"] == str(ids[10]))
-    page.mouse.move(5, 5)
-    page.keyboard.press("c")
-    page.wait_for_url(lambda _: view(page)["deps"] == "chain")
-    page.locator("#timeline-status", has_text=re.compile(r"chain of \d+ nodes$")).wait_for()
-
-
-def test_search_marks_pins_and_order(studio: Studio, page, recording) -> None:
+def search_mark_pin_and_order(studio: Studio, page, recording) -> None:
     trace, _ = recording
     opened(studio, page)
     page.keyboard.press("/")
@@ -312,7 +325,8 @@ def test_search_marks_pins_and_order(studio: Studio, page, recording) -> None:
     )
 
 
-def test_a_step_through_what_is_searched_waits_for_it(studio: Studio, page) -> None:
+def step_before_the_search_has_answered(studio: Studio, page) -> None:
+    """The step waits for it."""
     opened(studio, page)
     held = Held(page, "/timeline/search?")
     page.fill("#timeline-search", "dgrad")
@@ -330,7 +344,7 @@ def names_of(trace, rank) -> list[str]:
     return [graph.strings[at] for at in graph.name.tolist()]
 
 
-def test_ranks_fold_and_categories_hide(studio: Studio, page) -> None:
+def fold_ranks_and_hide_categories(studio: Studio, page) -> None:
     opened(studio, page)
     box = page.locator("#timeline-scroll").bounding_box()
     at = point(page, 0, 0)
@@ -356,7 +370,7 @@ def save(page, kind: str) -> None:
     page.wait_for_selector("#timeline-page .cs-menu:not([open])")
 
 
-def test_what_is_shown_can_be_saved(studio: Studio, page) -> None:
+def save_what_is_shown(studio: Studio, page) -> None:
     opened(studio, page)
     quiet(page)
     with page.expect_download() as table:
@@ -396,7 +410,7 @@ def test_what_is_shown_can_be_saved(studio: Studio, page) -> None:
     )
 
 
-def test_the_list_of_keys_opens_and_closes(studio: Studio, page) -> None:
+def open_and_close_the_list_of_keys(studio: Studio, page) -> None:
     opened(studio, page)
     page.keyboard.press("?")
     page.wait_for_selector("#timeline-keys[open]")
@@ -408,6 +422,16 @@ def test_the_list_of_keys_opens_and_closes(studio: Studio, page) -> None:
     assert not serious
     page.keyboard.press("Escape")
     page.wait_for_selector("#timeline-keys", state="hidden")
+
+
+def test_the_window_is_moved_marked_searched_folded_and_saved(studio: Studio, page, recording) -> None:
+    move_by_keys_and_wheel(studio, page)
+    drag(studio, page)
+    fold_ranks_and_hide_categories(studio, page)
+    step_before_the_search_has_answered(studio, page)
+    search_mark_pin_and_order(studio, page, recording)
+    save_what_is_shown(studio, page)
+    open_and_close_the_list_of_keys(studio, page)
 
 
 def untimed():
@@ -428,12 +452,12 @@ def simulated(studio: Studio) -> tuple[str, str]:
     return found, keeper.save_run(found, run)
 
 
-def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, page, simulated) -> None:
+def see_a_run(studio: Studio, page, simulated) -> None:
     """A job without times of its own shows its newest run."""
     found, run_id = simulated
     run = Workspace(studio.workspace).load_run(found, run_id)
     timeline = run.result.timeline([5])
-    page.goto(f"{studio.url}/timeline?job={found}")
+    go(page, f"{studio.url}/timeline?job={found}")
     page.wait_for_selector("#timeline-scroll[data-ready]")
     until(page, lambda: "eight in a ring" in page.locator("#run-pick").input_value())
     page.locator("#run-pick").evaluate("box => { box.style.width = '60px'; }")
@@ -467,27 +491,35 @@ def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, pag
         "#timeline-window-table td.cs-better", has_text=f"▼ −{format_ns(there - end + start)}"
     ).first.wait_for()
     page.expected.append("400")
-    page.goto(f"{studio.url}/timeline?job={found}&run=gone")
+    go(page, f"{studio.url}/timeline?job={found}&run=gone")
     page.wait_for_selector("#timeline-error >> text=has no run")
 
 
-def test_a_job_without_times_says_what_to_do(studio: Studio, page) -> None:
+def see_a_job_without_times(studio: Studio, page) -> None:
+    """It says what to do."""
     found = Workspace(studio.workspace).save(untimed(), "no times either")
-    page.goto(f"{studio.url}/timeline?job={found}")
+    go(page, f"{studio.url}/timeline?job={found}")
     page.wait_for_selector("text=No times yet")
     assert page.locator("a", has_text="Simulate it").get_attribute("href") == f"/simulate?job={found}"
 
 
-def test_the_critical_path_is_outlined_across_ranks_and_told(studio: Studio, page, recording) -> None:
-    """X draws it, the sentence sums it up, and the inspector says why a node is on it."""
-    trace, _ = recording
-    graph = trace.graph_of(trace.ranks[7])
-    row = next(row for row, name in enumerate(graph.name) if graph.strings[name] == "step0.mb0.head.proj.fwd")
-    opened(studio, page, rank=7, node=graph.id[row])
-    page.keyboard.press("x")
-    page.locator("#timeline-path-words", has_text="60 % compute of stage 1").wait_for()
-    assert view(page)["crit"] == "1"
-    assert page.locator("#timeline-path").get_attribute("aria-pressed") == "true"
-    page.locator("#inspector dd", has_text="687 µs of compute: 1.5 % of the finish").wait_for()
-    page.locator("#timeline-path").click()
-    until(page, lambda: page.locator("#timeline-path-words").inner_text() == "")
+def point_at_a_crowded_lane(studio: Studio, page) -> None:
+    """Where bars would be too narrow the lane shows how busy it is, and a click finds the node."""
+    opened(studio, page, "imbalance_8r")
+    page.wait_for_function("() => window.studio.timeline.stats().binned > 0")
+    page.locator("#timeline-detail", has_text="crowded").wait_for()
+    at = point(page, 0, 15e6)
+    page.mouse.move(at["x"], at["y"])
+    page.locator(
+        "#timeline-status",
+        has_text=re.compile(r"rank 0 · .* · issued .* · callback .* · busy: compute 100 %"),
+    ).wait_for()
+    page.mouse.click(at["x"], at["y"])
+    page.wait_for_url(re.compile("node="))
+    page.wait_for_selector("#inspector h2")
+
+
+def test_runs_crowded_lanes_and_jobs_without_times_are_shown(studio: Studio, page, simulated) -> None:
+    point_at_a_crowded_lane(studio, page)
+    see_a_run(studio, page, simulated)
+    see_a_job_without_times(studio, page)
