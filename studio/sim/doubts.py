@@ -52,6 +52,7 @@ def options_of(doubts: Sequence[Doubt]) -> str:
     """Return the options that cure all doubts, each once.
 
     Example:
+        >>> from studio.sim.doubt import Cure
         >>> full = Cure("", "full")
         >>> options_of([Doubt("a", "", True, full), Doubt("b", "", True, full)])
         '--model full'
