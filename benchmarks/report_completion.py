@@ -61,6 +61,7 @@ class Row:
         unlisted: The same without the list of comm groups; None for jobs without one.
         host: How much longer one rank spends on the host than another, as a share of the finish: what balance does not count.
         measured: The same with imbalance measured on the lightest and the heaviest rank; None for balanced jobs.
+        ends: Of that the error of the latest finish of these two ranks.
         refused: Why it was not completed.
     """
 
@@ -73,6 +74,7 @@ class Row:
     error: float = float("nan")
     unlisted: float | None = None
     measured: float | None = None
+    ends: float | None = None
     refused: str = ""
 
 
@@ -152,17 +154,20 @@ def _held_out(jobs: Sequence[tuple[str, Trace]]) -> Iterator[str]:
     yield (
         "Of how ranks differ one rank tells only how long it waited for others inside collectives: its copies come as much "
         "later. *Measured*: the lightest and the heaviest rank are kept, and `--imbalance measured` draws the others between "
-        "them; asked is half the error. Of two ranks both are kept then."
+        "them; asked is half the error. Of two ranks both are kept then. *Those kept*: the same error of the later finish of these "
+        "two ranks. Where it is small and the other is not, a rank that was not kept goes on after the last collective for longer "
+        "than others, which shows on no other rank."
     )
     yield ""
-    yield "| job | ranks | why | kept | collectives equal | error | measured | halved |"
-    yield "| --- | ---: | --- | --- | --- | ---: | ---: | --- |"
+    yield "| job | ranks | why | kept | collectives equal | error | measured | halved | those kept |"
+    yield "| --- | ---: | --- | --- | --- | ---: | ---: | --- | ---: |"
     for row in rows:
         if row.balanced:
             halved = row.measured is not None and abs(row.measured) <= abs(row.error) / 2
             yield (
                 f"| `{row.name}` | {len(row.whole.ranks)} | {row.balanced} | {_listed(row.kept)} | {_equal(row)} "
-                f"| {_percent(row.error)} | {_percent(row.measured)} | {'yes' if halved else 'no'} |"
+                f"| {_percent(row.error)} | {_percent(row.measured)} | {'yes' if halved else 'no'} "
+                f"| {_percent(row.ends)} |"
             )
     yield ""
 
@@ -189,7 +194,13 @@ def _row(name: str, whole: Trace) -> Row:
     if why:
         ends = {number for stage in first for number in _ends(whole, mesh, stage)}
         drawn = complete(_only(whole, ends), first=True, spread=Spread(imbalance="measured"))
-        row = replace(row, measured=_off(drawn, result))
+        again = _simulated(drawn)
+        kept_finish = [max(int(run.finish_ns[number]) for number in ends) for run in (again, result)]
+        row = replace(
+            row,
+            measured=again.makespan_ns / result.makespan_ns - 1,
+            ends=kept_finish[0] / kept_finish[1] - 1,
+        )
     return row
 
 

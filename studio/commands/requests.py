@@ -40,7 +40,16 @@ from studio.generation.models import Model
 from studio.store.arrays import appearing
 from studio.units import format_bytes, format_ns
 
-_OPTIONS = ("tp", "dtype", "kv_dtype", "compute_efficiency", "memory_efficiency")
+_OPTIONS = (
+    "tp",
+    "dtype",
+    "kv_dtype",
+    "draft",
+    "draft_model",
+    "seed",
+    "compute_efficiency",
+    "memory_efficiency",
+)
 _COLUMNS = ("mean", "p50", "p90", "p99", "most")
 
 
@@ -58,6 +67,7 @@ class Request:
         loads: How many times as fast requests come.
         out: HTML file to write; None writes none.
         skip_long: Whether requests longer than the context or the KV cache are left out.
+        acceptance: Probability that a drafted token is accepted; None where none is drafted.
     """
 
     path: Path
@@ -71,6 +81,7 @@ class Request:
     loads: tuple[float, ...] = (1.0,)
     out: Path | None = None
     skip_long: bool = False
+    acceptance: float | None = None
 
 
 def run(request: Request, *, progress: Progress | None = None) -> dict[str, Any]:
@@ -87,6 +98,7 @@ def run(request: Request, *, progress: Progress | None = None) -> dict[str, Any]
         budget=request.budget,
         sequences=request.sequences,
         memory_share=request.memory_share,
+        acceptance=request.acceptance,
     )
     read = read_requests(request.path)
     most = longest_request(server) if request.skip_long else None
@@ -127,6 +139,11 @@ def text(told: Mapping[str, Any]) -> str:
         f"{told['model']} on {told['world_size']} × {told['gpu']}, {told['layout']}, {told['dtype']}, KV cache in {told['kv_dtype']}",
         f"a step: up to {policy['token_budget']:,} tokens of {policy['max_sequences']:,} sequences; KV cache of a replica: {cache}",
     ]
+    if policy["draft"]:
+        by = policy["draft_model"] or "at no cost"
+        lines.append(
+            f"up to {policy['draft']} tokens a sequence are drafted, {by}; each is accepted with {policy['acceptance']:g}"
+        )
     if told["left_out"]:
         lines.append(f"{told['left_out']:,} requests are left out: longer than the context or the KV cache")
     for load in told["loads"]:
@@ -162,6 +179,9 @@ def _load_lines(load: Mapping[str, Any], blocks: int) -> list[str]:
         f"KV cache up to {100 * load['most_blocks'] / blocks:.0f} % full, {load['preemptions']:,} preemptions"
     )
     most = f"at most {load['most_running']:,} sequences run and {load['most_waiting']:,} wait"
+    if load["drafted_tokens"]:
+        share = load["accepted_tokens"] / load["drafted_tokens"]
+        lines.append(f"  {load['drafted_tokens']:,} tokens drafted, {100 * share:.0f} % of them accepted")
     busy = f"busy {100 * load['busy_share']:.0f} % of the time"
     return [*lines, f"  {load['steps']:,} steps, {busy}; {most}, {cache}"]
 
@@ -209,6 +229,10 @@ def _workload(function: Any) -> Any:
     help="How many times as fast requests come.",
 )  # fmt: skip
 @click.option(
+    "--acceptance", type=float, metavar="SHARE",
+    help="With --draft: the probability that a drafted token is accepted where those before it are.",
+)  # fmt: skip
+@click.option(
     "--skip-long", is_flag=True,
     help="Leave out requests longer than the model's context or the KV cache; how many is said.",
 )  # fmt: skip
@@ -228,6 +252,6 @@ def command(as_json: bool, **values: Any) -> None:
     request = Request(
         values["path"], model, values["gpu"], values["ranks"], {key: values[key] for key in _OPTIONS},
         values["budget"], values["sequences"], values["memory_share"], values["loads"], values["out"],
-        values["skip_long"],
+        values["skip_long"], values["acceptance"],
     )  # fmt: skip
     show(run(request, progress=progress_line()), as_json, report, text)

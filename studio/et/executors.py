@@ -89,21 +89,21 @@ def connect_scheduler(address: str) -> Iterator[tuple[Executor, int]]:
         from distributed import Client
     except ImportError as error:
         raise ConfigError(
-            "--scheduler needs Dask, which is not installed",
+            "a scheduler needs Dask, which is not installed",
             hint='Install it: pip install "chakra-studio[dask]".',
         ) from error
     try:
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(
-            f"--scheduler {address!r}: no Dask scheduler answers there ({str(error)[:120]})",
+            f"scheduler {address!r}: no Dask scheduler answers there ({str(error)[:120]})",
             hint="Start one (dask-scheduler), and give the address that it prints, such as tcp://127.0.0.1:8786.",
         ) from error
     with client:
         threads = sum(client.nthreads().values())
         if not threads:
             raise ConfigError(
-                f"--scheduler {address!r} has no workers", hint=f"Start some: dask-worker {address}."
+                f"scheduler {address!r} has no workers", hint=f"Start some: dask-worker {address}."
             )
         # The same call twice is two calls; what a lost worker was doing is done again.
         yield client.get_executor(pure=False, retries=_RETRIES), threads

@@ -84,8 +84,16 @@ def _layout(rows: Sequence[Row], dark: bool) -> dict[str, Any]:
 
 def _time_axis(rows: Sequence[Row]) -> dict[str, Any]:
     """Return ticks of an axis of finishes, in seconds, with units."""
-    ticks = _ticks([row.finish_ns for row in possible(rows) if row.finish_ns is not None])
-    return {"tickvals": [tick / 1e9 for tick in ticks], "ticktext": [format_ns(tick) for tick in ticks]}
+    found = [row.finish_ns for row in possible(rows) if row.finish_ns is not None]
+    ticks = _ticks(found)
+    axis: dict[str, Any] = {
+        "tickvals": [tick / 1e9 for tick in ticks],
+        "ticktext": [format_ns(tick) for tick in ticks],
+    }
+    if len(set(found)) == 1:
+        # Around one value plotly shows a second each way, with all ticks in one place.
+        axis["range"] = [axis["tickvals"][0], axis["tickvals"][-1]]
+    return axis
 
 
 def _ticks(values: Sequence[float | None]) -> list[float]:

@@ -208,6 +208,11 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
         raise ConfigError(f"the size of {kind} is {comm_size:,} bytes; allowed: 1 byte and above")
     members = list(ranks)
     npus = config.topology.npus
+    if npus < 2:
+        raise ConfigError(
+            "the system has one NPU, which has nobody to communicate with; allowed: two or more",
+            hint="Explain it on another system, or on more NPUs of this one.",
+        )
     if len(set(members)) != len(members) or len(members) < 2 or min(members) < 0 or max(members) >= npus:
         raise ConfigError(
             f"the group has the ranks {members[:8]}; allowed: two or more different ones of 0 to {npus - 1:,}"

@@ -26,7 +26,7 @@ def test_a_query_is_asked_explained_and_saved(studio: Studio, page, tmp_path: Pa
     page.locator("#sql-run").click()
     page.get_by_text("3 rows").wait_for()
     first = page.locator("#sql-grid .ag-row[row-index='0'] .ag-cell")
-    becomes(page, first.all_inner_texts, ["0", "4.58 ms"])
+    becomes(page, first.all_inner_texts, ["7", "10.5 ms"])
     # Opened anew, the address shows the same.
     page.reload()
     becomes(page, field.input_value, QUERY)
@@ -34,8 +34,8 @@ def test_a_query_is_asked_explained_and_saved(studio: Studio, page, tmp_path: Pa
         with page.expect_download() as saving:
             page.locator("#sql-save").get_by_text(kind, exact=True).click()
         saving.value.save_as(tmp_path / saving.value.suggested_filename)
-    assert (tmp_path / "answer.csv").read_text().splitlines()[:2] == ["rank,exposed_ns", "0,4575000"]
-    assert pl.read_parquet(tmp_path / "answer.parquet").row(0) == (0, 4575000)
+    assert (tmp_path / "answer.csv").read_text().splitlines()[:2] == ["rank,exposed_ns", "7,10538000"]
+    assert pl.read_parquet(tmp_path / "answer.parquet").row(0) == (7, 10538000)
     # A query without end is ended.
     field.fill(
         "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE hash(a.range + b.range) % 7 = 1"

@@ -220,7 +220,9 @@ def test_a_cut_profile_is_refused_with_a_hint(tmp_path: Path, cut: float) -> Non
     path = space(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * cut)])
-    assert recognise(whole) is xplane.FORMAT
+    found = recognise(whole)
+    assert found
+    assert found.name == "xplane"
     with pytest.raises(studio.TraceFormatError, match=r"host\.xplane\.pb") as caught:
         studio.read(path)
     assert caught.value.hint

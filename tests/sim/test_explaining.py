@@ -83,6 +83,12 @@ def test_what_cannot_be_explained_is_refused(kind: str, ranks, said: str) -> Non
         explain(H100, kind, 1 << 20, ranks)
 
 
+def test_one_npu_is_told_to_have_nobody_to_communicate_with() -> None:
+    with pytest.raises(ConfigError, match="one NPU, which has nobody") as caught:
+        explain(studio.preset("hgx-h100", npus=1).config, "all_reduce", 1 << 20, range(1))
+    assert "another system" in caught.value.hint
+
+
 def test_a_system_without_costs_is_refused() -> None:
     """The reference's model sends message by message: no closed form."""
     with pytest.raises(ConfigError, match="one by one"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pandas as pd
 import psutil
@@ -408,3 +409,8 @@ def test_figures_of_many_points_draw_the_best_ones(monkeypatch):
     assert shown == set(range(199))
     for key in space.keys:
         assert sweeps_drawn.slice_figure(space, rows, key, dark=False).data
+    # All finish at once: ticks stand on both sides of it, apart from each other.
+    alike = [replace(row, finish_ns=49_400_000) for row in rows[:9]]
+    axis = sweeps_drawn.front_figure(space, alike, dark=False).layout.yaxis
+    assert axis.range == (0.04, 0.05)
+    assert axis.ticktext == ("40.0 ms", "50.0 ms")

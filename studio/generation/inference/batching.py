@@ -10,12 +10,17 @@ The policy is that of vLLM (Kwon et al., "PagedAttention", SOSP 2023) with chunk
 3. Where a running sequence needs a block and none is free, the sequence admitted last gives all its blocks back and waits
    again, before all others; it reads its prompt and what it made anew (preemption by recomputation). No request is admitted in
    such a step.
+4. Where tokens are drafted (Leviathan et al., ICML 2023), a sequence that decodes reads its token and as many drafted ones as the budget
+   and what it has yet to make leave. Each is accepted with the same probability, drawn by a seed, up to the first that is not; the
+   sequence makes one token more than were accepted, and gives back the blocks of the others. The draft model makes them before, one token
+   of each sequence a pass, and reads the prompts that the step reads.
 """
 
 from __future__ import annotations
 
+import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from studio.generation.inference.batches import Load
@@ -35,11 +40,17 @@ class Policy:
         budget: New tokens of a step at most.
         sequences: Sequences that run at once at most.
         blocks: Blocks of the KV cache, each of `BLOCK_TOKENS` tokens.
+        draft: Tokens that are drafted for each sequence that decodes, at most.
+        acceptance: Probability that a drafted token is accepted where those before it are.
+        seed: Which are.
     """
 
     budget: int
     sequences: int
     blocks: int
+    draft: int = 0
+    acceptance: float = 0.0
+    seed: int = 1
 
 
 @dataclass(slots=True)
@@ -71,6 +82,7 @@ class StepRecord:
         running: Sequences that were running.
         waiting: Requests that were waiting.
         blocks: Blocks of the KV cache in use.
+        drafted, rejected: Tokens that were drafted, and those of them that were not accepted.
     """
 
     start_ns: float
@@ -79,6 +91,8 @@ class StepRecord:
     running: int
     waiting: int
     blocks: int
+    drafted: int = 0
+    rejected: int = 0
 
 
 @dataclass(slots=True)
@@ -100,9 +114,11 @@ class _Replica:
         waiting: Who waits, the next one first.
         running: Who runs, in the order of admission.
         blocks: Blocks in use.
+        draw: Says which drafted tokens are accepted.
     """
 
     policy: Policy
+    draw: random.Random
     waiting: deque[_Sequence] = field(default_factory=deque)
     running: list[_Sequence] = field(default_factory=list)
     blocks: int = 0
@@ -113,7 +129,7 @@ class _Replica:
         budget, preempted, place = self.policy.budget, False, 0
         while place < len(self.running) and budget:
             sequence = self.running[place]
-            new = min(sequence.unread, budget)
+            new = min(self._wanted(sequence), budget)
             while not self._take(sequence, new) and len(self.running) > place:
                 preempted = True
                 if self._preempt() is sequence:
@@ -134,6 +150,20 @@ class _Replica:
             budget -= new
         return planned
 
+    def _wanted(self, sequence: _Sequence) -> int:
+        """Return the tokens that a running sequence would read: one that decodes its last one, and what is drafted for it."""
+        if sequence.unread > 1 or not sequence.made:
+            return sequence.unread
+        left = sequence.served.request.output - sequence.made
+        return min(1 + self.policy.draft, left)
+
+    def _accepted(self, drafted: int) -> int:
+        """Return how many of so many drafted tokens are accepted."""
+        accepted = 0
+        while accepted < drafted and self.draw.random() < self.policy.acceptance:
+            accepted += 1
+        return accepted
+
     def _take(self, sequence: _Sequence, new: int) -> bool:
         """Take the blocks for new tokens; whether there were enough."""
         more = blocks_of(sequence.cached + new) - blocks_of(sequence.cached)
@@ -151,18 +181,24 @@ class _Replica:
         self.waiting.appendleft(last)
         return last
 
-    def finish(self, planned: Sequence[tuple[_Sequence, int]], now: float) -> None:
-        """Note what a step made, and let go of requests that are done."""
-        done = False
+    def finish(self, planned: Sequence[tuple[_Sequence, int]], now: float) -> int:
+        """Note what a step made, and let go of requests that are done; returns how many drafted tokens were not accepted."""
+        done, rejected = False, 0
         for sequence, new in planned:
-            sequence.cached += new
-            sequence.unread -= new
-            if sequence.unread:
+            drafted = _drafted(sequence, new)
+            kept = 1 + self._accepted(drafted) if drafted else new
+            rejected += new - kept
+            self.blocks -= blocks_of(sequence.cached + new) - blocks_of(sequence.cached + kept)
+            sequence.cached += kept
+            if new < sequence.unread:
+                sequence.unread -= new
                 continue
-            sequence.made += 1
+            # The end of a prompt makes its first token.
+            first = not sequence.made
+            sequence.made += kept if drafted else 1
             sequence.unread = 1
             served = sequence.served
-            if sequence.made == 1:
+            if first:
                 served.first_ns = now
             if sequence.made == served.request.output:
                 served.finish_ns = now
@@ -170,6 +206,12 @@ class _Replica:
                 done = True
         if done:
             self.running = [each for each in self.running if each.served.finish_ns < 0]
+        return rejected
+
+
+def _drafted(sequence: _Sequence, new: int) -> int:
+    """Return how many of a sequence's new tokens are drafted."""
+    return max(new - sequence.unread, 0)
 
 
 def blocks_of(tokens: int) -> int:
@@ -181,14 +223,26 @@ def _load(planned: Sequence[tuple[_Sequence, int]]) -> Load:
     tokens = logits = pairs = cached = 0
     for sequence, new in planned:
         tokens += new
-        logits += new == sequence.unread
+        logits += 1 + _drafted(sequence, new) if new >= sequence.unread else 0
         pairs += new * sequence.cached + new * (new + 1) // 2
         cached += sequence.cached + new
     return Load(tokens, logits, pairs, cached)
 
 
+def _drafting(planned: Sequence[tuple[_Sequence, int]]) -> Iterator[Load]:
+    """Yield what the passes of a draft model work on before a step: what the step reads of prompts, then a token of each sequence a pass."""
+    reading = [(sequence, new) for sequence, new in planned if sequence.unread > 1 or not sequence.made]
+    if reading:
+        yield _load(reading)
+    for number in range(1, 1 + max((_drafted(*each) for each in planned), default=0)):
+        drafting = [
+            sequence.cached + number for sequence, new in planned if _drafted(sequence, new) >= number
+        ]
+        yield Load(len(drafting), len(drafting), sum(drafting), sum(drafting))
+
+
 def serve(
-    requests: Sequence[Request], policy: Policy, step_time: StepTime
+    requests: Sequence[Request], policy: Policy, step_time: StepTime, draft_time: StepTime | None = None
 ) -> tuple[list[Served], list[StepRecord]]:
     """Return what each request saw, and the steps of the schedule, on one replica.
 
@@ -196,6 +250,7 @@ def serve(
         requests: They, by arrival; each fits into the KV cache by itself.
         policy: Limits.
         step_time: Time of a step.
+        draft_time: Time of a pass of what drafts tokens; None takes none.
 
     Example:
         >>> served, steps = serve([Request(0, 8, 3)], Policy(budget=4, sequences=2, blocks=1), lambda load: 100.0)
@@ -204,7 +259,8 @@ def serve(
     """
     served = [Served(request) for request in requests]
     records: list[StepRecord] = []
-    replica, now, come = _Replica(policy), 0.0, 0
+    draw = random.Random(policy.seed)  # noqa: S311 (no secret)
+    replica, now, come = _Replica(policy, draw), 0.0, 0
     while True:
         while come < len(served) and served[come].request.arrival_ns <= now:
             replica.waiting.append(_Sequence(served[come], served[come].request.prompt))
@@ -216,7 +272,8 @@ def serve(
             now = float(served[come].request.arrival_ns)
             continue
         load = _load(planned)
-        end = now + step_time(load)
-        records.append(StepRecord(now, end, load, len(replica.running), len(replica.waiting), replica.blocks))
-        replica.finish(planned, end)
+        end = now + step_time(load) + (sum(map(draft_time, _drafting(planned))) if draft_time else 0.0)
+        held = len(replica.running), len(replica.waiting), replica.blocks
+        drafted = sum(_drafted(sequence, new) for sequence, new in planned)
+        records.append(StepRecord(now, end, load, *held, drafted, replica.finish(planned, end)))
         now = end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -20,7 +20,7 @@ from studio.generation.inference.batching import (
     serve,
 )
 from studio.generation.inference.counts import cache_bytes
-from studio.generation.inference.deployment import longest_context, ranks_layout
+from studio.generation.inference.deployment import StepWish, longest_context, ranks_layout
 from studio.generation.inference.job import Steps
 from studio.generation.inference.memory import activation_bytes, cache_of, weight_bytes
 from studio.generation.inference.options import Asked
@@ -48,6 +48,7 @@ class Server:
         policy: Limits of the schedule of each replica.
         times: How long steps take.
         replicas: How many.
+        draft_times: How long passes of the draft model take; None where nothing drafts, or at no cost.
     """
 
     steps: Steps
@@ -55,6 +56,7 @@ class Server:
     policy: Policy
     times: StepTimes
     replicas: int
+    draft_times: StepTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ def server_of(
     budget: int = BUDGET,
     sequences: int = SEQUENCES,
     memory_share: float = MEMORY_SHARE,
+    acceptance: float | None = None,
 ) -> Server:
     """Return a model on a system, ready to serve.
 
@@ -88,6 +91,7 @@ def server_of(
         budget: New tokens of a step at most.
         sequences: Sequences that run at once at most, of a replica.
         memory_share: Share of the GPU's memory that may be used; what weights and activations leave of it is KV cache.
+        acceptance: Probability that a drafted token is accepted; needed where tokens are drafted, and only there.
 
     Raises:
         ConfigError: There is no such GPU, numbers do not divide, or weights leave no room for the cache.
@@ -100,15 +104,18 @@ def server_of(
         raise ConfigError(
             f"--memory-share is {memory_share:g}; allowed: above 0, at most 1.", key="memory-share"
         )
-    if wish.pp > 1 or wish.draft or wish.ep > 1:
+    _check_drafting(wish, acceptance)
+    if wish.pp > 1 or wish.ep > 1:
         raise ConfigError(
-            f"--pp is {wish.pp}, --draft {wish.draft} and --ep {wish.ep}; allowed where requests are served: 1, none and 1.",
+            f"--pp is {wish.pp} and --ep {wish.ep}; allowed where requests are served: 1 and 1.",
             hint="`generate inference` makes such steps; more --tp or replicas serve requests.",
             key="pp",
         )
-    if model.kv_rank:
+    draft = wish.draft_model
+    latent = next((one for one in (model, draft) if one is not None and one.kv_rank), None)
+    if latent is not None:
         raise ConfigError(
-            f"{model.name} has multi-head latent attention; allowed where requests are served: models without.",
+            f"{latent.name} has multi-head latent attention; allowed where requests are served: models without.",
             hint="`generate inference` makes its steps.",
             key="model",
         )
@@ -116,9 +123,11 @@ def server_of(
     found = find_gpu(gpu)
     steps = Steps(model, layout, (), wish.precision)
     room = found.memory_gbytes * 1e9 * memory_share
-    weights = weight_bytes(model, layout, 0, wish.precision)
-    activations = activation_bytes(model, layout, 0, Load(budget, min(sequences, budget), 0, 0))
-    each = cache_of(model, layout, 0, wish.precision, BLOCK_TOKENS)
+    both = [(model, layout)] if draft is None else [(model, layout), (draft, ranks_layout(draft, wish))]
+    most = Load(budget, min(sequences * (1 + wish.draft), budget), 0, 0)
+    weights = sum(weight_bytes(one, ranks, 0, wish.precision) for one, ranks in both)
+    activations = max(activation_bytes(one, ranks, 0, most) for one, ranks in both)
+    each = sum(cache_of(one, ranks, 0, wish.precision, BLOCK_TOKENS) for one, ranks in both)
     blocks = int((room - weights - activations) // each)
     if blocks < 1:
         raise ConfigError(
@@ -128,8 +137,29 @@ def server_of(
             key="tp",
         )
     config = preset(system_of_gpu(gpu), npus=wish.tp).config
-    times = StepTimes(steps, config, asked.speed or Speed(found, Efficiency()))
-    return Server(steps, found.name, Policy(budget, sequences, blocks), times, layout.dp)
+    speed = asked.speed or Speed(found, Efficiency())
+    times, *drafting = (
+        StepTimes(replace(steps, model=one, layout=ranks), config, speed) for one, ranks in both
+    )
+    policy = Policy(budget, sequences, blocks, wish.draft, acceptance or 0.0, wish.seed)
+    return Server(steps, found.name, policy, times, layout.dp, drafting[0] if drafting else None)
+
+
+def _check_drafting(wish: StepWish, acceptance: float | None) -> None:
+    """Refuse drafting of which nothing says how often it is right, and the opposite."""
+    if wish.draft and acceptance is None:
+        raise ConfigError(
+            f"--draft is {wish.draft}, but nothing says how many drafted tokens are accepted.",
+            hint="Give --acceptance, the probability that one is, such as 0.7.",
+            key="acceptance",
+        )
+    if acceptance is not None and not (wish.draft and 0 <= acceptance <= 1):
+        raise ConfigError(
+            f"--acceptance is {acceptance:g} with --draft {wish.draft}; allowed: 0 to 1 with --draft of at least 1.",
+            key="acceptance",
+        )
+    if wish.draft_model is not None and not wish.draft:
+        raise ConfigError("--draft-model is given without --draft.", hint="Give --draft.", key="draft")
 
 
 def longest_request(server: Server) -> int:
@@ -185,7 +215,10 @@ def serve_requests(
         if told:
             told()
         seen, records = serve(
-            list(islice(coming, number, None, server.replicas)), server.policy, server.times
+            list(islice(coming, number, None, server.replicas)),
+            replace(server.policy, seed=server.policy.seed + number),
+            server.times,
+            server.draft_times,
         )
         parts.append(seen)
         steps.append(records)
@@ -221,7 +254,8 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     steps = [record for records in outcome.steps for record in records]
     output = sum(each.request.output for each in outcome.served)
     prompt = sum(each.request.prompt for each in outcome.served)
-    computed = sum(record.load.tokens for record in steps)
+    drafted, rejected = (sum(getattr(record, name) for record in steps) for name in ("drafted", "rejected"))
+    computed = sum(record.load.tokens for record in steps) - rejected
     arrivals = outcome.served[-1].request.arrival_ns
     return {
         "load": outcome.load,
@@ -234,6 +268,8 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         **{f"{name}_ns": _percentiles(values) for name, values in seen.items()},
         "preemptions": sum(each.preemptions for each in outcome.served),
         "recomputed_tokens": computed - prompt - output + len(outcome.served),
+        "drafted_tokens": drafted,
+        "accepted_tokens": drafted - rejected,
         "steps": len(steps),
         "busy_share": sum(record.end_ns - record.start_ns for record in steps) / (last * len(outcome.steps)),
         "most_running": max(record.running for record in steps),
@@ -317,6 +353,9 @@ def describe_serving(server: Server, outcomes: Sequence[Outcome], left_out: int 
             "kv_cache_blocks": policy.blocks,
             "kv_cache_tokens": policy.blocks * BLOCK_TOKENS,
             "kv_cache_bytes_per_token": each,
+            "draft": policy.draft,
+            "draft_model": server.draft_times.what.model.name if server.draft_times else None,
+            "acceptance": policy.acceptance if policy.draft else None,
         },
     }
     error = checked_error(server, outcomes)

@@ -352,11 +352,12 @@ def _label(kept: Kept) -> str:
     ]
 
 
-def _progress_words(task: Task | None, kept: Kept) -> str:
+def _progress_words(task: Task | None, kept: Kept) -> Any:
     if task is None or (task.status not in ("queued", "preparing", "running") and not task.error):
         return "stopped before its end; what is done is kept"
     if task.error:
-        return task.error.message
+        hint = html.Span(task.error.hint, className="cs-dim")
+        return html.Span([f"{task.error.message}. ", hint], className="cs-level-error")
     if not task.total:
         return "waiting for its turn" if task.status == "queued" else "starting"
     left = describe_remaining(task.remaining_s(tasks().now()))

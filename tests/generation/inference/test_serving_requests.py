@@ -56,6 +56,41 @@ def test_a_schedule_worked_by_hand():
     assert told["ttft_ns"]["p50"] == 300
 
 
+def test_drafted_tokens_that_are_accepted_save_steps_by_hand():
+    """Two are drafted a sequence. All accepted: A reads 4 and makes its first, then three a step, the last step the one that is left.
+
+    None accepted: a token a step as without, though each step reads three; blocks of those that are not kept are given back.
+    """
+    requests = [Request(0, 4, 8)]
+    policy = Policy(budget=16, sequences=2, blocks=1, draft=2, acceptance=1.0)
+    passes = []
+    served, steps = serve(requests, policy, constant, lambda load: passes.append(load) or 10.0)
+    assert [step.load.tokens for step in steps] == [4, 3, 3, 1]
+    assert [step.load.logits for step in steps] == [1, 3, 3, 1]
+    # A pass of the draft model reads the prompt, two more come before each step that drafts, none before the last.
+    assert passes == [
+        Load(4, 1, 10, 4), Load(1, 1, 5, 5), Load(1, 1, 6, 6), Load(1, 1, 8, 8), Load(1, 1, 9, 9),
+    ]  # fmt: skip
+    assert served[0].first_ns == 110
+    assert served[0].finish_ns == 4 * 100 + 5 * 10
+    assert [(step.drafted, step.rejected) for step in steps] == [(0, 0), (2, 0), (2, 0), (0, 0)]
+    none, steps = serve(requests, replace(policy, acceptance=0.0), constant)
+    assert [step.load.tokens for step in steps] == [4, 3, 3, 3, 3, 3, 2, 1]
+    assert sum(step.rejected for step in steps) == 5 * 2 + 1
+    assert none[0].finish_ns == serve(requests, replace(policy, draft=0), constant)[0][0].finish_ns == 800
+    told = summary(serve_requests(fake(replace(policy, acceptance=0.0)), requests))
+    assert (told["drafted_tokens"], told["accepted_tokens"], told["recomputed_tokens"]) == (11, 0, 0)
+
+
+def test_accepted_tokens_are_as_many_as_leviathans_formula():
+    """Equation 1: (1 − α^(γ+1)) / (1 − α) tokens a step, in the mean."""
+    policy = Policy(budget=64, sequences=1, blocks=2_000, draft=3, acceptance=0.7)
+    served, steps = serve([Request(0, 1, 20_001)], policy, constant)
+    decoding = len(steps) - 1
+    assert 20_000 / decoding == pytest.approx((1 - 0.7**4) / (1 - 0.7), rel=0.02)
+    assert served[0].finish_ns == 100.0 * len(steps)
+
+
 def fake(policy):
     """Return a server whose steps take 100 ns."""
     server = server_of(asked_of(TINY, 1, {}), "h100")
@@ -76,12 +111,13 @@ def test_a_full_cache_sends_the_last_one_back_by_hand():
 
 @given(
     st.lists(st.tuples(st.integers(0, 500), st.integers(1, 60), st.integers(1, 40)), min_size=1, max_size=12),
-    st.integers(1, 40), st.integers(1, 5), st.integers(7, 12),
+    st.integers(1, 40), st.integers(1, 5), st.integers(7, 12), st.integers(0, 3),
 )  # fmt: skip
 @settings(max_examples=30)
-def test_every_request_is_served_within_the_limits(rows, budget, sequences, blocks):
+def test_every_request_is_served_within_the_limits(rows, budget, sequences, blocks, draft):
     requests = [Request(*row) for row in sorted(rows)]
-    served, steps = serve(requests, Policy(budget, sequences, blocks), lambda load: 10.0 + load.tokens)
+    policy = Policy(budget, sequences, blocks, draft, 0.5)
+    served, steps = serve(requests, policy, lambda load: 10.0 + load.tokens)
     for each in served:
         assert each.request.arrival_ns <= each.admitted_ns < each.first_ns <= each.finish_ns
     assert max(step.load.tokens for step in steps) <= budget
@@ -89,13 +125,15 @@ def test_every_request_is_served_within_the_limits(rows, budget, sequences, bloc
     assert max(step.blocks for step in steps) <= blocks
     assert all(before.end_ns <= after.start_ns for before, after in pairwise(steps))
     needed = sum(request.tokens for request in requests)
-    computed = sum(step.load.tokens for step in steps)
+    rejected = sum(step.rejected for step in steps)
+    computed = sum(step.load.tokens for step in steps) - rejected
     assert computed >= needed
     if not any(each.preemptions for each in served):
         assert computed == needed
-        assert sum(step.load.logits for step in steps) == sum(request.output for request in requests)
+        made = sum(step.load.logits for step in steps) - rejected
+        assert made == sum(request.output for request in requests)
         pairs = sum(request.tokens * (request.tokens + 1) // 2 for request in requests)
-        assert sum(step.load.pairs for step in steps) == pairs
+        assert rejected or sum(step.load.pairs for step in steps) == pairs
 
 
 def test_times_between_simulated_steps_are_close_to_simulating_them():
@@ -109,6 +147,25 @@ def test_times_between_simulated_steps_are_close_to_simulating_them():
     before = times.simulations
     times(loads[0])
     assert times.simulations == before
+
+
+def test_a_draft_model_takes_room_and_time_of_its_own():
+    # As many sequences as a step has tokens, so that drafts add none.
+    plain = server_of(asked_of("llama3.1-8b", 1, {}), "h100", sequences=2_048)
+    options = {"draft": 2, "draft_model": "llama3.1-8b"}
+    twice = server_of(asked_of("llama3.1-8b", 1, options), "h100", acceptance=1.0, sequences=2_048)
+    # Two times the weights, and blocks of two times the bytes.
+    assert twice.draft_times.what.model == twice.times.what.model
+    each, weights = 16 * 131_072, 2 * 8_030_261_248
+    room = 0.9 * 80e9
+    used = room - plain.policy.blocks * each - weights
+    assert twice.policy.blocks * 2 * each == pytest.approx(room - 2 * weights - used, abs=4 * each)
+    small = replace(
+        server_of(asked_of(TINY, 1, {"draft": 2, "draft_model": TINY}), "h100", acceptance=1.0),
+        times=constant,
+        draft_times=lambda _load: 10.0,
+    )
+    assert summary(serve_requests(small, [Request(0, 4, 7)]))["latency_ns"]["p50"] == 3 * 100 + 5 * 10
 
 
 def test_more_load_makes_requests_wait_longer():
@@ -160,6 +217,10 @@ def test_what_cannot_be_served_is_refused():
     for options, limits, said in (
         ({"model": "llama3-70b"}, {}, "leave no room for the KV cache"),
         ({"ranks": 2, "pp": 2}, {}, "--pp is 2"),
+        ({"draft": 2}, {}, "nothing says how many drafted tokens are accepted"),
+        ({"draft": 2}, {"acceptance": 1.5}, "--acceptance is 1.5"),
+        ({}, {"acceptance": 0.5}, "--acceptance is 0.5 with --draft 0"),
+        ({"draft_model": "qwen2.5-0.5b"}, {}, "without --draft"),
         ({}, {"budget": 0}, "--token-budget is 0"),
         ({}, {"memory_share": 2}, "--memory-share is 2"),
     ):
