@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Studio, until, view
+from tests.e2e.going import go
 
 pytestmark = pytest.mark.e2e
 
@@ -91,7 +92,7 @@ def test_pairs_of_ranks_groups_and_another_job_are_shown(studio: Studio, page) -
     row = page.locator("#collectives-groups tr", has_text="pp0")
     assert "pipeline (inferred)" in row.inner_text()
     assert "messages with the next one" in row.locator("button").get_attribute("data-hint")
-    page.goto(studio.address("collectives", "imbalance_8r", **{"with": studio.job("transformer_8r")}))
+    go(page, studio.address("collectives", "imbalance_8r", **{"with": studio.job("transformer_8r")}))
     page.wait_for_selector("#collectives-other[data-ready]")
     assert "transformer_8r" in page.inner_text("#collectives-other-head")
 
@@ -106,7 +107,7 @@ def test_a_real_job_that_was_linked_shows_its_imbalance(studio: Studio, page, sh
     page.wait_for_url("**/overview?job=*")
     page.click("nav >> text=Collectives")
     ready(page)
-    page.goto(f"{page.url}&by=type&fold=1&metric=size")
+    go(page, f"{page.url}&by=type&fold=1&metric=size")
     page.wait_for_selector("#collectives-detail >> text=2 rows × 4 ranks")
     assert "1.38× ranks 3, 2" in page.locator(".cs-worst li").first.inner_text()
     with page.expect_download() as download:
@@ -146,10 +147,10 @@ def test_what_an_address_names_and_is_not_there_is_told_above_the_page(studio: S
     until(page, lambda: lines.count() == 0)
     # What is there to be compared is still compared, or offered.
     missing = f"gone/recorded,{studio.job('transformer_8r')}"
-    page.goto(studio.address("compare", "imbalance_8r", **{"with": missing}))
+    go(page, studio.address("compare", "imbalance_8r", **{"with": missing}))
     page.wait_for_selector("#view-missing >> text=There is no 'gone/recorded' to compare with.")
     page.wait_for_selector("#compare-verdict >> text=B is")
-    page.goto(studio.address("overview", "imbalance_8r", run="gone"))
+    go(page, studio.address("overview", "imbalance_8r", run="gone"))
     page.wait_for_selector("#view-missing >> text=This job has no run 'gone'")
     page.click("#view-missing button")
     page.wait_for_selector("#view-missing .cs-missing", state="detached")

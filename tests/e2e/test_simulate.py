@@ -6,13 +6,20 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 
 import pytest
 
+from studio.pages.simulate.edits import propose_draft
+from studio.sim import simulate
+from studio.sim.parts import interpret
 from studio.sim.settings import SETTINGS
+from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from tests.e2e.conftest import Held, quiet, until, view
+from tests.e2e.going import go
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 pytestmark = pytest.mark.e2e
 
@@ -111,54 +118,26 @@ def simulated(page) -> int:
     return int(re.sub(r"\D", "", current.get_attribute("title")))
 
 
-def test_a_sample_takes_another_time_on_another_network(studio, page):
-    """The very first view of a sample can be run; half the bandwidth takes longer, and both runs are listed."""
-    page.goto(studio.address("simulate", "imbalance_8r"))
-    ready(page)
-    first = simulated(page)
-    typed(studio, page, "Bandwidth of dimension 0", "40")
-    second = simulated(page)
-    assert second > first
-    assert page.locator(".sim-runs tbody tr").count() >= 2
-    # The run that is shown is what the others are compared with.
-    page.locator(".sim-runs tr[aria-current] >> text=shown").wait_for()
-    page.locator(".sim-differs", has_text=re.compile("^bandwidth [0-9]")).first.wait_for()
-    page.locator(".sim-result .js-plotly-plot").wait_for()
-    made = page.locator(".sim-made")
-    made.get_by_text("Simulated with the settings in the form.").wait_for()
-    # It is not drawn anew while the form changes, so that its own button can be clicked at any time.
-    page.evaluate("() => { document.querySelector('.sim-result').dataset.drawn = 'once'; }")
-    typed(studio, page, "Bandwidth of dimension 0", "20")
-    made.get_by_text("Settings that differ from the form: bandwidth 40 GB/s").wait_for()
-    quiet(page)
-    assert page.locator(".sim-result").get_attribute("data-drawn") == "once"
-    page.get_by_role("button", name="Load its settings").click()
-    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "40")
-    made.get_by_text("Simulated with the settings in the form.").wait_for()
-    page.get_by_role("button", name="Undo").click()
-    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "20")
-    # A link to a run, opened where nothing was edited before, comes with the settings of the run.
-    link = f"{studio.url}/simulate?job={view(page)['job']}&run={view(page)['run']}"
-    fresh = page.context.new_page()
-    fresh.goto(link)
-    fresh.locator(".sim-made", has_text="Simulated with the settings in the form.").wait_for()
-    assert field(fresh, "Bandwidth of dimension 0").input_value() == "40"
-    fresh.close()
+# ---------------------------------------------------------------------------------------------------
+# The form: what it says of what is typed, and how that is taken back
 
 
-def test_a_preset_says_that_it_was_changed_and_figures_and_drawing_follow_what_is_typed(studio, page, small):
-    opened(studio, page, small)
+def change_the_preset(studio, page):
+    """It says that it was changed, and can be chosen again."""
     box = page.get_by_role("textbox", name="Start from a preset")
     title, first = box.input_value(), field(page, "Bandwidth of dimension 0").input_value()
     assert title
     assert "(changed)" not in title
     typed(studio, page, "Bandwidth of dimension 0", "123")
     until(page, lambda: box.input_value() == f"{title} (changed)")
-    # It can be chosen again.
     box.click()
     page.get_by_role("option", name=title, exact=True).click()
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == first)
     until(page, lambda: box.input_value() == title)
+
+
+def resize_the_network(studio, page):
+    """Figures and drawing follow what is typed; a system of another size is fitted to the job by a button."""
     page.get_by_text("as many NPUs as the job has ranks: 4").wait_for()
     assert page.locator(".sim-npu").count() == 4
     typed(studio, page, "NPUs of dimension 0", "6")
@@ -173,12 +152,11 @@ def test_a_preset_says_that_it_was_changed_and_figures_and_drawing_follow_what_i
     page.get_by_text("4 × 2 = 8").wait_for()
     page.get_by_role("button", name="Move towards the NPU (dimension 1)").click()
     page.get_by_text("2 × 4 = 8").wait_for()
-    page.get_by_role("button", name="Remove (dimension 1)").click()
-    until(page, lambda: page.locator(".sim-npu").count() == 2)
+    until(page, lambda: page.locator(".sim-npu").count() == 8)
 
 
-def test_a_wrong_value_is_told_at_its_field_and_keeps_the_run_back(studio, page, small):
-    opened(studio, page, small)
+def type_what_is_wrong(studio, page):
+    """It is told at its field, and the run kept back; fields of closed folds are drawn once they are looked for."""
     typed(studio, page, "Bandwidth of dimension 0", "-5")
     page.locator(".sim-said >> text=a number above 0").wait_for()
     until(page, lambda: page.locator("#sim-run").is_disabled())
@@ -194,41 +172,54 @@ def test_a_wrong_value_is_told_at_its_field_and_keeps_the_run_back(studio, page,
     unfold(page, "Chunks per collective")
     typed(studio, page, "Chunks per collective", "0")
     page.locator(".sim-field .sim-said >> text=a whole number from 1").wait_for()
-    # A reload loses neither what was typed nor what is wrong with it.
+
+
+def reload_and_take_back(studio, page, first):
+    """A reload loses neither what was typed, nor what is wrong with it, nor the way back: a field as a whole each step."""
     page.reload()
-    ready_or_told = page.locator(".sim-said >> text=a number above 0")
-    ready_or_told.wait_for()
-    assert field(page, "Bandwidth of dimension 0").input_value() == "-5"
-    typed(studio, page, "Bandwidth of dimension 0", "5")
-    typed(studio, page, "Chunks per collective", "2")
+    page.locator(".sim-said >> text=a number above 0").wait_for()
+    quiet(page)
+    rate, latency = field(page, "Bandwidth of dimension 0"), field(page, "Latency of dimension 0")
+    assert (rate.input_value(), latency.input_value()) == ("-5", "77")
+    undo = page.get_by_role("button", name="Undo")
+    undo.click()
+    page.locator(".sim-said >> text=a whole number from 1").wait_for(state="detached")
+    assert page.locator("#sim-run").is_disabled()
+    undo.click()
+    until(page, lambda: rate.input_value() == "123")
     until(page, lambda: page.locator("#sim-run").is_enabled())
+    assert latency.input_value() == "77"
+    undo.click()
+    until(page, lambda: latency.input_value() != "77")
+    assert rate.input_value() == "123"
+    undo.click()
+    until(page, lambda: rate.input_value() == first)
+    page.go_back()
+    until(page, lambda: rate.input_value() == "123")
 
 
-def test_undo_takes_back_a_field_as_a_whole_and_survives_a_reload(studio, page, small):
+def test_the_form_follows_what_is_typed_tells_what_is_wrong_and_takes_it_back(studio, page, small):
     opened(studio, page, small)
+    change_the_preset(studio, page)
+    resize_the_network(studio, page)
     rate = field(page, "Bandwidth of dimension 0")
     first = rate.input_value()
     rate.fill("")
     rate.press_sequentially("123", delay=250)
     quiet(page)
     typed(studio, page, "Latency of dimension 0", "77")
-    page.reload()
-    ready(page)
-    assert (rate.input_value(), field(page, "Latency of dimension 0").input_value()) == ("123", "77")
-    page.get_by_role("button", name="Undo").click()
-    until(page, lambda: field(page, "Latency of dimension 0").input_value() != "77")
-    assert rate.input_value() == "123"
-    page.get_by_role("button", name="Undo").click()
-    until(page, lambda: rate.input_value() == first)
-    page.go_back()
-    until(page, lambda: rate.input_value() == "123")
+    type_what_is_wrong(studio, page)
+    reload_and_take_back(studio, page, first)
 
 
-def test_clicks_in_a_row_are_steps_in_a_row(studio, page, small):
-    """Also where the answer to the first is still under way at the last; what was typed just before counts."""
-    opened(studio, page, small)
+# ---------------------------------------------------------------------------------------------------
+# Steps while the answer to another one is under way
+
+
+def click_in_a_row(page):
+    """Clicks are steps also where the answer to the first is still under way at the last; what was typed just before counts."""
     first = field(page, "Bandwidth of dimension 0").input_value()
-    field(page, "Bandwidth of dimension 0").fill("123")
+    field(page, "Bandwidth of dimension 0").fill("321")
     add = page.get_by_role("button", name="Add dimension")
     asked = Held(page, "sim-edit-answered")
     for _ in range(3):
@@ -238,19 +229,42 @@ def test_clicks_in_a_row_are_steps_in_a_row(studio, page, small):
     assert len(asked) == 1
     asked.let_go()
     field(page, "NPUs of dimension 3").wait_for()
-    assert field(page, "Bandwidth of dimension 0").input_value() == "123"
+    assert field(page, "Bandwidth of dimension 0").input_value() == "321"
     for _ in range(4):
         page.get_by_role("button", name="Undo").click()
     until(page, lambda: field(page, "NPUs of dimension 1").count() == 0)
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == first)
 
 
-def test_a_click_on_a_row_that_has_moved_since_is_no_step(studio, page, small):
+def walk_back_in_the_middle_of_a_step(studio, page):
+    """The answer to the step comes when the address is elsewhere: the form goes there, too."""
+    typed(studio, page, "Latency of dimension 0", "77")
+    typed(studio, page, "Bandwidth of dimension 0", "456")
+    before = view(page)["config"]
+    asked = Held(page, "sim-edit-answered")
+    page.get_by_role("button", name="Add dimension").click()
+    until(page, lambda: asked)
+    page.go_back()
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() != "456")
+    there = view(page)["config"]
+    assert there != before
+    # The answer brings the step's form, and with it the request for that of the address.
+    with page.expect_response(
+        lambda answer: '"changedPropIds":["sim-show.data"]' in (answer.request.post_data or "")
+    ):
+        asked.let_go()
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() != "456")
+    until(page, lambda: field(page, "NPUs of dimension 1").count() == 0)
+    assert field(page, "Latency of dimension 0").input_value() == "77"
+    assert view(page)["config"] == there
+
+
+def click_on_a_row_that_has_moved(studio, page):
     """A row is removed, and another one moved before the form tells of it: only the first is done."""
-    opened(studio, page, small)
+    page.get_by_role("button", name="Add dimension").click()
+    field(page, "NPUs of dimension 2").wait_for()
+    quiet(page)
     for at in (1, 2):
-        page.get_by_role("button", name="Add dimension").click()
-        field(page, f"NPUs of dimension {at}").wait_for()
         typed(studio, page, f"NPUs of dimension {at}", str(5 + at))
     quiet(page)
     asked = Held(page, "sim-edit-answered")
@@ -266,8 +280,8 @@ def test_a_click_on_a_row_that_has_moved_since_is_no_step(studio, page, small):
     field(page, "NPUs of dimension 2").wait_for()
 
 
-def test_a_page_that_was_left_keeps_its_system_and_an_order_keeps_nothing_waiting(studio, page, small):
-    opened(studio, page, small)
+def leave_in_the_middle_of_a_step(studio, page):
+    """A page that was left keeps its system, and its order keeps nothing waiting."""
     typed(studio, page, "Latency of dimension 0", "4321")
     quiet(page)
     asked = Held(page, "sim-edit-answered")
@@ -281,9 +295,8 @@ def test_a_page_that_was_left_keeps_its_system_and_an_order_keeps_nothing_waitin
     field(page, "NPUs of dimension 1").wait_for()
 
 
-def test_the_model_changes_while_what_was_typed_is_taken_over_and_brings_its_own_fields(studio, page, small):
-    """The answer to the field says that the preset was changed, which asks anew while the model's answer is under way."""
-    opened(studio, page, small)
+def change_the_model_while_a_field_is_taken_over(page):
+    """It brings its own fields. The answer to the field says that the preset was changed, which asks anew meanwhile."""
     unfold(page, "Communication slots")
     asked = Held(page, "sim-step")
     field(page, "Bandwidth of dimension 0").fill("123")
@@ -306,20 +319,36 @@ def test_the_model_changes_while_what_was_typed_is_taken_over_and_brings_its_own
     page.get_by_text("ASTRA-sim", exact=True).click()
     until(page, lambda: page.get_by_label("Communication slots", exact=True).count() == 0)
     page.locator(".sim-said >> text=NPU '9'").wait_for(state="hidden")
+    page.get_by_text("Full", exact=True).click()
+    page.locator(".sim-congestion").wait_for(state="hidden")
+    quiet(page)
 
 
-def test_run_takes_what_was_typed_a_moment_ago_and_runs_are_renamed_deleted_restored_and_edited(
-    studio, page, small
-):
+def test_steps_count_while_the_answer_to_another_is_under_way(studio, page, small):
     opened(studio, page, small)
+    change_the_model_while_a_field_is_taken_over(page)
+    click_in_a_row(page)
+    walk_back_in_the_middle_of_a_step(studio, page)
+    leave_in_the_middle_of_a_step(studio, page)
+    click_on_a_row_that_has_moved(studio, page)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Runs
+
+
+def run_what_was_typed_a_moment_ago(studio, page, job):
     typing = Held(page, "sim-step")
     field(page, "Latency of dimension 0").fill("98765")
     until(page, lambda: typing)
     page.locator("#sim-run").click()
-    until(page, lambda: Workspace(studio.workspace).runs(small))
-    assert Workspace(studio.workspace).runs(small)[0].tables.network["latency"] == [98765]
+    until(page, lambda: Workspace(studio.workspace).runs(job))
+    assert Workspace(studio.workspace).runs(job)[0].tables.network["latency"] == [98765]
     typing.let_go()
     page.locator(".sim-made >> text=Simulated with the settings in the form.").wait_for()
+
+
+def rename_edit_delete_and_restore(studio, page):
     chosen(page, "GB/s", re.compile("^Rename"))
     page.locator(".sim-runs .cs-renaming").wait_for()
     page.keyboard.press("Escape")
@@ -338,28 +367,37 @@ def test_run_takes_what_was_typed_a_moment_ago_and_runs_are_renamed_deleted_rest
     assert "Open the timeline" in page.locator(".sim-result").inner_text()
 
 
-def test_walking_back_in_the_middle_of_a_step_shows_what_the_address_names(studio, page, small):
-    """The answer to the step comes when the address is elsewhere: the form goes there, too."""
+def compare_a_run_with_the_form(studio, page):
+    """Less bandwidth takes longer; the result that is shown says how it differs from the form, and loads its settings."""
+    [before] = Workspace(studio.workspace).runs(view(page)["job"])
+    assert before.tables.network["bandwidth"][0] > 40
+    typed(studio, page, "Bandwidth of dimension 0", "40")
+    assert simulated(page) > before.makespan_ns
+    assert page.locator(".sim-runs tbody tr").count() == 2
+    # The run that is shown is what the others are compared with.
+    page.locator(".sim-runs tr[aria-current] >> text=shown").wait_for()
+    page.locator(".sim-differs", has_text=re.compile("^bandwidth [0-9]")).first.wait_for()
+    page.locator(".sim-result .js-plotly-plot").wait_for()
+    made = page.locator(".sim-made")
+    made.get_by_text("Simulated with the settings in the form.").wait_for()
+    # It is not drawn anew while the form changes, so that its own button can be clicked at any time.
+    page.evaluate("() => { document.querySelector('.sim-result').dataset.drawn = 'once'; }")
+    typed(studio, page, "Bandwidth of dimension 0", "20")
+    made.get_by_text("Settings that differ from the form: bandwidth 40 GB/s").wait_for()
+    quiet(page)
+    assert page.locator(".sim-result").get_attribute("data-drawn") == "once"
+    page.get_by_role("button", name="Load its settings").click()
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "40")
+    made.get_by_text("Simulated with the settings in the form.").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "20")
+
+
+def test_runs_are_made_renamed_edited_deleted_restored_and_compared(studio, page, small):
     opened(studio, page, small)
-    typed(studio, page, "Latency of dimension 0", "77")
-    typed(studio, page, "Bandwidth of dimension 0", "123")
-    before = view(page)["config"]
-    asked = Held(page, "sim-edit-answered")
-    page.get_by_role("button", name="Add dimension").click()
-    until(page, lambda: asked)
-    page.go_back()
-    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() != "123")
-    there = view(page)["config"]
-    assert there != before
-    # The answer brings the step's form, and with it the request for that of the address.
-    with page.expect_response(
-        lambda answer: '"changedPropIds":["sim-show.data"]' in (answer.request.post_data or "")
-    ):
-        asked.let_go()
-    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() != "123")
-    until(page, lambda: field(page, "NPUs of dimension 1").count() == 0)
-    assert field(page, "Latency of dimension 0").input_value() == "77"
-    assert view(page)["config"] == there
+    run_what_was_typed_a_moment_ago(studio, page, small)
+    rename_edit_delete_and_restore(studio, page)
+    compare_a_run_with_the_form(studio, page)
 
 
 def left_running(studio, page, name):
@@ -417,27 +455,24 @@ def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
     assert Workspace(studio.workspace).runs(job) == []
 
 
-def test_ranks_that_disagree_are_named_before_a_run_and_in_its_report(studio, page):
-    """Rank 1 never takes part in the second all-reduce: both lists of what is wrong say so."""
-    both = [collective(1, "ALL_REDUCE", MIB), collective(2, "ALL_REDUCE", MIB, 1)]
-    job = stored(studio, "stuck", trace_of([both, both[:1]]))
-    opened(studio, page, job)
-    page.locator(".sim-told-first", has_text="rank 1").wait_for()
-    page.get_by_role("button", name="Run anyway").click()
-    report = page.locator("#sim-active [role=alert]")
-    report.wait_for()
-    text = report.inner_text()
-    assert "rank 0" in text
-    assert "node 2" in text
+def open_a_link_to_a_run(studio, page, job):
+    """Where nothing was edited before, the form has the settings of the run."""
+    draft = propose_draft(Workspace(studio.workspace).load(job))
+    tables = replace(draft.tables, network={**draft.tables.network, "latency": [4321]})
+    result = simulate(Workspace(studio.workspace).load(job), interpret(tables).config, native=compiled())
+    run = Workspace(studio.workspace).save_run(job, Run("slow", result, tables))
+    opened(studio, page, job, run=run)
+    page.locator(".sim-made", has_text="Simulated with the settings in the form.").wait_for()
+    assert field(page, "Latency of dimension 0").input_value() == "4321"
 
 
-def test_files_come_in_by_their_content_and_go_out_as_they_were(studio, page, small, tmp_path):
-    (tmp_path / "a.yml").write_text(NETWORK, encoding="utf-8")
-    (tmp_path / "b.json").write_text(json.dumps(SYSTEM), encoding="utf-8")
-    (tmp_path / "c.json").write_text(json.dumps({"7": [0, 1]}), encoding="utf-8")
-    opened(studio, page, small)
+def take_files_in_and_out(page, folder):
+    """They come in by their content, and go out as they were."""
+    (folder / "a.yml").write_text(NETWORK, encoding="utf-8")
+    (folder / "b.json").write_text(json.dumps(SYSTEM), encoding="utf-8")
+    (folder / "c.json").write_text(json.dumps({"7": [0, 1]}), encoding="utf-8")
     page.locator("#sim-upload input").set_input_files(
-        [tmp_path / name for name in ("a.yml", "b.json", "c.json")]
+        [folder / name for name in ("a.yml", "b.json", "c.json")]
     )
     page.get_by_text("c.json: read as comm_group.json.").wait_for()
     until(page, lambda: field(page, "Latency of dimension 1").input_value() == "700.5")
@@ -450,6 +485,26 @@ def test_files_come_in_by_their_content_and_go_out_as_they_were(studio, page, sm
         network = archive.read("network.yml").decode()
     assert "bandwidth: [50, 12.5]" in network
     assert "latency: [500, 700.5]" in network
-    (tmp_path / "d.json").write_text('{"name": 1}', encoding="utf-8")
-    page.locator("#sim-upload input").set_input_files([tmp_path / "d.json"])
+    (folder / "d.json").write_text('{"name": 1}', encoding="utf-8")
+    page.locator("#sim-upload input").set_input_files([folder / "d.json"])
     page.get_by_text("d.json: not one of ASTRA-sim's files").wait_for()
+
+
+def run_ranks_that_disagree(studio, page):
+    """Rank 1 never takes part in the second all-reduce: both lists of what is wrong say so."""
+    both = [collective(1, "ALL_REDUCE", MIB), collective(2, "ALL_REDUCE", MIB, 1)]
+    job = stored(studio, "stuck", trace_of([both, both[:1]]))
+    go(page, f"{studio.url}/simulate?job={job}")
+    page.locator(".sim-told-first", has_text="rank 1").wait_for()
+    page.get_by_role("button", name="Run anyway").click()
+    report = page.locator("#sim-active [role=alert]")
+    report.wait_for()
+    text = report.inner_text()
+    assert "rank 0" in text
+    assert "node 2" in text
+
+
+def test_runs_and_files_bring_their_settings_and_ranks_that_disagree_are_named(studio, page, small, tmp_path):
+    open_a_link_to_a_run(studio, page, small)
+    take_files_in_and_out(page, tmp_path)
+    run_ranks_that_disagree(studio, page)

@@ -12,6 +12,7 @@ from studio.samples import sample_path
 from studio.timeline import recorded
 from tests.conftest import page_of_its_own
 from tests.e2e.conftest import Studio, quiet, until, view
+from tests.e2e.going import go
 
 pytestmark = pytest.mark.e2e
 
@@ -80,8 +81,8 @@ def longest(trace, low: float, high: float) -> tuple[int, float]:
     return row, at
 
 
-def test_fingers_move_and_zoom_the_timeline(studio: Studio, screen) -> None:
-    screen.goto(studio.address("timeline", JOB))
+def move_and_zoom_the_timeline(studio: Studio, screen) -> None:
+    go(screen, studio.address("timeline", JOB))
     screen.wait_for_selector("#timeline-scroll[data-ready]")
     quiet(screen)
     assert sharp(screen, "#timeline-scroll canvas")
@@ -107,8 +108,8 @@ def test_fingers_move_and_zoom_the_timeline(studio: Studio, screen) -> None:
     assert view(screen)["rank"] == "0"
 
 
-def test_fingers_move_and_zoom_the_heatmap(studio: Studio, screen) -> None:
-    screen.goto(studio.address("collectives", "imbalance_8r"))
+def move_and_zoom_the_heatmap(studio: Studio, screen) -> None:
+    go(screen, studio.address("collectives", "imbalance_8r"))
     screen.wait_for_selector("#collectives-heat[data-ready]")
     quiet(screen)
     assert sharp(screen, "#collectives-heat canvas")
@@ -133,8 +134,8 @@ def test_fingers_move_and_zoom_the_heatmap(studio: Studio, screen) -> None:
     until(screen, lambda: "rank" in view(screen))
 
 
-def test_fingers_move_and_zoom_the_graph(studio: Studio, screen) -> None:
-    screen.goto(studio.address("graph", JOB))
+def move_and_zoom_the_graph(studio: Studio, screen) -> None:
+    go(screen, studio.address("graph", JOB))
     screen.wait_for_selector("#graph-map[data-ready]")
     screen.wait_for_selector("#graph-canvas[data-ready]")
     cy = "document.getElementById('graph-cy')._cyreg.cy"
@@ -157,9 +158,9 @@ def test_fingers_move_and_zoom_the_graph(studio: Studio, screen) -> None:
     until(screen, lambda: "node" in view(screen))
 
 
-def test_fingers_move_and_zoom_the_comparison(studio: Studio, screen) -> None:
+def move_and_zoom_the_comparison(studio: Studio, screen) -> None:
     other = studio.job("imbalance_8r")
-    screen.goto(studio.address("compare", JOB, **{"with": f"{other}/recorded"}))
+    go(screen, studio.address("compare", JOB, **{"with": f"{other}/recorded"}))
     screen.wait_for_selector("#compare-canvas[data-ready]")
     # What stands above it comes later and pushes it down.
     screen.wait_for_selector("#compare-waterfall .bars")
@@ -184,3 +185,11 @@ def test_fingers_move_and_zoom_the_comparison(studio: Studio, screen) -> None:
     screen.touchscreen.tap(bar["x"], bar["y"])
     until(screen, lambda: view(screen).get("node") == str(trace.graph_of(trace.ranks[0]).id[row]))
     assert view(screen)["rank"] == "0"
+
+
+def test_fingers_move_and_zoom_what_is_drawn(studio: Studio, screen) -> None:
+    """On each page with a drawing of its own, one after the other."""
+    move_and_zoom_the_timeline(studio, screen)
+    move_and_zoom_the_heatmap(studio, screen)
+    move_and_zoom_the_graph(studio, screen)
+    move_and_zoom_the_comparison(studio, screen)
