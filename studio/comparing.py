@@ -16,10 +16,11 @@ from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
 from studio.errors import StudioError
 from studio.sim.compared import side_of
-from studio.sim.doubts import Doubt
+from studio.sim.doubt import Doubt
 from studio.sim.parts import Parts
 from studio.sim.setting_values import SettingValue, describe_values, differ, settings_of
-from studio.store.runs import Run, RunInfo
+from studio.store.run_infos import RunInfo
+from studio.store.runs import Run
 from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import Trace
 

@@ -35,7 +35,7 @@ from studio.doctor.checks import Progress
 from studio.doctor.diagnosis import LEVELS
 from studio.doctor.stored import stored_examination, stored_levels, to_store
 from studio.errors import StudioError, TraceError
-from studio.et.memory import machine_bytes
+from studio.machine_memory import machine_bytes
 from studio.sim.load import network_load
 from studio.sim.result import ledger_of
 from studio.store.cache import Cache

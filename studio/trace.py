@@ -382,6 +382,11 @@ def graph_from_arrays(columns: dict[str, NDArray[np.generic]]) -> Graph:
     return Graph(**flat, **{name: kinds[name](**parts) for name, parts in nested.items()})  # type: ignore[arg-type]
 
 
+def digest_array(array: NDArray[np.generic]) -> bytes:
+    """Return a fingerprint of the numbers of an array."""
+    return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=16).digest()
+
+
 def digest(graph: Graph) -> bytes:
     """Return a fingerprint of a graph, equal for equal graphs."""
     state = hashlib.blake2b(digest_size=16)
@@ -764,9 +769,13 @@ def copies(graph: Graph) -> Bool:
     """Return (N,) which nodes are copies on a device: written as compute, a memcpy or memset by kind or by name."""
     chosen = np.zeros(len(graph), np.bool_)
     rows, where = graph.rows_with("device_kind")
-    words = [graph.strings.find(word) for word in _COPY_KINDS]
-    chosen[rows[np.isin(graph.attrs.value[where], [word for word in words if word != NONE])]] = True
-    chosen |= np.isin(graph.name, _copy_names(graph.strings))
+    # Most graphs have neither, and np.isin imports masked arrays.
+    if len(rows):
+        words = [graph.strings.find(word) for word in _COPY_KINDS]
+        chosen[rows[np.isin(graph.attrs.value[where], [word for word in words if word != NONE])]] = True
+    names = _copy_names(graph.strings)
+    if len(names):
+        chosen |= np.isin(graph.name, names)
     return _on_device(graph, chosen)
 
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from tests.summary import SHARED_ABSENT, Summary, count_browsers, cpu_time, endi
 from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+    from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, Playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 BROWSER_ARGUMENTS = [
@@ -37,6 +37,8 @@ BROWSER_ARGUMENTS = [
     # A test's pages live for seconds: compiling their scripts for speed costs more than it gains.
     # So does collecting what they drop: it is collected less often where there is more room.
     "--js-flags=--no-opt --no-maglev --min-semi-space-size=32 --max-semi-space-size=64",
+    # All pages share a process, and with it what is compiled.
+    "--process-per-site",
     # No other machine can be reached even if a page asks for one; the page fixture tells that it asked.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 ]
@@ -200,7 +202,7 @@ def profile(
 ) -> Iterator[BrowserContext]:
     """One headless Chromium with a profile of its own, which keeps the studio's scripts compiled between tests.
 
-    `context.sessions` counts what was opened to speak with the browser beside Playwright.
+    `context.sessions` are those opened to speak with the browser beside Playwright.
     """
     context = playwright.chromium.launch_persistent_context(
         tmp_path_factory.mktemp("profile"),
@@ -209,13 +211,13 @@ def profile(
         viewport=WINDOW,
     )
     watch(context)
-    context.sessions, open_session = 0, context.new_cdp_session
+    context.sessions, open_session = [], context.new_cdp_session
 
-    def counted(page: Page) -> Any:
-        context.sessions += 1
-        return open_session(page)
+    def noted(page: Page) -> CDPSession:
+        context.sessions.append(open_session(page))
+        return context.sessions[-1]
 
-    context.new_cdp_session = counted
+    context.new_cdp_session = noted
     yield context
     count_browsers()
     context.close()
@@ -225,58 +227,93 @@ def profile(
 def page(profile: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Page]:
     """An empty page at 1440×900, of a browser without cookies and storage.
 
-    It may have served another test, and show the logo then: a new page costs more. After a test that asked for what would
-    last, see `LASTING`, it is closed.
+    It may have served another test, and show the logo then: a new page costs twice as much. After a test that asked for what
+    lasts and cannot be undone, see `Lasting`, it is closed.
 
     After the test it fails on every console error or warning, uncaught exception, failed request and
     request to another machine, of this page and of those it opened. A test that means one of them to
     happen appends a regular expression to `page.expected`; `page.complaints` holds what was noted so far.
     """
     kept = next(iter(profile.pages[1:]), None)
-    sessions = profile.sessions
-    lasting: list[str] = []
+    lasting = Lasting()
     try:
         with watched(profile, request.config, kept) as page:
-            kept, lasting = page, note_lasting(page)
+            kept = page
+            lasting.note(page)
             yield page
     finally:
-        again = not (lasting or profile.sessions > sessions or request.config.getoption("--slow"))
-        again = again and kept is not None and empty(kept)
+        end_sessions(profile)
+        again = kept is not None and not request.config.getoption("--slow")
+        again = again and lasting.undo(kept) and empty(kept)
         for left in profile.pages[1:]:
             if left is not kept or not again:
                 left.close()
         session = profile.new_cdp_session(profile.pages[0])
         for origin in profile.origins:
             session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
-        session.detach()
+        end_sessions(profile)
         profile.origins.clear()
         profile.clear_cookies()
         profile.clear_permissions()
 
 
-LASTING = (
-    "add_init_script", "add_locator_handler", "emulate_media", "expose_binding", "expose_function", "on", "once",
-    "set_default_timeout", "set_extra_http_headers", "set_viewport_size",
-)  # fmt: skip
-"""What a test can ask of a page that would hold for the documents after it."""
+def end_sessions(profile: BrowserContext) -> None:
+    """End what was opened to speak with the browser beside Playwright; what it has emulated ends with it."""
+    from playwright.sync_api import Error
+
+    for session in profile.sessions:
+        with suppress(Error):  # its page was closed, or the test has ended it
+            session.detach()
+    profile.sessions.clear()
 
 
-def note_lasting(page: Page) -> list[str]:
-    """Return a list to which the names of methods are added whose effects last, as they are called."""
-    called: list[str] = []
+class Lasting:
+    """What a test asks of its page that would hold for the documents after it: noted, and undone where it can be."""
 
-    def noting(name: str) -> Callable[..., Any]:
+    UNDONE = ("emulate_media", "on", "once", "set_default_timeout", "set_viewport_size")
+    KEPT = (
+        "add_init_script", "add_locator_handler", "expose_binding", "expose_function", "set_extra_http_headers",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.handlers: list[tuple[str, Callable[..., Any]]] = []
+
+    def note(self, page: Page) -> None:
+        """Note what is asked of a page from now on."""
+        for name in (*self.UNDONE, *self.KEPT):
+            setattr(page, name, self._noting(page, name))
+
+    def _noting(self, page: Page, name: str) -> Callable[..., Any]:
         method = getattr(type(page), name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            called.append(name)
+            self.called.append(name)
+            if name in {"on", "once"}:
+                self.handlers.append((options.get("event", arguments[0]), options.get("f", arguments[-1])))
             return method(page, *arguments, **options)
 
         return call
 
-    for name in LASTING:
-        setattr(page, name, noting(name))
-    return called
+    def undo(self, page: Page) -> bool:
+        """Undo it; False where something cannot be undone.
+
+        The page's own methods are called, not those that note.
+        """
+        if page.is_closed() or set(self.called) & set(self.KEPT):
+            return False
+        for event, handler in self.handlers:
+            with suppress(KeyError):  # it was for once, and was called
+                page.remove_listener(event, handler)
+        kind = type(page)
+        if "set_default_timeout" in self.called:
+            kind.set_default_timeout(page, PATIENCE_S * 1000)
+        if "emulate_media" in self.called:
+            plain = {"color_scheme": "light", "reduced_motion": "no-preference", "forced_colors": "none"}
+            kind.emulate_media(page, media="null", **plain)
+        if "set_viewport_size" in self.called:
+            kind.set_viewport_size(page, WINDOW)
+        return True
 
 
 def empty(page: Page) -> bool:
@@ -291,15 +328,18 @@ def empty(page: Page) -> bool:
         page.unroute_all(behavior="ignoreErrors")
         page.mouse.move(-1, -1)
         origin = page.evaluate("location.origin")
-        if not origin.startswith("http"):
-            return False
-        answer = page.goto(f"{origin}/assets/logo.svg")
-        page.evaluate("sessionStorage.clear()")
-        # Of its history a browser keeps 50 entries.
-        return answer is not None and answer.ok and page.evaluate("history.length") < 30
+        if origin.startswith("http"):
+            page.goto(f"{origin}/assets/logo.svg")
+            page.evaluate("sessionStorage.clear()")
+        else:
+            page.goto("about:blank")
+        session = page.context.new_cdp_session(page)
+        # A browser keeps 50 entries: of tests that count theirs, the last ones would count wrongly.
+        session.send("Page.resetNavigationHistory")
     except Error:
         # Its server is gone, or the document will not be left.
         return False
+    return True
 
 
 @contextmanager

@@ -13,7 +13,9 @@ def totals(trace):
     for index, graph in enumerate(trace.graphs):
         kinds = [graph.strings[text] for text in graph.attrs.value[graph.rows_with("op_type")[1]].tolist()]
         values = int_column(graph, "num_ops")[1].tolist()
-        flop += uses[index] * sum(value for value, kind in zip(values, kinds, strict=True) if kind != "other")
+        flop += uses[index] * sum(
+            value for value, kind in zip(values, kinds, strict=True) if kind not in ("other", "copy")
+        )
         rows, sizes = int_column(graph, "comm_size")
         collective = dict(zip(*(column.tolist() for column in int_column(graph, "comm_type")), strict=True))
         where = graph.attrs.value[graph.rows_with("pg_name")[1]].tolist()

@@ -157,3 +157,94 @@ def port_all_gather() -> dict[str, Any]:
             block["channels"] = [{"channel_type": "port", "channel_ids": [at]}]
             block["remote_buffer_refs"] = [{"access_channel_type": "port", "remote_buffer_ids": [0]}]
     return made
+
+
+def _joined(made: dict[str, Any], buffer: str, *, channels: int) -> dict[str, Any]:
+    """A plan whose GPUs are joined by a switch as well, with channels to every other GPU."""
+    ranks = list(range(len(made["gpus"])))
+    for number, gpu in enumerate(made["gpus"]):
+        peers = [rank for rank in ranks if rank != number]
+        gpu["channels"] = [
+            {"channel_type": "memory", "connected_to": peers * channels},
+            {
+                "channel_type": "switch",
+                "buffer_type": buffer,
+                "rank_groups": [{"size": len(ranks), "ranks": ranks}],
+            },
+        ]
+        for block in gpu["threadblocks"]:
+            block["channels"] = [
+                {"channel_type": "memory", "channel_ids": list(range(len(peers) * channels))},
+                {"channel_type": "switch", "channel_ids": [0]},
+            ]
+    return made
+
+
+def _switch(index: int) -> dict[str, Any]:
+    """A switch adds a chunk of all GPUs and writes the sum to all."""
+    place = {"switch_channel_id": 0, "index": index, "size": 1}
+    return {
+        "name": "glres",
+        "src_buff": [place],
+        "dst_buff": [place],
+        "channel_type": "switch",
+        "reduce_op": "sum",
+    }
+
+
+def switch_all_reduce(gpus: int, unit_bytes: int = 0) -> dict[str, Any]:
+    """Everybody has the switch add its chunk, once all are there and before any goes on; with a unit in a loop.
+
+    Of the form of microsoft/mscclpp, test/executor-tests/execution-plans/reduce_nvls.json and reduce_nvls_pipeline.json.
+    """
+    nop, every = {"name": "nop"}, list(range(gpus - 1))
+    meet = [
+        op("", channels=every) | {"name": "rlxsignal"}, nop, op("", channels=every) | {"name": "rlxwait"}, nop,
+    ]  # fmt: skip
+    made = []
+    for rank in range(gpus):
+        add = _switch(rank)
+        if unit_bytes:
+            add = {
+                "name": "pipeline",
+                "iter_context": {"unit_size": unit_bytes, "num_chunks": 1},
+                "ops": [add],
+            }
+        made.append([[nop, *meet, add, nop, *meet]])
+    return _joined(plan("allreduce", made, (gpus, gpus, 0), remote="i"), "i", channels=1)
+
+
+def pipelined_all_reduce(unit_bytes: int) -> dict[str, Any]:
+    """Two GPUs, three thread blocks in loops that hand chunks on by semaphores: into scratch, added by the switch, out.
+
+    Of the form of microsoft/mscclpp, python/mscclpp/language/tests/single_node/allreduce_pipeline.py.
+    """
+
+    def loop(*ops: dict[str, Any]) -> list[dict[str, Any]]:
+        rounds = {"unit_size": unit_bytes, "num_chunks": 1}
+        return [{"name": "pipeline", "iter_context": rounds, "ops": list(ops)}]
+
+    def semaphore(name: str, number: int) -> dict[str, Any]:
+        return {"name": f"sem_{name}", "semaphore_ids": [number]}
+
+    nop, made = {"name": "nop"}, []
+    for rank in range(2):
+        taken = [op("copy", [("i", chunk)], [("s", chunk)]) for chunk in range(2)]
+        given = [op("copy", [("s", chunk)], [("o", chunk)]) for chunk in range(2)]
+        first = loop(
+            *taken, nop, op("signal", channels=[0]), op("wait", channels=[0]), semaphore("release", 0)
+        )
+        second = loop(
+            semaphore("acquire", 0),
+            nop,
+            _switch(rank),
+            nop,
+            op("signal", channels=[1]),
+            semaphore("release", 1),
+        )
+        third = loop(semaphore("acquire", 1), op("wait", channels=[1]), nop, *given)
+        made.append([first, second, third])
+    joined = _joined(plan("allreduce", made, (2, 2, 2), remote="s", inplace=False), "s", channels=2)
+    for gpu in joined["gpus"]:
+        gpu["semaphores"] = [{"init_value": 0}, {"init_value": 0}]
+    return joined

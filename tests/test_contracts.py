@@ -68,10 +68,15 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def test_neither_the_package_nor_commands_without_a_browser_load_what_they_do_not_need():
-    """Nor do storing and opening a job need pandas: it would take longer to import than the job to open."""
-    package, commands, names, stored, info = loaded_after(
+    """Nor do storing and opening a job need pandas: it would take longer to import than the job to open.
+
+    A workspace is listed and asked by SQL without readers of files and without the simulator.
+    """
+    package, commands, lists, names, stored, info = loaded_after(
         "import studio",
         "from studio.cli import main; main(['--help'], standalone_mode=False)",
+        "import studio.commands.sql\n"
+        "assert not {'studio.et.job', 'studio.sim.result', 'studio.sim.doubts'} & set(sys.modules)",
         "studio.read, studio.write, studio.Trace, studio.Workspace, studio.StudioError",
         STORE_AND_OPEN,
         "from studio.samples import sample_path\n"
@@ -79,6 +84,7 @@ def test_neither_the_package_nor_commands_without_a_browser_load_what_they_do_no
     )
     assert package == []
     assert set(commands) <= {"numpy", "msgspec"}
+    assert set(lists) <= {"numpy", "msgspec"}
     assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(names)
     assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(stored)
     assert not {"dash", "flask", "plotly", "pandas"} & set(info)

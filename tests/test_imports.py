@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 
 from studio.errors import StudioError, TraceFormatError
+from studio.et.records import write_metadata
 from studio.et.source import SourceFile
+from studio.jobs import importing
 from studio.store import imports
 from studio.store.imports import (
     Announced,
@@ -39,6 +41,7 @@ from studio.store.imports import (
     start,
 )
 from studio.store.tasks import close_tasks, open_tasks
+from studio.store.workspace import Workspace
 from tests.waiting import wait_until
 
 FILES = (Announced("job/a.0.et", 5, 1.0), Announced("job/a.1.et", 3, 2.0), Announced("job/empty", 0))
@@ -357,6 +360,39 @@ def test_errors_of_the_reader_are_told_and_the_import_can_be_tried_again(studio:
     assert error.message == "job/a.1.et: odd."
 
 
+def test_what_each_file_is_used_as_is_told_before_any_is_read(
+    studio: Studios, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also why others are left out; afterwards the job tells it."""
+    rank, groups = write_metadata("0.0.4", []), b'{"0": [0, 1]}'
+    bodies = (rank, rank, groups, b"some notes")
+    names = ("job/a.0.et", "job/a.1.et", "job/a.json", "job/notes.txt")
+    registry = studio(importing.upload_reader(Workspace(tmp_path)))
+    made = create_import(registry, [Announced(*each) for each in zip(names, map(len, bodies), strict=True)])
+    assert (made.files_used, made.files_left_out) == (None, None)
+    seen = []
+
+    def look(*_: object) -> str:
+        seen.append((get_import(registry, made.id), list_files(registry, made.id)))
+        return "job-1"
+
+    monkeypatch.setattr(importing, "_import", look)
+    upload(registry, made.id, bodies)
+    start(registry, made.id)
+    done = ended(registry, made.id)
+    [(reading, files)] = seen
+    assert (done.status, reading.status) == ("done", "reading")
+    assert (reading.files_used, reading.files_left_out) == (3, 1)
+    assert [(file.status, file.role) for file in files] == [
+        ("used", "rank 0, Chakra execution trace (.et)"),
+        ("used", "rank 1, Chakra execution trace (.et)"),
+        ("used", "comm group JSON"),
+        ("left out", ""),
+    ]
+    assert files[3].error
+    assert files[3].error.message == "job/notes.txt: a text file, no execution trace"
+
+
 def test_details_of_an_internal_error_stay_in_the_state(studio: Studios) -> None:
     def reader(files: list[SourceFile], progress: Progress) -> str:
         raise KeyError("inner")
@@ -485,6 +521,7 @@ import io, sys, time
 from pathlib import Path
 from studio.store import imports
 from studio.store.tasks import close_tasks, open_tasks
+from studio.store.workspace import Workspace
 def reader(files, progress):
     progress("reading", 3, 9)
     print("reading", flush=True)

@@ -43,8 +43,8 @@ class Upload:
         if phase == self.stop_at:
             raise StoppedError(phase)
 
-    def files_left_out(self, files: Mapping[Path, str]) -> None:
-        self.left_out = {path.name: why for path, why in files.items()}
+    def files_sorted(self, used: Mapping[Path, str], left_out: Mapping[Path, str]) -> None:
+        self.left_out = {path.name: why for path, why in left_out.items()}
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)

@@ -13,7 +13,7 @@ from studio.cli import main
 from studio.comparing import recording, simulation
 from studio.reporting import report
 from studio.sim import simulate
-from studio.sim.doubts import Cure, Doubt
+from studio.sim.doubt import Cure, Doubt
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace

@@ -21,7 +21,8 @@ from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, interpret, part
 from studio.sim.presets import preset
 from studio.sim.result import SimResult, ledger_of
 from studio.sim.traffic import DimensionTraffic, LinkTraffic
-from studio.store.runs import LAYOUT, Run, config_digest
+from studio.store.run_infos import LAYOUT
+from studio.store.runs import Run, config_digest
 from studio.store.workspace import Workspace
 from studio.trace import trace_digest
 from tests.handmade import collective, node, trace_of

@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
+import psutil
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -336,6 +337,19 @@ def test_one_call_that_makes_gigabytes_is_stopped(sample):
             database.ask("SELECT repeat('x', 2000000)", Limits(answer_bytes=1 << 20))
         assert "-o FILE" in caught.value.hint
         assert rows(database, "SELECT count(*) FROM nodes") == [(2488,)]
+
+
+def test_a_kept_process_that_ends_leaves_nothing_behind(sample):
+    """As it does by itself where nobody asks; not only once there is another query."""
+    with Database(of(sample)) as database:
+        database.ask("SELECT 1")
+    [kept] = (
+        child for child in psutil.Process().children() if "studio.sql.child" in " ".join(child.cmdline())
+    )
+    kept.kill()
+    wait_until(lambda: not psutil.pid_exists(kept.pid))
+    with Database(of(sample)) as database:
+        assert rows(database, "SELECT 1") == [(1,)]
 
 
 def test_a_query_is_cancelled_from_elsewhere(stored):

@@ -7,7 +7,9 @@ import { element, setAttribute, setText, setVisible } from "../base/dom.mjs";
 import { isPlainClick } from "../base/dom.mjs";
 import { byName } from "./files.mjs";
 import { prefix } from "./server.mjs";
-import { BUSY, namesAsked, noteText, percent, restText, shareDone, statusText, URGENT } from "./words.mjs";
+import {
+  BUSY, namesAsked, noteText, percent, restText, shareDone, sortedText, statusText, URGENT,
+} from "./words.mjs";
 
 /** @import { Card, Upload, Uploads } from "./uploads.mjs" */
 /** @typedef {ReturnType<typeof makeBar>} Bar */
@@ -89,13 +91,16 @@ class FileRow {
     const share = percent(file.received, file.size), { status, error } = file;
     setAttribute(this.root, "data-status", status);
     fillBar(this.bar, share);
+    const isSorted = ["used", "left out"].includes(status);
+    setVisible(this.bar.root, !isSorted);
+    setVisible(this.percent, !isSorted);
     setText(this.percent, status === "cancelled" ? "" : `${share} %`);
     setText(this.note, noteText(file, performance.now()));
     setVisible(this.error, Boolean(error));
     setText(this.error, error ? `${error.message} ${error.hint ?? ""}` : "");
     const isOpen = card.status === "uploading" || card.status === "failed";
     setVisible(this.again, status === "failed" && card.mine && card.status === "uploading");
-    setVisible(this.cancel, isOpen && !["done", "cancelled"].includes(status));
+    setVisible(this.cancel, isOpen && !["done", "cancelled", "used"].includes(status));
     setText(this.cancel, status === "failed" ? "Leave out" : "Cancel");
     setAttribute(this.cancel, "aria-label", `${this.cancel.textContent}: ${file.path}`);
   }
@@ -116,6 +121,7 @@ export class CardView {
     this.name = element("strong", { class: "cs-up-name" });
     this.status = element("span", { class: "cs-up-status" });
     this.bar = makeBar(`Progress of ${card.name}`);
+    this.sorted = element("p", { class: "cs-up-more" });
     this.files = element("ul", { class: "cs-up-files" });
     this.more = element("p", { class: "cs-up-more" });
     this.error = element("p", { class: "cs-up-error" });
@@ -133,7 +139,8 @@ export class CardView {
     this.root = element(
       "section", { class: "cs-up-card", "data-import": card.id },
       element("div", { class: "cs-up-head" }, this.name, this.status, actions),
-      this.bar.root, this.error, this.hint, this.warnings, this.questions, this.files, this.more,
+      this.bar.root, this.error, this.hint, this.warnings, this.questions, this.sorted, this.files,
+      this.more,
     );
   }
 
@@ -175,7 +182,11 @@ export class CardView {
   /** @param {Card} card */
   #drawFiles(card) {
     const isUploading = card.mine && card.status === "uploading";
-    const listed = isUploading ? card.files : card.files.filter((file) => file.error);
+    const isReading = card.status === "reading";
+    const isListed = (/** @type {Upload} */ file) => Boolean(file.error || (isReading && file.role));
+    const listed = isUploading ? card.files : card.files.filter(isListed);
+    setVisible(this.sorted, isReading && card.used !== null);
+    setText(this.sorted, sortedText(card));
     const urgent = URGENT.flatMap((status) => listed.filter((file) => file.status === status));
     const shown = new Set(urgent.slice(0, ROWS));
     for (const [file, row] of this.#rows) {

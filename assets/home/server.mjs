@@ -6,14 +6,15 @@
 /**
  * A file as the server lists it.
  * @typedef {{ id: string, path: string, size: number, received: number, status: string,
- *   error?: Failure | null }} FileInfo
+ *   error?: Failure | null, role?: string }} FileInfo
  */
 
 /**
  * An import as the server describes it.
  * @typedef {{ id: string, name: string, status: string, size: number, received: number, files_total: number,
  *   created: number, progress: Progress | null, job: string, error: Failure | null, warnings: string[],
- *   idle_s: number | null, chunk_bytes: number, files?: FileInfo[] }} ImportInfo
+ *   idle_s: number | null, chunk_bytes: number, files_used: number | null, files_left_out: number | null,
+ *   files?: FileInfo[] }} ImportInfo
  */
 
 /**

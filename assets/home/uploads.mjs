@@ -21,6 +21,7 @@ import { BUSY } from "./words.mjs";
  *   received: number, chunk: number, created: number, files: Upload[], samples: [number, number][], job:
  * string,
  *   error: Failure | null, progress: Progress | null, warnings: string[], idle: number | null,
+ *   used: number | null, leftOut: number | null, isListed?: boolean,
  *   starting?: boolean, cancelling?: boolean, lost?: boolean, hiddenInBox?: boolean }} Card
  */
 
@@ -36,7 +37,7 @@ const READING = new Set(["queued", "reading"]);
 /** @type {Omit<Card, "id" | "name" | "status">} */
 const EMPTY = {
   mine: false, fresh: false, size: 0, received: 0, chunk: 0, created: 0, files: [], samples: [], job: "",
-  error: null, progress: null, warnings: [], idle: null,
+  error: null, progress: null, warnings: [], idle: null, used: null, leftOut: null,
 };
 
 export class Uploads {
@@ -246,10 +247,18 @@ export class Uploads {
     const known = this.cards.get(id), before = known?.status;
     const card = known ?? { ...EMPTY, id, name, status, samples: [] };
     Object.assign(card, { name, status, size, received, created, progress, job, error, warnings, idle });
+    const { files_used: used, files_left_out: leftOut } = info;
+    Object.assign(card, { used, leftOut });
+    if (info.files) card.isListed = used !== null;
     if (info.files) card.files = info.files.map((file) => ({ ...file, tries: 0, retryAt: 0 }));
     if (!BUSY.has(status)) card.cancelling = false;
     this.cards.set(id, card);
     if (before && before !== status) this.#report(card);
+    // Which files are used is known before any is read; polls do not ask for the files.
+    if (status === "reading" && used !== null && !card.isListed) {
+      card.isListed = true;
+      void this.#refresh(card, true);
+    }
     this.listener.redraw();
     return card;
   }

@@ -1,6 +1,6 @@
 /** What is said of an import while it is uploaded and read. No page is needed here. */
 
-import { formatBytes, formatCount, formatRate } from "../base/format.mjs";
+import { formatBytes, formatCount, formatRate, plural } from "../base/format.mjs";
 
 /** @import { Card, Upload } from "./uploads.mjs" */
 
@@ -8,7 +8,7 @@ import { formatBytes, formatCount, formatRate } from "../base/format.mjs";
 export const BUSY = new Set(["announcing", "uploading", "queued", "reading"]);
 
 /** The order in which files are listed where there is no room for all. */
-export const URGENT = ["failed", "left out", "uploading", "waiting", "done", "cancelled"];
+export const URGENT = ["failed", "left out", "uploading", "waiting", "used", "done", "cancelled"];
 
 /** Another window that sent nothing for so long has gone. */
 const GONE_S = 15;
@@ -163,9 +163,21 @@ export function shareDone(card) {
  */
 export function noteText(file, now) {
   if (file.retryAt) return retryText(file.retryAt, now);
+  if (file.status === "used") return file.role ? `used: ${file.role}` : "used";
   if (file.status !== "uploading" || !file.since) return file.status;
   const seconds = (now - file.since) / 1000, moved = file.received - (file.sinceReceived ?? 0);
   return moved && seconds > LEAST_MS / 1000 ? formatSpeed(moved / seconds) : formatBytes(file.size);
+}
+
+/**
+ * How the files of an import were sorted, before any was read.
+ *
+ * @param {Card} card
+ * @returns {string} nothing where it is not known
+ */
+export function sortedText({ used, leftOut }) {
+  if (used === null) return "";
+  return `${plural(used, "file")} used, ${leftOut ? formatCount(leftOut) : "none"} left out`;
 }
 
 /**

@@ -44,6 +44,8 @@ class Refusal:
 
 
 Found = Candidate | Refusal
+WHOLE_JOB = "the whole job"
+"""The lever of a change that makes the job anew, so that no other change of the job can be made beside it."""
 
 _PLURALS = {
     CollectiveType.ALL_REDUCE: "all-reduces",

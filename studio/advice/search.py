@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from studio.advice import compute, pipeline, schedule, sizes, system
+from studio.advice import compute, interleaving, pipeline, schedule, sizes, system
 from studio.advice.baseline import Cancelled, Scene, family_scene, replay_scene, system_scene
-from studio.advice.candidates import Candidate, Found, Refusal
+from studio.advice.candidates import WHOLE_JOB, Candidate, Found, Refusal
 from studio.advice.terms import (
     KINDS,
     NODES_NAMED,
@@ -35,6 +35,7 @@ _OF_JOB: tuple[Callable[[Scene], Iterator[Found]], ...] = (
     schedule.earlier,
     schedule.merged,
     pipeline.pipelines,
+    interleaving.interleaved,
 )
 _OF_SYSTEM: tuple[Callable[[Scene, system.Finish], Iterator[Found | Sensitivity]], ...] = (
     system.rates,
@@ -185,6 +186,7 @@ def _kind_of(change: Change) -> Kind:
     first = change.settings[0]
     begins: tuple[tuple[str, Kind], ...] = (
         ("bandwidth", "bandwidth"),
+        ("links", "bandwidth"),
         ("latency", "latency"),
         ("preferred-dataset-splits", "chunks"),
         ("extended.dimension-order", "dimension-order"),
@@ -259,5 +261,8 @@ def _combine(search: _Search, scene: Scene, found: Sequence[_Made]) -> Advice | 
 
 def _apart(candidates: Sequence[Candidate]) -> bool:
     """Whether no two changes pull the same lever."""
+    changed = sum(bool(candidate.change.edits) for candidate in candidates)
+    if changed > 1 and any(WHOLE_JOB in candidate.levers for candidate in candidates):
+        return False
     count = sum(len(candidate.levers) for candidate in candidates)
     return len(frozenset().union(*(candidate.levers for candidate in candidates))) == count

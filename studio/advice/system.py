@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,12 @@ _LARGE = 300_000
 _MOST_ALGORITHMS = 32
 _NCCL = {"ring": "Ring", "tree": "Tree", "NVLS": "NVLS", "NVLS-tree": "NVLSTree"}
 """What NCCL's environment variable calls algorithms."""
-_NO_LINKS = "the network is given by single links, which have no dimensions"
+_MOST_LINKS = 8
+"""So many pairs of devices, the busiest, are changed one by one."""
+_MOST_LISTED = 256
+"""More links than these are set by a table of all."""
+_RATE, _DELAY = 2, 3
+"""Where the table of links has the bandwidth of one, and its latency."""
 
 
 def rates(scene: Scene, finish: Finish) -> Iterator[Found | Sensitivity]:
@@ -44,8 +50,7 @@ def rates(scene: Scene, finish: Finish) -> Iterator[Found | Sensitivity]:
             yield Refusal(kind, "nothing is sent over the network")
         return
     if scene.config.links is not None:
-        yield Refusal("bandwidth", _NO_LINKS)
-        yield Refusal("latency", _NO_LINKS)
+        yield from _single_links(scene, finish)
         return
     for index, dim in enumerate(dims):
         if dim.size < 2:
@@ -123,6 +128,75 @@ def _latency(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate | S
     # Dimensions between nodes share the library's hops, so two of them are not changed together.
     lever = f"latency {min(index, 1) if costs is not None else index}"
     yield Candidate("latency", said, change(0.5), frozenset({lever}))
+
+
+def _single_links(scene: Scene, finish: Finish) -> Iterator[Candidate | Sensitivity]:
+    """Yield twice the bandwidth and half the latency of the busiest pairs of devices, both ways, and of all links of one rate."""
+    graph, traffic = scene.config.links, scene.result.links
+    assert graph is not None
+    pairs: dict[tuple[int, int], list[int]] = {}
+    rates: dict[float, list[int]] = {}
+    for index, link in enumerate(graph.links):
+        pairs.setdefault((min(link.source, link.target), max(link.source, link.target)), []).append(index)
+        rates.setdefault(link.bytes_per_ns, []).append(index)
+    busy: dict[tuple[int, int], int] = {}
+    ends = zip(traffic.source.tolist(), traffic.target.tolist(), traffic.busy_ns.tolist(), strict=True)
+    for source, target, ns in ends:
+        pair = min(source, target), max(source, target)
+        busy[pair] = busy.get(pair, 0) + ns
+    busiest = sorted((-ns, pair) for pair, ns in busy.items() if ns and pair in pairs)[:_MOST_LINKS]
+    several = len(pairs) > 1
+    chosen = [
+        (f"the links of {format_rate(rate)}" if len(rates) > 1 else "all links", rates[rate])
+        for rate in sorted(rates)
+        if several
+    ]
+    chosen += [
+        (f"the link between {' and '.join(_device(scene, end) for end in pair)}", pairs[pair])
+        for _, pair in busiest
+    ]
+    for where, indices in chosen:
+        yield from _of_links(scene, finish, where, indices)
+
+
+def _device(scene: Scene, number: int) -> str:
+    """Return what a sentence calls an end of a link."""
+    graph = scene.config.links
+    assert graph is not None
+    return f"NPU {number}" if number < graph.npus else f"switch {number - graph.npus}"
+
+
+def _of_links(
+    scene: Scene, finish: Finish, where: str, indices: Sequence[int]
+) -> Iterator[Candidate | Sensitivity]:
+    listed = table_of(scene.parts, "network").get("links")
+    assert isinstance(listed, list | tuple)
+
+    def change(column: int, factor: float) -> Change:
+        table = [[*link] for link in listed]
+        for index in indices:
+            if column < len(table[index]):
+                table[index][column] = float(table[index][column]) * factor
+        if is_whole:
+            return Change(settings=(f"links={json.dumps(table)}",))
+        return Change(settings=tuple(f"links[{index}]={json.dumps(table[index])}" for index in indices))
+
+    # A table as a whole leaves no other change of a link beside it.
+    is_whole = len(indices) > _MOST_LISTED
+    lever = frozenset(f"link {index}" for index in (range(len(listed)) if is_whole else indices))
+    more, less = finish(change(_RATE, 2.0)), finish(change(_RATE, 0.5))
+    if more is not None and less is not None:
+        yield Sensitivity(f"bandwidth of {where}", more, less)
+        yield Candidate(
+            "bandwidth", f"Double the bandwidth of {where}, both ways.", change(_RATE, 2.0), lever
+        )
+    if any(len(listed[index]) > _DELAY and float(listed[index][_DELAY]) for index in indices):
+        more, less = finish(change(_DELAY, 0.5)), finish(change(_DELAY, 2.0))
+        if more is not None and less is not None:
+            yield Sensitivity(f"latency of {where}", more, less)
+            yield Candidate(
+                "latency", f"Halve the latency of {where}, both ways.", change(_DELAY, 0.5), lever
+            )
 
 
 def _listed(scene: Scene, key: str, index: int) -> float:

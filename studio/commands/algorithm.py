@@ -117,6 +117,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "longest": made.played.longest,
         "most_bytes_sent": made.played.most_bytes,
         "flaws": {code: list(flaws) for code, flaws in made.played.flaws.items()},
+        "notes": dict(made.played.notes),
         "finish_ns": made.own.finish_ns,
         "others": [
             {"name": timed.name, "finish_ns": timed.finish_ns, "why_not": timed.why_not or None}

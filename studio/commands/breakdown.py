@@ -32,7 +32,6 @@ from studio.units import format_count, format_ns, parse_ns
 
 _RANKS, _GROUPS, _WAITS = 16, 8, 8
 _WORLD_WORD = "all"
-_STALLS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,21 +296,10 @@ def _group_lines(shown: Breakdown) -> Iterator[str]:
     yield ""
 
 
-def _nobody_waited(shown: Breakdown) -> str:
-    """Say that no wait was found, and where waits may stand all the same."""
-    stalls = shown.ns[:, PARTS.index("stall")].sum() > _STALLS * max(int(shown.ns.sum()), 1)
-    if len(shown.account) > 1 and shown.account.is_recording and stalls:
-        return (
-            "no rank waited for another within a collective: members are recorded as beginning together, so what they waited "
-            "before stands in stall; `critical-path` and `advise` tell for whom"
-        )
-    return "no rank waited for another"
-
-
 def _wait_lines(shown: Breakdown) -> Iterator[str]:
     waits, account, names = shown.waits, shown.account, NodeNames(shown.of.side.trace)
     if not len(waits):
-        yield _nobody_waited(shown)
+        yield "no rank waited for another"
         return
     yield "longest waits"
     for at in range(min(len(waits), _WAITS)):

@@ -35,10 +35,9 @@ from studio.et.write import write_with_copies
 from studio.generation.families.counts import describe as describe_network
 from studio.generation.families.job import OPTIONS as NETWORK_OPTIONS
 from studio.generation.families.job import asked_of as network_of
-from studio.generation.families.job import make_network_job
 from studio.generation.families.presets import NETWORKS
 from studio.generation.inference.generate import describe as describe_steps
-from studio.generation.inference.generate import generate_inference
+from studio.generation.inference.generate import steps_job
 from studio.generation.inference.options import INFERENCE, STEP_OPTIONS, asked_of
 from studio.generation.job import make_job
 from studio.generation.llm import describe
@@ -95,12 +94,12 @@ def run(request: Request, *, progress: Progress | None = None) -> Generated:
         wanted = network_of(str(request.model), request.ranks, request.given, request.kind)
         told = describe_network(wanted.network, wanted.replicas)
         if request.target is not None:
-            trace = make_network_job(wanted.network, wanted.replicas, wanted.speed)
+            trace = wanted.job()
     elif request.kind == "inference":
         asked = asked_of(request.model, request.ranks, request.given)
         told = describe_steps(asked.model, asked.wish, asked.speed.gpu if asked.speed else None)
         if request.target is not None:
-            trace = generate_inference(request.model, ranks=request.ranks, **request.given)
+            trace = steps_job(asked)
     else:
         workload = workload_of(request.model, request.ranks, request.given)
         gpu = workload.speed.gpu if workload.speed else None
@@ -162,10 +161,15 @@ def _memory_lines(told: Mapping[str, Any]) -> list[str]:
     ]
     stage = "" if "family" in told else f" of stage {memory['stage']}"
     most = f"{format_bytes(memory['total'])} on a rank{stage}, which holds most: {', '.join(parts)}"
+    lines = [most]
+    if any(told.get("host_memory", {}).values()):
+        host = told["host_memory"]
+        each = ", ".join(f"{part} {format_bytes(size)}" for part, size in host.items() if size)
+        lines.append(f"{format_bytes(sum(host.values()))} in host memory besides: {each}")
     if not told.get("unfit"):
-        return [most]
+        return lines
     cures = "; ".join(told["remedies"]) or "no change of layout, data type or batch that was tried"
-    return [most, told["unfit"], f"what would fit: {cures}"]
+    return [*lines, told["unfit"], f"what would fit: {cures}"]
 
 
 def _training_lines(told: Mapping[str, Any]) -> list[str]:

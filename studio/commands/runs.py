@@ -17,7 +17,7 @@ from studio.commands.base.output import show
 from studio.commands.base.replay import NO_NETWORK
 from studio.commands.base.terminal import printable, shorten
 from studio.sim.parts import EXTENDED
-from studio.store.runs import RunInfo
+from studio.store.run_infos import RunInfo
 from studio.store.workspace import JobInfo, Workspace
 from studio.units import format_bytes, format_ns
 

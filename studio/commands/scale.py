@@ -26,14 +26,12 @@ from studio.commands.base.options import (
 )
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.terminal import printable, written_line
-from studio.completion.clues import known_facts
-from studio.completion.complete import chosen_mesh
 from studio.completion.mesh import NAMES, Mesh
 from studio.completion.rules import SCALABLE, Layers, Rule, applying, excuse, refuse_dimension
 from studio.completion.scale import refuse_missing
 from studio.et import Progress
 from studio.et.write import write_with_copies
-from studio.generation.recipe import Growth, scale_job
+from studio.generation.recipe import Growth, mesh_of, scale_job
 from studio.trace import Trace
 from studio.units import format_count
 
@@ -100,7 +98,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Scaled:
     """
     refuse_own_input(request.paths, request.target)
     name, known = read_one_job(request.paths, request.numbers, progress, verb="Scale")
-    before = chosen_mesh(known_facts(known), request.layout, None, first=True)
+    before = mesh_of(known, request.layout)
     refuse_missing(known, before)
     wanted = Growth(
         request.dp, request.ranks, request.pp, request.ep, request.tp, request.strong, request.layers

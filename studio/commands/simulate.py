@@ -38,8 +38,9 @@ from studio.et.format import UNSAID, JobSize
 from studio.sim import astra, remote_memory, simulate
 from studio.sim.check import REPLAY_KNOWN, check
 from studio.sim.config import Congestion, SystemConfig
+from studio.sim.doubt import Cured
 from studio.sim.doubted_memory import unfit_words
-from studio.sim.doubts import FORESEEN, Cured, cured, doubts_of, options_of
+from studio.sim.doubts import FORESEEN, cured, doubts_of, options_of
 from studio.sim.extensions import ComputeTimes
 from studio.sim.models import MODELS, Model, model_of, with_model
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings

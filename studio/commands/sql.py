@@ -35,8 +35,6 @@ from studio.commands.base.output import end_with_losses, progress_line, show, wa
 from studio.commands.base.parquet_folder import write_tables
 from studio.commands.base.queried import find_sources
 from studio.commands.base.terminal import cut_middle, printable
-from studio.et.format import UNSAID, JobSize
-from studio.et.write import written_together
 from studio.sql.answers import plain_rows, writer_for
 from studio.sql.columns import TABLES
 from studio.sql.database import (
@@ -54,7 +52,7 @@ from studio.trace import Finding
 from studio.units import format_counted, format_ns
 
 if TYPE_CHECKING:
-    from studio.et import Progress
+    from studio.et import JobSize, Progress
 
 _CELL = 60
 _NOTHING = "-"
@@ -72,7 +70,7 @@ class Request:
         out: A file to write the answer to, or None.
         limits: How much the query may take.
         memory_bytes: Memory that it may take; None for a quarter of the machine's.
-        size: NPUs and passes, where a workload leaves them open.
+        size: NPUs and passes, where a workload leaves them open; None where nothing is said.
     """
 
     query: str
@@ -82,7 +80,7 @@ class Request:
     out: Path | None = None
     limits: Limits = Limits()  # noqa: RUF009 - frozen
     memory_bytes: int | None = None
-    size: JobSize = UNSAID
+    size: JobSize | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +112,8 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     with Database(sources, request.memory_bytes) as database:
         answer = database.ask(request.query, request.limits)
     if write and request.out:
+        from studio.et.write import written_together
+
         with written_together() as put:
             put(request.out, write(answer.table))
     return Outcome(answer, tuple(findings), request.out)
@@ -194,6 +194,15 @@ def _read_query(words: Sequence[str]) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
 
+def _job_size(npus: int | None, passes: int | None) -> JobSize | None:
+    if npus is None and passes is None:
+        return None
+    # Lists of the workspace need no reader of files.
+    from studio.et import JobSize
+
+    return JobSize(npus, passes)
+
+
 def _say_notes(notes: Sequence[str], quiet: bool) -> None:
     for note in () if quiet else notes:
         click.secho(printable(f"Note: {note}"), fg="yellow", err=True)
@@ -266,7 +275,7 @@ def command(
     **given: Any,
 ) -> None:
     """Carry out `sql`."""
-    size = JobSize(given.pop("npus"), given.pop("passes"))
+    size = _job_size(given.pop("npus"), given.pop("passes"))
     if list_tables:
         show(None, as_json, list_report, list_text)
         return

@@ -30,7 +30,7 @@ class Rule:
         change: What becomes of them.
         why: Where that comes from.
         case: When it holds: a dimension; `weak` or `strong` of the data dimension; `divided` or `kept` layers of a stage;
-            `generated` of the tensor dimension of a generated job.
+            `generated` of all dimensions of a generated job, with `generated-weak` or `generated-strong` of its replicas.
     """
 
     about: str
@@ -58,6 +58,8 @@ RULES = (
     Rule("all-reduce of the tensor dimension", "size stays", "every rank has the whole activations, summed", TENSOR),
     Rule("collectives of weights of a divided size in other dimensions", "size is divided", "each rank has a smaller part of these weights", TENSOR),
     Rule("the whole generated job", "is made anew", "its model and options are known (docs/generation.md)", "generated"),
+    Rule("batch of a generated job", "grows with the replicas", "each works on as many samples as before: weak scaling", "generated-weak"),
+    Rule("batch of a generated job", "stays; more replicas share it", "strong scaling", "generated-strong"),
     Rule("all-reduce of the weights of experts, and their optimizer, by names", "operations and sizes are divided", "the experts are shared by more ranks, so that each holds fewer of them (GShard)", EXPERT),
 )  # fmt: skip
 """What scaling changes."""
@@ -84,15 +86,15 @@ def rules_for(
         after: The larger one.
         strong: Whether more replicas share the batch.
         layers: Whether more stages share the layers of the model.
-        generated: Whether more tensor-parallel ranks were made by generating the job anew.
+        generated: Whether the job was generated, and is made anew.
     """
     cases = {axis.name for axis in after.axes if axis.size != size_of(before, axis.name)}
     if DATA in cases:
         cases.add("strong" if strong else "weak")
     if PIPELINE in cases:
         cases.add(layers)
-    if TENSOR in cases and generated:
-        cases = (cases - {TENSOR}) | {"generated"}
+    if cases and generated:
+        cases = {"generated", *(f"generated-{case}" for case in cases & {"weak", "strong"})}
     return tuple(rule for rule in RULES if rule.case in cases)
 
 

@@ -24,7 +24,7 @@ from studio.doctor.cycles import removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.edit import Entries
 from studio.doctor.streams import stream_order
-from studio.doctor.structure import edge_label, repeated_rows
+from studio.doctor.structure import edge_label, forward_rows, has_order, repeated_rows
 from studio.errors import TraceError
 from studio.et.link.options import DepKind
 from studio.notebook import one_line
@@ -346,9 +346,8 @@ def _write_in_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     made: dict[int, Graph] = {}
     count = 0
     for case in Case(trace, tick).graphs:
-        of, waited = case.pairs
         # Circles have no order, and have a finding of their own.
-        if not (waited > of).any() or (case.circles != NONE).any() or (of == waited).any():
+        if not len(forward_rows(case)) or not has_order(case):
             continue
         made[case.index] = edit.with_order(case.graph, np.argsort(issue_order(case.graph), kind="stable"))
         count += len(case.graph) * len(case.ranks)

@@ -13,8 +13,8 @@ from studio.doctor.checks import CHECKS, Examination
 from studio.doctor.diagnosis import LEVELS, Diagnosis
 from studio.trace import Level
 
-EDITION: Final = 4
-"""Raised when a check finds more or less than before; what an older one has found counts for nothing."""
+EDITION: Final = 5
+"""Raised when a check finds more or less, or offers other repairs, than before; what an older one has found counts for nothing."""
 
 
 @dataclass(frozen=True, slots=True)

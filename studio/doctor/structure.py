@@ -15,6 +15,7 @@ from studio.trace import NONE, Dependencies, Graph, Int64
 from studio.units import format_count, format_counted
 
 _EDGES_NAMED = 4
+_CYCLE_FIRST = "Open the cycle first: nodes that wait for each other have no order."
 _SHARE_WORTH_WARNING = 0.5
 
 
@@ -154,14 +155,22 @@ def forward_rows(case: GraphCase) -> Int64:
     return np.unique(of[waited > of])
 
 
+def has_order(case: GraphCase) -> bool:
+    """Whether nodes can be written after all that they wait for: none waits for itself, directly or not."""
+    of, waited = case.pairs
+    return not ((case.circles != NONE).any() or (of == waited).any())
+
+
 def forward(case: Case) -> Iterator[Found]:
     """Yield nodes that wait for nodes written later in the file."""
-    nodes = where((graph_case, forward_rows(graph_case)) for graph_case in case.graphs)
+    some = [(graph_case, forward_rows(graph_case)) for graph_case in case.graphs]
+    nodes = where(some)
     if nodes.first:
         graph_case, row = nodes.first
         of, waited = graph_case.pairs
         later = int(waited[(of == row) & (waited > of)][0])
         verb = "waits" if nodes.count == 1 else "wait"
+        mends = any(len(rows) and has_order(graph_case) for graph_case, rows in some)
         yield Found(
             "info",
             f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for nodes later in the file: "
@@ -170,6 +179,8 @@ def forward(case: Case) -> Iterator[Found]:
             nodes.nodes,
             nodes.count,
             (("share of all nodes", percent(nodes.count, case.trace.node_count)),),
+            advice="" if mends else _CYCLE_FIRST,
+            mends=mends,
         )
 
 
@@ -209,6 +220,7 @@ def streams(case: Case) -> Iterator[Found]:
     verb = "does" if nodes.count == 1 else "do"
     guessed = not all(order.recorded for _, order in orders)
     direct = any(order.direct_only for _, order in orders)
+    mends = any(not order.ordered.all() and (one.circles == NONE).all() for one, order in orders)
     yield Found(
         "warning",
         f"{format_counted(nodes.count, 'kernel')} of {rank_list(nodes.ranks)} {verb} not wait for the previous kernel on the "
@@ -232,6 +244,8 @@ def streams(case: Case) -> Iterator[Found]:
             ),
             *((("looked at", "direct dependencies alone, the graph being large"),) if direct else ()),
         ),
+        advice="" if mends else _CYCLE_FIRST,
+        mends=mends,
     )
 
 

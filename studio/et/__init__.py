@@ -1,8 +1,9 @@
 """Read trace files into a Trace and write them: the only code that knows a file format."""
 
 from studio.et.format import JobSize, NpusNeededError
-from studio.et.job import FORMATS, JobFiles, Progress, RanksNeededError, discover, link, read, read_job
-from studio.et.link import DepKind, LinkOptions
+from studio.et.job import JobFiles, Progress, RanksNeededError, discover, link, read, read_job
+from studio.et.known import FORMATS
+from studio.et.link.options import DepKind, LinkOptions
 from studio.et.write import write
 
 __all__ = [

@@ -18,7 +18,7 @@ from studio.errors import TraceFormatError
 from studio.et import kernel as k
 from studio.et import wire
 from studio.et.encode import add_length, length
-from studio.et.format import Format, Part, RankPart, Reading
+from studio.et.format import Part, RankPart, Reading
 from studio.trace import (
     INT_KINDS,
     NONE,
@@ -438,6 +438,15 @@ def _offsets(ends: Int64) -> Int64:
     return np.concatenate((np.zeros(1, np.int64), ends))
 
 
+def count_repeats(ids: UInt64) -> int:
+    """Return how many ids an earlier node has already."""
+    if (ids[1:] > ids[:-1]).all():
+        return 0
+    # Not np.unique, which imports masked arrays.
+    ordered = np.sort(ids)
+    return int((ordered[1:] == ordered[:-1]).sum())
+
+
 def _resolve(ids: UInt64, offsets: Int64, wanted: UInt64) -> Dependencies:
     """Turn the ids that nodes wait for into rows; of several nodes with one id the first counts."""
     if not len(wanted):
@@ -501,7 +510,7 @@ def _reader_findings(graph: Graph, columns: wire.Columns, draft: _Draft, name: s
     )
     yield from finding(
         "duplicate-id",
-        0 if (graph.id[1:] > graph.id[:-1]).all() else len(graph) - len(np.unique(graph.id)),
+        count_repeats(graph.id),
         "nodes that repeat the id of an earlier node",
         "A dependency on such an id is taken to mean its first node.",
     )
@@ -566,12 +575,3 @@ def _is_utf8(raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-FORMAT = Format(
-    name="chakra",
-    title="Chakra execution trace (.et)",
-    sniff=sniff,
-    read=read,
-    memory_ratio=3.0,
-)

@@ -22,7 +22,7 @@ import msgspec
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import chakra, jsonize
-from studio.et.format import Format, Part, Reading
+from studio.et.format import Part, Reading
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.records import LARGEST_ID, LARGEST_INT32, LARGEST_NS, NodeRecord, fits, rank_part
 from studio.et.schema import value_field
@@ -464,17 +464,3 @@ def _attribute(item: Any, dropped: _Dropped) -> Attribute | None:
         dropped[name[:40]] += 1
         return None
     return Attribute(name, kind, fitting, doc)
-
-
-FEEDER = Format(
-    name="workload-graph",
-    title="Chakra workload graph (JSON)",
-    sniff=sniff_feeder,
-    read=read_feeder,
-)
-JSONIZED = Format(
-    name="jsonized",
-    title="jsonized Chakra execution trace",
-    sniff=sniff_jsonized,
-    read=read_jsonized,
-)

@@ -15,7 +15,7 @@ import msgspec
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
-from studio.et.format import CopiesPart, Copy, Format, Part, Reading
+from studio.et.format import CopiesPart, Copy, Part, Reading
 from studio.trace import Rank, copied_metadata
 
 VERSION = 1
@@ -111,6 +111,3 @@ def write_table(rows: Sequence[Copy]) -> str:
         row: dict[str, Any] = {"rank": copy.number, "like": copy.like, "slots": list(copy.slots)}
         listed.append(row if copy.assumed_from is None else {**row, "assumed_from": copy.assumed_from})
     return json.dumps({_MARK: VERSION, "copies": listed}, separators=(",", ":"))
-
-
-FORMAT = Format(name="copies", title="table of copied ranks", sniff=sniff, read=read, describes_job=True)

@@ -7,6 +7,7 @@ other nodes too, or numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -48,13 +49,72 @@ def write(graph: Graph, rank: Rank) -> Iterator[bytes]:
     Times that are no whole microseconds get an attribute `start_ns` or `duration_ns` beside the field.
     Text that is not UTF-8 is written with replacement characters, since protobuf readers refuse it.
     """
-    record = schema().metadata(version=rank.version)
-    for attr in rank.metadata:
-        put_attribute(record.attr.add(), attr)
-    yield add_length(record.SerializeToString() + rank.extra)
-    columns = _Columns(graph, rank.slots)
-    for first in range(0, len(graph), NODES_AT_ONCE):
-        yield columns.records(first, min(first + NODES_AT_ONCE, len(graph)))
+    return GraphFiles(graph, keep=False).write(rank)
+
+
+class GraphFiles:
+    """Writes the files of ranks that share a graph: what all have is serialised once."""
+
+    def __init__(self, graph: Graph, *, keep: bool = True) -> None:
+        """Start with a graph.
+
+        Args:
+            graph: The graph.
+            keep: Whether to keep what is shared, which takes the memory of a file, for more ranks than one.
+        """
+        self.graph, self.keep = graph, keep
+        self.columns = _Columns(graph)
+        self.forms: dict[int, _Form] = {}
+
+    def write(self, rank: Rank) -> Iterator[bytes]:
+        """Yield the file of a rank in pieces, see `write`."""
+        record = schema().metadata(version=rank.version)
+        for attr in rank.metadata:
+            put_attribute(record.attr.add(), attr)
+        yield add_length(record.SerializeToString() + rank.extra)
+        for first in range(0, len(self.graph), NODES_AT_ONCE):
+            form = self.forms.get(first) or self.columns.form(
+                first, min(first + NODES_AT_ONCE, len(self.graph))
+            )
+            if self.keep:
+                self.forms[first] = form
+            yield form.filled([self.columns.attribute(index, rank.slots) for index in form.attributes])
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Nodes of ranks that share a graph, open where ranks differ: at attributes with slots and lengths of their records.
+
+    V gaps, in which U distinct attributes appear A times in R records.
+
+    Attributes:
+        fixed: (V + 1) what is before, between and behind the gaps.
+        gaps: (V,) which attribute fills each, -1 for the length of a record; these lengths in order of records.
+        attributes: (U) index of each attribute in the graph.
+        appearing: (A,) which attribute appears ...
+        record: (A,) ... in which record.
+        fixed_bytes: (R,) length of each record without them.
+    """
+
+    fixed: list[bytes]
+    gaps: Int64
+    attributes: list[int]
+    appearing: Int64
+    record: Int64
+    fixed_bytes: Int64
+
+    def filled(self, attributes: list[bytes]) -> bytes:
+        """Return the nodes of a rank with these attributes (U)."""
+        sizes = np.array([len(raw) for raw in attributes], np.int64)
+        added = np.bincount(self.record, sizes[self.appearing], len(self.fixed_bytes)).astype(np.int64)
+        distinct, back = np.unique(self.fixed_bytes + added, return_inverse=True)
+        codes = self.gaps.copy()
+        codes[codes < 0] = back.reshape(-1) + len(attributes)
+        pool = [*attributes, *varints(distinct)]
+        parts = [b""] * (2 * len(codes) + 1)
+        parts[::2] = self.fixed
+        parts[1::2] = map(pool.__getitem__, codes.tolist())
+        return b"".join(parts)
 
 
 class _Pieces:
@@ -62,6 +122,7 @@ class _Pieces:
 
     def __init__(self, count: int) -> None:
         self.pool: list[bytes] = []
+        self.open: dict[int, int] = {}
         self.count = count
         self.rows: list[Int64] = []
         self.codes: list[Int64] = []
@@ -71,6 +132,12 @@ class _Pieces:
         first = len(self.pool)
         self.pool.extend(pieces)
         return first
+
+    def leave_open(self, index: int) -> int:
+        """Add a piece that each rank fills with its own form of an attribute, and return its number."""
+        code = self.number([b""])
+        self.open[code] = index
+        return code
 
     def add(self, rows: Int64, codes: Int64) -> None:
         """Add pieces to nodes (rising rows); pieces of one node keep their order."""
@@ -83,23 +150,51 @@ class _Pieces:
         distinct, back = np.unique(values, return_inverse=True)
         self.add(rows, back.reshape(-1) + self.number([before + raw for raw in varints(distinct)]))
 
-    def records(self) -> bytes:
+    def form(self) -> _Form:
         """Return the nodes, each preceded by its length."""
         sizes = np.array([len(piece) for piece in self.pool], np.int64)
+        filled_by = np.full(len(self.pool), NONE, np.int64)
+        filled_by[list(self.open)] = np.arange(len(self.open))
         lengths, counts = np.zeros(self.count, np.int64), np.ones(self.count, np.int64)
+        is_open = np.zeros(self.count, np.bool_)
+        appearing, appears_in = [], []
         for rows, codes in zip(self.rows, self.codes, strict=True):
             lengths += np.bincount(rows, sizes[codes], self.count).astype(np.int64)
             counts += np.bincount(rows, minlength=self.count)
+            there = filled_by[codes] >= 0
+            is_open[rows[there]] = True
+            appearing.append(filled_by[codes[there]])
+            appears_in.append(rows[there])
         distinct, back = np.unique(lengths, return_inverse=True)
         ends = np.cumsum(counts)
         order = np.empty(int(ends[-1]), np.int64)
         free = ends - counts
-        order[free] = back.reshape(-1) + self.number(varints(distinct))
+        unknown = self.number([b""])
+        order[free] = np.where(is_open, unknown, back.reshape(-1) + self.number(varints(distinct)))
         free += 1
         for rows, codes in zip(self.rows, self.codes, strict=True):
             order[free[rows] + _within(rows)] = codes
             free += np.bincount(rows, minlength=self.count)
-        return b"".join(map(self.pool.__getitem__, order.tolist()))
+        fill = np.concatenate((filled_by, np.full(len(self.pool) - unknown, NONE)))[order]
+        gaps = np.flatnonzero((fill >= 0) | (order == unknown))
+        record = np.cumsum(is_open) - 1
+        return _Form(
+            fixed=self._between(order, gaps),
+            gaps=fill[gaps],
+            attributes=list(self.open.values()),
+            appearing=np.concatenate([np.empty(0, np.int64), *appearing]),
+            record=record[np.concatenate([np.empty(0, np.int64), *appears_in])],
+            fixed_bytes=lengths[is_open],
+        )
+
+    def _between(self, order: Int64, gaps: Int64) -> list[bytes]:
+        """Return what is before, between and behind the gaps in a row of pieces, gaps being empty."""
+        joined = b"".join(map(self.pool.__getitem__, order.tolist()))
+        if not len(gaps):
+            return [joined]
+        sizes = np.array([len(piece) for piece in self.pool], np.int64)
+        bounds = [0, *np.cumsum(sizes[order])[gaps].tolist(), len(joined)]
+        return [joined[start:end] for start, end in pairwise(bounds)]
 
 
 def _within(rows: Int64) -> Int64:
@@ -117,14 +212,14 @@ def _within(rows: Int64) -> Int64:
 class _Columns:
     """The columns of a graph, to be written piece by piece."""
 
-    def __init__(self, graph: Graph, slots: Sequence[int | str]) -> None:
-        self.graph, self.slots = graph, slots
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
         self.texts = _texts(graph.strings)
         self.empty = graph.strings.find("")
         self.ids = [(dep, dependency_ids(graph, dep)) for dep in (graph.ctrl, graph.data)]
         self.precise = {key: graph.strings.find(key) for key in PRECISE}
 
-    def records(self, first: int, end: int) -> bytes:
+    def form(self, first: int, end: int) -> _Form:
         """Return the records of some nodes."""
         graph, pieces = self.graph, _Pieces(end - first)
         rows = np.arange(end - first)
@@ -155,7 +250,7 @@ class _Columns:
         low, high = np.searchsorted(graph.extra_row, (first, end)).tolist()
         added = pieces.number(map(graph.strings.raw, graph.extra[low:high].tolist()))
         pieces.add(graph.extra_row[low:high].astype(np.int64) - first, np.arange(high - low) + added)
-        return pieces.records()
+        return pieces.form()
 
     def _names(self, pieces: _Pieces, names: Int64) -> None:
         there = np.flatnonzero(names != self.empty)
@@ -208,7 +303,7 @@ class _Columns:
         pieces.add(rows, codes)
 
     def _others(self, pieces: _Pieces, codes: Int64, low: int) -> None:
-        """Fill in the codes of lists, floats and other values that are not simple, each distinct one once."""
+        """Fill in the codes of slots, lists, floats and other values that are not simple, each distinct one once."""
         attrs, known = self.graph.attrs, dict[tuple[Any, ...], int]()
         places = np.flatnonzero(codes < 0)
         index = places + low
@@ -217,9 +312,11 @@ class _Columns:
         for place, key, doc, kind, slot, bits, length in table:
             items = attrs.items[bits : bits + length].tobytes() if kind and kind % 2 == 0 else bits
             code = known.get((key, doc, kind, slot, items), NONE)
-            if code < 0:
+            if code < 0 and slot:
+                code = known[key, doc, kind, slot, items] = pieces.leave_open(low + place)
+            elif code < 0:
                 plain = doc < 0 and (kind == ValueKind.STRING_LIST or kind in PLAIN_LISTS)
-                raw = self._list(key, kind, bits, length) if plain else self._fresh(low + place)
+                raw = self._list(key, kind, bits, length) if plain else self.attribute(low + place)
                 code = known[key, doc, kind, slot, items] = pieces.number([raw])
             codes[place] = code
 
@@ -247,11 +344,12 @@ class _Columns:
         has[rows] = True
         return has
 
-    def _fresh(self, index: int) -> bytes:
+    def attribute(self, index: int, slots: Sequence[int | str] = ()) -> bytes:
+        """Return an attribute as a field of a node, a slot with its value among those of a rank."""
         attrs, strings = self.graph.attrs, self.graph.strings
         doc = int(attrs.doc[index])
         kind, bits = ValueKind(int(attrs.kind[index])), int(attrs.value[index])
-        value = decode_value(attrs, index, strings, self.slots)
+        value = decode_value(attrs, index, strings, slots)
         name = strings[int(attrs.key[index])]
         doc_string = strings[doc] if doc >= 0 else ""
         # As bits: a Python float, though longer, does not keep those of every NaN.

@@ -21,7 +21,7 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import chakra, pytorch
 from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
-from studio.et.format import Format, Part, Reading
+from studio.et.format import Part, Reading
 from studio.et.link.communication import INIT, is_timeless
 from studio.et.link.literals import parse_literal, tensor_bytes
 from studio.et.link.names import KERNEL, RECEIVE, SEND, element_bytes, kernel_kind, node_type, operator_kind
@@ -522,6 +522,3 @@ def _findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
             Finding("warning", "unlinked", message, "Open the two traces it was made of instead.", file=name)
         )
     return findings
-
-
-FORMAT = Format(name="etplus", title="merged PyTorch trace (ET+, JSON)", sniff=sniff, read=read)

@@ -21,7 +21,7 @@ import numpy as np
 
 from studio.errors import TraceFormatError
 from studio.et.columns import AttributeColumns, Texts
-from studio.et.format import Format, Part, RankPart, Reading
+from studio.et.format import Part, RankPart, Reading
 from studio.trace import (
     NONE,
     Dependencies,
@@ -400,6 +400,3 @@ def line_ends(graph: Graph) -> list[str]:
         f"node->id={number},node->name={names[name] if name >= 0 else ''},node->type={kind}"
         for number, name, kind in zip(*columns, strict=True)
     ]
-
-
-FORMAT = Format(name="events", title="issue and callback events", sniff=sniff, read=read, whole=True)

@@ -15,7 +15,7 @@ from studio.errors import TraceFormatError
 from studio.et import perfetto
 from studio.et.build import graph_of_nodes
 from studio.et.events import UNFINISHED
-from studio.et.format import Format, Part, RankPart, Reading
+from studio.et.format import Part, RankPart, Reading
 from studio.et.kineto import times_ns
 from studio.et.link.names import kernel_kind, operator_kind
 from studio.et.mend import collector_paused, decode_mended
@@ -282,21 +282,3 @@ def _perfetto_flow(job: _Job, ends: list[tuple[int, _Bar]]) -> None:
     elif len(ends) == 2 and {bar.type for _, bar in ends} == {"COMM_SEND", "COMM_RECV"}:
         send, receive = sorted(ends, key=lambda end: end[1].type, reverse=True)
         job.meet(send[0], send[1], receive[0], receive[1])
-
-
-CHROME = Format(
-    name="exported-chrome",
-    title="Chrome trace exported by the studio",
-    sniff=sniff_chrome,
-    read=read_chrome,
-    whole=True,
-    memory_ratio=10.0,
-)
-PERFETTO = Format(
-    name="exported-perfetto",
-    title="Perfetto trace exported by the studio (.pftrace)",
-    sniff=sniff_perfetto,
-    read=read_perfetto,
-    whole=True,
-    memory_ratio=16.0,
-)

@@ -19,7 +19,7 @@ import numpy as np
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.build import graph_of_nodes
-from studio.et.format import Format, GroupsPart, Part, RankPart, Reading
+from studio.et.format import GroupsPart, Part, RankPart, Reading
 from studio.et.link.names import RECEIVE, SEND, element_bytes, node_type, operator_kind
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.plain_pickle import CutOffError, load_plain
@@ -440,12 +440,3 @@ def _time(value: object) -> int:
 
 def _text(value: object) -> str:
     return clean(value) if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
-
-
-FORMAT = Format(
-    name="flight",
-    title="PyTorch flight recorder dump (pickle or JSON)",
-    sniff=sniff,
-    read=read,
-    memory_ratio=40.0,
-)

@@ -9,7 +9,7 @@ import msgspec
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
-from studio.et.format import Format, GroupsPart, Part, Reading
+from studio.et.format import GroupsPart, Part, Reading
 from studio.trace import CommGroup, Finding, Trace
 from studio.units import format_counted
 
@@ -64,6 +64,3 @@ def listed_groups(trace: Trace) -> dict[str, list[int]]:
 def write(trace: Trace) -> str:
     """Return the comm group file of a job, see `listed_groups`."""
     return json.dumps(listed_groups(trace))
-
-
-FORMAT = Format(name="groups", title="comm group JSON", sniff=sniff, read=read, describes_job=True)

@@ -18,7 +18,7 @@ import numpy as np
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.build import graph_of_nodes
-from studio.et.format import Format, Part, RankPart, Reading
+from studio.et.format import Part, RankPart, Reading
 from studio.et.link.names import operator_kind
 from studio.et.mend import collector_paused
 from studio.et.records import clean
@@ -326,13 +326,3 @@ def _findings(name: str, counts: Counter[str]) -> Iterator[Finding]:
             "NCCL_INSPECTOR_DUMP_VERBOSE=1 has the times written at which they began and ended.",
             file=name,
         )
-
-
-FORMAT = Format(
-    name="inspector",
-    title="NCCL Inspector log (JSON Lines)",
-    sniff=sniff,
-    read=read,
-    tells_ranks=True,
-    memory_ratio=12.0,
-)

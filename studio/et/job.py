@@ -5,36 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et import (
-    alike,
-    chakra,
-    chakra_json,
-    copies,
-    etplus,
-    events,
-    exported,
-    flight,
-    groups,
-    inspector,
-    kineto,
-    msccl,
-    nsight,
-    perfetto,
-    pytorch,
-    rocprof,
-    text,
-    tool_timeline,
-    xplane,
-)
-from studio.et.copies import with_copies
-from studio.et.executors import call_in_order, start_local_processes
 from studio.et.format import (
     HEAD_BYTES,
     UNSAID,
@@ -50,10 +27,10 @@ from studio.et.format import (
     first_of,
 )
 from studio.et.halves import Half, make_half, names_of, sort_halves
-from studio.et.link import LinkOptions, link_ranks
-from studio.et.link.parallel import RankFiles, link_files
-from studio.et.memory import available_bytes, refuse_beyond_memory
-from studio.et.merged import reading as merged
+from studio.et.known import FORMATS, KINETO, PYTORCH, known_format
+from studio.et.link.options import LinkOptions
+from studio.et.link.rank_files import RankFiles
+from studio.et.memory import refuse_beyond_memory
 from studio.et.naming import name_of
 from studio.et.plugins import Plugins, installed
 from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, says_rank
@@ -61,35 +38,12 @@ from studio.et.ranks import ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
-from studio.trace import GROUP_KEYS, NONE, CommGroup, Finding, Graph, Level, Rank, Trace, digest
+from studio.machine_memory import available_bytes
+from studio.trace import GROUP_KEYS, NONE, CommGroup, Finding, Graph, Level, Rank, Trace, digest, digest_array
 from studio.units import format_counted
 
-FORMATS: tuple[Format, ...] = (
-    groups.FORMAT,
-    copies.FORMAT,
-    chakra_json.FEEDER,
-    chakra_json.JSONIZED,
-    etplus.FORMAT,
-    pytorch.FORMAT,
-    flight.FORMAT,
-    inspector.FORMAT,
-    exported.CHROME,
-    tool_timeline.FORMAT,
-    rocprof.FORMAT,
-    nsight.FORMAT,
-    xplane.JSON,
-    kineto.FORMAT,
-    msccl.FORMAT,
-    msccl.PLAN,
-    text.FORMAT,
-    events.FORMAT,
-    exported.PERFETTO,
-    perfetto.FORMAT,
-    xplane.FORMAT,
-    merged.FORMAT,
-    replace(chakra.FORMAT, job_reader=alike.JobReader),
-)
-"""Every format that can be read, the ones easiest to recognise first."""
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 Progress = Callable[[str, int, int], None]
 """Called with what is going on, how much is done and how much there is; may raise to stop."""
@@ -164,8 +118,9 @@ def recognise(start: bytes) -> Format | None:
     Formats of other packages are asked where none of the studio's knows the file.
     """
     start = start[:HEAD_BYTES]
-    own = next((fmt for fmt in FORMATS if fmt.sniff(start)), None)
-    return own or (next((fmt for fmt in plugins().formats if fmt.sniff(start)), None) if start else None)
+    return known_format(start) or (
+        next((fmt for fmt in plugins().formats if fmt.sniff(start)), None) if start else None
+    )
 
 
 def plugins() -> Plugins:
@@ -465,24 +420,27 @@ def _executor_for(given: Executor | None, job: JobFiles, sizes: Sizes) -> Iterat
     elif small or processors() < 2 or not fits:
         yield None
     else:
+        from studio.et.executors import start_local_processes
+
         with start_local_processes() as executor:
             yield executor
 
 
 def _by_several(job: JobFiles, numbers: Mapping[str, int]) -> list[RankFiles]:
     """Return the files of each rank where names tell which they are, none where they do not."""
-    if not all(fmt in (pytorch.FORMAT, kineto.FORMAT) for _, fmt, _ in job.ranks):
+    if not all(fmt.name in (PYTORCH.name, KINETO.name) for _, fmt, _ in job.ranks):
         return []
     sides: dict[str, dict[int | None, SourceFile]] = {"host": {}, "device": {}}
     for file, fmt, number in job.ranks:
         sides[fmt.half][numbers.get(file.name, number)] = file
     hosts, devices = sides["host"], sides["device"]
-    sure = hosts.keys() == devices.keys() and len(hosts) + len(devices) == len(job.ranks)
-    if not sure or len(hosts) < 2 or None in hosts:
+    # Execution traces of all ranks or of none: which of them belongs to which is told by names alone here.
+    sure = hosts.keys() in (devices.keys(), set()) and len(hosts) + len(devices) == len(job.ranks)
+    if not sure or len(devices) < 2 or None in devices:
         return []
     return [
-        RankFiles(number, host, devices[number], devices[number].name in numbers)
-        for number, host in hosts.items()
+        RankFiles(number, hosts.get(number), device, device.name in numbers)
+        for number, device in devices.items()
         if number is not None
     ]
 
@@ -621,6 +579,8 @@ def _read_elsewhere(
     files: Sequence[RankFile], executor: Executor, total: int, meter: _Meter, size: JobSize
 ) -> Iterator[tuple[RankFile, list[Part] | TraceFormatError]]:
     """Yield the content of each file in order, or why it cannot be read: equal graphs are soon dropped."""
+    from studio.et.executors import call_in_order
+
     calls = [(read_parts, (file, fmt, total, size)) for file, fmt, _ in files]
     for entry, parts in zip(files, call_in_order(executor, calls, meter.look), strict=True):
         meter.tick(entry[0].name, entry[0].path.stat().st_size)
@@ -662,8 +622,10 @@ class _Builder:
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
         self.known: dict[bytes, int] = {}
-        # By identity, of graphs that are kept: files that are like one before share its graph, and need no digest.
+        # By identity, of graphs that are kept: files that are like one before share its graph, and need no digest,
+        # or all columns but the ids, and need a digest of these alone.
         self.kept: dict[int, int] = {}
+        self.shared: dict[tuple[int, ...], bytes] = {}
         self.ranks: list[tuple[Rank, int, int | None]] = []
         self.groups: tuple[CommGroup, ...] = ()
         self.copies: list[CopiesPart] = []
@@ -699,6 +661,9 @@ class _Builder:
         """Link the sides of all ranks and add the results."""
         if not self.hosts and not self.devices:
             return
+        # Loaded where it is needed: linking is half of what reading files could load.
+        from studio.et.link.all_ranks import link_ranks
+
         parts, groups, findings = link_ranks(
             self.hosts, self.devices, options, tick or (lambda _done, _total: None)
         )
@@ -717,6 +682,8 @@ class _Builder:
         executor: Executor,
     ) -> bool:
         """Read and link the ranks by an executor; returns False if their names do not pair them."""
+        from studio.et.link.parallel import link_files
+
         sizes = {file.name: file.path.stat().st_size for file, _, _ in job.ranks}
         made = link_files(
             ranks,
@@ -727,7 +694,7 @@ class _Builder:
         )
         if made is None:
             return False
-        rank_of = {file.name: files.number for files in ranks for file in (files.host, files.device)}
+        rank_of = {name: files.number for files in ranks for name in files.names}
         for file, _, _ in job.ranks:
             noticed = made.findings.get(file.name, ())
             self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in noticed)
@@ -751,10 +718,16 @@ class _Builder:
         """Add a rank; the only rank of a job shares no graph."""
         index = self.kept.get(id(part.graph), NONE)
         if index == NONE:
-            index = self.known.setdefault(b"" if alone else digest(part.graph), len(self.graphs))
+            columns = _columns_beside_ids(part.graph)
+            shared = self.shared.get(columns)
+            if shared is None:
+                shared = b"" if alone else digest(replace(part.graph, id=part.graph.id[:0]))
+            ids = b"" if alone else digest_array(part.graph.id)
+            index = self.known.setdefault(shared + ids, len(self.graphs))
             if index == len(self.graphs):
                 self.graphs.append(part.graph)
                 self.kept[id(part.graph)] = index
+                self.shared[columns] = shared
         self.ranks.append((part.rank, index, number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 
@@ -774,6 +747,8 @@ class _Builder:
         )
         ranks = self._leave_out_claimed(ranks, given)
         for part in self.copies:
+            from studio.et.copies import with_copies
+
             ranks = with_copies(ranks, part)
         findings += (*left_out_findings((*job.left_out, *self.left_out)), *plugins().findings())
         used = sorted({rank.graph for rank in ranks})
@@ -808,6 +783,11 @@ class _Builder:
             why = f"claims rank {rank.number} like {first.file}, which is used, and holds something else"
             self.left_out.append(LeftOut(rank.file, why, lost=True, claims=rank.number))
         return kept
+
+
+def _columns_beside_ids(graph: Graph) -> tuple[int, ...]:
+    """Return which columns a graph has apart from its ids, by identity: equal ones are equal while they are kept."""
+    return tuple(id(getattr(graph, spec.name)) for spec in fields(graph) if spec.name != "id")
 
 
 def left_out_findings(left_out: Sequence[LeftOut]) -> list[Finding]:

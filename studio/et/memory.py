@@ -2,58 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from studio.errors import TraceError
+from studio.machine_memory import available_bytes
 from studio.units import format_bytes
 
-_MEMINFO = Path("/proc/meminfo")
-_LIMITS = (
-    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
-    (
-        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ),
-)
 _ALWAYS_FITS = 64 << 20
-
-
-def machine_bytes() -> int | None:
-    """Return how much memory there is for this process and others, None where the system does not tell."""
-    there = [_number("".join(_lines(path)).strip()) for path, _ in _LIMITS]
-    there += [
-        kibibytes << 10
-        for line in _lines(_MEMINFO)
-        if line.startswith("MemTotal:") and (kibibytes := _number(line.split()[1])) is not None
-    ]
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        there.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min((size for size in there if size), default=None)
-
-
-def available_bytes() -> int | None:
-    """Return how much memory is free for this process, None where the system does not say."""
-    sizes = [_number(line.split()[1]) for line in _lines(_MEMINFO) if line.startswith("MemAvailable:")]
-    free = [kibibytes << 10 for kibibytes in sizes if kibibytes is not None]
-    if not free and hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
-        free = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for limit, used in _LIMITS:
-        most, now = (_number("".join(_lines(path)).strip()) for path in (limit, used))
-        if most is not None and now is not None:
-            free.append(max(most - now, 0))
-    return min(free, default=None)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return []
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
 
 
 def refuse_beyond_memory(name: str, size_bytes: int, ratio: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from studio.errors import TraceFormatError
 from studio.et import mscclpp
 from studio.et.build import graph_of_nodes
-from studio.et.format import Format, Part, RankPart, Reading
+from studio.et.format import Part, RankPart, Reading
 from studio.et.msccl_play import ADDS, RECEIVES, SENDS, Algorithm, Block, Chunks, Gpu, Played, Step, play
 from studio.et.records import clean
 from studio.trace import NONE, CollectiveType, Finding, Rank
@@ -242,27 +242,9 @@ def findings_of(algorithm: Algorithm, played: Played, name: str) -> Iterator[Fin
     for code, flaws in played.flaws.items():
         more = f" ({len(flaws):,} in all)" if len(flaws) > 1 else ""
         yield Finding("error", code, f"{name}: {flaws[0]}{more}.", _CORRECT, file=name)
+    for code, note in played.notes.items():
+        yield Finding("info", code, f"{name}: {note}.", file=name)
     if not algorithm.collective:
         told = f"{algorithm.told!r}" if algorithm.told else "no collective"
         message = f"{name}: the algorithm names {told}, so that its result was not checked; checked: {', '.join(TYPES)}."
         yield Finding("info", "result-unchecked", message, file=name)
-
-
-FORMAT = Format(
-    name="msccl",
-    title="MSCCL algorithm (XML)",
-    sniff=sniff,
-    read=read,
-    whole=True,
-    by_itself=True,
-    memory_ratio=40.0,
-)
-PLAN = Format(
-    name="mscclpp",
-    title="MSCCL++ execution plan (JSON)",
-    sniff=mscclpp.sniff,
-    read=read,
-    whole=True,
-    by_itself=True,
-    memory_ratio=40.0,
-)

@@ -60,12 +60,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU: chunks of each buffer, its thread blocks, and copies that are made first."""
+    """A GPU: chunks of each buffer, its thread blocks, and copies that are made first, what its semaphores begin with."""
 
     number: int
     sizes: Mapping[str, int]
     blocks: tuple[Block, ...]
     copies: tuple[tuple[Chunks, Chunks], ...] = ()
+    semaphores: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +108,13 @@ class Played:
         nodes: Of each GPU, as `graph_of_nodes` takes them.
         flaws: What is wrong, by the code of the finding.
         longest: Messages one after the other, at most.
+        notes: What a user should know of how it was followed, by the code of the finding.
     """
 
     nodes: list[list[dict[str, Any]]]
     flaws: dict[str, list[str]] = field(default_factory=dict)
     longest: int = 0
+    notes: dict[str, str] = field(default_factory=dict)
 
     @property
     def messages(self) -> int:
@@ -346,10 +349,13 @@ class Player:
             (course.gpu, block.send, block.channel) if sends else (block.receive, course.gpu, block.channel)
         )
 
-    @staticmethod
-    def _place(course: Course) -> str:
+    def _number(self, course: Course) -> str:
+        """Return the number of the step that a block is at."""
+        return f"{course.at}"
+
+    def _place(self, course: Course) -> str:
         step = course.block.steps[course.at]
-        return f"GPU {course.gpu}, block {course.block.number}, step {course.at} ({step.what})"
+        return f"GPU {course.gpu}, block {course.block.number}, step {self._number(course)} ({step.what})"
 
     def _carry_out(self, course: Course, step: Step) -> None:
         place = self._place(course)
@@ -415,7 +421,7 @@ class Player:
         self, course: Course, kind: str, attrs: dict[str, Any], prefix: str = "", duration_ns: int = 0
     ) -> None:
         """Add a node that waits for what the block did before, and for which its next one waits."""
-        name = f"{prefix}{course.block.steps[course.at].what} block {course.block.number} step {course.at}"
+        name = f"{prefix}{course.block.steps[course.at].what} block {course.block.number} step {self._number(course)}"
         course.after = frozenset({self._put(course.gpu, kind, attrs, name, course.after, duration_ns)})
 
     def _put(

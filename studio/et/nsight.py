@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from studio.errors import TraceFormatError
-from studio.et.format import DevicePart, Format, Part, Reading
+from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import collector_paused
 from studio.et.profile_events import Event, Events
 from studio.et.recording import DEVICE_KINDS, EventKind, Head
@@ -372,13 +372,3 @@ def _device_event(
     place = (f"device {device}", f"stream {stream}")
     moved = size[0] if size else NONE
     return Event(kind, name, start, end - start, place, correlation, stream, device, moved, comm)
-
-
-FORMAT = Format(
-    name="nsight",
-    title="Nsight Systems export (SQLite)",
-    sniff=sniff,
-    read=read,
-    half="device",
-    memory_ratio=8.0,
-)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from studio.errors import TraceFormatError
-from studio.et.format import DevicePart, Format, Part, Reading
+from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import collector_paused
 from studio.et.profile_events import Event, Events, device_kind
 from studio.et.recording import EventKind, Head
@@ -268,13 +268,3 @@ def _places(track: str) -> tuple[int, int]:
     numbers = [int(part) if part.isascii() and part.isdigit() and len(part) < 10 else NONE for part in parts]
     device, stream, *_ = (*numbers, NONE, NONE)
     return device, stream
-
-
-FORMAT = Format(
-    name="rocprof-perfetto",
-    title="rocprof v3 recording in Perfetto's format (.pftrace)",
-    sniff=sniff,
-    read=read,
-    half="device",
-    memory_ratio=16.0,
-)

@@ -19,7 +19,7 @@ import numpy as np
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
-from studio.et.format import Format, HostPart, Part, Reading
+from studio.et.format import HostPart, Part, Reading
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.recording import HostTrace
 from studio.trace import NONE, Finding, Int32, Int64
@@ -436,13 +436,3 @@ def python_text(raw: bytes) -> str:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return raw.decode("utf-8", "replace")
     return raw.replace(b'"', b"'").decode("utf-8", "replace")
-
-
-FORMAT = Format(
-    name="pytorch",
-    title="PyTorch execution trace (JSON)",
-    sniff=sniff,
-    read=read,
-    half="host",
-    memory_ratio=5.0,
-)

@@ -14,7 +14,7 @@ import msgspec
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
-from studio.et.format import DevicePart, Format, Part, Reading
+from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.profile_events import Event, Events, device_kind
 from studio.et.recording import EventKind, Head
@@ -328,13 +328,3 @@ class LibraryCalls:
             }
         said = _COLLECTIVE.fullmatch(next(iter(kinds))) if len(kinds) == 1 else None
         return {"collective": said[1]} if said else None
-
-
-FORMAT = Format(
-    name="rocprof",
-    title="rocprof v3 recording (JSON)",
-    sniff=sniff,
-    read=read,
-    half="device",
-    memory_ratio=4.0,
-)

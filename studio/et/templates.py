@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.et import kernel as k
+from studio.et.chakra import count_repeats
 from studio.et.wire_fields import (
     Fields,
     find_fields,
@@ -121,9 +122,9 @@ class _Layout:
         else:
             before = self.places < until
             places, sources = self.places[before], self.sources[before]
-        made = self.base[:until].copy()
-        made[places] = data[sources]
-        return bool((made == data[:until]).all())
+        differs = data[:until] != self.base[:until]
+        differs[places] = data.take(places) != data.take(sources)
+        return not differs.any()
 
 
 class Template:
@@ -221,7 +222,7 @@ class Template:
         ids = read_numbers(data, layout.first[count:])[0].view(np.uint64)
         if (ids == self.ids).all():
             return Symbols(tuple(slots), self.ids)
-        return Symbols(tuple(slots), ids) if len(np.unique(ids)) == len(ids) else None
+        return None if count_repeats(ids) else Symbols(tuple(slots), ids)
 
     def _fits(self, layout: _Layout, data: UInt8) -> bool:
         """Whether a file is what its own symbols make, and these have the widths of the layout."""
@@ -351,9 +352,10 @@ def make_template(data: UInt8, graph: Graph, slots: Sequence[int | str]) -> Temp
         np.array(kinds, np.int64),
         len(slots),
     )
-    touched = np.unique(found.holes.record)
-    records = _Holes(place[touched], (begin - place)[touched], np.arange(len(touched)))
     number = np.zeros(len(place), np.int64)
+    number[found.holes.record] = 1
+    touched = np.flatnonzero(number)
+    records = _Holes(place[touched], (begin - place)[touched], np.arange(len(touched)))
     number[touched] = np.arange(len(touched))
     found = replace(found, holes=replace(found.holes, record=number[found.holes.record]))
     template = Template(data, records, replace(inner, record=number[inner.record]), found, marks, graph.id)
@@ -412,7 +414,7 @@ def _ids(data: UInt8, fields: Fields, graph: Graph, before: int) -> list[_Part] 
     given = fields.only((fields.number == _ID) & (fields.wire == 0))
     dangling = len(graph.ctrl.dangling) + len(graph.data.dangling)
     each_once = len(given.owner) == len(graph) and bool((given.owner == np.arange(len(graph))).all())
-    if dangling or not each_once or len(np.unique(graph.id)) < len(graph):
+    if dangling or not each_once or count_repeats(graph.id):
         return None
     nothing = _Holes(*(np.empty(0, np.int64) for _ in range(3)))
     holes = _Holes(given.place, given.end - given.place, given.owner)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et.format import Format, GroupsPart, NpusNeededError, Part, RankPart, Reading
+from studio.et.format import GroupsPart, NpusNeededError, Part, RankPart, Reading
 from studio.et.records import LARGEST_NS, NodeRecord, rank_part
 from studio.trace import Attribute, CollectiveType, CommGroup, Finding, NodeType, ValueKind
 
@@ -616,6 +616,3 @@ def _ranks(part: RankPart, layout: _Layout, findings: Sequence[Finding]) -> list
         slots = tuple(names[word][number] for word in words)
         parts.append(RankPart(replace(part.rank, slots=slots), part.graph, number))
     return parts
-
-
-FORMAT = Format(name="text", title="ASTRA-sim text workload", sniff=sniff, read=read, whole=True)

@@ -17,7 +17,7 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
 from studio.et.events import NAMED_TYPE
-from studio.et.format import Format, Part, RankPart, Reading
+from studio.et.format import Part, RankPart, Reading
 from studio.et.mend import collector_paused, decode_mended
 from studio.trace import NONE, Finding, NodeType, Rank
 from studio.units import format_counted
@@ -125,13 +125,3 @@ def _findings(name: str, left: int) -> list[Finding]:
         message = f"{name}: {format_counted(left, 'event')} without usable rank or times left out."
         findings.append(Finding("warning", "damaged-event", message, file=name))
     return findings
-
-
-FORMAT = Format(
-    name="tool-timeline",
-    title="Timeline of chakra_timeline_visualizer (Chrome trace in milliseconds)",
-    sniff=sniff,
-    read=read,
-    whole=True,
-    memory_ratio=10.0,
-)

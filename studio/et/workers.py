@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +26,9 @@ class Worker:
     """A process that calls functions, one after another."""
 
     def __init__(self) -> None:
+        # Not above: how many processors there are is asked by every command, a process by few.
+        import subprocess
+
         # The very package that runs here, wherever it was found.
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self.process = subprocess.Popen(  # noqa: S603 (a fixed command)

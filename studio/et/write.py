@@ -53,19 +53,29 @@ def write(
     name = file_stem(name)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    written = []
+    ending = ".et.gz" if compress else ".et"
+    paths = {rank.number: target / f"{name}.{rank.number}{ending}" for rank in trace.ranks}
+    written = list(paths.values())
     done, total = 0, sum(len(trace.graph_of(rank)) for rank in trace.ranks)
     with written_together() as put:
-        for rank in trace.ranks:
-            path = target / f"{name}.{rank.number}.et{'.gz' if compress else ''}"
-            put(path, rank_file(trace, rank, compress=compress, progress=progress, nodes=(done, total)))
-            written.append(path)
-            done += len(trace.graph_of(rank))
+        for graph, ranks in _by_graph(trace).items():
+            files = encode.GraphFiles(trace.graphs[graph], keep=len(ranks) > 1)
+            for rank in ranks:
+                put(paths[rank.number], packed(_told(files, rank, progress, (done, total)), compress))
+                done += len(files.graph)
         if groups.listed_groups(trace):
             path = target / f"{name}.json"
             put(path, [groups.write(trace).encode()])
             written.append(path)
     return written
+
+
+def _by_graph(trace: Trace) -> dict[int, list[Rank]]:
+    """Return the ranks of each graph that has any."""
+    found: dict[int, list[Rank]] = {}
+    for rank in trace.ranks:
+        found.setdefault(rank.graph, []).append(rank)
+    return found
 
 
 def write_with_copies(
@@ -140,20 +150,21 @@ def rank_file(
         progress: Told the nodes written.
         nodes: Nodes written before of other ranks, and of all ranks together.
     """
-    return packed(_report_written(trace, rank, progress, nodes), compress)
+    files = encode.GraphFiles(trace.graph_of(rank), keep=False)
+    return packed(_told(files, rank, progress, nodes), compress)
 
 
-def _report_written(
-    trace: Trace, rank: Rank, progress: Progress | None, nodes: tuple[int, int]
+def _told(
+    files: encode.GraphFiles, rank: Rank, progress: Progress | None, nodes: tuple[int, int]
 ) -> Iterator[bytes]:
     """Yield the file of a rank in pieces and report the nodes written so far."""
     before, total = nodes
-    graph = trace.graph_of(rank)
-    for index, piece in enumerate(encode.write(graph, rank)):
+    count = len(files.graph)
+    for index, piece in enumerate(files.write(rank)):
         yield piece
         # The first piece is the metadata.
-        if progress and (index or not len(graph)):
-            progress("writing", before + min(index * encode.NODES_AT_ONCE, len(graph)), total)
+        if progress and (index or not count):
+            progress("writing", before + min(index * encode.NODES_AT_ONCE, count), total)
 
 
 @contextmanager

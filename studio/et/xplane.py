@@ -17,7 +17,7 @@ import msgspec
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import xla
-from studio.et.format import DevicePart, Format, Part, Reading
+from studio.et.format import DevicePart, Part, Reading
 from studio.et.kineto import times_ns
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.profile_events import Event, Events, device_kind
@@ -383,21 +383,3 @@ def _json_events(events: list[_JsonEvent]) -> Iterator[tuple[str, int, int, dict
     ):
         args = event.args if isinstance(event.args, dict) else {}
         yield str(event.name), start, length if usable else NONE, args
-
-
-FORMAT = Format(
-    name="xplane",
-    title="JAX (XLA) profile (.xplane.pb)",
-    sniff=sniff,
-    read=read,
-    half="device",
-    memory_ratio=16.0,
-)
-JSON = Format(
-    name="xplane-json",
-    title="JAX (XLA) profile for the trace viewer (.trace.json)",
-    sniff=sniff_json,
-    read=read_json,
-    half="device",
-    memory_ratio=6.0,
-)

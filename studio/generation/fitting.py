@@ -117,7 +117,7 @@ def _remedies(model: Model, wish: Wish, memory_bytes: float, most_tp: int) -> tu
     """Return the least change of every kind that does, each by itself; where none does, two changes together.
 
     Ranks and batch stay what they are, so that more tensor parallel ranks or stages are fewer replicas; only where nothing else does
-    there are more ranks.
+    there are more ranks, or what host memory can hold goes there.
     """
     kinds = list(_changes(model, wish, most_tp))
     alone = [_first_that_fits(model, wish, changes, memory_bytes) for changes in kinds]
@@ -130,8 +130,9 @@ def _remedies(model: Model, wish: Wish, memory_bytes: float, most_tp: int) -> tu
             done = _first_that_fits(model, wish, both, memory_bytes)
             found += [done] if done else []
     if not found:
-        larger = _first_that_fits(model, wish, _more_ranks(model, wish), memory_bytes)
-        found = [larger] if larger else []
+        last = (_more_ranks(model, wish), _offloads(wish))
+        tried = (_first_that_fits(model, wish, changes, memory_bytes) for changes in last)
+        found = [remedy for remedy in tried if remedy]
     return tuple(found[:_MOST_TOLD])
 
 
@@ -200,6 +201,19 @@ def _expert_degrees(model: Model, wish: Wish) -> list[int]:
         degree
         for degree in range(wish.ep + 1, copies + 1)
         if copies % degree == 0 and model.experts and model.experts % degree == 0
+    ]
+
+
+def _offloads(wish: Wish) -> list[Change]:
+    """Return what may go to host memory besides: the least first, without recomputation and with it."""
+    kinds = {"none": ("optimizer", "activations", "all"), "all": ()}.get(wish.offload, ("all",))
+    more = (
+        [("", {})]
+        if wish.recompute == "full"
+        else [("", {}), (" and --recompute full", {"recompute": "full"})]
+    )
+    return [
+        (f"--offload {kind}{words}", {"offload": kind, **change}) for words, change in more for kind in kinds
     ]
 
 

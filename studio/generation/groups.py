@@ -29,7 +29,7 @@ def group_ranks(layout: Layout) -> dict[str, Int64]:
     """Return (G, M) the ranks of each of G groups of M members, by kind, in order of their first members.
 
     `tp`, `cp`, `pp`; `dp` of ranks that hold the same weights, of experts `edp`; `ep` of ranks that divide experts; `shard` of those
-    that ZeRO divides among, and `replica` of those that hold the same shards; `emb` of the first and the last stage.
+    that ZeRO divides among, of experts `eshard`, and `replica` of those that hold the same shards; `emb` of the first and the last stage.
     """
     mesh = rank_mesh(layout)
     pp, dp, cp, tp = mesh.shape
@@ -40,8 +40,8 @@ def group_ranks(layout: Layout) -> dict[str, Int64]:
     def neighbours(count: int) -> Int64:
         return copies.reshape(-1, count)
 
-    def strided(count: int) -> Int64:
-        parts = copies.reshape(pp * tp, -1, count)
+    def strided(count: int, among: Int64 = copies) -> Int64:
+        parts = among.reshape(len(among), -1, count)
         return parts.swapaxes(1, 2).reshape(-1, parts.shape[1])
 
     found = {
@@ -49,6 +49,7 @@ def group_ranks(layout: Layout) -> dict[str, Int64]:
         "cp": neighbours(cp),
         "dp": copies,
         "shard": neighbours(layout.shards),
+        "eshard": strided(layout.ep, copies.reshape(-1, layout.shards)),
         "replica": strided(layout.shards),
         "pp": stages,
         "ep": neighbours(layout.ep),
@@ -86,6 +87,7 @@ def comm_groups(model: Model, layout: Layout) -> tuple[CommGroup, ...]:
     """Return the comm groups of a job that have more than one rank: `tp0`, `dp0`, `pp0` and so on."""
     kinds = ["tp", "cp", *(["dp"] if layout.shards == layout.copies else ["shard", "replica"]), "pp"]
     kinds += ["ep", "edp"] if model.experts else []
+    kinds += ["eshard"] if model.experts and layout.shards != layout.copies else []
     kinds += ["emb"] if model.tied and layout.pp > 1 else []
     groups = group_ranks(layout)
     return tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
@@ -20,6 +21,13 @@ Attention = Literal["flash", "unfused"]
 ATTENTIONS: tuple[Attention, ...] = ("flash", "unfused")
 GradientType = Literal["bf16", "fp32"]
 GRADIENT_TYPES: tuple[GradientType, ...] = ("bf16", "fp32")
+OptimizerName = Literal["adam", "adam-bf16", "adam-8bit", "sgd"]
+OPTIMIZERS: tuple[OptimizerName, ...] = ("adam", "adam-bf16", "adam-8bit", "sgd")
+"""Adam with both moments in fp32, in bf16 or in 8 bits, or SGD with momentum in fp32; all keep a copy of the weights in fp32."""
+Offload = Literal["none", "optimizer", "activations", "all"]
+OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "activations", "all")
+HOST_GBYTES = 64.0
+"""GB/s of a direction of PCIe 5.0 × 16, as data sheets of H100 give it (128 GB/s both together)."""
 DataType = Literal["bf16", "fp8"]
 DATA_TYPES: tuple[DataType, ...] = ("bf16", "fp8")
 OPERAND_BYTES = {"bf16": 2, "fp8": 1}
@@ -75,6 +83,10 @@ class Layout:
         expert_skew: How unevenly tokens are routed: the n-th most wanted expert of a layer has a share of n ^ -skew.
         seed: Which experts are wanted.
         dtype: Data type of what the matrix products of layers multiply.
+        optimizer: What the optimizer keeps.
+        reduce_dtype: Data type in which gradients are summed; None for that in which they are kept.
+        offload: What host memory holds: the optimizer, which runs there, activations of layers between their passes, or both.
+        host_gbytes: GB/s between a rank and host memory, in each direction, and of the optimizer there.
     """
 
     tp: int
@@ -106,6 +118,10 @@ class Layout:
     expert_skew: float = 0.0
     seed: int = 1
     dtype: DataType = "bf16"
+    optimizer: OptimizerName = "adam"
+    reduce_dtype: GradientType | None = None
+    offload: Offload = "none"
+    host_gbytes: float = HOST_GBYTES
 
     @property
     def ranks(self) -> int:
@@ -140,6 +156,21 @@ class Layout:
     def gradient_bytes(self) -> int:
         """Bytes of a gradient."""
         return 4 if self.grad_dtype == "fp32" else 2
+
+    @property
+    def reduced_bytes(self) -> int:
+        """Bytes of a gradient while it is summed."""
+        return 4 if (self.reduce_dtype or self.grad_dtype) == "fp32" else 2
+
+    @property
+    def offloads_optimizer(self) -> bool:
+        """Whether the optimizer is in host memory."""
+        return self.offload in ("optimizer", "all")
+
+    @property
+    def offloads_activations(self) -> bool:
+        """Whether activations of layers are in host memory between their passes."""
+        return self.offload in ("activations", "all")
 
     def chunk_layers(self, stage: int) -> tuple[range, ...]:
         """Return the layers of each chunk of a stage.
@@ -185,6 +216,7 @@ class Wish:
         bucket_mb: MiB of a bucket of gradients.
         order: A name of `ORDERS`, or axes of `AXES` with dashes between.
         cp, cp_kind, ep, capacity_factor, expert_skew, seed, dtype: As in `Layout`.
+        optimizer, reduce_dtype, offload, host_gbytes: As in `Layout`.
     """
 
     ranks: int
@@ -215,6 +247,10 @@ class Wish:
     expert_skew: float = 0.0
     seed: int = 1
     dtype: DataType = "bf16"
+    optimizer: OptimizerName = "adam"
+    reduce_dtype: GradientType | None = None
+    offload: Offload = "none"
+    host_gbytes: float = HOST_GBYTES
 
 
 def layout_of(model: Model, wish: Wish) -> Layout:
@@ -241,7 +277,7 @@ def layout_of(model: Model, wish: Wish) -> Layout:
     order = parse_order(wish.order)
     _check_tensor(model, wish.tp)
     dp = _replicas(wish)
-    _check_sharding(model, wish, wish.cp * dp)
+    _check_sharding(wish, wish.cp * dp)
     sequence = wish.sequence or model.sequence
     if model.positions and sequence > model.positions:
         raise ConfigError(
@@ -256,6 +292,7 @@ def layout_of(model: Model, wish: Wish) -> Layout:
     _check_experts(model, wish, dp, parallel=parallel)
     batch, words = _batch(model, wish, dp)
     _check_micro_batches(wish, batch, dp)
+    _check_offload(wish)
     overlap = wish.pp == 1 or wish.zero >= 2 if wish.grad_overlap is None else wish.grad_overlap
     return Layout(
         wish.tp, dp, wish.pp, tuple(sum(layers[stage :: wish.pp]) for stage in range(wish.pp)), batch, wish.micro_batch,
@@ -271,6 +308,7 @@ def layout_of(model: Model, wish: Wish) -> Layout:
         order=order,
         cp=wish.cp, cp_kind=wish.cp_kind, ep=wish.ep, capacity_factor=wish.capacity_factor,
         expert_skew=wish.expert_skew, seed=wish.seed, dtype=wish.dtype,
+        optimizer=wish.optimizer, reduce_dtype=wish.reduce_dtype, offload=wish.offload, host_gbytes=wish.host_gbytes,
     )  # fmt: skip
 
 
@@ -281,6 +319,9 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "attention": ATTENTIONS,
     "grad_dtype": GRADIENT_TYPES,
     "dtype": DATA_TYPES,
+    "optimizer": OPTIMIZERS,
+    "reduce_dtype": GRADIENT_TYPES,
+    "offload": OFFLOADS,
 }
 
 
@@ -307,16 +348,11 @@ def parse_order(text: str) -> tuple[str, ...]:
     return (*axes, *(axis for axis in AXES if axis not in axes))
 
 
-def _check_sharding(model: Model, wish: Wish, copies: int) -> None:
+def _check_sharding(wish: Wish, copies: int) -> None:
     """Refuse what contradicts how ZeRO divides."""
     if wish.shard is not None and wish.zero == 0:
         raise ConfigError(
             f"--shard is {wish.shard}, but --zero is 0.", hint="Use --zero 1, 2 or 3.", key="shard"
-        )
-    if wish.shard is not None and model.experts:
-        raise ConfigError(
-            f"--shard is {wish.shard}, but {model.name} has experts, whose hybrid sharding is not modelled.",
-            key="shard",
         )
     if wish.shard is not None and (copies % wish.shard or (wish.shard == 1 and copies > 1)):
         near = nearest(wish.shard, (degree for degree in range(2, copies + 1) if copies % degree == 0))
@@ -325,12 +361,35 @@ def _check_sharding(model: Model, wish: Wish, copies: int) -> None:
             hint=f"The nearest: {near}." if copies > 1 else "Leave it out: no other rank does.",
             key="shard",
         )
+    if wish.shard is not None and wish.shard % wish.ep:
+        able = (n for n in range(wish.ep, copies + 1, wish.ep) if copies % n == 0 and n > 1)
+        raise ConfigError(
+            f"--shard is {wish.shard}, which --ep {wish.ep} does not divide: ranks that divide all else would hold unequal experts.",
+            hint=f"The nearest that does: {nearest(wish.shard, able)}.",
+            key="shard",
+        )
     if wish.zero == 3 and (wish.bucket_mb or wish.grad_overlap is False):
         given = f"--bucket-mb is {wish.bucket_mb}" if wish.bucket_mb else "--no-grad-overlap is given"
         raise ConfigError(
             f"{given}, but --zero 3 sums each layer's gradients as they are made.",
             hint="Leave it out, or use --zero 0, 1 or 2.",
             key="zero",
+        )
+
+
+def _check_offload(wish: Wish) -> None:
+    """Refuse a link to host memory that carries nothing, and activations that two passes of a schedule would need back."""
+    if not (math.isfinite(wish.host_gbytes) and wish.host_gbytes > 0):
+        raise ConfigError(
+            f"--host-gbytes is {wish.host_gbytes}; allowed: above 0.",
+            hint="PCIe 5.0 × 16 has 64 GB/s in each direction, PCIe 4.0 × 16 32.",
+            key="host_gbytes",
+        )
+    if wish.schedule == "zb-h1" and wish.offload in ("activations", "all"):
+        raise ConfigError(
+            f"--offload is {wish.offload}, but --schedule zb-h1 reads activations in two passes; allowed: none, optimizer.",
+            hint="Use another schedule.",
+            key="offload",
         )
 
 

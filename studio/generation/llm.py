@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.generation.families.job import asked_of, make_network_job
+from studio.generation.families.job import asked_of
 from studio.generation.families.presets import NAMES
 from studio.generation.fitting import Fit, fit_in
 from studio.generation.job import make_job
 from studio.generation.layout import Layout
-from studio.generation.memory import stage_memory
+from studio.generation.memory import host_memory, stage_memory
 from studio.generation.models import Model
 from studio.generation.transformer import active_parameters, parameters, recomputed_flop, step_flop
 from studio.generation.volumes import step_volumes
@@ -38,8 +38,7 @@ def generate(model: str | Model, *, ranks: int, **options: Any) -> Trace:
         Trace(8 ranks, 1 graphs, 8,344 nodes, 1 comm groups, 1 findings)
     """
     if isinstance(model, str) and model.strip().lower() in NAMES:
-        asked = asked_of(model, ranks, options)
-        return make_network_job(asked.network, asked.replicas, asked.speed)
+        return asked_of(model, ranks, options).job()
     workload = workload_of(model, ranks, options)
     return make_job(workload.model, workload.layout, workload.speed, workload.faults, workload.recipe)
 
@@ -74,6 +73,9 @@ def describe(model: Model, layout: Layout, gpu: Gpu | None = None) -> dict[str, 
         "grad_overlap": layout.grad_overlap,
         "dtype": layout.dtype,
         "grad_dtype": layout.grad_dtype,
+        "reduce_dtype": layout.reduce_dtype or layout.grad_dtype,
+        "optimizer": layout.optimizer,
+        "offload": layout.offload,
         "steps": layout.steps,
         "batch": layout.batch,
         "batch_from": layout.batch_from,
@@ -87,6 +89,7 @@ def describe(model: Model, layout: Layout, gpu: Gpu | None = None) -> dict[str, 
         "attention": layout.attention,
         "memory": {**stages[fullest], "total": sum(stages[fullest].values()), "stage": fullest},
         "memory_by_stage": stages,
+        "host_memory": host_memory(model, layout, fullest),
         "fits": not fit.words if gpu else None,
         "unfit": fit.words,
         "remedies": [str(remedy) for remedy in fit.remedies],

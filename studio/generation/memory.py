@@ -3,23 +3,35 @@
 Sources: Rajbhandari et al., "ZeRO", SC 2020 (mixed precision with Adam: 2 bytes of weights, 2 of gradients and 12 of optimizer a
 parameter, divided among replicas by stage); Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
 2022, table 2: equations 1, 2 and 4, their term 5as/h only where attention is unfused and not recomputed, and 2sbh a layer with full
-recomputation. The equations count a GPT; gated parts, grouped queries and models without dropout hold the tensors of their own shapes.
+recomputation; Ren et al., "ZeRO-Offload", 2021 (the optimizer and a copy of the gradients in host memory). The equations count a GPT; gated parts, grouped queries and models without dropout hold the tensors of their own shapes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from studio.generation.layout import Layout
+from studio.generation.layout import Layout, OptimizerName
 from studio.generation.models import Model
-from studio.generation.replicas import chunk_units, gathered_at_once, gradient_buckets, holders_of, shard_of
+from studio.generation.replicas import (
+    Held,
+    chunk_units,
+    gathered_at_once,
+    gradient_buckets,
+    holders_of,
+    shard_of,
+    shards_of,
+)
 from studio.generation.routing import given_tokens, own_tokens, shares_of_ranks
 from studio.generation.schedule import most_held
 from studio.generation.transformer import EXPERTS, has_experts, keys, outputs, queries, values
 from studio.trace import Int64
 
 WEIGHT_BYTES = ACTIVATION_BYTES = 2
-OPTIMIZER_BYTES = 12
+OPTIMIZER_BYTES: Mapping[OptimizerName, int] = {"adam": 12, "adam-bf16": 8, "adam-8bit": 6, "sgd": 8}
+"""Bytes that an optimizer keeps of a parameter: a copy in fp32, and both moments (Kingma and Ba, 2015) in 4 bytes, in bf16 (DeepSeek-V3,
+2024, section 3.3.2) or in one byte (Dettmers et al., 2022, without their scales); of SGD one momentum in 4."""
 FP8_COPIES = 2
 """Bytes of the copies of a weight of a layer in fp8: as it stands, and transposed for the gradient of the input, as Transformer Engine
 keeps both on Hopper."""
@@ -121,15 +133,17 @@ def unit_activations(model: Model, layout: Layout, unit: str) -> tuple[int, int]
         return 0, 0
     layer = int(unit.removeprefix("layer"))
     kept = kept_activations(model, layout, layer)
-    return kept, layer_activations(model, layout, layer) - kept
+    again = layer_activations(model, layout, layer) - kept
+    return (0 if layout.offloads_activations else kept), again
 
 
 def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     """Return the bytes on a rank of a stage, by part: parameters, gradients, optimizer, activations, buffers.
 
     Shards are whole parameters, as many on every replica, so that a unit may be padded. Buffers are the weights that ZeRO-3 has
-    gathered, of the unit at work and of those ahead, and the gradients that ZeRO-2 and 3 have not scattered yet, of a bucket, and copies
-    of weights in fp8.
+    gathered, of the unit at work and of those ahead, and the gradients that ZeRO-2 and 3 have not scattered yet, of a bucket, copies
+    of weights in fp8, gradients of a bucket in the type in which they are summed where it is another, and, where activations are in host
+    memory, those of two layers: one at work and one on its way.
     """
     units = {name: held for chunk in chunk_units(model, layout, stage) for name, held in chunk.items()}
     held = {name: unit.parameters for name, unit in units.items()}
@@ -140,19 +154,64 @@ def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     buffers = WEIGHT_BYTES * sum(largest) if zero == 3 else 0
     if zero >= 2:
         buckets = gradient_buckets(model, layout, stage)
-        summed = [bucket for bucket in buckets if holders_of(layout, units[bucket[0]]) > 1]
+        summed = [bucket for bucket in buckets if shards_of(layout, units[bucket[0]]) > 1]
         sizes = (sum(held[name] for name in bucket) for bucket in summed)
-        buffers += layout.gradient_bytes * max(sizes, default=0)
+        buffers += layout.reduced_bytes * max(sizes, default=0)
+    elif layout.reduced_bytes != layout.gradient_bytes:
+        buffers += layout.reduced_bytes * _largest_summed(model, layout, stage, units)
+    if layout.offloads_activations:
+        buffers += 2 * max(_stowed_layers(model, layout, stage))
     if layout.dtype == "fp8":
         of_layers = (parameters for name, parameters in held.items() if name.startswith("layer"))
         buffers += FP8_COPIES * (sum(largest) if zero == 3 else sum(of_layers))
     return {
         "parameters": WEIGHT_BYTES * (sharded if zero == 3 else whole),
         "gradients": layout.gradient_bytes * (sharded if zero >= 2 else whole),
-        "optimizer": OPTIMIZER_BYTES * (sharded if zero else whole),
+        "optimizer": 0
+        if layout.offloads_optimizer
+        else OPTIMIZER_BYTES[layout.optimizer] * (sharded if zero else whole),
         "activations": stage_activations(model, layout, stage),
         "buffers": buffers,
     }
+
+
+def host_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
+    """Return the bytes that a rank of a stage has in host memory, by part: optimizer with a copy of the gradients, activations at the peak.
+
+    Activations of all micro-batches that a stage holds, but for those of the layers at work, which are on their way.
+    """
+    optimizer = activations = 0
+    if layout.offloads_optimizer:
+        units = [unit for chunk in chunk_units(model, layout, stage) for unit in chunk.values()]
+        count = sum(shard_of(layout, unit) if layout.zero else unit.parameters for unit in units)
+        optimizer = (OPTIMIZER_BYTES[layout.optimizer] + layout.gradient_bytes) * count
+    if layout.offloads_activations:
+        kept = [
+            sum(kept_activations(model, layout, layer) for layer in layers)
+            for layers in layout.chunk_layers(stage)
+        ]
+        activations = int((most_held(layout, stage)[0] @ np.array(kept, np.int64)).max())
+    return {"optimizer": optimizer, "activations": activations}
+
+
+def _stowed_layers(model: Model, layout: Layout, stage: int) -> list[int]:
+    """Return what each layer of a stage keeps of a micro-batch."""
+    return [
+        kept_activations(model, layout, layer) for layers in layout.chunk_layers(stage) for layer in layers
+    ]
+
+
+def _largest_summed(model: Model, layout: Layout, stage: int, units: Mapping[str, Held]) -> int:
+    """Return the parameters of the largest bucket that is summed."""
+    buckets = gradient_buckets(model, layout, stage)
+    return max(
+        (
+            sum(units[name].parameters for name in bucket)
+            for bucket in buckets
+            if holders_of(layout, units[bucket[0]]) > 1
+        ),
+        default=0,
+    )
 
 
 def fullest_stage(model: Model, layout: Layout) -> tuple[int, dict[str, int]]:

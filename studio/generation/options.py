@@ -18,6 +18,9 @@ from studio.generation.layout import (
     CONTEXT_KINDS,
     DATA_TYPES,
     GRADIENT_TYPES,
+    HOST_GBYTES,
+    OFFLOADS,
+    OPTIMIZERS,
     RECOMPUTES,
     SCHEDULES,
     ZERO_STAGES,
@@ -142,6 +145,25 @@ OPTIONS = (
     Option(
         "grad_dtype", "layout", "choice", GRADIENT_TYPES[0], "Type of gradients",
         "Data type in which gradients are kept and summed.", choices=GRADIENT_TYPES, heading=SHARDING,
+    ),
+    Option(
+        "reduce_dtype", "layout", "choice", None, "Type of their sums",
+        "Data type in which gradients are summed over replicas.", "that of gradients", choices=GRADIENT_TYPES, heading=SHARDING,
+    ),
+    Option(
+        "optimizer", "layout", "choice", OPTIMIZERS[0], "Optimizer",
+        "What is kept of a parameter besides: Adam with moments in fp32, bf16 or 8 bits, or SGD with momentum; a copy in fp32 with all.",
+        choices=OPTIMIZERS, heading=SHARDING,
+    ),
+    Option(
+        "offload", "layout", "choice", OFFLOADS[0], "Offload",
+        "What host memory holds: the optimizer, which runs there, activations of layers between their passes, or both.",
+        choices=OFFLOADS, heading=SHARDING,
+    ),
+    Option(
+        "host_gbytes", "layout", "number", HOST_GBYTES, "Link to the host",
+        "GB/s between an NPU and host memory in each direction, with --offload, and of the optimizer there; 64 is PCIe 5.0 × 16.",
+        heading=SHARDING,
     ),
     Option(
         "dtype", "layout", "choice", DATA_TYPES[0], "Data type",

@@ -14,6 +14,8 @@ from studio.trace import CollectiveType
 OWN, BEFORE, AFTER, RING_BEFORE, RING_NEXT = -1, -2, -3, -4, -5
 """Stand for a rank, for its peers in the stage before and after, and for its neighbours in a context parallel ring, until the ranks
 of a stage are made."""
+_TO_HOST, _FROM_HOST = 1, 2
+"""Streams of copies; all else that a device does is in the one that nobody names."""
 _IN_PASSES = ("tp", "cp", "ep")
 """Comm groups whose collectives are part of a pass; those of replicas are launched ahead, or once a step."""
 _BACKWARD = (".bwd", "grad")
@@ -72,7 +74,8 @@ class Program:
     Attributes:
         nodes: The nodes so far, as `studio.et.build` takes them.
         last: The last node of each stream.
-        sent: Sends that the next compute node waits for: stages send before they go on, as Megatron-LM does without interleaving.
+        sent: Sends that the next compute node waits for: stages send before they go on, as Megatron-LM does without interleaving; and what
+            it needs back from host memory.
         launched: Collectives of the pass at work that the host launches before the next compute node.
         passed: Messages that went round a context parallel ring so far.
     """
@@ -138,6 +141,37 @@ class Program:
         if attrs["pg_name"] in _IN_PASSES:
             self.launched += 1
         return self._add(name, "COMM_COLL_NODE", stream, after, attrs)
+
+    def copy(self, name: str, after: Sequence[int], size: int, gbytes: float, *, to_host: bool) -> int:
+        """Append a copy between the device and host memory, which goes on beside what is computed; returns its id.
+
+        Args:
+            name: Its name.
+            after: The nodes that make what is copied, or that it waits for.
+            size: Its bytes.
+            gbytes: GB/s of the link.
+            to_host: Whether it goes to the host, in a stream of its own, as what comes from there.
+        """
+        stream = _TO_HOST if to_host else _FROM_HOST
+        attrs = {
+            "is_cpu_op": False,
+            "num_ops": 0,
+            "tensor_size": size,
+            "op_type": "copy",
+            "device_kind": "memcpy",
+            "stream": stream,
+        }
+        node = self._add(name, "COMP_NODE", f"copy.{stream}", after, attrs)
+        # The simulated system knows no link to the host, so that copies have durations whatever times the rest.
+        self.nodes[-1]["duration_micros"] = size / gbytes / 1e3
+        return node
+
+    def on_host(self, name: str, after: Sequence[int], flop: int, moved: int, gbytes: float) -> int:
+        """Append what the host computes, as long as its memory takes; returns its id."""
+        attrs = {"is_cpu_op": True, "num_ops": flop, "tensor_size": moved, "op_type": "other"}
+        node = self._add(name, "COMP_NODE", "host", after, attrs)
+        self.nodes[-1]["duration_micros"] = moved / gbytes / 1e3
+        return node
 
     def transfer(
         self, name: str, ends: tuple[int, int], tag: int, after: Sequence[int], size: int, way: str = ""

@@ -1,4 +1,4 @@
-"""What a generated training job was made from, kept with it; and jobs on more ranks, generated anew where that is known."""
+"""What a generated job was made from, kept with it; and jobs on more ranks, generated anew where that is known."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ import numpy as np
 
 from studio.completion.clues import known_facts
 from studio.completion.complete import chosen_mesh
-from studio.completion.mesh import Mesh
-from studio.completion.rules import Layers, Rule, rules_for
+from studio.completion.layout import Layout as GivenLayout
+from studio.completion.mesh import PIPELINE, Mesh
+from studio.completion.rules import DATA, EXPERT, TENSOR, Layers, Rule, rules_for, size_of
 from studio.completion.scale import scale_to, scaled_mesh
 from studio.errors import ConfigError
+from studio.generation.families.job import asked_of as network_of
+from studio.generation.faults import parse_slow_ranks
+from studio.generation.groups import rank_mesh
+from studio.generation.inference.deployment import DISAGGREGATED, ranks_layout
+from studio.generation.inference.generate import steps_job
+from studio.generation.inference.options import asked_of as steps_of
 from studio.generation.job import make_job
+from studio.generation.layout import Layout
 from studio.generation.models import Model
-from studio.generation.workload import Workload, workload_of
+from studio.generation.workload import CUSTOM, INFERENCE, NETWORK, TRAINING, Workload, workload_of
 from studio.trace import NONE, RECIPE, Graph, NodeType, Trace, dense_column
 
 _TOLD = ("num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag")
@@ -31,20 +39,68 @@ class Recipe:
     Attributes:
         model: The name of a preset, `custom`, or the numbers of a model.
         ranks: How many ranks.
-        given: What else was said, by the keys of `studio.generation.options.OPTIONS`.
+        given: What else was said, by the keys of the options of its kind.
+        kind: The training of a transformer, steps of inference, or the training of another network.
     """
 
     model: str | Model
     ranks: int
     given: Mapping[str, Any]
+    kind: str = TRAINING
 
     def workload(self) -> Workload:
-        """Return the workload.
+        """Return the workload of the training of a transformer.
 
         Raises:
             ConfigError: Numbers do not divide.
         """
         return workload_of(self.model, self.ranks, self.given)
+
+    def layout(self) -> Layout | None:
+        """Return how ranks share the model; None where that is more than one layout, or replicas alone.
+
+        Raises:
+            ConfigError: Numbers do not divide.
+        """
+        if self.kind == TRAINING:
+            return self.workload().layout
+        if self.kind == NETWORK:
+            return None
+        asked = steps_of(self.model, self.ranks, self.given)
+        return None if asked.wish.phase == DISAGGREGATED else ranks_layout(asked.model, asked.wish)
+
+    def batch(self) -> int:
+        """Return the sequences or samples of all replicas.
+
+        Raises:
+            ConfigError: Numbers do not divide.
+        """
+        if self.kind == TRAINING:
+            return self.workload().layout.batch
+        if self.kind == NETWORK:
+            return network_of(str(self.model), self.ranks, self.given).replicas.batch
+        wish = steps_of(self.model, self.ranks, self.given).wish
+        replicas = (wish.ranks - wish.prefill_ranks) // (wish.tp * wish.pp)
+        return wish.batch or max(replicas, 1) * wish.micro_batches
+
+    def job(self, *, timed: bool = True) -> Trace:
+        """Return the job.
+
+        Args:
+            timed: Whether nodes have durations where a GPU is said; else every machine times them.
+
+        Raises:
+            ConfigError: Numbers do not divide, or there would be too many nodes.
+        """
+        if self.kind == TRAINING:
+            said = self.workload()
+            kept = said if timed else replace(said, speed=None)
+            return make_job(kept.model, kept.layout, kept.speed, kept.faults, kept.recipe)
+        if self.kind == NETWORK:
+            network = network_of(str(self.model), self.ranks, self.given)
+            return (network if timed else replace(network, speed=None)).job()
+        asked = steps_of(self.model, self.ranks, self.given)
+        return steps_job(asked if timed else replace(asked, speed=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,28 +125,68 @@ class Growth:
     strong: bool = False
     layers: Layers = "divided"
 
+    @property
+    def is_of_tensor_ranks(self) -> bool:
+        """Whether nothing but the number of tensor-parallel ranks is said."""
+        return (self.dp, self.ranks, self.pp, self.ep) == (None,) * 4
+
+
+def mesh_of(trace: Trace, layout: GivenLayout | str | None = None) -> Mesh:
+    """Return the mesh of a job to be scaled: of a generated one as it was made, else as what is known of it tells.
+
+    Args:
+        trace: The job.
+        layout: Its mesh, as a user says; None takes what is likeliest.
+
+    Raises:
+        ConfigError: The layout does not fit what is known.
+    """
+    recipe = recipe_of(trace) if layout is None else None
+    made = _made_mesh(recipe) if recipe is not None else None
+    if made is not None and made.world == len(trace.ranks):
+        return made
+    return chosen_mesh(known_facts(trace), layout, None, first=True)
+
+
+def _made_mesh(recipe: Recipe) -> Mesh | None:
+    """Return the mesh that a recipe makes; None where its dimensions cross each other, or it tells none."""
+    try:
+        layout = recipe.layout()
+    except ConfigError:
+        return None
+    if layout is None or (layout.ep > 1 and layout.cp > 1):
+        return None
+    sizes = {"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, DATA: layout.dp // layout.ep}
+    inner = [axis for axis in (*layout.order, *sizes) if axis in sizes]
+    axes = [(axis, sizes[axis]) for axis in dict.fromkeys(inner)]
+    # Ranks that divide experts are adjacent replicas.
+    axes.insert([name for name, _ in axes].index(DATA), (EXPERT, layout.ep))
+    return Mesh.of([(name, size) for name, size in axes if size > 1] or [(DATA, 1)])
+
 
 def scale_job(trace: Trace, before: Mesh, wanted: Growth) -> tuple[Trace, Mesh, tuple[Rule, ...]]:
     """Return a whole job on more ranks, its mesh, and the rules by which it was made.
 
-    More tensor-parallel ranks of a generated job are made by generating it anew; all else by `completion.scale.scale_to`.
+    A generated job is generated anew, and so may have any number of tensor-parallel ranks; all else, and generated jobs that were
+    changed since, are scaled by `completion.scale.scale_to`.
 
     Raises:
         ConfigError: The numbers do not fit the job's mesh, sizes do not divide, or names and shapes do not tell what has to be told.
         TraceError: The larger job would hang.
     """
-    generated = wanted.tp is not None and recipe_of(trace) is not None
-    start, tp = before, wanted.tp
-    if generated and wanted.tp is not None:
-        trace = with_tensor_ranks(trace, wanted.tp)
-        start, tp = chosen_mesh(known_facts(trace), None, None, first=True), None
-    after = start
-    if not generated or (wanted.dp, wanted.ranks, wanted.pp, wanted.ep) != (None,) * 4:
-        after = scaled_mesh(start, dp=wanted.dp, ranks=wanted.ranks, pp=wanted.pp, ep=wanted.ep, tp=tp)
-    if not generated or after.layout != start.layout:
-        trace = scale_to(trace, start, after, strong=wanted.strong, layers=wanted.layers)
-    rules = rules_for(before, after, strong=wanted.strong, layers=wanted.layers, generated=generated)
-    return trace, after, rules
+    strong, layers = wanted.strong, wanted.layers
+    recipe = unchanged_recipe(trace)
+    if recipe is not None:
+        made, after = _anew(trace, recipe, before, wanted)
+        return made, after, rules_for(before, after, strong=strong, layers=layers, generated=True)
+    if wanted.tp is not None and recipe_of(trace) is not None:
+        raise ConfigError(
+            "the job was changed after it was generated: it is not what its options make",
+            hint="Scale the tensor dimension first, then change the rest; or generate it again.",
+        )
+    after = scaled_mesh(before, dp=wanted.dp, ranks=wanted.ranks, pp=wanted.pp, ep=wanted.ep, tp=wanted.tp)
+    made = scale_to(trace, before, after, strong=strong, layers=layers)
+    return made, after, rules_for(before, after, strong=strong, layers=layers)
 
 
 def recipe_of(trace: Trace) -> Recipe | None:
@@ -100,39 +196,149 @@ def recipe_of(trace: Trace) -> Recipe | None:
         return None
     try:
         told = json.loads(text)
-        model = told["model"] if isinstance(told["model"], str) else Model(**told["model"])
-        given = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in told["given"].items()
-        }
-        return Recipe(model, int(told["ranks"]), given)
+        given = {key: _read(value) for key, value in told["given"].items()}
+        recipe = Recipe(_read(told["model"]), int(told["ranks"]), given, told.get("kind", TRAINING))
+        return recipe if recipe.kind in (TRAINING, INFERENCE, NETWORK) else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
-def with_tensor_ranks(trace: Trace, tp: int) -> Trace:
-    """Return a generated job as it is with another number of tensor parallel ranks; all else that was said of it stays.
+def _read(value: Any) -> Any:
+    """Return a value of a recipe: lists are fixed ones, numbers of a model make one."""
+    if isinstance(value, list):
+        return tuple(value)
+    return Model(**value) if isinstance(value, dict) else value
 
-    Raises:
-        ConfigError: It was not generated by a recipe, was changed since, or the model cannot be divided so.
 
-    Example:
-        >>> import studio
-        >>> job = studio.generate("llama3-8b", ranks=4, tp=2)
-        >>> with_tensor_ranks(job, 4) == studio.generate("llama3-8b", ranks=8, tp=4)
-        True
-    """
+def unchanged_recipe(trace: Trace) -> Recipe | None:
+    """Return what a job was generated from, where it is still what that makes; else None."""
     recipe = recipe_of(trace)
     if recipe is None:
-        raise ConfigError("the job does not say from what it was generated", hint="Generate it again.")
-    timed = any(bool((graph.duration_ns[graph.type == NodeType.COMP] > 0).any()) for graph in trace.graphs)
-    workload = recipe.workload()
-    if not _same(_made(workload, timed=timed), trace):
+        return None
+    try:
+        made = recipe.job(timed=is_timed(trace))
+    except ConfigError:
+        return None
+    return recipe if _same(made, trace) else None
+
+
+def is_timed(trace: Trace) -> bool:
+    """Whether compute of a job has durations, so that no machine times it."""
+    return any(bool((graph.duration_ns[graph.type == NodeType.COMP] > 0).any()) for graph in trace.graphs)
+
+
+def _anew(trace: Trace, recipe: Recipe, before: Mesh, wanted: Growth) -> tuple[Trace, Mesh]:
+    """Return a job as it is generated on more ranks, and its mesh.
+
+    Raises:
+        ConfigError: The numbers do not fit the job's mesh, or what the model allows.
+    """
+    start, timed = before, is_timed(trace)
+    if wanted.tp is not None and recipe.layout() is not None:
+        recipe = _with_tensor_ranks(recipe, wanted.tp)
+        trace = recipe.job(timed=timed)
+        start = mesh_of(trace)
+        if wanted.is_of_tensor_ranks:
+            return trace, start
+    if (
+        recipe.kind == INFERENCE
+        and recipe.layout() is None
+        and (wanted.tp, wanted.pp, wanted.ep) != (None,) * 3
+    ):
         raise ConfigError(
-            "the job was changed after it was generated: it is not what its options make",
-            hint="Scale the tensor dimension first, then change or scale the rest; or generate it again.",
+            "tp, pp or ep is given of a job whose prompts are read on ranks of their own; allowed: dp or ranks",
+            hint="Generate it with other degrees.",
         )
-    ranks = recipe.ranks // workload.layout.tp * tp
-    return _made(Recipe(recipe.model, ranks, {**recipe.given, "tp": tp}).workload(), timed=timed)
+    tp = None if recipe.layout() is not None else wanted.tp
+    after = scaled_mesh(start, dp=wanted.dp, ranks=wanted.ranks, pp=wanted.pp, ep=wanted.ep, tp=tp)
+    if after.layout == start.layout:
+        return trace, start
+    replicas, stages, experts = (
+        size_of(after, name) // size_of(start, name) for name in (DATA, PIPELINE, EXPERT)
+    )
+    larger = _with_replicas(_with_stages(recipe, stages, wanted.layers), replicas, experts, wanted.strong)
+    larger = _with_slow_ranks(recipe, larger)
+    made = larger.job(timed=timed)
+    # A dimension that was not there before stands where the layout of the recipe has it.
+    return made, after if start.axis(DATA) or replicas == 1 else mesh_of(made)
+
+
+def _with_tensor_ranks(recipe: Recipe, tp: int) -> Recipe:
+    """Return a recipe with another number of tensor-parallel ranks: replicas, stages and batch stay."""
+    layout = recipe.layout()
+    assert layout is not None
+    given = {**recipe.given, TENSOR: tp}
+    larger = _with_batch(replace(recipe, ranks=recipe.ranks // layout.tp * tp, given=given), recipe.batch())
+    return _with_slow_ranks(recipe, larger)
+
+
+def _with_stages(recipe: Recipe, stages: int, layers: Layers) -> Recipe:
+    """Return a recipe with so many times as many pipeline stages; the batch of each replica stays."""
+    layout = recipe.layout()
+    if stages == 1 or layout is None:
+        return recipe
+    given = {**recipe.given, PIPELINE: layout.pp * stages}
+    model = recipe.model
+    if layers == "kept" and model == CUSTOM:
+        given["layers"] *= stages
+    elif layers == "kept":
+        shape = recipe.workload().model if recipe.kind == TRAINING else _steps_model(recipe)
+        deeper = shape.layers * stages
+        model = replace(shape, layers=deeper, name=f"{shape.name} of {deeper:,} layers")
+    larger = Recipe(model, recipe.ranks * stages, given, recipe.kind)
+    return _with_batch(larger, recipe.batch())
+
+
+def _steps_model(recipe: Recipe) -> Model:
+    return steps_of(recipe.model, recipe.ranks, recipe.given).model
+
+
+def _with_replicas(recipe: Recipe, replicas: int, experts: int, strong: bool) -> Recipe:
+    """Return a recipe with more replicas, and with more of them that divide experts among them.
+
+    Each replica keeps its batch, or, with `strong`, shares it with those that are added along the data dimension.
+    """
+    times = replicas * experts
+    given = dict(recipe.given)
+    layout = recipe.layout()
+    if experts > 1 and layout is not None:
+        given[EXPERT] = layout.ep * experts
+    for key in (DATA, "prefill_ranks", "prompts"):
+        if given.get(key) is not None:
+            given[key] *= times
+    micro_batches = given.get("micro_batches")
+    if strong and micro_batches is not None and not micro_batches % replicas:
+        given["micro_batches"] = micro_batches // replicas
+    larger = replace(recipe, ranks=recipe.ranks * times, given=given)
+    return _with_batch(larger, recipe.batch() * (experts if strong else times))
+
+
+def _with_batch(recipe: Recipe, batch: int) -> Recipe:
+    """Return a recipe with a batch, which is said only where it is not what follows from the rest."""
+    if recipe.given.get("batch") is None:
+        try:
+            if recipe.batch() == batch:
+                return recipe
+        except ConfigError:
+            pass  # What follows from the rest does not divide; a batch that is said may.
+    return replace(recipe, given={**recipe.given, "batch": batch})
+
+
+def _with_slow_ranks(before: Recipe, after: Recipe) -> Recipe:
+    """Return a recipe whose slow ranks are those in the same place of the layout before."""
+    text = before.given.get("slow_rank")
+    if not text:
+        return after
+    places = {int(rank): place for place, rank in np.ndenumerate(rank_mesh(before.workload().layout))}
+    plain = replace(after, given={key: value for key, value in after.given.items() if key != "slow_rank"})
+    numbers = rank_mesh(plain.workload().layout)
+    moved = {
+        int(numbers[places[rank]]): factor
+        for rank, factor in parse_slow_ranks(text).items()
+        if all(at < size for at, size in zip(places[rank], numbers.shape, strict=True))
+    }
+    said = ",".join(f"{rank}:{factor:g}" for rank, factor in moved.items())
+    return replace(after, given={**after.given, "slow_rank": said or None})
 
 
 def _same(made: Trace, trace: Trace) -> bool:
@@ -155,9 +361,3 @@ def _same_graph(made: Graph, graph: Graph) -> bool:
     ]
     columns += [(dense_column(made, key, NONE), dense_column(graph, key, NONE)) for key in _TOLD]
     return all(np.array_equal(own, other) for own, other in columns)
-
-
-def _made(workload: Workload, *, timed: bool) -> Trace:
-    """Return the job of a workload; without durations where that of its recipe has none, since every machine times it."""
-    kept = workload if timed else replace(workload, speed=None)
-    return make_job(kept.model, kept.layout, kept.speed, kept.faults, kept.recipe)

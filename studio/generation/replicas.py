@@ -35,7 +35,10 @@ def holders_of(layout: Layout, unit: Held) -> int:
 
 def shards_of(layout: Layout, unit: Held) -> int:
     """Return among how many ranks ZeRO divides a unit."""
-    return layout.shards if unit.group == "dp" else layout.holders(unit.group)
+    if unit.group == "dp" or layout.shard is None:
+        return layout.shards if unit.group == "dp" else layout.holders(unit.group)
+    # Of the ranks that divide all else, those that hold the same experts.
+    return layout.shard // layout.ep
 
 
 def shard_of(layout: Layout, unit: Held) -> int:
@@ -45,7 +48,9 @@ def shard_of(layout: Layout, unit: Held) -> int:
 
 def group_of(layout: Layout, unit: Held) -> str:
     """Return the kind of comm group over which a unit's gradients are summed, or scattered where ZeRO divides it."""
-    return "shard" if shards_of(layout, unit) < holders_of(layout, unit) else unit.group
+    if shards_of(layout, unit) == holders_of(layout, unit):
+        return unit.group
+    return "shard" if unit.group == "dp" else "eshard"
 
 
 def chunk_units(model: Model, layout: Layout, stage: int) -> tuple[dict[str, Held], ...]:
@@ -92,7 +97,7 @@ def gathers_in_pass(layout: Layout, name: str, unit: Held, way: str) -> bool:
     The gradient of an embedding needs none. The head's are there still where its backward pass follows at once: always but in
     GPipe.
     """
-    if layout.zero != 3 or holders_of(layout, unit) == 1:
+    if layout.zero != 3 or shards_of(layout, unit) == 1:
         return False
     if way == "fwd" or name.startswith("layer"):
         return True
@@ -103,7 +108,7 @@ def gathered_at_once(layout: Layout, units: Mapping[str, Held]) -> list[int]:
     """Return the parameters that ZeRO-3 gathers at once: of a layer its own and its experts'."""
     found: dict[str, int] = {}
     for name, unit in units.items():
-        if holders_of(layout, unit) > 1:
+        if shards_of(layout, unit) > 1:
             layer = name.removesuffix(EXPERTS)
             found[layer] = found.get(layer, 0) + unit.parameters
     return list(found.values())

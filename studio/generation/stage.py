@@ -9,7 +9,13 @@ from itertools import islice
 from studio.generation.context import ELEMENT_BYTES
 from studio.generation.layers import layer_backward, layer_forward
 from studio.generation.layout import Layout
-from studio.generation.memory import OPTIMIZER_BYTES, WEIGHT_BYTES, stage_memory, unit_activations
+from studio.generation.memory import (
+    OPTIMIZER_BYTES,
+    WEIGHT_BYTES,
+    kept_activations,
+    stage_memory,
+    unit_activations,
+)
 from studio.generation.models import Model
 from studio.generation.notes import MemoryNotes
 from studio.generation.passes import Passes
@@ -28,6 +34,8 @@ from studio.generation.schedule import Pass, stage_order
 from studio.generation.transformer import EXPERTS, stage_units
 from studio.trace import CollectiveType
 
+OPERATIONS = {"sgd": 4}
+"""Operations of an optimizer for a parameter, where they are not Adam's."""
 ADAM_OPERATIONS = 12
 _Kept = tuple[str, dict[str, list[int]], list[Callable[[], None]]]
 
@@ -50,6 +58,8 @@ class Stage:
         made: The nodes that made the gradients that are not summed yet, by unit.
         reduced: What the optimizer waits for.
         ready: What made the weights of the step.
+        stowed: The copy to host memory of each layer's activations of a micro-batch, and its bytes.
+        fetched: The copy back of each layer's activations that is waited for.
     """
 
     model: Model
@@ -71,6 +81,8 @@ class Stage:
     made: dict[str, list[int]] = field(default_factory=dict)
     reduced: list[int] = field(default_factory=list)
     ready: int = 0
+    stowed: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
+    fetched: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.program = Program(self.speed)
@@ -127,6 +139,7 @@ class Stage:
         for name in self.chunks[part.chunk]:
             x = layer_forward(self.passes, f"{at}.{name}", x, self._weights(at, name, "fwd"))
             self._take(name, part)
+            self._stow(at, name, part, x)
         if self._is_last(part):
             self.losses[part.number] = self.passes.head_forward(at, x, self._weights(at, "head", "fwd"))
             self._take("head", part)
@@ -143,8 +156,13 @@ class Stage:
             self._close(at, "head", part)
         else:
             grad = self._message(at, step, part, [], sends=False)
-        for name in reversed(self.chunks[part.chunk]):
+        names = self.chunks[part.chunk][::-1]
+        self._fetch(at, part, names[:1])
+        for place, name in enumerate(names):
             ready = self._weights(at, name, "bwd")
+            self.program.sent += [node] if (node := self.fetched.pop(name, 0)) else []
+            # The next layer's are on their way while this one is at work.
+            self._fetch(at, part, names[place + 1 : place + 2])
             if self.layout.recompute == "full":
                 # The whole forward pass of the layer, from its kept input, once the gradient is there, as Megatron-LM does.
                 ready = layer_forward(self.passes, f"{at}.{name}.again", grad, ready)
@@ -157,6 +175,27 @@ class Stage:
         else:
             self._message(at, step, part, [grad], sends=True)
         self.passes.later = None
+
+    def _stow(self, at: str, unit: str, part: Pass, after: int) -> None:
+        """Append the copy of a layer's activations to host memory, where they are held there."""
+        if self.layout.offloads_activations:
+            size = kept_activations(self.model, self.layout, int(unit.removeprefix("layer")))
+            name = f"{at}.{unit}.activations.to_host"
+            node = self.program.copy(name, [after], size, self.layout.host_gbytes, to_host=True)
+            self.stowed[part.number, unit] = node, size
+
+    def _fetch(self, at: str, part: Pass, units: list[str]) -> None:
+        """Append the copies of layers' activations from host memory, from now on."""
+        for unit in units:
+            if (part.number, unit) in self.stowed:
+                stowed, size = self.stowed.pop((part.number, unit))
+                self.fetched[unit] = self.program.copy(
+                    f"{at}.{unit}.activations.from_host",
+                    [stowed, self.program.last["compute"]],
+                    size,
+                    self.layout.host_gbytes,
+                    to_host=False,
+                )
 
     def _weights_backward(self, at: str, part: Pass) -> None:
         """Append the gradients of weights that a backward pass has left."""
@@ -179,7 +218,10 @@ class Stage:
         last = part.number == layout.micro_batches - 1
         for name, nodes in made.items():
             if holders_of(layout, self.held[name]) == 1:
-                self.reduced += nodes if last else []
+                if last and layout.offloads_optimizer:
+                    self.reduced.append(self._to_host(f"{at}.{name}.grads", nodes, self._updated(name)))
+                elif last:
+                    self.reduced += nodes
             elif last or layout.zero >= 2:
                 self.made[name] = nodes
                 if layout.grad_overlap and name in self.closing:
@@ -278,22 +320,22 @@ class Stage:
         after = [node for unit in bucket for node in self.made.pop(unit)] + after
         name, group = f"{at}.{self._name(bucket)}.grads", group_of(layout, first)
         if layout.zero == 0:
-            size = layout.gradient_bytes * sum(self.held[unit].parameters for unit in bucket)
-            node = self.program.collective(
-                f"{name}.all_reduce", group, CollectiveType.ALL_REDUCE, after, size
-            )
+            size = layout.reduced_bytes * sum(self.held[unit].parameters for unit in bucket)
+            after = [
+                self.program.collective(f"{name}.all_reduce", group, CollectiveType.ALL_REDUCE, after, size)
+            ]
         else:
-            shard = layout.gradient_bytes * sum(shard_of(layout, self.held[unit]) for unit in bucket)
-            size = shard * shards_of(layout, first)
-            node = self.program.collective(
-                f"{name}.reduce_scatter", group, CollectiveType.REDUCE_SCATTER, after, size
-            )
-            if last and group == "shard":
-                node = self.program.collective(
-                    f"{name}.all_reduce", "replica", CollectiveType.ALL_REDUCE, [node], shard
-                )
+            shard = layout.reduced_bytes * sum(shard_of(layout, self.held[unit]) for unit in bucket)
+            shards = shards_of(layout, first)
+            if shards > 1:
+                kind, size = CollectiveType.REDUCE_SCATTER, shard * shards
+                after = [self.program.collective(f"{name}.reduce_scatter", group, kind, after, size)]
+            if last and shards < holders_of(layout, first):
+                kind = CollectiveType.ALL_REDUCE
+                after = [self.program.collective(f"{name}.all_reduce", "replica", kind, after, shard)]
         if last:
-            self.reduced.append(node)
+            count = sum(self._updated(unit) for unit in bucket)
+            self.reduced.append(self._to_host(name, after, count))
 
     def _name(self, bucket: tuple[str, ...]) -> str:
         """Return what a bucket's collectives are named after: its unit, or of several its number."""
@@ -306,22 +348,46 @@ class Stage:
         # The last of each stream, transfers among them: what follows must not be begun before they are.
         done = [*self.reduced, *self.program.last.values()]
         for stream, count in shared.items():
-            size = layout.gradient_bytes * count
+            size = layout.reduced_bytes * count
             name = f"{step}.{'norms' if stream == 'tp' else 'embedding'}.grads.all_reduce"
             done.append(self.program.collective(name, stream, CollectiveType.ALL_REDUCE, done, size))
-        sharded = layout.zero > 0
-        count = sum(shard_of(layout, unit) if sharded else unit.parameters for unit in self.held.values())
-        # Gradients are read; the copy and both moments in 4 bytes are read and written, and so are weights written.
-        moved = (layout.gradient_bytes + 2 * OPTIMIZER_BYTES + WEIGHT_BYTES) * count
-        self.ready = self.program.compute(f"{step}.optimizer", done, ADAM_OPERATIONS * count, moved, "other")
+        self._step_optimizer(step, done)
         for bucket in reversed(self.closing.values()) if layout.zero in (1, 2) else ():
             first = self.held[bucket[0]]
-            if holders_of(layout, first) > 1:
+            if shards_of(layout, first) > 1:
                 size = WEIGHT_BYTES * sum(shard_of(layout, self.held[unit]) for unit in bucket)
                 self.ready = self.program.collective(
                     f"{step}.{self._name(bucket)}.weights.all_gather", f"{group_of(layout, first)}.gather",
                     CollectiveType.ALL_GATHER, [self.ready], size,
                 )  # fmt: skip
+
+    def _updated(self, unit: str) -> int:
+        """Return the parameters of a unit that a rank updates."""
+        held = self.held[unit]
+        return shard_of(self.layout, held) if self.layout.zero else held.parameters
+
+    def _to_host(self, name: str, after: list[int], count: int) -> int:
+        """Append the copy of gradients to host memory, where the optimizer is there; returns what the optimizer waits for."""
+        layout = self.layout
+        if not layout.offloads_optimizer:
+            return after[-1]
+        size = layout.gradient_bytes * count
+        return self.program.copy(f"{name}.to_host", after, size, layout.host_gbytes, to_host=True)
+
+    def _step_optimizer(self, step: str, after: list[int]) -> None:
+        """Append the optimizer, on the device or on the host, from which the weights then come back."""
+        layout = self.layout
+        count = sum(map(self._updated, self.held))
+        # Gradients are read; the copy and what is kept besides are read and written, and so are weights written.
+        moved = (layout.gradient_bytes + 2 * OPTIMIZER_BYTES[layout.optimizer] + WEIGHT_BYTES) * count
+        flop = OPERATIONS.get(layout.optimizer, ADAM_OPERATIONS) * count
+        if not layout.offloads_optimizer:
+            self.ready = self.program.compute(f"{step}.optimizer", after, flop, moved, "other")
+            return
+        node = self.program.on_host(f"{step}.optimizer", after, flop, moved, layout.host_gbytes)
+        size = WEIGHT_BYTES * count
+        name = f"{step}.weights.from_host"
+        self.ready = self.program.copy(name, [node], size, layout.host_gbytes, to_host=False)
 
 
 def shared_gradients(model: Model, layout: Layout, stage: int) -> dict[str, int]:

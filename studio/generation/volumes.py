@@ -64,7 +64,7 @@ def _gradients(model: Model, layout: Layout, stage: int) -> Iterator[tuple[str, 
     Bytes of parameters and gradients of a step do not depend on buckets, whose number does.
     """
     for group, count in shared_gradients(model, layout, stage).items():
-        yield group, "ALL_REDUCE", 1, layout.gradient_bytes * count
+        yield group, "ALL_REDUCE", 1, layout.reduced_bytes * count
     units = {name: unit for chunk in chunk_units(model, layout, stage) for name, unit in chunk.items()}
     times = layout.micro_batches if layout.zero >= 2 else 1
     for bucket in gradient_buckets(model, layout, stage):
@@ -76,19 +76,17 @@ def _gradients(model: Model, layout: Layout, stage: int) -> Iterator[tuple[str, 
                 group_of(layout, first),
                 "ALL_REDUCE",
                 1,
-                layout.gradient_bytes * sum(units[name].parameters for name in bucket),
+                layout.reduced_bytes * sum(units[name].parameters for name in bucket),
             )
             continue
         shard = sum(shard_of(layout, units[name]) for name in bucket)
-        yield (
-            group_of(layout, first),
-            "REDUCE_SCATTER",
-            times,
-            layout.gradient_bytes * shard * shards_of(layout, first),
-        )
-        if shards_of(layout, first) < holders_of(layout, first):
-            yield "replica", "ALL_REDUCE", 1, layout.gradient_bytes * shard
-        if layout.zero < 3:
+        shards = shards_of(layout, first)
+        if shards > 1:
+            size = layout.reduced_bytes * shard * shards
+            yield group_of(layout, first), "REDUCE_SCATTER", times, size
+        if shards < holders_of(layout, first):
+            yield "replica", "ALL_REDUCE", 1, layout.reduced_bytes * shard
+        if layout.zero < 3 and shards > 1:
             yield group_of(layout, first), "ALL_GATHER", 1, WEIGHT_BYTES * shard
     for name, unit in units.items():
         passes = sum(gathers_in_pass(layout, name, unit, way) for way in ("fwd", "bwd"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from studio.errors import ConfigError
@@ -16,9 +16,12 @@ from studio.generation.models import Model, find_model
 from studio.generation.options import BY_KEY, OPTIONS, fill_defaults
 from studio.generation.program import Speed
 from studio.sim.systems.gpus import find_gpu
+from studio.trace import RECIPE, Attribute, Trace, ValueKind
 
 CUSTOM = "custom"
 """The name of a model of which every number is given."""
+TRAINING, INFERENCE, NETWORK = "training", "inference", "network"
+"""Kinds of recipes: the training of a transformer, steps of inference, the training of another network."""
 _NEEDED = ("layers", "hidden", "heads", "feed_forward", "vocabulary")
 _MORE = (
     "experts", "experts_per_token", "expert_width", "shared_width", "dense_layers", "kv_rank", "query_rank", "rope_size",
@@ -152,13 +155,31 @@ def speed_of(gpu: str | None, compute: float | None = None, memory: float | None
     return Speed(find_gpu(gpu), Efficiency(matmul, matmul, 1.0 if memory is None else memory))
 
 
-def recipe_text(model: str | Model, ranks: int, given: Mapping[str, Any]) -> str:
+def recipe_text(model: str | Model, ranks: int, given: Mapping[str, Any], kind: str = TRAINING) -> str:
     """Return a recipe (`recipe.py`) as it is written: options that are not given are left out, the others sorted.
+
+    Args:
+        model: The name of a preset, `custom`, or the numbers of a model.
+        ranks: How many ranks.
+        given: Options by key.
+        kind: What kind of job it is; that of the training of a transformer is left out.
 
     Example:
         >>> recipe_text("llama3-8b", 8, {"tp": 4, "dp": None})
         '{"given": {"tp": 4}, "model": "llama3-8b", "ranks": 8}'
     """
-    said = {key: value for key, value in given.items() if value is not None}
-    told = model if isinstance(model, str) else asdict(model)
-    return json.dumps({"model": told, "ranks": ranks, "given": said}, sort_keys=True)
+    said = {key: _written(value) for key, value in given.items() if value is not None}
+    told = {"model": _written(model), "ranks": ranks, "given": said}
+    return json.dumps(told if kind == TRAINING else {**told, "kind": kind}, sort_keys=True)
+
+
+def _written(value: Any) -> Any:
+    return asdict(value) if isinstance(value, Model) else value
+
+
+def with_recipe(trace: Trace, recipe: str) -> Trace:
+    """Return a generated job whose ranks keep what was said of it; "" keeps nothing."""
+    if not recipe:
+        return trace
+    kept = Attribute(RECIPE, ValueKind.STRING, recipe)
+    return replace(trace, ranks=tuple(replace(rank, metadata=(*rank.metadata, kept)) for rank in trace.ranks))

@@ -102,8 +102,8 @@ class ImportProgress(Protocol):
     def warn(self, message: str) -> None:
         """Add a sentence that is shown with the finished import."""
 
-    def files_left_out(self, files: Mapping[Path, str]) -> None:
-        """Show beside files that they are no part of the job, and why."""
+    def files_sorted(self, used: Mapping[Path, str], left_out: Mapping[Path, str]) -> None:
+        """Show what each file is used as, and which are no part of the job, and why."""
 
 
 def upload_reader(
@@ -119,8 +119,9 @@ def upload_reader(
     def read(files: list[SourceFile], progress: ImportProgress) -> str:
         jobs = discover(files)
         reasons = {file.name: file.why for job in jobs for file in job.left_out}
-        progress.files_left_out(
-            {file.path: f"{file.name}: {reasons[file.name]}" for file in files if file.name in reasons}
+        progress.files_sorted(
+            _roles(jobs),
+            {file.path: f"{file.name}: {reasons[file.name]}" for file in files if file.name in reasons},
         )
         said = _Said(progress.ranks, JobSize(progress.npus))
         made = [_import(workspace, job, "upload", said, progress) for job in jobs]
@@ -131,6 +132,17 @@ def upload_reader(
         return made[0]
 
     return read
+
+
+def _roles(jobs: Sequence[JobFiles]) -> dict[Path, str]:
+    """Return what each file is used as, by path, as far as that is known before it is read."""
+    roles: dict[Path, str] = {}
+    for job in jobs:
+        ranks = [(file, fmt, "" if number is None else f"rank {number}, ") for file, fmt, number in job.ranks]
+        for file, fmt, rank in (*ranks, *((file, fmt, "") for file, fmt in job.others)):
+            of_job = f", job {job.name}" if len(jobs) > 1 else ""
+            roles[file.path] = f"{rank}{fmt.title}{of_job}"
+    return roles
 
 
 @dataclass(frozen=True, slots=True)

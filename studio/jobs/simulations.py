@@ -17,7 +17,8 @@ from studio.decoding import converted
 from studio.errors import StudioError
 from studio.session import Session
 from studio.sim.deadlock import DeadlockError, Stuck
-from studio.sim.doubts import Cured, doubts_of
+from studio.sim.doubt import Cured
+from studio.sim.doubts import doubts_of
 from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, Parts, interpret
 from studio.store import tasks as queue
 from studio.store.runs import Run

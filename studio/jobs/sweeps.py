@@ -19,12 +19,11 @@ from pathlib import Path
 
 import msgspec
 
-from studio.completion.clues import known_facts
-from studio.completion.complete import chosen_mesh
 from studio.completion.scale import scaled_mesh
 from studio.decoding import decoder
 from studio.errors import ConfigError, StudioError
 from studio.files import PRIVATE_FOLDER, read_file
+from studio.generation.recipe import mesh_of
 from studio.jobs.completing import Scaling, make_scaled
 from studio.jobs.simulations import Simulation, Simulations, start
 from studio.session import Session
@@ -219,7 +218,7 @@ def start_point(simulations: Simulations, session: Session, kept: Kept, index: i
         return start(simulations, job, parts_at(sweep.base, point, ranks), name)
 
     def work(report: Report) -> str:
-        mesh = chosen_mesh(known_facts(session.trace(job)), None, None, first=True)
+        mesh = mesh_of(session.trace(job))
         larger = scaled_mesh(mesh, dp=int(point[REPLICAS]))
         parts = parts_at(sweep.base, point, larger.world)
         made = make_scaled(simulations.tasks, session, job, Scaling(mesh.layout, larger.world), report)

@@ -32,7 +32,7 @@ _EACH_TIME = 2
 _OF_STAGES = frozenset(
     {
         *("pp", "dp", "zero", "schedule", "batch", "batch_from", "stage_layers", "steps", "virtual_stages", "virtual_layers"),
-        *("shard", "prefetch", "grad_overlap", "bucket", "bucket_mb", "grad_dtype"),
+        *("shard", "prefetch", "grad_overlap", "bucket", "bucket_mb", "grad_dtype", "reduce_dtype", "optimizer"),
     }
 )  # fmt: skip
 """What passes of a layer do not depend on, but for the schedules that split them and for gathers of ZeRO-3, which only add to them."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from studio.errors import ConfigError
+from studio.generation.layout import OFFLOADS
 from studio.generation.options import BY_KEY
 from studio.generation.transformer import parameters
 from studio.layout_search.memory import Held, most_held
@@ -63,15 +64,21 @@ def describe(candidate: Candidate) -> str:
 
 
 def _ways(frame: Frame, gpu: Gpu, family: Family | None) -> Iterator[str]:
-    """Yield what would fit: an option that was fixed, set free, or more ranks."""
+    """Yield what would fit: an option that was fixed, set free, the least that goes to host memory, or more ranks."""
+    capacity = gpu.memory_gbytes * 1e9
     varied = {degree.key for degree in degrees()}
     for key in frame.given:
         if key in varied:
             free = replace(frame, given={name: value for name, value in frame.given.items() if name != key})
             found = _least(free)
-            if found is not None and found[1].total <= gpu.memory_gbytes * 1e9:
+            if found is not None and found[1].total <= capacity:
                 option = BY_KEY[key].names[0].partition("/")[0]
                 yield f"Without {option} {describe(found[0])} fits."
+    for kind in OFFLOADS[1:] if "offload" not in frame.given else ():
+        found = _least(replace(frame, given={**frame.given, "offload": kind}))
+        if found is not None and found[1].total <= capacity:
+            yield f"With --offload {kind} {describe(found[0])} fits."
+            break
     ranks = fewest_ranks(frame, gpu, family) if family is not None else None
     if ranks is not None:
         yield f"With {ranks[0]:,} ranks {describe(ranks[1])} fits."

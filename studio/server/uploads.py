@@ -185,6 +185,8 @@ def _import_json(entry: Import) -> dict[str, Any]:
         "error": _problem_json(entry.error),
         "warnings": entry.warnings,
         "idle_s": entry.idle_s,
+        "files_used": entry.files_used,
+        "files_left_out": entry.files_left_out,
     }
 
 
@@ -196,6 +198,7 @@ def _file_json(file: ImportFile) -> dict[str, Any]:
         "received": file.received_bytes,
         "status": file.status,
         "error": _problem_json(file.error),
+        "role": file.role,
     }
 
 

@@ -51,6 +51,7 @@ def side_of(run: Trace | SimResult) -> Side:
         times,
         run.finish_ns,
         groups=run.config.groups,
+        joins=not run.config.replay_only,
         dimensions=_dimensions(run),
         links=_links(run),
         delays=lambda: delays_of(run, times),

@@ -1,4 +1,4 @@
-"""What is asked of a result to find doubts about it, and what cures them."""
+"""What is asked of a result to find doubts about it."""
 
 from __future__ import annotations
 
@@ -11,54 +11,10 @@ import numpy as np
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.job.memory import MemoryUse, memory_use
 from studio.sim.config import Dimension, SystemConfig
-from studio.sim.models import Model, with_model
-from studio.sim.parts import Parts, with_settings
-from studio.sim.presets import full_form
+from studio.sim.doubt import Cure
 from studio.sim.result import SimResult, ledger_of
 from studio.sim.topology import ports
 from studio.trace import Int64, NodeType, int_column
-
-
-@dataclass(frozen=True, slots=True)
-class Cure:
-    """What to simulate instead.
-
-    Attributes:
-        label: What a button says.
-        model: The model; None is the one there is.
-        settings: KEY=VALUE each, as `--set` takes them.
-    """
-
-    label: str
-    model: Model | None = None
-    settings: tuple[str, ...] = ()
-
-    @property
-    def option(self) -> str:
-        """The options of `simulate` that ask for it.
-
-        Example:
-            >>> Cure("", "full", ("replay-only=0",)).option
-            '--model full --set replay-only=0'
-        """
-        model = [f"--model {self.model}"] if self.model else []
-        return " ".join([*model, *(f"--set {_quoted(setting)}" for setting in self.settings)])
-
-    def apply(self, parts: Parts) -> Parts:
-        """Return a system with the cure.
-
-        Raises:
-            ConfigError: The system cannot have it.
-        """
-        if self.model is not None:
-            parts = full_form(parts) if self.model == "full" else with_model(parts, self.model)
-        return with_settings(parts, self.settings)
-
-
-def _quoted(setting: str) -> str:
-    """Quote a setting for a shell, where brackets would mean something."""
-    return f"'{setting}'" if "[" in setting else setting
-
 
 Found = Iterator[tuple[str, Cure | None]]
 FULL_CURE = Cure("Simulate with the full model", "full")

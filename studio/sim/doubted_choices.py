@@ -11,7 +11,8 @@ from studio.operators.roofline import peak
 from studio.sim.collectives import EXTENDED_KIND_OF, listed_for
 from studio.sim.compute import compute_times
 from studio.sim.config import Roofline, SystemConfig
-from studio.sim.doubt_facts import Cure, Facts, Found
+from studio.sim.doubt import Cure
+from studio.sim.doubt_facts import Facts, Found
 from studio.sim.kinds import CollectiveKind
 from studio.sim.models import Model
 from studio.sim.settings import BY_KEY

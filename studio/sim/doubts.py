@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from studio.sim.doubt_facts import Cure, Facts, Found
+from studio.sim.doubt import Doubt
+from studio.sim.doubt_facts import Facts, Found
 from studio.sim.doubted_choices import (
     find_disguised,
     find_instant,
@@ -27,57 +28,10 @@ from studio.sim.doubted_rates import (
     find_links,
     find_messages,
 )
-from studio.sim.parts import Parts
+from studio.sim.models import with_model
+from studio.sim.parts import Parts, with_settings
+from studio.sim.presets import full_form
 from studio.sim.result import SimResult
-from studio.trace import Finding
-from studio.units import format_ns
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """Why an answer is not to be believed as it stands.
-
-    Attributes:
-        code: Its row in `CHECKS`.
-        message: What is wrong, with the figures.
-        impossible: Whether no such network could do it; else it is what no library would do.
-        cure: What to simulate instead; None where no setting helps.
-    """
-
-    code: str
-    message: str
-    impossible: bool
-    cure: Cure | None = None
-
-    @property
-    def finding(self) -> Finding:
-        """The doubt as a warning beside other findings."""
-        hint = f"Try {self.cure.option}." if self.cure else ""
-        return Finding("warning", self.code, self.message, hint)
-
-
-@dataclass(frozen=True, slots=True)
-class Cured:
-    """The doubtful simulation that another one is the cure of.
-
-    Attributes:
-        option: The options of `simulate` that cured it.
-        finish_ns: The time that was doubtful.
-        run: Id of its run; "" where it was not kept.
-    """
-
-    option: str
-    finish_ns: int
-    run: str = ""
-
-    def words(self, finish_ns: int) -> str:
-        """Return what the cure changed.
-
-        Example:
-            >>> Cured("--model full", 1_900_000).words(4_250_000)
-            'with --model full: 4.25 ms instead of 1.90 ms'
-        """
-        return f"with {self.option}: {format_ns(finish_ns)} instead of {format_ns(self.finish_ns)}"
 
 
 def cured(parts: Parts, doubts: Sequence[Doubt]) -> Parts:
@@ -88,7 +42,9 @@ def cured(parts: Parts, doubts: Sequence[Doubt]) -> Parts:
     """
     cures = dict.fromkeys(doubt.cure for doubt in doubts if doubt.cure)
     for cure in sorted(cures, key=lambda cure: cure.model is None):
-        parts = cure.apply(parts)
+        if cure.model is not None:
+            parts = full_form(parts) if cure.model == "full" else with_model(parts, cure.model)
+        parts = with_settings(parts, cure.settings)
     return parts
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from studio.errors import ConfigError
-from studio.et.write import written_together
 from studio.sql.columns import BY_NAME
 from studio.sql.database import Database
 
@@ -164,6 +163,9 @@ def export_parquet(
         progress: Told how many tables are done.
     """
     written: dict[Path, int] = {}
+    # Answers need no writer of traces.
+    from studio.et.write import written_together
+
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:

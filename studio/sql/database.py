@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from studio.errors import ConfigError, StudioError
-from studio.et.memory import machine_bytes
+from studio.machine_memory import machine_bytes
 from studio.sql import process
 from studio.sql.columns import BY_NAME, TABLES
 from studio.sql.sources import Sources

@@ -54,6 +54,8 @@ class Process:
         self._requests = cast("IO[bytes]", self._popen.stdin)
         self._answers = cast("IO[bytes]", self._popen.stdout)
         self._is_asked = False
+        # It ends by itself where nobody asks: somebody has to be told, or it stays in the list of processes.
+        threading.Thread(target=self._popen.wait, name="end of a process for SQL", daemon=True).start()
 
     @property
     def is_ready(self) -> bool:

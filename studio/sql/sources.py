@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from studio.errors import ConfigError
-from studio.store.runs import Run, RunInfo
+from studio.store.run_infos import RunInfo
 from studio.store.workspace import JobInfo, Workspace
 from studio.trace import Trace
 
 if TYPE_CHECKING:
     from studio.comparing import Compared
     from studio.session import Session
+    from studio.store.runs import Run
 
 Keep = Callable[[Hashable, Callable[[], Any]], Any]
 """Returns what is kept under a name, made where it is not there."""

@@ -14,7 +14,7 @@ from studio.arrow import optional_numbers, optional_texts
 from studio.sql.arrow_columns import table_of, utf8
 from studio.sql.columns import BY_NAME, Table
 from studio.sql.sources import JobSource
-from studio.store.runs import RunInfo
+from studio.store.run_infos import RunInfo
 from studio.store.workspace import JobInfo
 from studio.trace import NONE
 

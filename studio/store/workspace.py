@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -46,9 +46,12 @@ from studio.store.arrays import (
     write_trace,
 )
 from studio.store.cache import measure
-from studio.store.runs import Run, RunInfo, read_info, read_run, write_run
+from studio.store.run_infos import RunInfo, read_info
 from studio.trace import NONE, Trace
 from studio.units import format_bytes
+
+if TYPE_CHECKING:
+    from studio.store.runs import Run
 
 LAYOUT = 1
 NAME_AT_MOST = 200
@@ -385,6 +388,9 @@ class Workspace:
             StudioError: There is no such job, the disk is full or the workspace cannot be written.
             ConfigError: The run's tables do not describe the system it was simulated on.
         """
+        # Lists need none of the simulator behind it.
+        from studio.store.runs import write_run
+
         job = self._folder(job_id)
         name = _clean_name(run.name, "run")
         run_id = f"{_slug(name, 'run')}-{secrets.token_hex(3)}"
@@ -417,6 +423,9 @@ class Workspace:
             StudioError: There is no such job or run, or a newer studio has written it.
             TraceError: Its files are damaged.
         """
+        # Lists need none of the simulator behind it.
+        from studio.store.runs import read_run
+
         info = self.run_info(job_id, run_id)
         folder = self._run_folder(job_id, run_id)
         trace = trace or self.load(job_id)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from studio.completion.clues import known_facts
-from studio.completion.complete import chosen_mesh
 from studio.completion.mesh import Mesh
-from studio.completion.scale import refuse_missing, scale_to, scaled_mesh
+from studio.completion.scale import refuse_missing
 from studio.errors import ConfigError
+from studio.generation.recipe import Growth, mesh_of, scale_job
 from studio.sim.known import Known
 from studio.sim.models import MODELS, Model, with_model
 from studio.sim.parts import Parts, with_settings
@@ -118,6 +117,6 @@ class Jobs:
 
     def _scaled(self, replicas: int) -> Trace:
         if self._mesh is None:
-            self._mesh = chosen_mesh(known_facts(self.trace), None, None, first=True)
+            self._mesh = mesh_of(self.trace)
             refuse_missing(self.trace, self._mesh)
-        return scale_to(self.trace, self._mesh, scaled_mesh(self._mesh, dp=replicas))
+        return scale_job(self.trace, self._mesh, Growth(dp=replicas))[0]

@@ -211,6 +211,41 @@ def test_what_a_network_of_links_could_do_better():
     assert len(found.combined.parts) <= 3
 
 
+def test_what_a_single_link_could_do_better():
+    """A message of 1 MB from NPU 0 to 1, then to 2: the second link is half as fast, and half of the other way is never used."""
+    links = [[0, 1, 50, 500], [1, 0, 50, 500], [1, 2, 25, 500], [2, 1, 25, 500]]
+    network = {"topology": ["Switch"], "npus_count": [3], "bandwidth": [1], "latency": [0], "links": links}
+    system = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 1,
+    }
+    parts = with_model(Parts(network, system), "full")
+    told = {"comm_tag": 0, "comm_size": 1_000_000}
+    trace = trace_of(
+        [
+            [node(1, "COMM_SEND", comm_src=0, comm_dst=1, **told)],
+            [
+                node(1, "COMM_RECV", comm_src=0, comm_dst=1, **told),
+                node(2, "COMM_SEND", 1, comm_src=1, comm_dst=2, **told),
+            ],
+            [node(1, "COMM_RECV", comm_src=1, comm_dst=2, **told)],
+        ]
+    )
+    found = advise(trace, parts)
+    assert_simulated(trace, found)
+    saved = {item.action: item.saving_ns for item in found.advice if item.kind == "bandwidth"}
+    slow, fast = (
+        f"Double the bandwidth of the link between NPU {one} and NPU {one + 1}, both ways." for one in (1, 0)
+    )
+    assert saved[slow] == 2 * saved[fast] > 0
+    assert saved[slow] == next(ns for said, ns in saved.items() if "of the links of" in said)
+    assert found.combined is not None
+    # Both links; those of a rate and one of them are one lever.
+    assert found.combined.saving_ns == saved[slow] + saved[fast]
+    assert not {"bandwidth", "latency"} & dict(found.refused).keys()
+
+
 def test_a_replay_that_misses_its_recording_gives_ranges():
     # 50 µs between the two lie in no node: the recording ends at 120 µs, the replay at 70 µs.
     rank = [at(10, 60, node(1, "COMP")), at(120, 10, collective(2, "ALL_REDUCE", 64, 1))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +12,12 @@ import pytest
 import studio
 from studio.advice.advice import advise
 from studio.advice.baseline import system_scene
+from studio.advice.interleaving import interleaved
 from studio.advice.pipeline import pipelines
 from studio.analysis.collectives.matching import issue_order
+from studio.sim import simulate
 from studio.sim.models import with_model
+from studio.sim.parts import interpret
 from studio.sim.presets import preset
 from studio.trace import NodeType, Rank, Trace, dense_column
 from tests.handmade import node, trace_of
@@ -143,6 +147,21 @@ def compute_order(trace: Trace, rank: Rank) -> list[str]:
     }
     assert all(first in before[then] for first, then in pairwise(rows.tolist())), "a stream has one order"
     return [graph.strings[graph.name[row]] for row in rows.tolist()]
+
+
+def test_stages_of_a_generated_job_are_interleaved_as_the_generator_does():
+    given = {**GENERATED, "ranks": 2, "tp": 1, "batch": 4, "micro_batch": 1}
+    job = studio.generate("gpt3-125m", **given)
+    found = advise(job, with_model(preset("hgx-h100-2").parts, "full"))
+    [item] = [one for one in found.advice if "2 chunks of layers" in one.action]
+    expected = studio.generate("gpt3-125m", **given, schedule="interleaved", virtual_stages=2)
+    assert item.change.of_trace(job) == expected
+    config = interpret(item.on).config
+    assert item.saving_ns == simulate(job, config).makespan_ns - simulate(expected, config).makespan_ns > 0
+    assert "of up to 5 passes of half its layers then, of 2 of all its layers now" in item.action
+    # A job that was changed since is not made anew.
+    slow = replace(job, graphs=tuple(replace(one, duration_ns=one.duration_ns + 1) for one in job.graphs))
+    assert not list(interleaved(system_scene(slow, item.on)))
 
 
 def test_a_pipeline_that_names_no_micro_batches_says_so():

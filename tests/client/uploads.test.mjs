@@ -17,7 +17,7 @@ function makeCard(more) {
   return {
     id: "c", name: "c", status: "uploading", mine: true, fresh: true, size: 0, received: 0, chunk: KIB,
     created: 0, files: [], samples: [], job: "", error: null, progress: null, warnings: [], idle: null,
-    ...more,
+    used: null, leftOut: null, ...more,
   };
 }
 
@@ -92,4 +92,13 @@ test("progress, remaining time and the files that are not listed", () => {
   assert.deepEqual([0.2, 89, 90, 5400].map(words.formatRemaining), ["1 s", "89 s", "2 min", "1.5 h"]);
   const rest = [makeFile(), makeFile(), makeFile({ status: "done" })];
   assert.equal(words.restText(rest), "and 3 more: 2 waiting, 1 done");
+});
+
+test("before files are read it is said how many are used, and as what", () => {
+  const sortedText = ([used, leftOut]) => words.sortedText(makeCard({ used, leftOut }));
+  const sorted = [[null, null], [1, 0], [31, 2]].map(sortedText);
+  assert.deepEqual(sorted, ["", "1 file used, none left out", "31 files used, 2 left out"]);
+  assert.equal(words.noteText(makeFile({ status: "used", role: "rank 3" }), 0), "used: rank 3");
+  const files = ["used", "left out", "used"].map((status) => makeFile({ status }));
+  assert.equal(words.restText(files), "and 3 more: 1 left out, 2 used");
 });

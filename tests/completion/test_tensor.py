@@ -96,4 +96,8 @@ def test_a_generated_job_that_was_changed_or_cannot_be_divided_so_is_refused(tmp
     more = tmp_path / "more"
     assert run("scale", tmp_path / "job", "-o", more, "--tp", 4, "--dp", 4).exit_code == 0
     assert len(studio.read(more).ranks) == 16
-    assert "changed after it was generated" in refused("scale", more, "-o", tmp_path / "out", "--tp", 8)
+    graph = job.graphs[0]
+    changed = replace(job, graphs=(replace(graph, duration_ns=graph.duration_ns + 5),))
+    studio.write(changed, tmp_path / "changed", "job")
+    said = refused("scale", tmp_path / "changed", "-o", tmp_path / "out", "--tp", 4)
+    assert "changed after it was generated" in said

@@ -57,6 +57,21 @@ def test_a_check_finds_what_it_is_for(code: str):
     assert one.repair == (code if mends else None)
 
 
+@pytest.mark.parametrize("waits", [(2, 1), (1,)], ids=["a cycle", "a node that waits for itself"])
+def test_an_order_is_not_offered_where_a_cycle_has_none(waits: tuple[int, ...]):
+    """Opening it comes first; ranks without one can still be put in order."""
+    first, *others = waits
+    closed = [comp(1, first), *(comp(2, other) for other in others), comp(5, 6), comp(6)]
+    one = found(trace_of([closed]), "forward")
+    assert (one.repair, one.advice) == (
+        None,
+        "Open the cycle first: nodes that wait for each other have no order.",
+    )
+    trace = trace_of([closed, [comp(1, 2), comp(2)]])
+    assert found(trace, "forward").repair == "forward"
+    assert len(found(repair(trace, "forward").trace, "forward").ranks) == 1
+
+
 def test_the_worst_is_told_first():
     trace = trace_of([[comp(1, 2), comp(2), comp(3, 3), collective(4, "ALL_REDUCE", 0, 3), comp(5, 4)]])
     levels = [one.level for one in examine(trace)]

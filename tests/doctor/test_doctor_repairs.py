@@ -68,9 +68,12 @@ def test_a_healthy_job_is_given_back_as_it_is(code: str):
 @given(traces())
 def test_whatever_a_file_holds_a_repair_ends_its_finding(trace: Trace):
     """Alone; and all together leave none that can be mended. A circle keeps kernels and files from being put in order."""
-    before = codes(trace)
+    found = examine(trace)
+    before = {one.code for one in found}
     mendable = set(REPAIRS) - {"collectives-disagree"}
     for code in before & mendable:
+        offered = any(one.repair == code for one in found if one.code == code)
+        assert (repair(trace, code).trace is not trace) >= offered
         if not (code in ("forward", "stream-order") and before & {"cycle", "self-loop"}):
             assert code not in codes(repair(trace, code).trace)
     assert not codes(repair_all(trace).trace) & mendable

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from studio.et.schema import schema
 from tests.conftest import WINDOW
-from tests.e2e.conftest import BRIEF, Held, Studio, quiet, until, view
+from tests.e2e.conftest import BRIEF, Held, Studio, becomes, quiet, until, view
 
 pytestmark = pytest.mark.e2e
 
@@ -101,23 +101,35 @@ def test_a_page_shows_a_job_is_accessible_and_shows_another_one_in_place(
 
 def show_another_job(studio: Studio, page, name: str) -> None:
     """Choose another job, and compare with the same page of that job opened afresh."""
+    other = studio.job("imbalance_8r")
     page.emulate_media(color_scheme="light")
     page.set_viewport_size(WINDOW)
     page.evaluate("window.studio.view.changeView({ q: 'fc1', node: '40', rank: '3', tab: 'traffic' })")
     quiet(page)
     assert view(page)["q"] == "fc1"
     page.evaluate("document.querySelector('#_pages_content > *').id = 'the-same'")
-    page.locator("#job-pick").click()
-    page.get_by_role("option", name="imbalance_8r", exact=True).click()
-    page.wait_for_url(f"**/{name}?job={studio.job('imbalance_8r')}*")
-    seen = page.context.new_page()
-    seen.emulate_media(color_scheme="light")
-    seen.goto(page.url)
-    seen.wait_for_selector(PAGES[name])
-    quiet(seen)
-    # What is computed in the background comes to both, in its time.
-    until(page, lambda: page.evaluate(SEEN) == seen.evaluate(SEEN))
+    choose_job(page, name, "imbalance_8r", other)
+    page.wait_for_selector(PAGES[name])
+    quiet(page)
+    in_place = page.evaluate(SEEN)
     assert page.locator("#the-same").count() == 1
+    page.goto(page.url)
+    page.wait_for_selector(PAGES[name])
+    quiet(page)
+    afresh = page.evaluate(SEEN)
+    if afresh != in_place:
+        # What is computed in the background may have come in between: once more in place, where it comes in its time.
+        choose_job(page, name, "transformer_8r", studio.job("transformer_8r"))
+        quiet(page)
+        choose_job(page, name, "imbalance_8r", other)
+        becomes(page, lambda: page.evaluate(SEEN), afresh)
+
+
+def choose_job(page, name: str, job: str, identifier: str) -> None:
+    """Choose a job in the bar."""
+    page.locator("#job-pick").click()
+    page.get_by_role("option", name=job, exact=True).click()
+    page.wait_for_url(f"**/{name}?job={identifier}*")
 
 
 def test_dark_pages_do_not_flash(studio: Studio, page) -> None:

@@ -34,7 +34,7 @@ def test_a_query_is_asked_explained_and_saved(studio: Studio, page, tmp_path: Pa
         with page.expect_download() as saving:
             page.locator("#sql-save").get_by_text(kind, exact=True).click()
         saving.value.save_as(tmp_path / saving.value.suggested_filename)
-    assert (tmp_path / "answer.csv").read_text().splitlines()[:2] == ["rank,exposed_ns", "0,4575000"]
+    assert (tmp_path / "answer.csv").read_text().splitlines()[:2] == ["rank,exposed_ns", "7,10538000"]
     assert pl.read_parquet(tmp_path / "answer.parquet").row(0) == (0, 4575000)
     # A query without end is ended.
     field.fill(

@@ -72,6 +72,9 @@ class Studio:
         return Response(f"{HEAD}<pre>{escape(request.args['job'])}</pre></main></body></html>")
 
     def read(self, files: list[SourceFile], progress: Progress) -> str:
+        notes = [file for file in files if file.name.endswith("notes.et")]
+        used = {file.path: f"rank {place}" for place, file in enumerate(files) if file not in notes}
+        progress.files_sorted(used, {file.path: f"{file.name}: a text file" for file in notes})
         for index in range(len(files)):
             while not self.reading.wait(0.01):
                 progress("reading", index + 12, 64, "reading 12 of 64 ranks")
@@ -246,16 +249,21 @@ def test_a_reading_is_found_again_after_a_reload_and_can_be_cancelled(
 ) -> None:
     studio.reading.clear()
     page.goto(studio.url)
-    drop(page, *write(tmp_path / "in", a=10))
+    drop(page, *write(tmp_path / "in", a=10, notes=5))
     page.get_by_text("reading 12 of 64 ranks").wait_for()
-    page.reload()
+    for _ in range(2):
+        # What is used and what is not is said before anything is read.
+        page.get_by_text("1 file used, 1 left out").wait_for()
+        page.get_by_text("used: rank 0").wait_for()
+        page.get_by_text("notes.et: a text file").wait_for()
+        page.reload()
     page.get_by_text("reading 12 of 64 ranks").wait_for()
     page.get_by_role("button", name="Cancel: a").click()
     page.get_by_role("button", name="Read again").wait_for()
     studio.reading.set()
     page.get_by_role("button", name="Read again").click()
     page.get_by_role("link", name="Open job a").click()
-    assert job(page) == {"a.et": 10}
+    assert job(page) == {"a.et": 10, "notes.et": 5}
 
 
 def test_an_interrupted_upload_goes_on_when_its_files_are_dropped_again(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import studio
-from studio.et.link import DepKind
+from studio.et.link.options import DepKind
 from studio.trace import NodeType, Trace, decode_value, dependency_ids, digest, node_attributes
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import studio
+from studio import machine_memory
 from studio.errors import TraceError
 from studio.et import memory
 from tests.et.pytorch_files import rank_files, small_rank
@@ -39,10 +40,10 @@ def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):
         ("current", "1024\n"),
     ):
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(memory, "_LIMITS", ())
-    assert memory.available_bytes() == 8 << 30
-    monkeypatch.setattr(memory, "_LIMITS", ((tmp_path / "max", tmp_path / "current"),))
-    assert memory.available_bytes() == 3072
+    monkeypatch.setattr(machine_memory, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(machine_memory, "_LIMITS", ())
+    assert machine_memory.available_bytes() == 8 << 30
+    monkeypatch.setattr(machine_memory, "_LIMITS", ((tmp_path / "max", tmp_path / "current"),))
+    assert machine_memory.available_bytes() == 3072
     (tmp_path / "max").write_text("max\n")
-    assert memory.available_bytes() == 8 << 30
+    assert machine_memory.available_bytes() == 8 << 30

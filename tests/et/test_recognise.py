@@ -9,7 +9,8 @@ import shutil
 import pytest
 
 from studio.et import discover
-from studio.et.job import FORMATS, recognise
+from studio.et.job import recognise
+from studio.et.known import FORMATS
 from studio.et.source import SourceFile, head
 
 EXPECTED = (

@@ -6,6 +6,7 @@ import gzip
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from studio.commands.convert import Request, run
 from studio.errors import StudioError, TraceError
 from studio.et import encode, write
 from studio.trace import CommGroup, Trace
-from tests.et.chakra_bytes import file_of, num
+from tests.et.chakra_bytes import attr, file_of, num, sized
 from tests.strategies import part_of
 
 RAW = file_of(num(1, 1) + num(3, 4))
@@ -38,6 +39,24 @@ def test_one_file_per_rank_and_the_listed_groups(tmp_path):
     assert [path.read_bytes() for path in paths[:2]] == [RAW, RAW]
     assert json.loads(paths[2].read_text()) == {"tp": [7, 0]}
     assert studio.read(tmp_path / "new").groups == (CommGroup("tp", (7, 0)),)
+
+
+def test_ranks_of_one_graph_differ_in_their_slots_and_in_the_lengths_of_what_holds_them(
+    tmp_path, monkeypatch
+):
+    def file(group: str, peer: int) -> bytes:
+        named = attr("pg_name", sized(29, group))
+        collective = num(1, 1) + num(3, 7) + named + attr("comm_size", num(9, 9))
+        message = num(1, 2) + num(3, 5) + attr("comm_dst", num(9, peer)) + named
+        return file_of(num(1, 4) + num(3, 4), collective, message, num(1, 3) + num(3, 4))
+
+    monkeypatch.setattr(encode, "NODES_AT_ONCE", 3)
+    wanted = {3: ("tp0", 5), 4: ("x" * 200, 1 << 40), 9: ("", 7)}
+    part = part_of(file(*wanted[3]))
+    assert len(part.rank.slots) == 2
+    ranks = tuple(replace(part.rank, number=number, graph=0, slots=slots) for number, slots in wanted.items())
+    paths = studio.write(Trace((part.graph,), ranks, ()), tmp_path, "job")
+    assert [path.read_bytes() for path in paths] == [file(*slots) for slots in wanted.values()]
 
 
 def test_no_group_file_without_listed_groups(tmp_path):
@@ -77,7 +96,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_half_written(tmp_path, monkey
         yield RAW[:3]
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(encode, "write", full)
+    monkeypatch.setattr(encode.GraphFiles, "write", full)
     with pytest.raises(
         StudioError, match=r"is full: more than 3 B are needed, .*; the 3 B written were removed again"
     ):

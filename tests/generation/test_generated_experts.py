@@ -44,10 +44,12 @@ def layouts(draw):
     model = draw(st.sampled_from(MODELS))
     tp, cp, dp, pp = (draw(st.sampled_from(degrees)) for degrees in ((1, 2), (1, 2, 4), (1, 2, 3), (1, 2)))
     ep = draw(st.sampled_from([n for n in (1, 2, 4) if cp * dp % n == 0])) if model.experts else 1
+    zero = draw(st.integers(0, 3))
+    shards = [n for n in range(2, cp * dp + 1) if cp * dp % n == 0 and n % ep == 0]
     wish = Wish(
         tp * cp * dp * pp, tp, pp, batch=2 * dp * draw(st.integers(1, 2)), cp=cp, ep=ep,
         cp_kind=draw(st.sampled_from(["ring", "all-to-all"])) if cp * tp <= model.kv_heads else "ring",
-        zero=draw(st.integers(0, 3)), grad_overlap=draw(st.sampled_from([None, True])),
+        zero=zero, shard=draw(st.sampled_from([None, *shards])) if zero else None, grad_overlap=draw(st.sampled_from([None, True])),
         schedule=draw(st.sampled_from(SCHEDULES if pp == 2 else ["1f1b", "gpipe"])),
         order=draw(st.sampled_from(["megatron", "tp-pp-dp"])),
         recompute=draw(st.sampled_from(["none", "selective", "full"])),
@@ -83,16 +85,31 @@ def test_graphs_add_up_to_the_closed_forms(drawn):
         (MIXTRAL, Wish(8, 2, ep=4, batch=8, zero=1)),
         (MIXTRAL, Wish(8, 1, 2, ep=4, expert_skew=1.0, batch=16, schedule="zb-h1", zero=2)),
         (DEEPSEEK, Wish(8, 2, 2, cp=2, ep=2, batch=4, zero=3, schedule="zb-h1")),
+        (MIXTRAL, Wish(8, ep=2, batch=16, zero=2, shard=4)),
+        (MIXTRAL, Wish(8, ep=4, batch=16, zero=3, shard=4)),
         (LLAMA, Wish(8, 1, 2, cp=4, batch=4)),
         (LLAMA, Wish(8, cp=4, cp_kind="all-to-all", batch=4)),
     ],
-    ids=["tensor and expert", "skewed", "latent", "ring", "ulysses"],
+    ids=["tensor and expert", "skewed", "latent", "hybrid", "hybrid of whole experts", "ring", "ulysses"],
 )
 def test_a_job_is_in_order_and_simulates(model, wish):
     trace = make_job(model, layout_of(model, wish))
     found = [item for item in examine(trace) if item.level != "info" or item.code == "deadlock"]
     assert not [item.message for item in found if item.code != "uneven-all-to-all"]
     assert max(simulate(trace, studio.presets["hgx-h100-8"].config).finish_ns) > 0
+
+
+@pytest.mark.parametrize(("ep", "shard", "share"), [(1, 4, 4), (2, 4, 2), (4, 4, 1), (2, 8, 4)])
+def test_experts_are_divided_among_those_of_a_shard_group_that_hold_the_same(ep, shard, share):
+    layout = layout_of(MIXTRAL, Wish(8, ep=ep, batch=8, zero=3, shard=shard))
+    units = stage_units(MIXTRAL, layout, 0)
+    experts = sum(unit.held(1) for unit in units.values() if unit.group == "edp")
+    others = sum(unit.held(1) for unit in units.values() if unit.group == "dp")
+    assert stage_memory(MIXTRAL, layout, 0)["optimizer"] == 12 * (others // shard + experts // share)
+    groups = {group.name: group.ranks for group in make_job(MIXTRAL, layout).groups}
+    # Ranks 0 to shard - 1 divide the dense weights; of these every ep-th has the experts of rank 0.
+    assert groups.get("eshard0", (0,)) == (tuple(range(0, shard, ep)) if shard < 8 else (0,))
+    assert groups.get("replica0", (0,)) == tuple(range(0, 8, shard))
 
 
 def test_memory_of_experts_over_a_step_peaks_at_the_closed_form():

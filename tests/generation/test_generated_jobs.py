@@ -14,13 +14,28 @@ from studio.doctor import examine
 from studio.errors import ConfigError
 from studio.et.write import write_with_copies
 from studio.generation.job import make_job
-from studio.generation.layout import ATTENTIONS, RECOMPUTES, SCHEDULES, Wish, layout_of, shared_layers
-from studio.generation.memory import kept_activations, layer_activations, stage_activations, stage_memory
+from studio.generation.layout import (
+    ATTENTIONS,
+    OFFLOADS,
+    OPTIMIZERS,
+    RECOMPUTES,
+    SCHEDULES,
+    Wish,
+    layout_of,
+    shared_layers,
+)
+from studio.generation.memory import (
+    host_memory,
+    kept_activations,
+    layer_activations,
+    stage_activations,
+    stage_memory,
+)
 from studio.generation.models import Model, find_model
 from studio.generation.transformer import parameters, recomputed_flop, stage_units, step_flop
 from studio.generation.volumes import step_volumes
 from studio.sim import simulate
-from studio.trace import GENERATED, NodeType
+from studio.trace import GENERATED, NodeType, int_column
 from tests.examples import examples
 from tests.generated_sums import totals
 
@@ -52,6 +67,8 @@ def layouts(draw):
         bucket_mb=None if zero == 3 else draw(st.sampled_from([None, 1])),
         grad_dtype=draw(st.sampled_from(["bf16", "fp32"])), dtype=draw(st.sampled_from(["bf16", "fp8"])),
         shard=2 if zero and dp == 4 and draw(st.booleans()) else None,
+        optimizer=draw(st.sampled_from(OPTIMIZERS)), reduce_dtype=draw(st.sampled_from([None, "bf16", "fp32"])),
+        offload=draw(st.sampled_from(["none", "optimizer"] if schedule == "zb-h1" else OFFLOADS)),
         prefetch=draw(st.integers(1, 2)), order=draw(st.sampled_from(["megatron", "tp-pp-dp", "pp-dp-tp"])),
     )  # fmt: skip
     return model, layout_of(model, wish)
@@ -156,6 +173,76 @@ def test_memory_of_weights_is_that_of_zero(zero, weights, gradients, optimizer):
     assert hybrid["optimizer"] == memory["optimizer"]
     wide = stage_memory(LLAMA, layout_of(LLAMA, Wish(4, zero=zero, grad_dtype="fp32")), 0)
     assert wide["gradients"] == 2 * gradients * count
+    for name, kept in (("adam-bf16", 8), ("adam-8bit", 6), ("sgd", 8)):
+        less = stage_memory(LLAMA, layout_of(LLAMA, Wish(4, zero=zero, optimizer=name)), 0)
+        assert less == {**memory, "optimizer": optimizer * count * kept // 12}
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_gradients_summed_in_another_type_have_its_bytes_on_the_way_and_room_for_a_bucket(zero):
+    same, wide = (
+        layout_of(LLAMA, Wish(4, zero=zero, batch=4, reduce_dtype=kind)) for kind in ("bf16", "fp32")
+    )
+    for key in (("dp", "ALL_REDUCE"), ("dp", "REDUCE_SCATTER")):
+        assert (
+            step_volumes(LLAMA, wide).get(key, (0, 0))[1] == 2 * step_volumes(LLAMA, same).get(key, (0, 0))[1]
+        )
+    assert step_volumes(LLAMA, wide).get(("dp", "ALL_GATHER")) == step_volumes(LLAMA, same).get(
+        ("dp", "ALL_GATHER")
+    )
+    before, after = stage_memory(LLAMA, same, 0), stage_memory(LLAMA, wide, 0)
+    # A layer's gradients are a bucket; those of ZeRO-2 and 3 are there already, in 2 bytes.
+    bucket = max(unit.held(1) for unit in stage_units(LLAMA, wide, 0).values())
+    assert after == {**before, "buffers": before["buffers"] + (2 if zero >= 2 else 4) * bucket}
+
+
+def copied(trace, index):
+    """Bytes of copies and of what the host does in a graph, by the last words of their names; how long each takes."""
+    graph = trace.graphs[index]
+    rows, sizes = int_column(graph, "tensor_size")
+    sums, times = Counter(), set()
+    for row, size in zip(rows.tolist(), sizes.tolist(), strict=True):
+        name = graph.strings[graph.name[row]]
+        if name.endswith("_host"):
+            sums[".".join(name.split(".")[-2:])] += size
+            times.add((size, int(graph.duration_ns[row])))
+    return sums, times
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Wish(4, pp=2, batch=8, zero=1),
+        Wish(2, pp=2, batch=4, recompute="full", schedule="interleaved"),
+        Wish(4, zero=3, batch=8, sequence=64, grad_dtype="fp32", host_gbytes=32),
+    ],
+)
+def test_what_is_offloaded_goes_to_the_host_and_comes_back_once(wish):
+    """Ren et al., ZeRO-Offload, 2021, section 3: gradients go to the host, weights in 2 bytes come back."""
+    layout = layout_of(LLAMA, replace(wish, offload="all"))
+    trace = make_job(LLAMA, layout)
+    plain = replace(layout, offload="none")
+    for stage in range(layout.pp):
+        sums, times = copied(trace, stage)
+        held, before = stage_memory(LLAMA, layout, stage), stage_memory(LLAMA, plain, stage)
+        count = before["optimizer"] // 12
+        layers = [layer for chunk in layout.chunk_layers(stage) for layer in chunk]
+        kept = sum(kept_activations(LLAMA, layout, layer) for layer in layers)
+        assert sums == {
+            "activations.to_host": layout.micro_batches * kept,
+            "activations.from_host": layout.micro_batches * kept,
+            "grads.to_host": layout.gradient_bytes * count,
+            "weights.from_host": 2 * count,
+        }
+        assert all(took == pytest.approx(size / layout.host_gbytes, abs=1) for size, took in times)
+        two = 2 * max(kept_activations(LLAMA, layout, layer) for layer in layers)
+        assert held["optimizer"] == 0
+        assert held["buffers"] == before["buffers"] + two
+        on_host = host_memory(LLAMA, layout, stage)
+        assert on_host["optimizer"] == (12 + layout.gradient_bytes) * count
+        assert held["activations"] + on_host["activations"] == before["activations"]
+    config = studio.preset("hgx-h100", npus=layout.ranks).config
+    assert simulate(trace, config).makespan_ns > simulate(make_job(LLAMA, plain), config).makespan_ns
 
 
 @pytest.mark.parametrize(
@@ -289,6 +376,7 @@ def test_a_slow_rank_and_jitter_stretch_durations_by_seed():
         (Wish(4, pp=2, batch=12, schedule="interleaved", recompute="selective"), True),
         (Wish(4, pp=4, batch=8, schedule="zb-h1"), True),
         (Wish(4, zero=3, batch=4, recompute="full"), False),
+        (Wish(4, 2, 2, batch=4, offload="all"), True),
     ],
 )
 def test_memory_over_a_step_peaks_at_the_closed_form(wish, exact):
@@ -325,6 +413,8 @@ def test_layers_need_not_divide_by_stages():
         (Wish(8, batch=12), "--batch is 12", "8 or 16"),
         (Wish(4, tp=4, sequence=30), "--seq is 30", "28 or 32"),
         (Wish(8, zero=4), "--zero is 4", ""),
+        (Wish(8, pp=4, schedule="zb-h1", offload="all"), "--offload is all", "another schedule"),
+        (Wish(8, offload="optimizer", host_gbytes=0), "--host-gbytes is 0", "64 GB/s"),
         (Wish(8, zero=3, bucket_mb=1), "--bucket-mb is 1", "--zero 0, 1 or 2"),
         (Wish(12, zero=1, shard=5), "--shard is 5", "4 or 6"),
         (Wish(8, shard=2), "--zero is 0", "--zero 1"),

@@ -112,6 +112,7 @@ def test_a_model_that_fits_nowhere_says_what_would() -> None:
     # 70.6 billion parameters of 16 bytes on 8 ranks, and activations.
     assert "holds 143 GB: parameters 17.6 GB, gradients 17.6 GB, optimizer 106 GB" in error.value.message
     assert "Without --zero" not in error.value.hint
+    assert "With --offload optimizer tp=8,dp=1,pp=1" in error.value.hint
     ranks = int(re.search(r"With (\d+) ranks", error.value.hint)[1])
     assert ranks == 16
     assert least_held(ranks) <= 80e9 < least_held(ranks - 8)

@@ -22,7 +22,8 @@ from studio.pages.simulate.run_list import runs_table
 from studio.pages.simulate.runs import _dimensions, _figures, describe_spread
 from studio.pages.simulate.under_way import progress_list
 from studio.reporting import report
-from studio.sim.doubts import Cured, cured, options_of
+from studio.sim.doubt import Cured
+from studio.sim.doubts import cured, options_of
 from studio.sim.load import network_load
 from studio.sim.parts import Parts, interpret, parts_of
 from studio.sim.presets import preset
@@ -31,7 +32,8 @@ from studio.sim.result import ledger_of
 from studio.sim.setting_values import differences
 from studio.sim.settings import SETTINGS
 from studio.store.drafts import Draft
-from studio.store.runs import Run, RunInfo, RunSummary
+from studio.store.run_infos import RunInfo, RunSummary
+from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.units import format_ns
 from tests.handmade import collective, node, trace_of

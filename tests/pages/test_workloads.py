@@ -89,10 +89,14 @@ def test_what_does_not_fit_is_said_with_what_would_make_it_fit():
         key, _, value = change.partition("=")
         assert filled(**{**said, key: value}).fits
     alone = filled(ranks="1", dp="1")
-    (button,) = find_all(verdict(alone, counts(alone)), "Button")
-    change = dict(part.split("=") for part in button.to_plotly_json()["props"]["data-of"].split(" "))
-    assert (int(change["ranks"]) > 1, change["dp"]) == (True, "")
-    assert filled(**change).fits
+    more, away = (
+        dict(part.split("=") for part in button.to_plotly_json()["props"]["data-of"].split(" "))
+        for button in find_all(verdict(alone, counts(alone)), "Button")
+    )
+    assert (int(more["ranks"]) > 1, more["dp"]) == (True, "")
+    assert away == {"offload": "optimizer"}
+    assert filled(**more).fits
+    assert filled(ranks="1", dp="1", **away).fits
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,11 @@ def test_what_is_wrong_with_steps_is_said_at_its_field():
     steps = {"model": "llama3-70b", "kind": "inference"}
     assert "Context" in said_at(**steps, context="x")["context"]
     assert "decode" in said_at(**steps, phase="disaggregated")["phase"]
-    tight = filled(**steps, batch="32")
+    proposed = filled(**steps, batch="32")
+    assert (proposed.proposed, proposed.fits) == ({"tp": 2}, True)
+    assert "proposed: tensor parallel 2, the smallest that fits" in texts(verdict(proposed, counts(proposed)))
+    assert dict(zip(KEYS, placeholders(proposed, KEYS), strict=True))["tp"] == "2, proposed"
+    tight = filled(**steps, batch="32", tp="1", pp="1")
     assert not tight.fits
     shown = texts(verdict(tight, counts(tight)))
     assert "Does not fit on 80 GB" in shown

@@ -11,7 +11,8 @@ import pytest
 from studio.sim import simulate
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.costs.model import CostModel, Range
-from studio.sim.doubts import CHECKS, Doubt, cured, doubts_of, options_of
+from studio.sim.doubt import Doubt
+from studio.sim.doubts import CHECKS, cured, doubts_of, options_of
 from studio.sim.extensions import Extensions, Link, LinkGraph
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, interpret, parts_of, with_settings

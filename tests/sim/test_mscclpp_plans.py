@@ -18,13 +18,15 @@ from studio.trace import NodeType
 from tests.mscclpp_plans import (
     op,
     packet_all_reduce,
+    pipelined_all_reduce,
     port_all_gather,
     put_all_gather,
     reading_all_reduce,
     shared_all_gather,
+    switch_all_reduce,
 )
 
-MAKERS = (put_all_gather, reading_all_reduce, packet_all_reduce)
+MAKERS = (put_all_gather, reading_all_reduce, packet_all_reduce, switch_all_reduce)
 
 
 def flaws(content: dict) -> dict[str, list[str]]:
@@ -45,7 +47,7 @@ def test_every_operation_that_is_left_out_or_aims_elsewhere_is_told(make):
     for gpu, rank in enumerate(content["gpus"]):
         for block, told in enumerate(rank["threadblocks"]):
             for at, each in enumerate(told["ops"]):
-                if each["name"] in ("nop", "wait", "barrier"):
+                if each["name"] in ("nop", "wait", "rlxwait", "barrier"):
                     continue
                 less = copy.deepcopy(content)
                 less["gpus"][gpu]["threadblocks"][block]["ops"][at] = {"name": "nop"}
@@ -75,6 +77,42 @@ def test_two_channels_between_the_same_gpus_are_told_apart():
     # The other block's signal does not stand for this one's.
     del content["gpus"][0]["threadblocks"][1]["ops"][5]
     assert [flaw[:14] for flaw in flaws(content)["stuck"]] == ["GPU 1, block 1"]
+
+
+def test_a_switch_that_adds_loads_ports_as_messages_between_its_gpus_do():
+    """Of eight parts each GPU's own goes in and comes out added, those of the others once each: 9 parts each way."""
+    part = 7168
+    played = play(parse(json.dumps(switch_all_reduce(8)).encode(), "x"), part)
+    signals, asks = 2 * 7 * 8, 7 * 8
+    assert (played.flaws, played.most_bytes) == ({}, 9 * part + signals + asks)
+    assert list(played.notes) == ["switch-as-messages"]
+
+
+def test_loops_take_as_many_rounds_as_there_are_units_in_a_chunk():
+    content = pipelined_all_reduce(1024)
+    algorithm = parse(json.dumps(content).encode(), "x")
+    once, thrice = play(algorithm, 1024), play(algorithm, 2500)
+    # Each GPU in each round: two signals; what asks for a part, the part, and the sum that is written to the other.
+    assert (once.flaws, once.messages) == ({}, 2 * 5)
+    assert (thrice.flaws, thrice.messages) == ({}, 3 * 2 * 5)
+    # A chunk of 2,500 bytes is 3 rounds of 834; the switch makes each message half as large again.
+    assert thrice.most_bytes == 3 * (2 * 8 + 8 + 2 * (834 * 3 // 2))
+    assert play(algorithm, 100 * 1024).notes["rounds-joined"].startswith("its loops take 100 rounds")
+    # A round begins while the one before is under way: its blocks wait for semaphores, not for each other.
+    assert thrice.longest < 3 * once.longest
+
+
+def test_a_semaphore_that_nobody_releases_is_told_by_round():
+    content = pipelined_all_reduce(1024)
+    [loop] = content["gpus"][0]["threadblocks"][1]["ops"]
+    assert loop["ops"].pop()["name"] == "sem_release"
+    told = play(parse(json.dumps(content).encode(), "x"), 2048).flaws["stuck"]
+    assert told == [
+        "GPU 0, block 2, step 0.0 in round 0 (sem_acquire) waits for ever: for semaphore 1, which nobody releases before"
+    ]
+    # One that is free to begin with is nothing to wait for.
+    content["gpus"][0]["semaphores"][1]["init_value"] = 2
+    assert "stuck" not in play(parse(json.dumps(content).encode(), "x"), 2048).flaws
 
 
 def test_who_waits_and_for_what_is_told():
@@ -121,7 +159,19 @@ def test_a_plan_is_timed_beside_the_built_in_algorithms(tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (op("glres"), "allowed operations: nop, flush"),
+        (op("gstore"), "allowed operations: nop, flush"),
+        (op("glres", [("o", 0)], [("o", 0)]), "without switch_channel_id"),
+        (op("sem_acquire") | {"semaphore_ids": [0]}, "number 0 of a list of 0"),
+        (op("pipeline"), "iter_context is none"),
+        ({"name": "pipeline", "iter_context": {"unit_size": 0, "num_chunks": 1}}, "1 chunks by 0 bytes"),
+        (
+            {
+                "name": "pipeline",
+                "iter_context": {"unit_size": 8, "num_chunks": 1},
+                "ops": [{"name": "pipeline"}],
+            },
+            r"operation 0\.0 \(pipeline\): allowed operations",
+        ),
         ({"name": "put", "o_cids": []}, "the form of MSCCL\\+\\+ before 0.7"),
         ({"name": "put", "tbg_info": {}}, "no execution plan .*tb_id"),
         ({"name": "put", "tbg_info": {"tb_id": 2, "tbg_size": 2}}, "thread block 2 of a group of 2"),

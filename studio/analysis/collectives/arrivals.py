@@ -1,13 +1,14 @@
 """When all that take part in a collective or a message had begun it, and who began it last.
 
 A member of a collective waits until the last member has begun, a receive until its send has. Sends do not wait: they may
-be over before anybody receives.
+be over before anybody receives. Where all nodes take their recorded time whatever the other ranks do (`replay-only`), nobody
+waits: what was waited is part of the recorded time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class Joined:
         member: (L,) a member of each line, its place in the trace's ranks.
         rows: (L, C) the member's node, -1 where it has none or has no time for it.
         start_ns: (L, C) when it began, on aligned clocks; -2^63 where it has none.
-        last: (C,) the line that began last.
+        last: (C,) the line that began last, of those that began together that which was ready last; -1 where nothing tells.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Arrivals:
             line = int(group.line[member])
             mine = group.rows[line]
             there = np.flatnonzero(mine != NONE)
+            there = there[group.last[there] != NONE]
             rank[mine[there]] = group.member[group.last[there]]
             row[mine[there]] = group.rows[group.last[there], there]
         if place in self._received:
@@ -180,6 +182,20 @@ def arrivals(
     if any((graph.type == NodeType.COMM_RECV).any() for graph in trace.graphs):
         messages = _received(trace, times, ahead, begun)
     return Arrivals(begun, ahead, tuple(group for group in joined if group is not None), messages)
+
+
+def without_joining(met: Arrivals) -> Arrivals:
+    """Return the same comm groups where no rank waited for another: no node joins at the beginning of one elsewhere."""
+    nothing = np.full(len(met.begun_ns), NONE, np.int64)
+    return Arrivals(nothing, met.ahead_ns, tuple(map(_alone, met.groups)), None)
+
+
+def _alone(group: Joined) -> Joined:
+    none = np.zeros((0, group.rows.shape[1]), np.int64)
+    line = np.full(len(group.line), NONE, np.int64)
+    return replace(
+        group, line=line, member=_NOTHING, rows=none, start_ns=none, last=np.full_like(group.last, NONE)
+    )
 
 
 def _joined(

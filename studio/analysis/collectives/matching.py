@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from studio.trace import (
     CommGroup,
     Dependencies,
     Graph,
+    Int32,
     Int64,
     NodeType,
     Rank,
@@ -430,60 +432,110 @@ class Messages:
 
 def match_messages(trace: Trace) -> Messages:
     """Pair sends with receives: equal source, target, tag and size, the n-th of one rank with the n-th of the other."""
-    halves = np.concatenate([_EMPTY_HALVES, *_halves(trace)], axis=1)
-    source, target, tag, size, receives, rank, row, place = halves
-    order = np.lexsort((place, receives, size, tag, target, source))
-    key = halves[:4, order]
-    starts = np.ones(len(order), bool)
-    starts[1:] = (key[:, 1:] != key[:, :-1]).any(axis=0)
+    ends = _ends(trace)
+    if not ends:
+        return Messages(*np.zeros((8, 0), np.int64))
+    # Numbers of tags and sizes are in their order, and small.
+    tags, sizes = (np.unique(np.concatenate(column)) for column in list(zip(*ends, strict=True))[2:4])
+    source, target, tag, size, receives, rank, row, place = (
+        np.concatenate(column)
+        for column in zip(*(_halves(trace, end, tags, sizes) for end in ends), strict=True)
+    )
+    key = (source, target, tag, size)
+    order = _sorted((*key, receives), place)
+    starts = np.ones(len(order), np.bool_)
+    starts[1:] = False
+    for column in key:
+        sorted_ = column[order]
+        starts[1:] |= sorted_[1:] != sorted_[:-1]
     # Within a key sends come first, then receives: the n-th of each has the same number.
+    received = receives[order]
     side = starts.copy()
-    side[1:] |= np.diff(receives[order]) != 0
-    begin = np.maximum.accumulate(np.where(side, np.arange(len(order)), 0))
-    nth = np.arange(len(order)) - begin
-    pair = np.stack([np.cumsum(starts), nth])
-    _, number = np.unique(pair, axis=1, return_inverse=True)
-    count = int(number.max(initial=-1)) + 1
-    made = np.full((8, count), NONE, np.int64)
-    made[:4, number] = key
-    for column, half in ((4, receives[order] == 0), (6, receives[order] == 1)):
-        made[column, number[half]] = rank[order][half]
-        made[column + 1, number[half]] = row[order][half]
+    side[1:] |= received[1:] != received[:-1]
+    begin = np.flatnonzero(side)
+    nth = np.arange(len(order)) - np.repeat(begin, np.diff(begin, append=len(order)))
+    first = np.flatnonzero(starts)
+    counts = np.maximum.reduceat(nth, first) + 1
+    number = nth + np.repeat(np.cumsum(counts) - counts, np.diff(first, append=len(order)))
+    del nth, side, starts
+    made = np.full((8, int(counts.sum())), NONE, np.int64)
+    for index, values in enumerate((source, target, tags[tag], sizes[size])):
+        made[index, number] = values[order]
+    for at, half in ((4, ~received), (6, received)):
+        mine, there = order[half], number[half]
+        made[at, there] = rank[mine]
+        made[at + 1, there] = row[mine]
     return Messages(*made)
 
 
-_EMPTY_HALVES = np.zeros((8, 0), np.int64)
+def _sorted(columns: Sequence[Any], place: Int32) -> Int64:
+    """Return (M,) the order of M entries by several columns, and by their place where these are equal."""
+    code, most = np.zeros(len(place), np.int64), 1
+    for column in columns:
+        low = int(column.min())
+        span = int(column.max()) - low + 1
+        if span * most > _MOST_CODES:
+            # Too much for one number.
+            return np.lexsort((place, *reversed(columns)))
+        code *= span
+        code += column
+        code -= low
+        most *= span
+    order = np.argsort(code, kind="stable")
+    # Entries of a rank come in the order of their places, so that only those of several ranks may be in disorder.
+    code, places = code[order], place[order]
+    if ((code[1:] == code[:-1]) & (places[1:] < places[:-1])).any():
+        return np.lexsort((place, *reversed(columns)))
+    return order
 
 
-def _halves(trace: Trace) -> list[Int64]:
-    """Return sends and receives graph by graph, looking up the values of all its ranks at once."""
-    halves = []
-    for index, graph in enumerate(trace.graphs):
+_MOST_CODES = 1 << 62
+_Ends = tuple[int, Int64, Int64, Int64, Int64]
+"""A graph, the rows of its sends and receives in order of issue, their tags, sizes, and places in that order."""
+_Halves = tuple[Int64, Int64, Int32, Int32, Bool, Int32, Int32, Int32]
+"""Source, target, number of tag and size, whether it is a receive, rank, row, and place in the order of issue."""
+
+
+def _ends(trace: Trace) -> list[_Ends]:
+    """Return the sends and receives of each graph that has any."""
+    found = []
+    for index in sorted({rank.graph for rank in trace.ranks}):
+        graph = trace.graphs[index]
         rows = np.flatnonzero((graph.type == NodeType.COMM_SEND) | (graph.type == NodeType.COMM_RECV))
-        using = [place for place, rank in enumerate(trace.ranks) if rank.graph == index]
-        if not (len(rows) and using):
-            continue
-        receives = graph.type[rows] == NodeType.COMM_RECV
-        own = np.array([trace.ranks[place].number for place in using], np.int64)[:, None]
-        slots = _slot_numbers(trace, using, len(graph.slot_key))
-        # What is left out is the own rank on the own side, and not known on the other.
-        source = peers(graph, "comm_src", rows, np.where(receives, NONE, own), slots)
-        target = peers(graph, "comm_dst", rows, np.where(receives, own, NONE), slots)
-        shape = source.shape
-        columns = (
-            source,
-            target,
-            _dense(graph, "comm_tag", rows),
-            _dense(graph, "comm_size", rows),
-            receives,
-            np.array(using, np.int64)[:, None],
-            rows,
-            issue_order(graph)[rows],
-        )
-        halves.append(
-            np.stack([np.broadcast_to(column, shape).ravel() for column in columns]).astype(np.int64)
-        )
-    return halves
+        if len(rows):
+            place = issue_order(graph)[rows]
+            order = np.argsort(place)
+            rows = rows[order]
+            tag, size = _dense(graph, "comm_tag", rows), _dense(graph, "comm_size", rows)
+            found.append((index, rows, tag, size, place[order]))
+    return found
+
+
+def _halves(trace: Trace, ends: _Ends, tags: Int64, sizes: Int64) -> _Halves:
+    """Return sends and receives of a graph, looking up the values of all its ranks at once."""
+    index, rows, tag, size, place = ends
+    graph = trace.graphs[index]
+    using = [place for place, rank in enumerate(trace.ranks) if rank.graph == index]
+    receives = graph.type[rows] == NodeType.COMM_RECV
+    own = np.array([trace.ranks[place].number for place in using], np.int64)[:, None]
+    slots = _slot_numbers(trace, using, len(graph.slot_key))
+    # What is left out is the own rank on the own side, and not known on the other.
+    source = peers(graph, "comm_src", rows, np.where(receives, NONE, own), slots)
+    target = peers(graph, "comm_dst", rows, np.where(receives, own, NONE), slots)
+
+    def of_all(column: Any) -> Any:
+        return np.broadcast_to(column, (len(using), len(rows))).ravel()
+
+    return (
+        of_all(source),
+        of_all(target),
+        of_all(np.searchsorted(tags, tag).astype(np.int32)),
+        of_all(np.searchsorted(sizes, size).astype(np.int32)),
+        of_all(receives),
+        of_all(np.array(using, np.int32)[:, None]),
+        of_all(rows.astype(np.int32)),
+        of_all(place.astype(np.int32)),
+    )
 
 
 def _slot_numbers(trace: Trace, using: list[int], slots: int) -> Int64:

@@ -82,6 +82,7 @@ class Side:
         dimensions, links: What its network carried; nothing in a recording.
         model: The model that was simulated; "" for a recording.
         is_recording: Whether the times were measured.
+        joins: Whether ranks waited for each other in their communication: not where each node takes its recorded time.
         delays: Works out what a simulation tells of its communication, None where it tells nothing.
         dimensions_between: Returns which dimensions of its network lie between some ranks, given by number; None where there
             is no network, or none of dimensions.
@@ -96,6 +97,7 @@ class Side:
     links: Carried = NOTHING_CARRIED
     model: str = ""
     is_recording: bool = False
+    joins: bool = True
     delays: Callable[[], Delays | None] | None = None
     dimensions_between: Callable[[Sequence[int]], tuple[int, ...]] | None = None
 
@@ -115,6 +117,7 @@ class Side:
             self.groups,
             origin_ns=self.origin_ns,
             is_recording=self.is_recording,
+            joins=self.joins,
             delays=self.delays and self.delays(),
         )
 

@@ -10,6 +10,8 @@ From the beginning of the run to a rank's finish each moment belongs to exactly 
 - nothing but halves of messages is under way whose other halves have not begun: `bubble` (another pipeline stage). A receive that
   was posted early so explains no time in which a collective holds up its rank. Some recordings note a receive only from the moment
   its message begins; the time right before, in which nothing was under way, is a bubble too: the rank waited for the sender;
+- nothing is under way before a collective that all members of a recording begin at the same moment, and one of them was ready later:
+  `waiting` until then, since such a recorder notes a collective only once all members are there;
 - `host`: nothing is on the device, and the processor is busy or the device waits to be given work;
 - `stall`: nothing is under way at all.
 
@@ -21,17 +23,17 @@ ends before the last one has `after_finish` beside its parts. So parts add up to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
 
-from studio.analysis.collectives.arrivals import Arrivals, arrivals
+from studio.analysis.collectives.arrivals import Arrivals, arrivals, without_joining
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
 from studio.analysis.job.stretches import Marked, Stretches, join_stretches
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes, Timeline, node_times
-from studio.trace import NONE, CommGroup, Float64, Int64, NodeType, Trace, UInt8
+from studio.trace import NONE, Bool, CommGroup, Float64, Int64, NodeType, Trace, UInt8
 from studio.units import format_ns
 
 Part = Literal[
@@ -95,6 +97,7 @@ class Ledger:
         arrivals: Who began each collective and message last.
         origin_ns: When the run began, on the clock of its nodes.
         kinds: For each graph of the job (N,) the kinds of work of its nodes, as `work_kinds` tells them.
+        unseen: As the stretches: whether it is waiting before a collective was noted, with nothing under way.
     """
 
     numbers: list[int]
@@ -109,6 +112,7 @@ class Ledger:
     arrivals: Arrivals
     origin_ns: int = 0
     kinds: tuple[UInt8, ...] = ()
+    unseen: Bool = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     __repr__ = one_line
 
@@ -160,6 +164,18 @@ class Ledger:
         until = self.makespan_ns if end_ns is None else end_ns
         after = until - np.clip(self.finish_ns, start_ns, max(until, start_ns))
         return PartTimes(self.ns(start_ns, end_ns), after, self.is_recording)
+
+    def unseen_ns(self, start_ns: int = 0, end_ns: int | None = None) -> Int64:
+        """Return (K,) for how long each rank waited in a window with nothing under way, see `unseen`."""
+        until = self.makespan_ns if end_ns is None else end_ns
+        chosen = np.flatnonzero(self.unseen)
+        low, high = (
+            np.clip(column[chosen], start_ns, until) for column in (self.stretches.start, self.stretches.end)
+        )
+        line = np.searchsorted(self.stretches.bounds, chosen, side="right") - 1
+        total = np.zeros(len(self.stretches), np.int64)
+        np.add.at(total, line, high - low)
+        return np.asarray(total[self.course], np.int64)
 
     def shares(self, edges_ns: Float64) -> Float64:
         """Return (parts, B) the share of the ranks in each of `PARTS` in the bins between B + 1 edges."""
@@ -242,6 +258,7 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     *,
     origin_ns: int = 0,
     is_recording: bool = False,
+    joins: bool = True,
     delays: Delays | None = None,
 ) -> Ledger:
     """Return where each nanosecond of the ranks with times went.
@@ -253,6 +270,7 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
         groups: Comm groups in place of the trace's.
         origin_ns: When the run began.
         is_recording: Whether the times were measured: then clocks are aligned, and only waiting is told apart.
+        joins: Whether ranks waited for each other in their communication.
         delays: What a simulation tells of its communication.
     """
     known = np.flatnonzero(times.first != NONE)
@@ -260,12 +278,17 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     _, index, course = np.unique(times.first[known], return_index=True, return_inverse=True)
     chosen = known[index]
     joined = arrivals(trace, times, groups, is_recording=is_recording)
+    early = np.full((2, len(times.start_ns)), NONE, np.int64)
+    if not joins:
+        joined = without_joining(joined)
+    elif is_recording:
+        joined, early = _ready_last(times, joined)
     begun_ns = joined.begun_ns
     if delays is not None:
         begun_ns = np.where(delays.waiting_ns > 0, times.start_ns + delays.waiting_ns, NONE)
     kinds = tuple(one.astype(np.uint8) for one in work_kinds(trace))
-    stretches, owner = _courses(
-        trace, times, chosen, finish_ns[chosen], (kinds, begun_ns, delays, origin_ns, is_recording)
+    stretches, owner, unseen = _courses(
+        trace, times, chosen, finish_ns[chosen], (kinds, begun_ns, delays, origin_ns, is_recording), early
     )
     numbers = [trace.ranks[place].number for place in known.tolist()]
     return Ledger(
@@ -281,6 +304,7 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
         joined,
         origin_ns,
         kinds,
+        unseen,
     )
 
 
@@ -296,10 +320,67 @@ def recorded_ledger(trace: Trace, timeline: Timeline, origin_ns: int) -> Ledger:
 _How = tuple[tuple[UInt8, ...], Int64, Delays | None, int, bool]
 
 
+def _ready_last(times: NodeTimes, joined: Arrivals) -> tuple[Arrivals, Int64]:
+    """Return arrivals of a recording, and (2, T) from when until when ranks waited before collectives recorded to begin together.
+
+    Some recorders note collectives only from the moment all members are there. The member that was ready last, all that it had begun
+    before having ended, is then the one that the others waited for; -1 stands for nodes of other collectives, and for no wait.
+    """
+    waited = np.full((2, len(times.start_ns)), NONE, np.int64)
+    groups, ends = [], dict[int, tuple[Int64, Int64]]()
+    for group in joined.groups:
+        there = group.rows != NONE
+        together = np.flatnonzero(
+            (there.sum(axis=0) > 1) & ((group.start_ns == group.start_ns.max(axis=0)) | ~there).all(axis=0)
+        )
+        if not len(together):
+            groups.append(group)
+            continue
+        ahead = joined.ahead_ns[group.member][:, None]
+        entry = times.first[group.member][:, None] + group.rows[:, together]
+        there = there[:, together]
+        ready = np.full(entry.shape, np.iinfo(np.int64).min)
+        for line, first in enumerate(times.first[group.member].tolist()):
+            mine = entry[line][there[line]]
+            ready[line][there[line]] = _ready_ns(times, first, mine, ends) - ahead[line]
+        last = group.last.copy()
+        # Of several that were ready at the same moment nothing tells for which the others waited.
+        alone = (ready == ready.max(axis=0)).sum(axis=0) == 1
+        last[together] = np.where(alone, ready.argmax(axis=0), NONE)
+        groups.append(replace(group, last=last))
+        until = np.broadcast_to(ready.max(axis=0) + ahead, ready.shape)
+        waits = there & (ready + ahead < until)
+        waited[:, entry[waits]] = (ready + ahead)[waits], until[waits]
+    return replace(joined, groups=tuple(groups)), waited
+
+
+def _ready_ns(times: NodeTimes, first: int, entry: Int64, ends: dict[int, tuple[Int64, Int64]]) -> Int64:
+    """Return when all that a rank had begun before some of its nodes had ended; their own start where that is nothing, or later."""
+    if first not in ends:
+        after = times.first[times.first > first].min(initial=len(times.start_ns))
+        rows = first + np.flatnonzero(times.start_ns[first:after] >= 0)
+        rows = rows[np.argsort(times.start_ns[rows], kind="stable")]
+        ends[first] = times.start_ns[rows], np.maximum.accumulate(times.end_ns[rows])
+    begun, ended = ends[first]
+    start = times.start_ns[entry]
+    before = np.searchsorted(begun, start, side="left") - 1
+    return np.where(before < 0, start, np.minimum(ended[np.maximum(before, 0)], start))
+
+
+def _early(line: Int64, since: Int64, until: Int64, entry: Int64) -> Marked:
+    """Return the time of each line for which ranks waited before collectives that are recorded to begin together."""
+    order = np.lexsort((since, line))
+    line, since, until, entry = (column[order] for column in (line, since, until, entry))
+    begin = np.maximum(since, _reach_before(line, until))
+    there = until > begin
+    named = _CODE["waiting"] + (entry + 1) * len(PARTS)
+    return Marked(line[there], begin[there], until[there], named[there])
+
+
 def _courses(
-    trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: _How
-) -> tuple[Stretches, Int64]:
-    """Return what each of the chosen ranks did when, and the communication whose time each stretch is."""
+    trace: Trace, times: NodeTimes, chosen: Int64, finish: Int64, how: _How, early: Int64
+) -> tuple[Stretches, Int64, Bool]:
+    """Return what each of the chosen ranks did when, the communication whose time each stretch is, and where none was noted yet."""
     kinds, begun, delays, origin, is_recording = how
     line_of = np.full(len(trace.ranks), NONE, np.int64)
     line_of[chosen] = np.arange(len(chosen))
@@ -323,20 +404,26 @@ def _courses(
     posted = _posted(noted, entry)
     begins = np.where(talk.is_message != 0, np.clip(talk.begun, talk.start, talk.end), talk.start)
     pieces = _pieces(replace(talk, start=begins), entry, delays, is_recording)
+    before = np.flatnonzero(early[1][entry] != NONE)
+    since, until = np.maximum(early[:, entry[before]] - origin, 0)
+    came = _early(talk.line[before], since, until, entry[before])
     work, copying, hosted = picked(COMPUTE), picked(COPY, MEMORY), picked(CPU)
-    cut = join_stretches((work, copying, pieces, posted, hosted), finish, _decide)
+    cut = join_stretches((work, copying, pieces, posted, came, hosted), finish, _decide)
     # Marks of communication say whose time it is: its part, and times the number of parts one more than the entry.
     owner, part = np.divmod(cut.kind, len(PARTS))
-    return replace(cut, kind=part.astype(np.uint8)), owner - 1
+    owner -= 1
+    unseen = (part == _CODE["waiting"]) & (owner != NONE)
+    unseen[unseen] = cut.start[unseen] < times.start_ns[owner[unseen]] - origin
+    return replace(cut, kind=part.astype(np.uint8)), owner, unseen
 
 
 def _decide(inside: tuple[Int64, ...]) -> Int64:
-    """Return the part of each moment from the marks of compute, copies, communication, posted halves of messages and host.
+    """Return the part of each moment from the marks of work, copies, communication, what is posted, early members, and host.
 
     A mark is -1 for none. Where communication is what counts, its mark is returned, which names its node too.
     """
-    work, copying, moving, posted, hosted = inside
-    talking = np.where(moving >= 0, moving, posted)
+    work, copying, moving, posted, came, hosted = inside
+    talking = np.where(moving >= 0, moving, np.where(posted >= 0, posted, came))
     busy = (work >= 0) | (copying >= 0)
     part = np.where(hosted >= 0, _CODE["host"], _CODE["stall"])
     part = np.where(talking >= 0, talking, part)

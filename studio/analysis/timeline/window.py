@@ -67,7 +67,8 @@ class Spread:
 def shares(gantt: Gantt, start_ns: int, end_ns: int, by: By) -> Iterator[Share]:
     """Yield where each rank's time in the window went, rank by rank, the largest first.
 
-    By category there is the idle time of each rank, too: the sum of the parts bubble, host and stall.
+    By category there is the idle time of each rank, too: the sum of the parts bubble, host and stall, and what it waited before a
+    collective that its recording notes only once all members are there.
     """
     if by == "part":
         yield from _part_shares(gantt, start_ns, end_ns)
@@ -103,7 +104,7 @@ def _part_shares(gantt: Gantt, start_ns: int, end_ns: int) -> Iterator[Share]:
 
 def _idle(gantt: Gantt, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
     """Yield each rank that has times and how long it was idle in a window."""
-    idle = gantt.account.totals(start_ns, end_ns).idle_ns.tolist()
+    idle = _idle_ns(gantt, start_ns, end_ns).tolist()
     for rank, line in zip(gantt.trace.ranks, gantt.lines().tolist(), strict=True):
         if line != NONE:
             yield rank.number, idle[line]
@@ -143,7 +144,13 @@ def _of_rank(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int, by: By) -> li
 
 def idle_times(gantt: Gantt) -> Int64:
     """Return (number of ranks,) how long each rank of the trace was idle; 0 for ranks without times."""
-    idle: Int64 = np.append(gantt.account.totals().idle_ns, 0)[gantt.lines()]
+    idle: Int64 = np.append(_idle_ns(gantt), 0)[gantt.lines()]
+    return idle
+
+
+def _idle_ns(gantt: Gantt, start_ns: int = 0, end_ns: int | None = None) -> Int64:
+    totals = gantt.account.totals(start_ns, end_ns)
+    idle: Int64 = totals.idle_ns + gantt.account.unseen_ns(start_ns, end_ns)
     return idle
 
 

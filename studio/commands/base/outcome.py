@@ -20,7 +20,7 @@ from studio.commands.base.terminal import align_columns, printable, shorten
 from studio.sim import astra
 from studio.sim.agreement import rank_list
 from studio.sim.compute import compute_times
-from studio.sim.doubts import Cured, Doubt
+from studio.sim.doubt import Cured, Doubt
 from studio.sim.network import TOPOLOGY_NAMES
 from studio.sim.result import SimResult, exposed_ns, ledger_of, statistics
 from studio.sim.retargeting import recompute_words, recomputed

@@ -11,7 +11,6 @@ from studio.commands.base.options import suggest
 from studio.commands.base.queried import find_sources
 from studio.commands.base.terminal import printable
 from studio.errors import ConfigError
-from studio.et.format import UNSAID, JobSize
 from studio.sql.answers import export_parquet
 from studio.sql.columns import BY_NAME
 from studio.sql.database import Database
@@ -19,7 +18,7 @@ from studio.trace import Finding
 from studio.units import format_counted
 
 if TYPE_CHECKING:
-    from studio.et import Progress
+    from studio.et import JobSize, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def write_tables(
     workspace: Path | None,
     ranks: Mapping[str, int],
     progress: Progress | None = None,
-    size: JobSize = UNSAID,
+    size: JobSize | None = None,
     memory_bytes: int | None = None,
 ) -> Tables:
     """Write tables into a folder, `<table>.parquet` each, whole or not at all.
@@ -58,7 +57,7 @@ def write_tables(
         workspace: Folder of imported jobs; None is the user's.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told how far it is.
-        size: NPUs and passes, where a workload leaves them open.
+        size: NPUs and passes, where a workload leaves them open; None where nothing is said.
         memory_bytes: Memory that sorting may take; None for a quarter of the machine's.
 
     Raises:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from studio.errors import ConfigError
-from studio.et.format import UNSAID, JobSize
 from studio.sql.sources import Sources, file_source, stored_source, together, workspace_source
 from studio.store.workspace import Workspace
 from studio.trace import Finding, Trace
 
 if TYPE_CHECKING:
-    from studio.et import Progress
+    from studio.et import JobSize, Progress
     from studio.session import Session
 
 
@@ -23,7 +22,7 @@ def find_sources(
     ranks: Mapping[str, int],
     progress: Progress | None,
     findings: list[Finding],
-    size: JobSize = UNSAID,
+    size: JobSize | None = None,
 ) -> Sources:
     """Find jobs and runs by name; without names, the workspace.
 
@@ -35,7 +34,7 @@ def find_sources(
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told how far reading is.
         findings: Gets what readers notice, once files are read.
-        size: NPUs and passes, where a workload leaves them open.
+        size: NPUs and passes, where a workload leaves them open; None where nothing is said.
 
     Raises:
         ConfigError: Nothing is called so; names the nearest.
@@ -50,8 +49,10 @@ def find_sources(
     from studio.et import read
     from studio.session import Session
 
+    npus, passes = (size.npus, size.passes) if size else (None, None)
+
     def open_trace(files: Sequence[Path]) -> Trace:
-        trace = read(files, ranks=ranks, progress=progress, npus=size.npus, passes=size.passes)
+        trace = read(files, ranks=ranks, progress=progress, npus=npus, passes=passes)
         findings.extend(trace.findings)
         return trace
 

@@ -85,11 +85,13 @@ def _sweep(
     order = np.lexsort((operations.depth[rows], -end, start))
     rows, starts, ends = rows[order].tolist(), start[order].tolist(), end[order].tolist()
     external = device.external[operations.event[np.array(rows, np.int64)]].tolist() if rows else []
-    times = device.start_ns[calls[here]]
+    times, externals = device.start_ns[calls[here]], device.external[calls[here]].tolist()
+    found = operator[here].tolist()
     stack: list[int] = []
     reached = 0
-    for place in np.argsort(times, kind="stable").tolist():
-        time, wanted = int(times[place]), int(device.external[calls[here[place]]])
+    by_time = np.argsort(times, kind="stable")
+    for place, time in zip(by_time.tolist(), times[by_time].tolist(), strict=True):
+        wanted = externals[place]
         while reached < len(rows) and starts[reached] <= time:
             while stack and ends[stack[-1]] < starts[reached]:
                 stack.pop()
@@ -100,4 +102,5 @@ def _sweep(
         around = [row for row in stack if ends[row] >= time]
         if around:
             named = [row for row in around if wanted >= 0 and external[row] == wanted]
-            operator[here[place]] = rows[(named or around)[-1]]
+            found[place] = rows[(named or around)[-1]]
+    operator[here] = found

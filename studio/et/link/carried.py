@@ -42,7 +42,8 @@ def may_carry(kind: int | None, called: int) -> bool:
 
 def library_rows(operations: Operations) -> list[int]:
     """Return the operations of a communication library, which carries out calls on the processor."""
-    return [row for row, name in enumerate(operations.names) if name.startswith(LIBRARY)]
+    library = {name for name in set(operations.names) if name.startswith(LIBRARY)}
+    return [row for row, name in enumerate(operations.names) if name in library] if library else []
 
 
 def match_calls(

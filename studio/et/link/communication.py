@@ -43,8 +43,8 @@ _ONE_LIST = {
     SEND,
     RECEIVE,
 }
-_GIVEN = _ONE_LIST | {CollectiveType.ALL_GATHER, CollectiveType.GATHER}
-"""Kinds of which gloo's operation names the tensors that a rank gives."""
+_GIVEN = _ONE_LIST | {CollectiveType.ALL_GATHER, CollectiveType.GATHER, CollectiveType.SCATTER}
+"""Kinds of which gloo's operation names the tensors that a rank gives; of a scatter on its root."""
 
 
 def is_timeless(name: str) -> bool:
@@ -209,14 +209,19 @@ def _add_functional(
     rows: dict[int, Facts],
     communication: Communication,
 ) -> None:
-    """Give calls the group that the functional collective above them names; one without a call becomes one."""
+    """Give calls the group and size that the functional collective above them names; one without a call becomes one."""
     named = {row: reader.group_text(row, communication.groups) for row in functional}
     covered = set()
     for row, facts in list(rows.items()):
         above = _above(operations, row, _NAMESPACES[1:])
         covered.add(above)
-        if facts.group is None and named.get(above):
-            rows[row] = replace(facts, group=named[above])
+        told = facts if facts.group is not None else replace(facts, group=named.get(above) or None)
+        if told.bytes_in < 0 and above >= 0:
+            # Calls of one collective in a list of tensors have no size in a Kineto trace alone.
+            size = reader.of_operator(above)
+            if size is not None and size.kind == told.kind:
+                told = replace(told, bytes_in=size.bytes_in, inferred=told.inferred or size.inferred)
+        rows[row] = told
     for row in named.keys() - covered:
         if facts_of_row := reader.of_operator(row):
             rows[row] = replace(facts_of_row, group=named[row] or None)
@@ -300,7 +305,8 @@ class _FactReader:
         if not isinstance(dims, list) or not isinstance(types, list):
             return Facts(kind)
         sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
-        single = kind in _ONE_LIST
+        # All but c10d's operators name what is given first.
+        single = kind in _ONE_LIST or not self.operations.names[row].startswith("c10d::")
         given = sizes[0 if single else 1] if len(sizes) > (0 if single else 1) else NONE
         facts = Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
         values = event.get("values")

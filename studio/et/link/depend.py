@@ -8,8 +8,10 @@ disagree, is left out and counted.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -593,12 +595,14 @@ def _inside(
     operation, such as a range that a program names, hold up what it called to launch on the device. What any of the others
     did after one it called had waited comes after that wait, too, instead of before, where the wait would swallow it.
     """
-    start, end, thread = operations.start_ns, operations.end_ns, operations.thread
+    # Lists: most operations have few callees, for which an array takes longer to make than to use.
+    start, end = operations.start_ns.tolist(), operations.end_ns.tolist()
     callees: dict[int, list[int]] = {}
     inner = np.flatnonzero(around >= 0)
-    for row in inner[np.argsort(start[inner], kind="stable")].tolist():
-        callees.setdefault(int(around[row]), []).append(row)
-    begins = {call: int(start[rows[0]]) for call, rows in callees.items()}
+    inner = inner[np.argsort(operations.start_ns[inner], kind="stable")]
+    for row, call in zip(inner.tolist(), around[inner].tolist(), strict=True):
+        callees.setdefault(call, []).append(row)
+    begins = {call: start[rows[0]] for call, rows in callees.items()}
     issuing = _issuing(operations, library)
     for call, begin in issuing.items():
         begins[call] = min(begins.get(call, begin), begin)
@@ -606,29 +610,33 @@ def _inside(
     blocking = {name for name in set(operations.names) if _BLOCKING.search(name)}
     waiting = [row for row, name in enumerate(operations.names) if name in blocking and start[row] >= 0]
     for row in waiting:
-        begins.setdefault(row, int(start[row]))
-    waited = _first_waits(waiting, end, around)
+        begins.setdefault(row, start[row])
+    waited = _first_waits(waiting, operations.end_ns, around)
     spans = []
     for call, begin in begins.items():
         computing = operations.names[call].startswith(_COMPUTING)
         if call in library or (computing and call not in launching and call not in waited):
             continue
-        within = np.array(callees.get(call, ()), np.int64)
-        befores = np.maximum.accumulate(np.concatenate(([begin], end[within])))
-        untils = np.append(start[within], end[call])
+        within = callees.get(call, ())
+        befores = list(accumulate((end[row] for row in within), max, initial=begin))
+        untils = [*(start[row] for row in within), end[call]]
         held = computing and call in waited
         later = (
-            int(np.maximum(untils - befores, 0).sum()) if len(within) and (held or call in launching) else 0
+            sum(max(until - before, 0) for before, until in zip(befores, untils, strict=True))
+            if within and (held or call in launching)
+            else 0
         )
         rest = later >= (_COMPUTING_REST_NS if computing else _REST_NS)
         if computing and not rest:
             continue
-        for before, until in zip(befores.tolist(), untils.tolist(), strict=True):
+        for before, until in zip(befores, untils, strict=True):
             after = rest or before >= waited.get(call, _NEVER)
             if until - before >= (options.least_gap_ns if call in issued or after else options.thread_gap_ns):
                 waits = not computing and (call in issued or until - before >= options.thread_gap_ns)
                 spans.append(
-                    _Span(int(thread[call]), before, until, False, call, call in issued, after, waits)
+                    _Span(
+                        int(operations.thread[call]), before, until, False, call, call in issued, after, waits
+                    )
                 )
     return spans
 
@@ -718,6 +726,7 @@ def _gaps(
             continue
         mine = sorted((wait for wait in waits if wait.thread == lane), key=lambda wait: wait.begin)
         device = [wait for wait in mine if _outside(operations, wait)]
+        device_begins = [wait.begin for wait in device]
         within: dict[int, list[_Wait]] = {}
         for one in mine:
             if not _outside(operations, one):
@@ -729,7 +738,8 @@ def _gaps(
             *(span for span in inside if span.thread == lane),
         ]
         for span in spans:
-            wait = [one for one in device if one.begin >= span.begin and one.end <= span.end]
+            first, last = bisect_left(device_begins, span.begin), bisect_right(device_begins, span.end)
+            wait = [one for one in device[first:last] if one.end <= span.end]
             cause = (
                 None
                 if any(one.end > one.begin for one in wait)

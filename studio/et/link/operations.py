@@ -119,7 +119,7 @@ def find_parents(start: Int64, end: Int64, thread: Int64) -> tuple[Int64, Int64]
 
     Intervals that overlap without covering each other count as side by side.
     """
-    parent, depth = np.full(len(start), NONE, np.int64), np.zeros(len(start), np.int64)
+    parent, depth, ends = [NONE] * len(start), [0] * len(start), end.tolist()
     order = np.lexsort((-end, start, thread))
     stack: list[int] = []
     now = NONE
@@ -128,12 +128,12 @@ def find_parents(start: Int64, end: Int64, thread: Int64) -> tuple[Int64, Int64]
     ):
         if lane != now:
             now, stack = lane, []
-        while stack and (end[stack[-1]] < finish or end[stack[-1]] <= begin):
+        while stack and (ends[stack[-1]] < finish or ends[stack[-1]] <= begin):
             stack.pop()
         if stack:
             parent[row], depth[row] = stack[-1], len(stack)
         stack.append(row)
-    return parent, depth
+    return np.array(parent, np.int64), np.array(depth, np.int64)
 
 
 def _tree(ids: Int64, parent_ids: Int64) -> tuple[Int64, Int64, Int64, Int64]:

@@ -16,31 +16,15 @@ from pathlib import Path
 from studio.et import kineto, pytorch
 from studio.et.executors import call_in_order
 from studio.et.format import DevicePart, HostPart, RankPart, Reading
-from studio.et.link import Settled, settle
+from studio.et.link.all_ranks import Settled, settle
 from studio.et.link.assemble import assemble
 from studio.et.link.draft import RankDraft, draft, outline
 from studio.et.link.join import LEAST_SHARE
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, may_belong, pair
+from studio.et.link.rank_files import RankFiles
 from studio.et.source import SourceFile, load
 from studio.trace import Finding
-
-
-@dataclass(frozen=True, slots=True)
-class RankFiles:
-    """Both files of a rank, by their names.
-
-    Attributes:
-        number: The rank.
-        host: Its execution trace.
-        device: Its Kineto trace.
-        by_user: Whether the user gave the rank, which then wins over the file.
-    """
-
-    number: int
-    host: SourceFile
-    device: SourceFile
-    by_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +68,8 @@ def link_files(
             if made is None:
                 return None
             drafts.append(made)
-            read(files.host.name)
-            read(files.device.name)
+            for name in files.names:
+                read(name)
         settled = settle([made.outline for made in drafts], options)
         finishing = [
             (finish, (Path(scratch), outline, settled.origin_ns, settled.world, options))
@@ -120,19 +104,25 @@ class Drafted:
 
 def draft_files(files: RankFiles, options: LinkOptions, scratch: Path) -> Drafted | None:
     """Read and draft a rank and put it aside; return its outline, None if the files may be of two ranks."""
-    [host] = pytorch.read(_reading(files.host))
+    hosts = [] if files.host is None else pytorch.read(_reading(files.host))
     [device] = kineto.read(_reading(files.device))
-    assert isinstance(host, HostPart)
     assert isinstance(device, DevicePart)
     said = device.trace.head.rank
-    if (said not in (None, files.number) and not files.by_user) or not may_belong(host.trace, device.trace):
+    if said not in (None, files.number) and not files.by_user:
         return None
-    [both] = pair([(host.trace, files.number)], [(device.trace, files.number)])
-    if not _sure(both):
-        return None
+    findings = {files.device.name: device.findings}
+    both = Pair(files.number, None, device.trace)
+    for host in hosts:
+        assert isinstance(host, HostPart)
+        if not may_belong(host.trace, device.trace):
+            return None
+        [both] = pair([(host.trace, files.number)], [(device.trace, files.number)])
+        if not _sure(both):
+            return None
+        findings[host.trace.file] = host.findings
     rank_draft = draft(both, options)
     (scratch / f"{files.number}.draft").write_bytes(pickle.dumps(rank_draft, protocol=5))
-    return Drafted(outline(rank_draft), {files.host.name: host.findings, files.device.name: device.findings})
+    return Drafted(outline(rank_draft), findings)
 
 
 def _reading(file: SourceFile) -> Reading:

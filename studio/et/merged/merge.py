@@ -12,10 +12,9 @@ import numpy as np
 from studio.errors import TraceError, TraceFormatError
 from studio.et import chakra, encode, groups, wire
 from studio.et import kernel as k
-from studio.et.copies import FORMAT as COPIES_FORMAT
 from studio.et.encode import serialise
 from studio.et.job import JobFiles, Progress, RanksNeededError, left_out_findings, read_job
-from studio.et.merged import reading
+from studio.et.known import CHAKRA, COPIES, GROUPS, MERGED
 from studio.et.merged.heads import Beside, Heads, RankHead, is_regular, to_record
 from studio.et.merged.records import Changed, Chunk, chunks, odd_encoding, rewritten
 from studio.et.merged.rule import BLOCK, MISSING_IDS, ORIGINAL_ID, RANK
@@ -74,12 +73,12 @@ def merge(
         TraceFormatError: A file cannot be read, or split could not write it again byte for byte.
     """
     formats = {fmt.name for _, fmt, _ in job.ranks}
-    if reading.FORMAT.name in formats:
+    if MERGED.name in formats:
         raise TraceError(
             f"{job.ranks[0][0].name}: a master trace already.", hint="`chakra-studio split` takes it apart."
         )
     findings = left_out_findings(job.left_out)
-    if formats == {chakra.FORMAT.name}:
+    if formats == {CHAKRA.name}:
         prefix = _common_folder(
             [*(entry[0].name for entry in job.ranks), *(file.name for file, _ in job.others)]
         )
@@ -88,8 +87,8 @@ def merge(
             raise RanksNeededError(unknown)
         sources = [replace(s, head=replace(s.head, rank=max(s.head.rank, 0))) for s in sources]
         beside = [(_beside(file, prefix), fmt.name) for file, fmt in job.others]
-        groups_files = tuple(file for file, kind in beside if kind == groups.FORMAT.name)
-        tables = tuple(file for file, kind in beside if kind == COPIES_FORMAT.name)
+        groups_files = tuple(file for file, kind in beside if kind == GROUPS.name)
+        tables = tuple(file for file, kind in beside if kind == COPIES.name)
         total = sum(measure_file(file.path)[1] for file, *_ in job.ranks)
     else:
         trace = read_job(job, ranks=ranks, progress=progress)
@@ -105,7 +104,7 @@ def merge(
     counts = {"nodes": 0, "renumbered": 0}
     first = to_record(heads)
     pieces = _pieces(first, sources, counts, findings, progress, total)
-    return Merged(job.name, heads, pieces, counts, findings, formats != {chakra.FORMAT.name})
+    return Merged(job.name, heads, pieces, counts, findings, formats != {CHAKRA.name})
 
 
 def _common_folder(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from studio.et import alike, chakra, copies, groups
-from studio.et.format import CopiesPart, Format, Part, RankPart, Reading
+from studio.et.format import CopiesPart, Part, RankPart, Reading
 from studio.et.merged.rule import RANKS
 from studio.et.merged.split import open_master, rank_pieces
 
@@ -47,13 +47,3 @@ def read(reading: Reading) -> list[Part]:
     if isinstance(parts[0], RankPart):
         parts[0] = replace(parts[0], findings=(*findings, *parts[0].findings))
     return parts
-
-
-FORMAT = Format(
-    name="merged",
-    title="master trace of all ranks (.et)",
-    sniff=sniff,
-    read=read,
-    whole=True,
-    memory_ratio=4.0,
-)

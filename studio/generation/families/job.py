@@ -22,7 +22,7 @@ from studio.generation.families.presets import find_network
 from studio.generation.job import MOST_NODES
 from studio.generation.options import BY_KEY, Option, fill_defaults
 from studio.generation.program import Program, Speed
-from studio.generation.workload import speed_of
+from studio.generation.workload import NETWORK, recipe_text, speed_of, with_recipe
 from studio.trace import GENERATED, Attribute, CollectiveType, CommGroup, Finding, Rank, Trace, ValueKind
 
 OPTIONS: dict[str, Option] = {
@@ -40,11 +40,27 @@ OPTIONS: dict[str, Option] = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A job that a user asks for: a network, how ranks share it, and how fast its nodes run."""
+    """A job that a user asks for: a network, how ranks share it, and how fast its nodes run.
+
+    Attributes:
+        network: It.
+        replicas: How ranks share it.
+        speed: The GPU that durations are of, and what it reaches; None leaves them to the roofline of a simulated system.
+        recipe: What was said, to be kept with the job.
+    """
 
     network: Network
     replicas: Replicas
     speed: Speed | None
+    recipe: str = ""
+
+    def job(self) -> Trace:
+        """Return the job.
+
+        Raises:
+            ConfigError: It would have too many nodes.
+        """
+        return with_recipe(make_network_job(self.network, self.replicas, self.speed), self.recipe)
 
 
 def asked_of(model: str, ranks: int, given: Mapping[str, Any], family: str | None = None) -> Asked:
@@ -62,7 +78,8 @@ def asked_of(model: str, ranks: int, given: Mapping[str, Any], family: str | Non
     network = find_network(model, family)
     values = fill_defaults(given, OPTIONS)
     speed = speed_of(values["gpu"], values["compute_efficiency"], values["memory_efficiency"])
-    return Asked(network, replicas_of(network, ranks, values), speed)
+    recipe = recipe_text(model, ranks, given, NETWORK)
+    return Asked(network, replicas_of(network, ranks, values), speed, recipe)
 
 
 def make_network_job(network: Network, replicas: Replicas, speed: Speed | None = None) -> Trace:

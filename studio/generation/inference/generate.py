@@ -17,14 +17,16 @@ from studio.generation.inference.disaggregated import (
     roles_of,
     transferred,
 )
+from studio.generation.inference.fitting import DECODE, PREFILL, held_by_role, remedies
 from studio.generation.inference.job import TOKEN_BYTES, Steps, make_steps
-from studio.generation.inference.memory import fullest, remedies, stage_memory
-from studio.generation.inference.options import asked_of
+from studio.generation.inference.memory import fullest, stage_memory
+from studio.generation.inference.options import Asked, asked_of
 from studio.generation.inference.passes import StepPasses
 from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.program import Program
 from studio.generation.transformer import active_parameters, has_experts, parameters
+from studio.generation.workload import with_recipe
 from studio.operators.roofline import Gpu
 from studio.trace import Trace
 
@@ -47,12 +49,21 @@ def generate_inference(model: str | Model, *, ranks: int, **options: Any) -> Tra
         >>> studio.generate_inference("llama3-8b", ranks=8, tp=8, batch=32, context=4096)
         Trace(8 ranks, 1 graphs, 3,376 nodes, 1 comm groups, 1 findings)
     """
-    asked = asked_of(model, ranks, options)
-    if asked.wish.phase == DISAGGREGATED:
-        return make_disaggregated(
-            roles_of(asked.model, asked.wish), told(asked.model, asked.wish), asked.speed
-        )
-    return make_steps(steps_of(asked.model, asked.wish), told(asked.model, asked.wish), asked.speed)
+    return steps_job(asked_of(model, ranks, options))
+
+
+def steps_job(asked: Asked) -> Trace:
+    """Return the steps of inference that a user asks for.
+
+    Raises:
+        ConfigError: Numbers do not divide, or there would be too many nodes.
+    """
+    model, wish, words = asked.model, asked.wish, told(asked.model, asked.wish)
+    if wish.phase == DISAGGREGATED:
+        made = make_disaggregated(roles_of(model, wish), words, asked.speed)
+    else:
+        made = make_steps(steps_of(model, wish), words, asked.speed)
+    return with_recipe(made, asked.recipe)
 
 
 def told(model: Model, wish: StepWish) -> str:
@@ -114,7 +125,7 @@ def describe(model: Model, wish: StepWish, gpu: Gpu | None = None) -> dict[str, 
         "memory": {**held, "total": sum(held.values()), "stage": stage},
         "memory_by_stage": [stage_memory(steps, number) for number in range(layout.pp)],
         "unfit": unfit,
-        "remedies": list(remedies(model, wish, room)) if unfit and room else [],
+        "remedies": [str(remedy) for remedy in remedies(model, wish, room)] if unfit and room else [],
         "collectives": [
             {"group": group, "type": kind, "count": count, "bytes": size}
             for (group, kind), (count, size) in sorted(step_volumes(steps).items())
@@ -126,15 +137,19 @@ def _describe_roles(model: Model, wish: StepWish, gpu: Gpu | None) -> dict[str, 
     """Return what both parts of a disaggregated job are made of, and what is sent between them."""
     prefill, decode = role_wishes(wish)
     roles = roles_of(model, wish)
-    parts = {"prefill": describe(model, prefill, gpu), "decode": describe(model, decode, gpu)}
-    # Ranks that decode need room for what arrived, too.
+    parts = {PREFILL: describe(model, prefill), DECODE: describe(model, decode)}
     batches = tuple((joined(roles, replica),) for replica in range(len(roles.decode.batches)))
-    stage, held = fullest(replace(roles.decode, batches=batches, steps=1))
-    parts["decode"] |= {
-        "memory": {**held, "total": sum(held.values()), "stage": stage},
-        "memory_by_stage": [held],
-        "unfit": unfit_words(held, gpu.memory_gbytes * 1e9) if gpu else "",
-    }
+    room = gpu.memory_gbytes * 1e9 if gpu else None
+    for role in (PREFILL, DECODE):
+        stage, held = held_by_role(model, wish, role)
+        unfit = unfit_words(held, room) if room else ""
+        found = remedies(model, wish, room, role) if unfit and room else ()
+        parts[role] |= {
+            "memory": {**held, "total": sum(held.values()), "stage": stage},
+            "memory_by_stage": [held],
+            "unfit": unfit,
+            "remedies": [str(remedy) for remedy in found],
+        }
     sent = transferred(roles)
     return {
         "model": model.name,

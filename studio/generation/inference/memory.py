@@ -1,4 +1,4 @@
-"""What an NPU holds in inference, by part, as closed forms; whether it fits, and what would make it fit.
+"""What an NPU holds in inference, by part, as closed forms.
 
 Weights: parameters by their bytes. KV cache: Kwon et al., "PagedAttention", SOSP 2023, without the unfilled rest of blocks.
 Activations: the tensors that are alive at once in the layer that needs most, beside the residual stream, or the logits in the
@@ -7,15 +7,8 @@ output layer. What libraries, graphs of kernels and the context of the driver ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
-
-from studio.errors import ConfigError
-from studio.generation.fitting import giga
 from studio.generation.inference.batches import Load, after, load_of
 from studio.generation.inference.counts import ACTIVATION_BYTES, Precision, cache_shares, layer_cache_bytes
-from studio.generation.inference.deployment import StepWish, resized, steps_of
 from studio.generation.inference.job import MicroBatches, Steps
 from studio.generation.layout import Layout
 from studio.generation.models import Model
@@ -88,60 +81,3 @@ def fullest(steps: Steps) -> tuple[int, dict[str, int]]:
     stages = [stage_memory(steps, stage) for stage in range(steps.layout.pp)]
     stage = max(range(len(stages)), key=lambda at: sum(stages[at].values()))
     return stage, stages[stage]
-
-
-def remedies(model: Model, wish: StepWish, memory_bytes: float) -> tuple[str, ...]:
-    """Return what would make a step fit, each by itself: the least change of every kind that does.
-
-    More tensor parallel ranks or stages are fewer replicas, or where that does not do, more ranks.
-    """
-    found = []
-    for option, tried in _changes(model, wish).items():
-        for words, changed in tried:
-            try:
-                steps = steps_of(model, changed)
-            except ConfigError:
-                continue
-            total = sum(fullest(steps)[1].values())
-            if total <= memory_bytes:
-                found.append(f"{option} {words} ({giga(total)})")
-                break
-    return tuple(found)
-
-
-def _changes(model: Model, wish: StepWish) -> dict[str, Iterator[tuple[str, StepWish]]]:
-    """Return changes by option, the smallest first."""
-
-    def types() -> Iterator[tuple[str, StepWish]]:
-        for name in ("weights", "cache"):
-            if getattr(wish.precision, name) != "fp8":
-                yield "fp8", replace(wish, precision=replace(wish.precision, **{name: "fp8"}))
-
-    def fewer() -> Iterator[tuple[str, StepWish]]:
-        # Halves: the most that fits is found within a factor of two, which a user then refines.
-        value = wish.batch or 1
-        while value > 1:
-            value //= 2
-            yield str(value), replace(wish, batch=value)
-
-    tried = {"--tp": _degrees(wish, "tp", model.kv_heads), "--pp": _degrees(wish, "pp", model.layers)}
-    kinds = list(types())
-    tried |= {
-        option: iter([pair])
-        for pair in kinds
-        for option in ["--dtype" if pair[1].precision.weights != wish.precision.weights else "--kv-dtype"]
-    }
-    return {**tried, "--batch": fewer()}
-
-
-def _degrees(wish: StepWish, name: str, most: int) -> Iterator[tuple[str, StepWish]]:
-    """Yield larger degrees: first of as many ranks, with fewer replicas, then of more ranks."""
-    every: list[dict[str, Any]] = [
-        {name: value, "dp": None, "stage_layers": None} for value in range(getattr(wish, name) + 1, most + 1)
-    ]
-    for change in every:
-        if wish.ranks > 1 and wish.ranks % change[name] == 0:
-            yield str(change[name]), replace(wish, **change)
-    for change in every:
-        changed = resized(wish, **change)
-        yield f"{change[name]} with --ranks {changed.ranks}", changed

@@ -11,7 +11,8 @@ from studio.generation.inference.deployment import DISAGGREGATED, PHASES, StepWi
 from studio.generation.models import Model, find_model
 from studio.generation.options import BATCH, BY_KEY, LAYOUT, MODEL, Option, fill_defaults
 from studio.generation.program import Speed
-from studio.generation.workload import workload_of
+from studio.generation.workload import INFERENCE as INFERENCE_KIND
+from studio.generation.workload import recipe_text, workload_of
 
 _LENGTHS = "a number, a range such as 1024..8192, or lognormal:MEDIAN:SIGMA"
 STEP_OPTIONS = (
@@ -81,11 +82,13 @@ class Asked:
         model: What is run.
         wish: What the steps are.
         speed: The GPU that durations are of, and what it reaches; None leaves them to the roofline of a simulated system.
+        recipe: What was said, to be kept with the job.
     """
 
     model: Model
     wish: StepWish
     speed: Speed | None
+    recipe: str = ""
 
 
 def asked_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Asked:
@@ -116,7 +119,8 @@ def asked_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Asked:
         values["stage_layers"], values["prefill_ranks"] or 0, values["prefill_tp"], values["prompts"],
         values["ep"], values["expert_skew"],
     )  # fmt: skip
-    return Asked(workload.model, wish, workload.speed)
+    recipe = recipe_text(model, ranks, given, INFERENCE_KIND)
+    return Asked(workload.model, wish, workload.speed, recipe)
 
 
 def _text(length: int | str | None) -> str | None:

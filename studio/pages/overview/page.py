@@ -61,7 +61,7 @@ from studio.pages.overview.words import (
     types_table,
     use_table,
 )
-from studio.store.runs import RunInfo
+from studio.store.run_infos import RunInfo
 from studio.store.workspace import JobInfo
 from studio.units import format_count, format_ns, format_si
 from studio.views.address import shown_run

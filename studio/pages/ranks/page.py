@@ -29,7 +29,7 @@ from studio.completion.rules import applying, rules_for
 from studio.completion.scale import DATA, scaled_mesh
 from studio.errors import ConfigError, StudioError
 from studio.figures.mesh import Cell, assumed_cell, directions, mesh_drawing
-from studio.generation.recipe import recipe_of
+from studio.generation.recipe import unchanged_recipe
 from studio.jobs.completing import Scaling, layout_facts, start_completing, start_scaling, unreadable
 from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
 from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_changed, tasks_ticked
@@ -280,7 +280,7 @@ def _followed(job: str, fields: dict[str, str], touched: set[str]) -> Any:
         first_new = next((rank for rank in range(larger.world) if not is_kept(mesh, larger, rank)), None)
         shown = [] if first_new is None else [first_new]
         after = _drawn(larger, lambda rank: _after_cell(rank, plan, is_kept(mesh, larger, rank)), shown)
-        generated = recipe_of(known) is not None
+        generated = unchanged_recipe(known) is not None
         changes = rules_for(mesh, larger, strong=wanted.strong, layers=wanted.layers, generated=generated)
         rules = still(rules_table(applying(changes, known)))
         words = f"Make the job of {format_counted(larger.world, 'rank')}"

@@ -9,8 +9,9 @@ from dash import html
 
 from studio.pages.base.asked import ORDER, asks
 from studio.pages.base.widgets import aria_label
-from studio.sim.doubts import Doubt, options_of
-from studio.store.runs import RunInfo
+from studio.sim.doubt import Doubt
+from studio.sim.doubts import options_of
+from studio.store.run_infos import RunInfo
 
 _MARKS = {True: "impossible", False: "doubtful"}
 

@@ -10,7 +10,7 @@ from studio.sim.models import model_of, model_words
 from studio.sim.parts import Parts
 from studio.sim.setting_values import differences
 from studio.sim.settings import BY_KEY
-from studio.store.runs import RunInfo
+from studio.store.run_infos import RunInfo
 
 _NAMED = 2
 """Settings that a name may mention beyond the network."""

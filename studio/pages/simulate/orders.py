@@ -41,10 +41,11 @@ from studio.pages.simulate.run_list import runs_table
 from studio.pages.simulate.runs import compare_with_form, result
 from studio.pages.simulate.system import FormState, current, form_inputs
 from studio.pages.simulate.under_way import list_key, progress_list, report_progress
-from studio.sim.doubts import Cured, cured, options_of
+from studio.sim.doubt import Cured
+from studio.sim.doubts import cured, options_of
 from studio.sim.problems import examine_parts
 from studio.store.drafts import load_draft
-from studio.store.runs import RunInfo
+from studio.store.run_infos import RunInfo
 
 _JUST_S = 10
 """For how long a simulation counts as just begun."""

@@ -15,7 +15,7 @@ from studio.pages.base.widgets import aria_label, exact, hint, link
 from studio.pages.simulate.believing import show_mark
 from studio.pages.simulate.naming import describe_model
 from studio.sim.setting_values import differences
-from studio.store.runs import RunInfo
+from studio.store.run_infos import RunInfo
 from studio.units import format_ns
 
 _HEAD = ("Run", "Model", "Finish", "vs fastest", "Differs in", "When", "")

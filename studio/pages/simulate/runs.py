@@ -25,7 +25,8 @@ from studio.sim.result import SimResult, ledger_of
 from studio.sim.retargeting import recompute_words
 from studio.sim.setting_values import differences
 from studio.sim.traffic import offered_load_words
-from studio.store.runs import Run, RunInfo
+from studio.store.run_infos import RunInfo
+from studio.store.runs import Run
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
 _BUSIEST = 6

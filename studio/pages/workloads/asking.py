@@ -10,6 +10,8 @@ from typing import Any
 from studio.errors import ConfigError
 from studio.generation.fitting import fit_in
 from studio.generation.inference.deployment import PHASES
+from studio.generation.inference.fitting import propose_steps
+from studio.generation.inference.options import asked_of
 from studio.generation.llm import describe
 from studio.generation.models import Model
 from studio.generation.proposal import propose
@@ -136,7 +138,7 @@ def _cures(
 
 
 def _other(wanted: Generating) -> Filled:
-    """Return steps of inference, or the training of another network: nothing is proposed for them."""
+    """Return steps of inference, with the degrees that are proposed, or the training of another network."""
     phase = dict(wanted.given).get("phase")
     if phase not in (None, *PHASES):
         raise ConfigError(
@@ -148,7 +150,20 @@ def _other(wanted: Generating) -> Filled:
     if wanted.gpu is None:
         return Filled(wanted)
     system_of(wanted.gpu, wanted.ranks)
-    return Filled(wanted, memory_bytes=find_gpu(wanted.gpu).memory_gbytes * 1e9)
+    filled = Filled(wanted, memory_bytes=find_gpu(wanted.gpu).memory_gbytes * 1e9)
+    return filled if filled.fits or wanted.kind != "inference" else _proposed_steps(filled)
+
+
+def _proposed_steps(filled: Filled) -> Filled:
+    """Return steps that do not fit as they are said, with the degrees that make them fit where there are such."""
+    wanted, memory = filled.wanted, filled.memory_bytes or 0
+    given = dict(wanted.given)
+    asked = asked_of(wanted.model, wanted.ranks, given)
+    proposed = propose_steps(asked.model, asked.wish, memory, given, _node(given["gpu"]))
+    if not proposed:
+        return filled
+    wanted = replace(wanted, given=tuple(sorted({**given, **proposed}.items())))
+    return Filled(wanted, proposed=proposed, memory_bytes=memory)
 
 
 def _node(gpu: str) -> int:

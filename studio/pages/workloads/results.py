@@ -49,13 +49,17 @@ MEMORY = (
 COLLECTIVES = "Of a step: nodes of all ranks, and the bytes that a rank gives to one (attribute comm_size)."
 _PARTS = {
     "parameters": "Weights in bf16: 2 bytes each, divided by tensor and pipeline parallel ranks, and by replicas where all is sharded.",
-    "gradients": "Gradients in bf16: 2 bytes a parameter.",
-    "optimizer": "Adam in fp32: a copy of the weights, and both moments: 12 bytes a parameter.",
+    "gradients": "Gradients: 2 bytes a parameter, in fp32 4.",
+    "optimizer": "A copy of the weights in fp32 and what the optimizer keeps: 12 bytes a parameter with Adam in fp32; none that is offloaded.",
     "activations": "What the forward pass keeps for the backward pass, of all micro-batches in flight.",
-    "buffers": "Weights that full sharding has gathered: of the layer at work and of the next.",
+    "buffers": "Weights that full sharding has gathered: of the layer at work and of the next; gradients on their way, and room for what is offloaded.",
 }
 _PART_NAMES = {"kv_cache": "KV cache", "draft": "draft model"}
-_KINDS = {"emb": "tied embedding (emb)", "edp": "replicas of experts (edp)"}
+_KINDS = {
+    "emb": "tied embedding (emb)",
+    "edp": "replicas of experts (edp)",
+    "eshard": "shards of experts (eshard)",
+}
 _MOST_ROWS = 6
 
 

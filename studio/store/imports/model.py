@@ -26,7 +26,7 @@ _UNITS = {"unpacking": "files", "checking": "bytes", "reading": "bytes", "storin
 Status = Literal["uploading", "queued", "reading", "done", "failed", "cancelled", "interrupted"]
 
 
-FileStatus = Literal["waiting", "uploading", "done", "cancelled", "failed", "left out"]
+FileStatus = Literal["waiting", "uploading", "done", "cancelled", "failed", "used", "left out"]
 
 
 Reason = Literal["missing", "conflict", "invalid", "too-large", "disk-full", "cut"]
@@ -73,7 +73,17 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class ImportFile:
-    """The state of one file of an import."""
+    """The state of one file of an import.
+
+    Attributes:
+        id: Made by the studio.
+        path: As the user sees it.
+        size_bytes: What was announced.
+        received_bytes: How much of it is here.
+        status: "used" and "left out" are known once the files were sorted, before any is read.
+        error: Why it failed or is left out.
+        role: What it is used as.
+    """
 
     id: str
     path: str
@@ -81,6 +91,7 @@ class ImportFile:
     received_bytes: int
     status: FileStatus
     error: Problem | None = None
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +110,7 @@ class Import:
         error: Why it failed.
         warnings: What the reader wants known.
         idle_s: Seconds since the last byte came, while this studio receives it.
+        files_used, files_left_out: How its files were sorted, before any is read; None until then.
     """
 
     id: str
@@ -113,6 +125,8 @@ class Import:
     error: Problem | None = None
     warnings: tuple[str, ...] = ()
     idle_s: float | None = None
+    files_used: int | None = None
+    files_left_out: int | None = None
 
 
 class ByteStream(Protocol):
@@ -139,6 +153,7 @@ class State:
     dropped: tuple[str, ...] = ()
     file_errors: dict[str, Problem] = field(default_factory=dict)
     left_out: dict[str, Problem] = field(default_factory=dict)
+    used: dict[str, str] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
     npus: int | None = None
     details: str = ""
@@ -163,6 +178,7 @@ class Progress:
         self.warnings: list[str] = []
         self.file_errors: dict[str, Problem] = {}
         self.left_out: dict[str, Problem] = {}
+        self.used: dict[str, str] = {}
         self.on_sorted: Callable[[], None] = lambda: None
         self.upload_of: dict[Path, str] = {}
         self._folder = folder
@@ -194,16 +210,16 @@ class Progress:
         """Add a sentence that is shown with the finished import."""
         self.warnings.append(message)
 
-    def files_left_out(self, files: Mapping[Path, str]) -> None:
-        """Show beside files that they are no part of the job, and why, before the others are read.
+    def files_sorted(self, used: Mapping[Path, str], left_out: Mapping[Path, str]) -> None:
+        """Show what each file is used as, and which are no part of the job, and why, before any is read.
 
         Args:
-            files: The reasons, by path; of an archive each member counts.
+            used: What files are used as, by path; of an archive each member counts.
+            left_out: The reasons, by path, likewise.
         """
-        reasons: dict[str, list[str]] = {}
-        for path, why in files.items():
-            if upload := self.upload_of.get(path):
-                reasons.setdefault(upload, []).append(why)
+        roles, reasons = self._by_upload(used), self._by_upload(left_out)
+        for upload, parts in roles.items():
+            self.used[upload] = parts[0] if len(parts) == 1 else f"{len(parts):,} files"
         whole = Counter(self.upload_of.values())
         for upload, each in reasons.items():
             more = f" and {len(each) - 1:,} more" if len(each) > 1 else ""
@@ -211,8 +227,15 @@ class Progress:
                 self.left_out[upload] = Problem(f"{each[0]}{more}", "")
             else:
                 self.warn(f"Left out: {each[0]}{more}.")
-        if reasons:
-            self.on_sorted()
+        self.on_sorted()
+
+    def _by_upload(self, words: Mapping[Path, str]) -> dict[str, list[str]]:
+        """Return what is said of files by the upload that each came with."""
+        said: dict[str, list[str]] = {}
+        for path, word in words.items():
+            if upload := self.upload_of.get(path):
+                said.setdefault(upload, []).append(word)
+        return said
 
     def file_failed(self, file: SourceFile, error: StudioError) -> None:
         """Show an error beside one file of the import and go on."""

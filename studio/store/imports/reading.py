@@ -95,7 +95,7 @@ def start(
             state, owner=registry.tasks.token, status="queued", error=None, warnings=(), details=""
         )
         said = replace(ready, ranks={**state.ranks, **(ranks or {})}, npus=npus or state.npus)
-        save_state(registry, import_id, replace(said, file_errors={}, left_out={}))
+        save_state(registry, import_id, replace(said, file_errors={}, left_out={}, used={}))
         task = submit(
             registry.tasks,
             "import",
@@ -120,11 +120,12 @@ def _read(registry: Registry, import_id: str, report: Report) -> str | None:
         save_state(registry, import_id, state)
     folder = registry.root / import_id
     progress = Progress(folder, state, report)
-    progress.on_sorted = lambda: _save_left_out(registry, import_id, progress)
+    progress.on_sorted = lambda: _save_sorted(registry, import_id, progress)
     ended = _attempt(registry, import_id, state, progress)
     shutil.rmtree(folder / "unpacked", ignore_errors=True)
     warnings = tuple(progress.warnings)
     ended = replace(ended, warnings=warnings, file_errors=progress.file_errors, left_out=progress.left_out)
+    ended = replace(ended, used=progress.used)
     with exclusive(registry):
         closing = registry.tasks.token in registry.tasks.gone and ended.status != "done"
         if closing or not is_mine(registry, load_state(registry, import_id)):
@@ -140,12 +141,16 @@ def _read(registry: Registry, import_id: str, report: Report) -> str | None:
     return ended.job
 
 
-def _save_left_out(registry: Registry, import_id: str, progress: Progress) -> None:
-    """Save which files are left out while the others are still to be read."""
+def _save_sorted(registry: Registry, import_id: str, progress: Progress) -> None:
+    """Save which files are used and which left out, while they are still to be read."""
     with exclusive(registry), contextlib.suppress(ImportRefusedError):
         state = load_state(registry, import_id)
         if is_mine(registry, state) and state.status == "reading":
-            save_state(registry, import_id, replace(state, left_out=dict(progress.left_out)))
+            save_state(
+                registry,
+                import_id,
+                replace(state, left_out=dict(progress.left_out), used=dict(progress.used)),
+            )
 
 
 def _attempt(registry: Registry, import_id: str, state: State, progress: Progress) -> State:

@@ -92,6 +92,8 @@ def get_import(registry: Registry, import_id: str) -> Import:
         idle_s=max(0.0, registry.tasks.now() - touched)
         if status == "uploading" and is_mine(registry, state)
         else None,
+        files_used=len(state.used) if state.used else None,
+        files_left_out=len(state.left_out) if state.used else None,
     )
 
 
@@ -112,7 +114,10 @@ def list_files(registry: Registry, import_id: str) -> list[ImportFile]:
             status = "failed"
         elif file_id in state.left_out:
             status = "left out"
-        files.append(ImportFile(file_id, file.path, file.size_bytes, received, status, problems.get(file_id)))
+        elif file_id in state.used and state.status == "reading":
+            status = "used"
+        role, problem = state.used.get(file_id, ""), problems.get(file_id)
+        files.append(ImportFile(file_id, file.path, file.size_bytes, received, status, problem, role))
     return files
 
 
@@ -161,7 +166,13 @@ def reopen_upload(registry: Registry, import_id: str, state: State) -> None:
     registry.cancels[import_id] = threading.Event()
     registry.touched[import_id] = registry.tasks.now()
     reopened = replace(
-        state, owner=registry.tasks.token, status="uploading", error=None, file_errors={}, left_out={}
+        state,
+        owner=registry.tasks.token,
+        status="uploading",
+        error=None,
+        file_errors={},
+        left_out={},
+        used={},
     )
     save_state(registry, import_id, reopened)
 

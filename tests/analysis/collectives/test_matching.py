@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-from itertools import pairwise
+import random
+from itertools import pairwise, zip_longest
 
 import numpy as np
+import pytest
 
 from studio.analysis.collectives.matching import (
     disagreement,
@@ -198,6 +200,41 @@ def test_another_size_is_another_message():
     """As in the reference, 100 bytes sent are not 101 received."""
     trace = trace_of([[send(1, 1, 100)], [receive(1, 0, 101)]])
     assert pairs(trace) == [(0, 1, 0, 100, 0, 0, -1, -1), (0, 1, 0, 101, -1, -1, 1, 0)]
+
+
+def paired_one_by_one(ranks):
+    """Each half in the order of its place on its rank, waiting for the next one of the other side."""
+    ends: dict[tuple[int, ...], tuple[list, list]] = {}
+    halves = [(row, rank, half) for rank, nodes in enumerate(ranks) for row, half in enumerate(nodes)]
+    for row, rank, (way, source, target, tag, size) in sorted(halves, key=lambda half: half[:2]):
+        ends.setdefault((source, target, tag, size), ([], []))[way].append((rank, row))
+    return sorted(
+        (*key, *sent, *received)
+        for key, both in ends.items()
+        for sent, received in zip_longest(*both, fillvalue=(-1, -1))
+    )
+
+
+@pytest.mark.parametrize("largest", [1, 1 << 62])
+def test_messages_that_several_ranks_claim_are_paired_in_the_order_of_their_places(largest):
+    draw = random.Random(largest)
+    for _ in range(20):
+        ranks = [
+            [
+                (draw.randrange(2), *(draw.choice([-1, 0, 1]) for _ in "st"), draw.choice([0, largest]), 8)
+                for _ in range(draw.randrange(6))
+            ]
+            for _ in range(3)
+        ]
+        names = ("comm_src", "comm_dst", "comm_tag", "comm_size")
+        trace = trace_of([
+            [
+                node(1 + row, ("COMM_SEND", "COMM_RECV")[way], **dict(zip(names, key, strict=True)))
+                for row, (way, *key) in enumerate(nodes)
+            ]
+            for nodes in ranks
+        ])  # fmt: skip
+        assert pairs(trace) == paired_one_by_one(ranks)
 
 
 def test_a_pipeline_of_equal_ranks_is_matched_from_its_slots():

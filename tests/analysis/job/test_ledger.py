@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from studio.analysis.job.blame import blame
 from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Delays, ledger
 from studio.analysis.job.occupancy import occupancy
 from studio.timeline import node_times, recorded
@@ -92,6 +93,23 @@ def test_time_before_a_receive_that_is_noted_with_its_message_is_a_bubble_too():
 
     assert told_of(9) == {"compute": 3, "bubble": 7, "communication": 4}
     assert told_of(12) == {"compute": 3, "stall": 10, "communication": 1}
+
+
+def test_time_before_a_collective_that_all_are_noted_to_begin_together_is_waiting():
+    """Rank 0 is ready at 10, rank 1 at 30, rank 2 at 20; all note the all-reduce at 33, the 3 µs before that are nobody's."""
+    trace = job(*([("COMP", 0, ready), ("COMM_COLL", 33, 7), ("COMP", 40, 5)] for ready in (10, 30, 20)))
+    found = account(trace)
+    assert told(found) == {"compute": 15, "waiting": 20, "communication": 7, "stall": 3}
+    assert told(found, 1) == {"compute": 35, "communication": 7, "stall": 3}
+    assert told(found, 2) == {"compute": 25, "waiting": 10, "communication": 7, "stall": 3}
+    waits = blame(trace, node_times(trace, recorded(trace)), found)
+    assert list(zip(waits.waiter.tolist(), waits.culprit.tolist(), waits.ns.tolist(), strict=True)) == [
+        (0, 1, 20_000),
+        (2, 1, 10_000),
+    ]
+    assert waits.doing[:, PARTS.index("compute")].tolist() == [20_000, 10_000]
+    # A simulation begins a collective where its rank does, so that a gap before is none of it.
+    assert told(account(trace, is_recording=False)) == {"compute": 15, "transfer": 7, "stall": 23}
 
 
 def test_a_receive_posted_early_explains_no_time_of_a_collective():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import studio
 from studio.analysis.compare.runs import recorded_side
+from studio.analysis.job.ledger import PARTS
 from studio.analysis.path.critical import CAUSES, critical_path
 from studio.analysis.path.slack import slack
 from studio.analysis.path.words import path_sentence, path_shares, pipeline_stages
@@ -245,18 +246,36 @@ def job(ranks, longer=(-1, -1), by=0):
     return trace_of([made(number, rank) for number, rank in enumerate(ranks)])
 
 
-def replayed(trace):
-    system = SystemConfig(Topology((Dimension("switch", len(trace.ranks), 64.0),)), extensions=Extensions())
-    side = side_of(simulate(trace, system.replaying()))
+def replayed(trace, joins):
+    """A replay in which collectives begin with their last member, or ASTRA-sim's, in which each rank is by itself."""
+    extensions = Extensions(communication_times="recorded" if joins else "simulated")
+    system = SystemConfig(Topology((Dimension("switch", len(trace.ranks), 64.0),)), extensions=extensions)
+    side = side_of(simulate(trace, system if joins else system.replaying()))
     return side, side.ledger()
 
 
+@pytest.mark.parametrize("joins", [True, False])
+def test_replays_and_slack_have_one_rule_of_when_a_collective_begins(joins):
+    """Rank 0 comes to the all-reduce at 1, rank 1 at 2; it takes 1, then rank 0 computes for 1."""
+    ranks = [[(talks, 1, [1]) for talks in order] for order in ([False, True, False], [False, False, True])]
+    side, account = replayed(job(ranks), joins)
+    spare = slack(side.trace, side.times, account)
+    assert spare.tolist() == ([1000, 0, 0, 0, 0, 0] if joins else [0] * 6)
+    assert account.makespan_ns == (4000 if joins else 3000)
+    waited = account.ns()[:, PARTS.index("waiting")]
+    assert waited.tolist() == [1000 if joins else 0, 0]
+    path = critical_path(side.trace, side.times, account)
+    assert set(path.rank.tolist()) == ({0, 1} if joins else {0})
+    longer, _ = replayed(job(ranks, (0, 1), 1), joins)
+    assert longer.makespan_ns == 4000
+
+
 @settings(max_examples=examples(30), deadline=None)
-@given(RANKS)
-def test_the_path_fills_the_finish_and_its_nodes_have_no_slack(ranks):
+@given(RANKS, st.booleans())
+def test_the_path_fills_the_finish_and_its_nodes_have_no_slack(ranks, joins):
     """Of a run; `CriticalPath` is checked to have neither gaps nor overlaps whenever it is made."""
     trace = job(ranks)
-    side, account = replayed(trace)
+    side, account = replayed(trace, joins)
     path = critical_path(trace, side.times, account)
     assert path.length_ns == account.makespan_ns == path.ns.sum()
     spare = slack(trace, side.times, account)
@@ -266,20 +285,20 @@ def test_the_path_fills_the_finish_and_its_nodes_have_no_slack(ranks):
 
 
 @settings(max_examples=examples(30), deadline=None)
-@given(RANKS, st.data())
-def test_a_node_may_take_longer_by_its_slack_where_nothing_queues(ranks, data):
+@given(RANKS, st.booleans(), st.data())
+def test_a_node_may_take_longer_by_its_slack_where_nothing_queues(ranks, joins, data):
     """Compute nodes alone in line: each waits for the one before, so that nothing queues; simulated anew."""
     chained = [[(talks, length, [1]) for talks, length, _ in rank] for rank in ranks]
     trace = job(chained)
-    side, account = replayed(trace)
+    side, account = replayed(trace, joins)
     spare = slack(trace, side.times, account)
     number = data.draw(st.integers(0, len(ranks) - 1))
     at = data.draw(st.integers(1, len(ranks[number])))
     room = int(spare[side.times.first[number] + at - 1]) // 1000
-    longer, _ = replayed(job(chained, (number, at), room))
+    longer, _ = replayed(job(chained, (number, at), room), joins)
     assert longer.makespan_ns == account.makespan_ns
     if side.trace.graph_of(side.trace.ranks[number]).type[at - 1] == 4:
-        longer, _ = replayed(job(chained, (number, at), room + 1))
+        longer, _ = replayed(job(chained, (number, at), room + 1), joins)
         assert longer.makespan_ns == account.makespan_ns + 1000
 
 

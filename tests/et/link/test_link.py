@@ -585,6 +585,47 @@ def test_collectives_are_typed_and_sized_by_their_operators(tmp_path, operator, 
     assert told["is_cpu_op"] is False
 
 
+def alone(tmp_path, *ranks):
+    """The communication of each rank of a job of Kineto traces alone: type and size."""
+    paths = []
+    for number, events in enumerate(ranks):
+        told = {"rank": number, "world_size": len(ranks), "backend": "gloo"}
+        paths.append(tmp_path / f"kineto_{number}.json")
+        paths[-1].write_bytes(device_file(events, distributedInfo=told))
+    trace = studio.read(paths)
+    found = []
+    for rank in trace.ranks:
+        graph = trace.graph_of(rank)
+        rows = [row for row, kind in enumerate(graph.type.tolist()) if kind == NodeType.COMM_COLL]
+        found.append([attributes(trace, rank, row) for row in rows])
+    return [[(told["comm_type"], told["comm_size"]) for told in rank] for rank in found]
+
+
+def test_a_scatter_has_the_size_that_its_root_gives_on_every_rank(tmp_path):
+    """Of a Kineto trace alone: gloo names what the root gives, and nothing on the others; calls have lists without sizes."""
+    lists = {"Input Dims": [[[64]], [], [], [], [], []], "Input type": ["TensorList", "", "", "Scalar"]}
+    given = {"Input Dims": [[64]] * 3, "Input type": ["float"] * 3}
+    call, part = (
+        event("c10d::scatter_", 0, 90, rf=3),
+        event("gloo:scatter", 5, 50, "user_annotation", tid=8, rf=4),
+    )
+    call["args"] |= lists
+    root = {**part, "args": {**part["args"], **given}}
+    assert alone(tmp_path, [call, part], [call, root], [call, part]) == [[(4, 768)]] * 3
+
+
+def test_a_functional_collective_tells_the_size_that_its_call_has_in_a_list(tmp_path):
+    above = event("_c10d_functional::reduce_scatter_tensor", 0, 90, rf=3)
+    above["args"] |= {"Input Dims": [[32], [], [], []], "Input type": ["float", "", "Scalar", ""]}
+    call = event("c10d::reduce_scatter_tensor_coalesced_", 10, 70, rf=4)
+    call["args"] |= {
+        "Input Dims": [[[16]], [[32]], [], []],
+        "Input type": ["TensorList", "TensorList", "", ""],
+    }
+    part = event("gloo:reduce_scatter", 20, 50, "user_annotation", tid=8, rf=5)
+    assert alone(tmp_path, [above, call, part], [above, call, part]) == [[(7, 128)]] * 2
+
+
 def test_splits_of_an_all_to_all_are_bytes(tmp_path):
     nodes = [node(3, "c10d::alltoall_base_", rf_id=3, inputs=[T(1, 6), T(2, 4), "<Object>", [4, 2], [1, 3]])]
     _, [(_, _, told)] = comm(tmp_path, nodes, [event("c10d::alltoall_base_", 0, 9, rf=3)])

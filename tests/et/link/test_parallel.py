@@ -77,6 +77,22 @@ def test_every_run_links_the_same_by_several_processes(processes, monkeypatch, s
         assert trace.findings == other.findings
 
 
+@pytest.mark.parametrize("renamed", [False, True])
+def test_kineto_traces_alone_are_linked_the_same_by_several_processes(
+    processes, monkeypatch, tmp_path, renamed
+):
+    """Also where names tell other ranks than the files, which win."""
+    folder = job_of(tmp_path / "run", 2)
+    for path in folder.glob("pytorch_et_*"):
+        path.unlink()
+    if renamed:
+        (folder / "kineto_0.json").rename(folder / "kineto_2.json")
+    trace, other = studio.link(folder, executor=processes), by_one(folder, monkeypatch)
+    assert trace == other
+    assert trace.findings == other.findings
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+
+
 def test_files_whose_content_belies_their_names_are_compared_with_all(processes, monkeypatch, tmp_path):
     """Execution traces of two ranks changed places: their names pair them wrongly, their content does not."""
     folder = job_of(tmp_path / "run", 2)

@@ -14,6 +14,7 @@ from studio.et.write import write_with_copies
 from studio.generation.inference.batches import Piece, after, load_of, parse_lengths
 from studio.generation.inference.counts import Precision, cache_bytes, experts_met, layer_matrix, step_flop
 from studio.generation.inference.deployment import StepWish, steps_of
+from studio.generation.inference.fitting import propose_steps
 from studio.generation.inference.generate import describe, generate_inference, step_volumes
 from studio.generation.inference.job import make_steps
 from studio.generation.inference.memory import cache_of, stage_memory, weight_bytes
@@ -293,6 +294,59 @@ def test_memory_that_does_not_fit_says_of_what_it_is_and_what_would_fit():
     assert told["remedies"][0].startswith("--tp 4 with --ranks 4 (")
     assert any(remedy.startswith("--dtype fp8") for remedy in told["remedies"])
     assert describe(model, StepWish(4, tp=4, batch=32, context="4096"), gpu)["unfit"] == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "ranks", "options", "parts"),
+    [
+        ("llama3-70b", 8, {"tp": 2, "batch": 512}, ("",)),
+        ("mixtral-8x22b", 8, {"tp": 4, "batch": 64, "context": 8_192}, ("",)),
+        # Neither degree nor type alone is enough.
+        ("llama3-70b", 2, {"phase": "disaggregated", "prefill_ranks": 1, "prompts": 24}, ("prefill",)),
+        ("llama3-70b", 8, {"phase": "disaggregated", "prefill_ranks": 2, "tp": 2, "prompts": 8, "batch": 255}, ("prefill", "decode")),
+    ],
+)  # fmt: skip
+def test_every_remedy_makes_steps_fit_and_the_next_larger_batch_does_not(model, ranks, options, parts):
+    def told(given, ranks=ranks):
+        asked = asked_of(model, ranks, given)
+        return describe(asked.model, asked.wish, find_gpu("h100"))
+
+    for part in parts:
+        found = told(options)[part] if part else told(options)
+        assert found["unfit"]
+        assert found["remedies"]
+        for remedy in found["remedies"]:
+            words = remedy.partition(" (")[0].replace(" and ", " ").replace(" with ", " ").split()
+            change = {
+                name[2:].replace("-", "_"): value for name, value in zip(*[iter(words)] * 2, strict=True)
+            }
+            change = {name: int(value) if value.isdecimal() else value for name, value in change.items()}
+            more = change.pop("ranks", ranks)
+            after = told({**options, **change}, more)
+            assert (after[part] if part else after)["unfit"] == "", remedy
+            if "batch" in change:
+                replicas = (ranks - options.get("prefill_ranks", 0)) // options.get("tp", 1)
+                larger = told({**options, **change, "batch": change["batch"] + replicas})
+                assert (larger[part] if part else larger)["unfit"]
+
+
+@pytest.mark.parametrize(
+    ("model", "ranks", "options", "proposed"),
+    [
+        ("llama3-8b", 8, {}, {}),
+        ("llama3-70b", 8, {"batch": 32}, {"tp": 2}),
+        ("llama3-70b", 8, {"batch": 32, "tp": 1}, {"pp": 2}),
+        ("llama3.1-405b", 16, {}, {"tp": 8, "pp": 2}),
+        ("llama3.1-405b", 2, {}, {}),
+    ],
+)
+def test_the_smallest_layout_that_fits_is_proposed(model, ranks, options, proposed):
+    asked, gpu = asked_of(model, ranks, options), find_gpu("h100")
+    assert propose_steps(asked.model, asked.wish, gpu.memory_gbytes * 1e9, options) == proposed
+    if proposed:
+        chosen = asked_of(model, ranks, {**options, **proposed})
+        assert describe(chosen.model, chosen.wish, gpu)["unfit"] == ""
+        assert describe(asked.model, asked.wish, gpu)["unfit"]
 
 
 @pytest.mark.parametrize(
