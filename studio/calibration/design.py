@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from studio.calibration.tables import MeasuredTable
-from studio.sim.costs.library import LIBRARIES
 from studio.sim.costs.model import CostModel
 from studio.sim.costs.parameters import NAMES
 from studio.sim.costs.shapes import Float64, GroupShape, Ports
-from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, Way, combine, terms
+from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, Way, combine
 
 _LEAST_NS = 1e-3
 
@@ -134,15 +133,7 @@ def design(
         choice = taken_by(model, table, shape, ports)
         for taken in np.unique(choice):
             way, rows = ways[taken], np.flatnonzero(choice == taken)
-            split = terms(
-                way,
-                table.collective,
-                table.size_bytes[rows],
-                shape,
-                ports,
-                model.nics,
-                shared=LIBRARIES[model.library].searches,
-            )
+            split = model.terms(way, table.collective, table.size_bytes[rows], shape, ports)
             for part, group in enumerate((split.launch, split.waits, split.inside, split.between)):
                 for name, factor in group:
                     parts[part, start + rows, columns[name]] += factor

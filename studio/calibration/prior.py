@@ -23,9 +23,9 @@ SPREAD: Mapping[str, float] = {
     "settle LL": 0.4,
     "efficiency LL inside": 0.38,
     "efficiency LL128 inside": 0.3,
-    "efficiency Simple inside": 0.12,
+    "efficiency Simple inside": 0.05,
     "efficiency NVLS inside": 0.08,
-    "efficiency direct inside": 0.12,
+    "efficiency direct inside": 0.05,
     "efficiency LL between": 0.45,
     "efficiency LL128 between": 0.3,
     "efficiency Simple between": 0.15,
@@ -36,7 +36,7 @@ SPREAD: Mapping[str, float] = {
     "shared between switches": 0.7,
 }
 """Standard deviation of a parameter's logarithm over the machines of a generation; 0.5 where none is given. Chosen by leaving tables out
-(`benchmarks/accuracy.py`): what predicts tables that were not fitted best."""
+(`python -m benchmarks.accuracy`): what predicts tables that were not fitted best."""
 _ELSE = 0.5
 
 TOGETHER: Sequence[tuple[str, str, float, float]] = (
@@ -51,12 +51,20 @@ all-gathers too."""
 ALIKE: Sequence[tuple[tuple[str, ...], float]] = (
     (("efficiency Simple inside", "efficiency direct inside"), 0.8),
     (("efficiency Simple between", "efficiency direct between"), 0.7),
+    (("ramp LL inside", "ramp LL between"), 0.7),
+    (("ramp LL128 inside", "ramp LL128 between"), 0.7),
 )
-"""Parameters whose deviations go together, and their correlation: rings and messages use the same ports."""
+"""Parameters whose deviations go together, and their correlation: rings and messages use the same ports, and how many channels a library
+opens for a size is the same inside nodes and between them."""
 
 WIDER: Mapping[str, float] = {"nccl-pcie": 3.0, "rccl": 2.0}
 """Libraries whose machines differ more in what they make of their ports: PCIe trees with and without peer access, and
 GPUs of one name with other fabrics."""
+
+OF_NVLINKS = ("efficiency Simple inside", "efficiency direct inside")
+_OTHER_PORTS = 2.4
+"""What machines reach of their ports inside a node by large messages, and how much further machines of the libraries in `WIDER` lie apart
+in it: NVLinks of one generation lie within 3 to 6 % of each other, so that a slow collective over several nodes tells of the network."""
 
 
 def precision(library: str = "", widen: float = 1.0, names: Sequence[str] = NAMES) -> Float64:
@@ -70,6 +78,8 @@ def precision(library: str = "", widen: float = 1.0, names: Sequence[str] = NAME
     spread = np.array([SPREAD.get(name, _ELSE) for name in names])
     reached = np.array([name.startswith("efficiency") for name in names])
     spread[reached] *= WIDER.get(library, 1.0)
+    if library in WIDER:
+        spread[[name in OF_NVLINKS for name in names]] *= _OTHER_PORTS
     covariance = np.diag(spread**2)
     for start, end, common, each in TOGETHER:
         which = np.array([name.startswith(start) and name.endswith(end) for name in names])

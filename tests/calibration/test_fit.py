@@ -131,7 +131,7 @@ def test_no_table_is_an_error() -> None:
 
 
 def test_tables_that_were_left_out_are_predicted(shared: Path) -> None:
-    """Loosely what `benchmarks/accuracy.py` prints: medians of GMF by split, in a node and across nodes, in percent."""
+    """Loosely what `python -m benchmarks.accuracy` prints: medians of GMF by split, in a node and across nodes, in percent."""
     accuracy = runpy.run_path(str(ROOT / "benchmarks" / "accuracy.py"))
     tables = read_csv(shared / "measured" / "measured.csv")
     machines = ("aic_a100", "aic_h100", "aic_gb200", "sophia_a100", "abci_a100", "h100x")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from studio.errors import ConfigError
 from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.costs.curves import NEAR, OWN, Curve
-from studio.sim.costs.library import LIBRARIES
+from studio.sim.costs.library import LIBRARIES, estimates
 from studio.sim.costs.model import KINDS, Range
 from studio.sim.costs.shapes import buffer_bytes, comm_sizes
 from studio.sim.costs.ways import ways
@@ -131,7 +131,9 @@ def test_closed_forms(
     ("algorithm", "protocol", "fillings", "bytes_between", "rate"),
     [
         # Each of 2 levels up and down fills a pipe, two of which are what two nodes take.
-        ("tree", "Simple", 2.0, 2 / 8, 45),
+        ("tree", "LL128", 2.0, 2 / 8, 40),
+        # Chunks follow each other through the levels of Simple.
+        ("tree", "Simple", 2**0.5, 2 / 8, 45),
         # 6 of the steps of a ring cross, each with a sixth of the bytes.
         ("ring", "Simple", 6**0.5, 2 * 31 / 32 / 8, 45),
         # LL goes by the host's memory: 39 bytes per ns of a node of 8, of which half is reached.
@@ -247,6 +249,44 @@ def test_nccl_changes_its_mind_where_measured_curves_jump() -> None:
         )
         names = np.array(charge.choices)[charge.choice]
         assert sizes[names == "ring Simple"][0] == jumps
+
+
+@pytest.mark.parametrize(
+    ("protocol", "waits"),
+    [
+        # Of 31 steps 28 lie inside nodes and take no less than the host takes to post a message: 1 µs, 3 µs for Simple.
+        ("LL", 6_600 + 28 * 1_000 + 3 * 2_700),
+        ("LL128", 14_000 + 28 * 1_900 + 3 * 4_000),
+        ("Simple", 8_400 + 28 * 3_400 + 3 * 14_000),
+    ],
+)
+def test_a_library_counts_with_what_the_host_takes_for_each_step_of_a_ring(
+    protocol: str, waits: float
+) -> None:
+    """NCCL's own sum (src/graph/tuning.cc); large sizes wait longer in all-reduces only."""
+    small, large = 2.0**10, 2.0**30
+    for kind, rounds, factor in (
+        ("all_gather", 1, 1.0),
+        ("all_reduce", 2, 1.4 if protocol == "Simple" else 1.0),
+    ):
+        found = estimates(LIBRARIES["nccl-hopper"], kind, np.array([small, large]), FOUR_NODES, 450.0, 50.0)
+        moving = large * rounds * 31 / 32 / {"LL": 20.4, "LL128": 370.8 * 0.92, "Simple": 370.8}[protocol]
+        base = {"LL": 6_600, "LL128": 14_000, "Simple": 8_400}[protocol]
+        expected = factor * (base + rounds * (waits - base)) + moving
+        assert found[f"ring {protocol}"][1] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_message_begins_with_its_share_of_the_channels() -> None:
+    """Of 32 channels, a message among 8 GPUs begins with 4, which carry 25 bytes per ns each, and gets more above 16 MiB a channel."""
+    model, ports = (
+        CostModel("nccl-hopper", values={**PLAIN, "launch send_recv": 1e-3}),
+        replace(NODE, inside=450.0),
+    )
+    took = [total(model, "send_recv", size * MIB, ONE_NODE, ports) for size in (32, 64, 128, 256, 512)]
+    carried = [32 / 100, 64 / 100, 128 / 200, 256 / 400, 512 / 450]
+    assert took == pytest.approx([MIB * time / 0.75 for time in carried], rel=1e-2)
+    pair = total(model, "send_recv", 64 * MIB, GroupShape(2, 2, 1), ports)
+    assert pair == pytest.approx(64 * MIB / 400 / 0.75, rel=1e-2)
 
 
 def test_nvls_serves_large_all_reduces_of_whole_nodes() -> None:

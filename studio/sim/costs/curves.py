@@ -13,7 +13,7 @@ from studio.sim.costs.shapes import Float64, GroupShape
 _SHRINK = 0.2
 _ALONE = 0.05
 """A curve of a group of twice or half the ranks counts 0.2, of four times 0.04, beside 0.05 for no correction at all:
-found by leaving tables out (`benchmarks/accuracy.py`), where it takes the median GMF of tables of a calibrated machine in a
+found by leaving tables out (`python -m benchmarks.accuracy`), where it takes the median GMF of tables of a calibrated machine in a
 node from 8.1 to 7.5 %, and of another node count from 22 to 17 %."""
 OWN = "own curve"
 NEAR = "curves of near groups"

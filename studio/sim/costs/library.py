@@ -57,8 +57,9 @@ _NVLS_NS = 25_000.0
 _NVLS_TREE_NS = 20_900.0
 _NVLS_GPUS = 5
 """With fewer GPUs in a node NVLS brings nothing, and busbw is a ring's (NVIDIA/nccl issue 1455)."""
-_NET_NS = 1_000.0
-"""Latency of a NIC, and what the host adds to each network step."""
+_POST_NS = 1_000.0
+"""What the host takes to post a message to the network, three times as long for Simple: no step of a ring over several nodes counts
+with less, not even one inside a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class Library:
         base: Latency before the first hop: trees, rings.
         searches: Whether it counts with the rate that it finds a path to have, and so with what is reached: paths over PCIe
             differ from board to board. NVLinks count with what is known of them.
+        messages: Channels that messages from rank to rank share; 0 where it is not known that they limit them.
         long_ring: What the latency of a ring between nodes is multiplied by for large sizes (Simple).
     """
 
@@ -112,6 +114,7 @@ class Library:
     )
     long_ring: float = 1.4
     searches: bool = False
+    messages: int = 0
 
     @property
     def protocols(self) -> tuple[str, ...]:
@@ -123,7 +126,7 @@ LIBRARIES: Mapping[str, Library] = {
     "nccl-volta": Library(
         12, 0.8, 39.0, ll128=20, ll128_tree=(20, 20, 20), simple_tree=(26.5, 18.5, 10.0), long_ring=1.9
     ),
-    "nccl-ampere": Library(24, 0.8, 87.7, ll128=20, ll128_tree=(20, 20, 20)),
+    "nccl-ampere": Library(24, 0.8, 87.7, ll128=20, ll128_tree=(20, 20, 20), messages=32),
     "nccl-hopper": Library(
         24,
         0.824,
@@ -133,6 +136,7 @@ LIBRARIES: Mapping[str, Library] = {
         simple_tree=(38.7, 41.4, 36.0),
         nvls=0.85,
         nvls_tree=(57.7, 45.5),
+        messages=32,
     ),
     "nccl-blackwell": Library(
         32,
@@ -191,10 +195,11 @@ def _ring(
     else:
         rounds = 2 if kind == "all_reduce" else 1
         between = rounds * (shape.nodes - 1)
-        latency += (rounds * (shape.ranks - 1) - between) * library.inside.ring[protocol]
-        latency += between * (library.between.ring[protocol] + _network_extra(protocol))
+        posted = 0.0 if shape.nodes == 1 else _POST_NS * (3 if protocol == "Simple" else 1)
+        latency += (rounds * (shape.ranks - 1) - between) * max(library.inside.ring[protocol], posted)
+        latency += between * library.between.ring[protocol]
     waits = np.full(len(buffer), float(latency))
-    if protocol == "Simple" and shape.nodes > 1:
+    if protocol == "Simple" and shape.nodes > 1 and kind == "all_reduce":
         waits[buffer >= 64.0 * library.channels * shape.ranks] *= library.long_ring
     return waits + buffer * buffer_factor(kind, shape.ranks) / reached
 
@@ -211,7 +216,7 @@ def _tree(library: Library, protocol: str, buffer: Float64, shape: GroupShape, r
     }[protocol]
     levels = int(np.log2(shape.nodes))
     latency = library.base.tree[protocol] + 2 * (shape.per_node - 1) * library.inside.tree[protocol]
-    latency += 2 * levels * (library.between.tree[protocol] + _network_extra(protocol))
+    latency += 2 * levels * library.between.tree[protocol]
     shares = np.array(_TREE_SHARE[protocol])
     power = np.floor(np.log2(np.maximum(buffer / 64, 1))).astype(np.int64)
     share = shares[np.minimum(power, len(shares) - 1)]
@@ -231,8 +236,3 @@ def _nvls(
     cap = library.channels * library.nvls_tree[min(shape.nodes, 3) - 2]
     levels = int(np.log2(shape.nodes))
     return {"NVLS-tree": _NVLS_NS + 2 * levels * _NVLS_TREE_NS + buffer / min(reached, network, cap)}
-
-
-def _network_extra(protocol: str) -> float:
-    """Return what a network step costs beyond the hop: the NIC, twice where Simple flushes, and the host."""
-    return 5 * _NET_NS if protocol == "Simple" else 2 * _NET_NS

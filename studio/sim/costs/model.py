@@ -247,8 +247,10 @@ class CostModel:
 
     def terms(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Terms:
         """Return the terms of what a way takes, at sizes of the whole buffer."""
-        shared = LIBRARIES[self.library].searches
-        return terms(way, kind, buffer, shape, ports, self.nics, shared=shared)
+        library = LIBRARIES[self.library]
+        return terms(
+            way, kind, buffer, shape, ports, self.nics, shared=library.searches, channels=library.messages
+        )
 
     def _parts(
         self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports

@@ -44,6 +44,9 @@ HOST_OVERLAP = 4.0
 _RAMP_NS = 1000.0
 _LL_NETWORK = 39.0
 """Bytes per ns of a node's LL to other nodes, which goes by the memory of the host (NVIDIA/nccl, src/graph/tuning.cc)."""
+_PART_BYTES = 16.0 * 1024 * 1024
+_CHANNEL_RATE = 25.0
+"""Bytes per ns of a port that one channel of messages keeps busy: one NVLink of Ampere or Hopper."""
 _SETTLE_BYTES = 24 * 1024.0
 
 
@@ -159,6 +162,7 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
     nics: int = 0,
     *,
     shared: bool = False,
+    channels: int = 0,
 ) -> Terms:
     """Return the terms of a way's time.
 
@@ -170,12 +174,14 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
         ports: The network.
         nics: NICs of a node; 0 stands for one an NPU.
         shared: Whether ports inside a node share paths, as those of PCIe do.
+        channels: Channels that messages from rank to rank share; 0 where they set no limit.
     """
     one = np.ones(len(buffer))
     inside: list[tuple[str, Float64]] = []
     between: list[tuple[str, Float64]] = []
     if way.inside:
-        time = buffer * way.inside / ports.inside
+        rates = _message_rates(buffer, shape, channels) if kind == "send_recv" else np.inf
+        time = buffer * way.inside / np.minimum(ports.inside, rates)
         inside = _moving(f"{way.rates} inside", time)
         if shared:
             lines = 2.0 if way.protocol == "LL" else 1.0  # LL sends two bytes for one.
@@ -193,6 +199,20 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
     return Terms(
         latency, ((f"launch {kind}", one),), tuple(_waits(way, buffer)), tuple(inside), tuple(between)
     )
+
+
+def _message_rates(buffer: Float64, shape: GroupShape, channels: int) -> Float64:
+    """Return what the channels of a message between two members carry together, in bytes per ns of a port, by size.
+
+    A message of a group of n ranks begins with an n-th of the channels, so that there are enough for all peers, and gets twice as many
+    while a channel's part is above 16 MiB. Over several nodes parts are far smaller, so that all channels are used (NVIDIA/nccl,
+    src/enqueue.cc, `addP2pToPlan`).
+    """
+    if not channels or shape.nodes > 1:
+        return np.full(len(buffer), np.inf)
+    least = 2 ** math.floor(math.log2(max(channels / shape.ranks, 1)))
+    doubled = np.ceil(np.log2(np.maximum(buffer / (least * _PART_BYTES), 1)))
+    return np.asarray(np.minimum(least * 2**doubled, channels) * _CHANNEL_RATE)
 
 
 def _waits(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
@@ -219,11 +239,14 @@ def _waits(way: Way, buffer: Float64) -> list[tuple[str, Float64]]:
 def _fillings(way: Way) -> float:
     """Return how often the pipe between nodes is filled, in units of two nodes.
 
-    Each level of a tree passes the whole buffer on, and fills its own pipe. Each step of a ring passes on a part: as many fillings,
-    each by the square root of its share. Messages to other ranks are under way together.
+    LL and LL128 carry sizes of which a channel's part is about one chunk: each level of a tree passes all of it on, and fills its own
+    pipe. Simple cuts large sizes into chunks that follow each other through all levels, and the best number of chunks grows as the root
+    of the levels. Each step of a ring passes on a part: as many fillings, each by the square root of its share. Messages to other ranks
+    are under way together.
     """
     if way.algorithm in ("tree", "NVLS-tree"):
-        return way.steps_between / 2
+        levels = way.steps_between / 2
+        return math.sqrt(levels) if way.protocol == "Simple" else levels
     return math.sqrt(way.steps_between) if way.algorithm == "ring" else 1.0
 
 
