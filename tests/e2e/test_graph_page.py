@@ -39,9 +39,10 @@ def open_graph(studio, page, job=JOB, **view):
 
 
 def settled(page):
-    """Wait until what is drawn is what the server last sent, and painted."""
+    """Wait until what is drawn is what the server last sent, painted, and glides nowhere."""
     page.wait_for_selector("#graph-canvas[data-ready]")
     quiet(page)
+    until(page, f"!{CY}.animated() && !{CY}.elements(':animated').length")
 
 
 def drawn(page):

@@ -19,7 +19,7 @@ from studio.sim.presets import preset
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.units import format_ns
-from tests.e2e.conftest import BRIEF, Held, Studio, becomes, quiet, until
+from tests.e2e.conftest import BRIEF, COLOUR_RULES, Held, Studio, becomes, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.e2e.going import go
 from tests.handmade import node, trace_of
@@ -28,7 +28,6 @@ from tests.kernels import compiled
 pytestmark = pytest.mark.e2e
 
 JOB = "transformer_8r"
-COLOUR_RULES = BRIEF | {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 HOSTILE = "<img src=x onerror=window.harmed=1>"
 API = "window.dash_ag_grid.getApi('nodes-grid')"
 

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from studio.et.schema import schema
 from tests.conftest import WINDOW
-from tests.e2e.conftest import BRIEF, Held, Studio, becomes, quiet, until, view
+from tests.e2e.conftest import BRIEF, COLOUR_RULES, Held, Studio, becomes, quiet, until, view
 
 pytestmark = pytest.mark.e2e
 
@@ -55,9 +55,6 @@ FITS = """document.documentElement.scrollWidth <= innerWidth
 
 RULES = BRIEF | {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 """Levels A and AA of the Web Content Accessibility Guidelines 2.1."""
-COLOUR_RULES = BRIEF | {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-"""Those of these rules that look at colours: all that a theme changes."""
-
 
 SEEN = """() => {
     const content = document.getElementById("content");

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.conftest import Studio, quiet
-from tests.e2e.test_compare_page import runs  # noqa: F401 - a fixture
+from tests.e2e.test_compare_page import runs, simulated  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.e2e
 
