@@ -1,7 +1,9 @@
 /** The routes of imports, asked again while there is no connection: see studio/server/uploads.py. */
 
 /** @typedef {{ message: string, hint?: string, ranks_for?: string[], npus_for?: string[] }} Failure */
-/** @typedef {{ phase: string, done: number, total: number | null, message?: string }} Progress */
+/**
+ * @typedef {{ phase: string, done: number, total: number | null, message?: string, unit?: string }} Progress
+ */
 
 /**
  * A file as the server lists it.

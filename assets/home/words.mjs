@@ -107,7 +107,9 @@ function readingText({ progress }) {
   if (!progress) return "reading";
   if (progress.message) return progress.message;
   if (!progress.total) return progress.phase;
-  return `${progress.phase} ${formatCount(progress.done)} of ${formatCount(progress.total)}`;
+  const { phase, done, total, unit } = progress;
+  if (unit === "bytes") return `${phase} ${formatBytes(done)} of ${formatBytes(total)}`;
+  return [phase, formatCount(done), "of", formatCount(total), unit].filter(Boolean).join(" ");
 }
 
 /** Words for states that need no further details. @type {Record<string, string>} */

@@ -78,6 +78,10 @@ test("each state has its words", () => {
     say({ status: "reading", progress: { phase: "ranks", done: 12, total: 1024 } }),
     "ranks 12 of 1,024",
   );
+  const read = { phase: "checking", done: 1 << 20, total: 3 << 20, unit: "bytes" };
+  assert.equal(say({ status: "reading", progress: read }), "checking 1.00 MiB of 3.00 MiB");
+  const stored = { phase: "storing", done: 2, total: 3, unit: "graphs" };
+  assert.equal(say({ status: "reading", progress: stored }), "storing 2 of 3 graphs");
   assert.equal(say({ status: "failed", error: { message: "", ranks_for: ["a"] } }), "waiting for ranks");
   assert.equal(say({ status: "failed", error: { message: "" } }), "failed");
   assert.equal(

@@ -63,12 +63,13 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Progress of reading an import; `message`, if given, is shown instead of the numbers."""
+    """Progress of reading an import; `message`, if given, is shown instead of the numbers, which count `unit`."""
 
     phase: str
     done: int
     total: int
     message: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,8 @@ class Progress:
     def __call__(self, phase: str, done: int, total: int, message: str = "") -> None:
         """Report progress."""
         self.check()
-        self._report.running(done, total, phase=phase, unit=_UNITS.get(phase, ""))
+        unit = _UNITS.get(phase, "")
+        self._report.running(done, total, phase=phase, unit=unit)
         now_s = time.monotonic()
         if phase == self._shown.phase and done < total and now_s - self._written_s < _PROGRESS_EVERY_S:
             return
