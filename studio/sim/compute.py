@@ -33,11 +33,14 @@ class ComputeTimes:
         recorded: Nodes that take their recorded duration.
         roofline: Nodes that take the time of the roofline.
         unknown: Nodes with neither, which take 1 ns.
+        processor: Operators that take the time they were recorded with on a processor (CPU), where no node of the job
+            computes on an accelerator; else 0.
     """
 
     recorded: int
     roofline: int
     unknown: int
+    processor: int = 0
 
     @property
     def all(self) -> int:
@@ -53,7 +56,11 @@ class ComputeTimes:
             'compute: recorded on 98 % of nodes, roofline on 2 %'
             >>> ComputeTimes(5, 0, 0).words
             'compute: recorded on all nodes'
+            >>> ComputeTimes(0, 0, 0, 12).words
+            'compute: recorded on processors (CPU), since the job used no GPU'
         """
+        if self.processor:
+            return "compute: recorded on processors (CPU), since the job used no GPU"
         named = (
             ("recorded", self.recorded),
             ("roofline", self.roofline),
@@ -80,9 +87,18 @@ def compute_times(trace: Trace, config: SystemConfig) -> ComputeTimes:
     counts = np.zeros(len(Source), np.int64)
     for index, times in ranks.items():
         counts += times * np.bincount(compute_sources(trace.graphs[index], config), minlength=len(Source))
-    return ComputeTimes(
-        *(int(counts[source]) for source in (Source.RECORDED, Source.ROOFLINE, Source.UNKNOWN))
-    )
+    computed = tuple(int(counts[source]) for source in (Source.RECORDED, Source.ROOFLINE, Source.UNKNOWN))
+    if any(computed) or config.extensions is None:
+        return ComputeTimes(*computed)
+    operators = sum(times * _timed_operators(trace.graphs[index]) for index, times in ranks.items())
+    return ComputeTimes(*computed, processor=operators)
+
+
+def _timed_operators(graph: Graph) -> int:
+    """Count the operators that a processor ran for a recorded time; the time between operators is none."""
+    operators = (graph.type == NodeType.COMP) & _flagged(graph, "is_cpu_op") & (graph.duration_ns > 0)
+    operators[graph.rows_with("gap")[0]] = False
+    return int(operators.sum())
 
 
 def mean_compute_ns(trace: Trace, config: SystemConfig) -> dict[str, float]:

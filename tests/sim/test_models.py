@@ -149,6 +149,20 @@ def test_a_recorded_duration_is_kept_and_the_roofline_serves_nodes_without_one()
         took(config, "astra-sim")
 
 
+def test_compute_of_a_job_without_a_gpu_is_said_to_be_that_of_processors():
+    operator = node(1, "COMP", name="aten::mm", micros=5, is_cpu_op=True)
+    on_processors = trace_of([[operator, collective(2, "ALL_REDUCE", 1 << 20, 1)]] * 8)
+    config = preset(EIGHT).config
+    times = compute_times(on_processors, config)
+    assert (times.all, times.processor) == (0, 8)
+    assert times.words == "compute: recorded on processors (CPU), since the job used no GPU"
+    assert simulate(on_processors, config, native=compiled()).makespan_ns > 5_000
+
+    kernel = node(3, "COMP", name="gemm", micros=5, is_cpu_op=False)
+    with_gpu = compute_times(trace_of([[operator, kernel]] * 8), config)
+    assert (with_gpu.recorded, with_gpu.processor) == (8, 0)
+
+
 # ---------------------------------------------------------------------------------------------------
 # Never ranked
 

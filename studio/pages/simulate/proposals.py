@@ -74,7 +74,7 @@ def show_compute(trace: Trace, config: SystemConfig) -> Any:
     """
     times = compute_times(trace, config)
     recomputes = config.extensions is not None and config.extensions.recompute_for is not None
-    if not times.all or not config.needs_every_rank or recomputes:
+    if not times.words or not config.needs_every_rank or recomputes:
         return None
     words = html.Span(compute_words(times, trace))
     means = mean_compute_ns(trace, config)
