@@ -60,9 +60,16 @@ def test_prefixes_of_launchers_are_passed_over(tmp_path, prefix):
 
 def test_lines_of_libraries_between_rows_are_passed_over_and_cut_rows_are_counted(tmp_path):
     noise = "[1622510351.51] [g0193:8661 :0] ucp_context.c:1437 UCX  WARN  UCP version is incompatible\n"
-    read = read_tables([written(tmp_path, noise + DEVICES + HEADER + ROW + noise + SLOW + SLOW[:60] + "\n")])
+    wrong_rate = SLOW.replace("102934", "2934")
+    text = noise + DEVICES + HEADER + ROW + wrong_rate + noise + SLOW + wrong_rate + SLOW[:60] + "\n"
+    read = read_tables([written(tmp_path, text)])
     assert len(read.tables[0].size_bytes) == 2
-    assert any("1 lines left out" in note and "break off" in note for note in read.notes)
+    left_out = [note.split(": ", 1)[1] for note in read.notes]
+    first = text.splitlines().index(wrong_rate.rstrip("\n")) + 1
+    assert left_out == [
+        f"2 lines left out, the first is {first}: rows in which algbw is not size by time.",
+        f"line {len(text.splitlines())} left out: rows that break off.",
+    ]
 
 
 def test_processes_that_print_at_the_same_time_are_told_apart(tmp_path):
@@ -111,7 +118,7 @@ def test_rows_that_were_mixed_up_are_left_out_and_counted(tmp_path):
     torn = ROW.replace("120.50", "12.50")
     read = read_tables([written(tmp_path, DEVICES + HEADER + torn + SLOW)])
     assert read.tables[0].size_bytes.tolist() == [1073741824]
-    assert "algbw is not size by time, such as line 10" in read.notes[0]
+    assert read.notes[0] == "log: line 10 left out: rows in which algbw is not size by time."
     with pytest.raises(StudioError, match="line 8: a header without busbw"):
         read_tables([written(tmp_path, DEVICES + HEADER.replace("busbw", "bXsbw") + ROW)])
 

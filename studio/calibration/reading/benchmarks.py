@@ -8,7 +8,7 @@ its own; lines of libraries in between are passed over.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -86,7 +86,7 @@ def read_benchmarks(name: str, text: str, given: Given) -> Tables:
     Raises:
         TraceFormatError: A value is none, or the text does not say on what it was measured, and neither does the user.
     """
-    skipped: Counter[str] = Counter()
+    skipped: dict[str, list[int]] = defaultdict(list)
     notes: list[str] = []
     tables: list[MeasuredTable] = []
     for section in _sections(name, text, skipped):
@@ -94,7 +94,7 @@ def read_benchmarks(name: str, text: str, given: Given) -> Tables:
             table, said = _table(name, section, given)
             tables.append(table)
             notes += said
-    notes = [f"{name}: {count} lines left out: {why}." for why, count in skipped.items()] + notes
+    notes = [_left_out(name, why, lines) for why, lines in skipped.items()] + notes
     if not tables:
         raise TraceFormatError(
             f"{name}: the header of a table, and no row of it; expected lines of size, count, type, …, time, algbw, busbw",
@@ -103,7 +103,19 @@ def read_benchmarks(name: str, text: str, given: Given) -> Tables:
     return Tables(tuple(tables), tuple(dict.fromkeys(notes)))
 
 
-def _sections(name: str, text: str, skipped: Counter[str]) -> Iterator[_Section]:
+def _left_out(name: str, why: str, lines: Sequence[int]) -> str:
+    """Say how many lines were left out for one reason, and where the first is.
+
+    Example:
+        >>> _left_out("a.log", "rows that break off", [7]), _left_out("a.log", "rows of size 0", [7, 9])
+        ('a.log: line 7 left out: rows that break off.', 'a.log: 2 lines left out, the first is 7: rows of size 0.')
+    """
+    if len(lines) == 1:
+        return f"{name}: line {lines[0]} left out: {why}."
+    return f"{name}: {len(lines)} lines left out, the first is {lines[0]}: {why}."
+
+
+def _sections(name: str, text: str, skipped: dict[str, list[int]]) -> Iterator[_Section]:
     """Yield each table of a log, with what stood before it."""
     open_sections: dict[str, _Section] = {}
     done: list[tuple[int, _Section]] = []
@@ -128,7 +140,7 @@ def _begins_anew(text: str) -> bool:
     return text.strip() == "# Using devices"
 
 
-def _take(name: str, line: Line, section: _Section, skipped: Counter[str]) -> None:
+def _take(name: str, line: Line, section: _Section, skipped: dict[str, list[int]]) -> None:
     """Note what a line tells."""
     text = line.text
     device = _DEVICE.match(text)
@@ -159,16 +171,16 @@ def _columns(place: str, text: str) -> tuple[str, ...]:
     return columns
 
 
-def _take_row(name: str, line: Line, section: _Section, skipped: Counter[str]) -> None:
+def _take_row(name: str, line: Line, section: _Section, skipped: dict[str, list[int]]) -> None:
     cells = line.text.split()
     if len(cells) <= max(map(section.columns.index, _NEEDED)):
-        skipped[f"rows that break off, such as line {line.number}"] += 1
+        skipped["rows that break off"].append(line.number)
         return
     at = dict(reversed(list(zip(section.columns, cells, strict=False))))
     place = f"{name}: line {line.number}"
     size, time_us = _number(place, "size", at["size"]), _number(place, "time", at["time"])
     if size == 0:
-        skipped["rows of size 0, in which nothing is sent"] += 1
+        skipped["rows of size 0, in which nothing is sent"].append(line.number)
         return
     if time_us <= 0:
         raise TraceFormatError(
@@ -188,7 +200,7 @@ def _take_row(name: str, line: Line, section: _Section, skipped: Counter[str]) -
     )
     # Times are printed with four digits and rates with two decimals; what is further off is of another row or column.
     if abs(row.algorithm_rate - size / time_us / 1e3) > 0.011 + 0.02 * row.algorithm_rate:
-        skipped[f"rows in which algbw is not size by time, such as line {line.number}"] += 1
+        skipped["rows in which algbw is not size by time"].append(line.number)
         return
     section.rows.append(row)
 
