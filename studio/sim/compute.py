@@ -91,7 +91,7 @@ def compute_times(trace: Trace, config: SystemConfig) -> ComputeTimes:
     if any(computed) or config.extensions is None:
         return ComputeTimes(*computed)
     operators = sum(times * _timed_operators(trace.graphs[index]) for index, times in ranks.items())
-    return ComputeTimes(*computed, processor=operators)
+    return ComputeTimes(0, 0, 0, processor=operators)
 
 
 def _timed_operators(graph: Graph) -> int:
