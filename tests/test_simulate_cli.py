@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from studio.cli import main
-from studio.commands import simulate as command
+from studio.commands.base.given_job import read_job
+from studio.commands.base.simulation_request import SimulationRequest
+from studio.commands.base.time_limit import TimeLimit
 from studio.errors import TraceError
 from studio.et import write
 from studio.sim.astra import read_yaml
@@ -188,8 +190,8 @@ def test_what_cannot_be_done_is_said_and_exits_1(folder, words, message, monkeyp
 
 def test_a_time_limit_stops_reading_and_says_how_far_it_came(folder):
     seen: list[tuple[str, int, int]] = []
-    request = command.Request((str(folder / "job"),), preset="tpu-v3-8", time_limit_s=60.0)
-    limit = command.Limit(time.monotonic(), request.time_limit_s)
+    request = SimulationRequest((str(folder / "job"),), preset="tpu-v3-8", time_limit_s=60.0)
+    limit = TimeLimit(time.monotonic(), request.time_limit_s)
 
     def tell(phase: str, done: int, total: int) -> None:
         seen.append((phase, done, total))
@@ -198,7 +200,7 @@ def test_a_time_limit_stops_reading_and_says_how_far_it_came(folder):
 
     watched = limit.watch(tell)
     with pytest.raises(TraceError, match=r"time limit of 60 s; reading its files had come to [0-9]+ %"):
-        command.workload(request, watched)
+        read_job(request, watched)
     assert len(seen) == 1
 
 

@@ -23,6 +23,7 @@ from studio.analysis.job.completeness import completeness
 from studio.commands.base import parquet_folder
 from studio.commands.base.astra_folder import Prepared, prepare, refuse_taken, write_folder
 from studio.commands.base.backends import BACKEND_NAMES, WORKLOAD, Backend, analytical, backend_named
+from studio.commands.base.given_system import parts_for
 from studio.commands.base.names import find_stored_run
 from studio.commands.base.options import (
     EXISTING_FILE,
@@ -38,10 +39,9 @@ from studio.commands.base.options import (
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.parquet_folder import Tables, write_tables
 from studio.commands.base.prefix import find_by_prefix
+from studio.commands.base.simulation_request import SimulationRequest, with_system_file
 from studio.commands.base.systems import system_label
 from studio.commands.base.terminal import printable
-from studio.commands.simulate import Request as SimulateRequest
-from studio.commands.simulate import parts_for, with_system_file
 from studio.comparing import RECORDED
 from studio.errors import ConfigError, StudioError
 from studio.et import Progress, read
@@ -232,7 +232,7 @@ def _from_workspace(request: Request) -> _Source:
 def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms]:
     """Return the system that a job is exported on."""
     asked = with_system_file(
-        SimulateRequest(
+        SimulationRequest(
             (request.name,),
             preset=request.preset,
             system=request.system,

@@ -17,12 +17,12 @@ from typing import Any
 
 import click
 
+from studio.commands.base.given_system import parts_for
 from studio.commands.base.options import PathOption, json_option
 from studio.commands.base.output import progress_line, show
+from studio.commands.base.simulation_request import SimulationRequest, with_system_file
 from studio.commands.base.terminal import printable, shorten, written_line
 from studio.commands.base.workload_options import COUNT, chosen_model, given_options, workload_options
-from studio.commands.simulate import Request as SimulateRequest
-from studio.commands.simulate import parts_for, with_system_file
 from studio.et.write import write_with_copies
 from studio.generation.models import Model
 from studio.generation.options import OPTIONS
@@ -92,7 +92,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         StudioError: A file cannot be written.
     """
     simulated = with_system_file(
-        SimulateRequest(
+        SimulationRequest(
             (),
             preset=request.preset,
             system=request.system,

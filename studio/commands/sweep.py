@@ -17,6 +17,8 @@ from typing import Any
 
 import click
 
+from studio.commands.base.given_job import read_job
+from studio.commands.base.given_system import parts_for
 from studio.commands.base.options import (
     EXISTING_FILE,
     PathOption,
@@ -28,9 +30,8 @@ from studio.commands.base.options import (
     workspace_option,
 )
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
+from studio.commands.base.simulation_request import SimulationRequest, with_system_file
 from studio.commands.base.terminal import printable, shorten
-from studio.commands.simulate import Request as SimulateRequest
-from studio.commands.simulate import parts_for, with_system_file, workload
 from studio.errors import ConfigError
 from studio.et.format import UNSAID, JobSize
 from studio.sim import remote_memory
@@ -129,7 +130,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     target = None if request.bisect is None else Target(request.bisect, request.under_ns or 0)
     costs = None if request.costs is None else load_costs(request.costs)
     simulated = with_system_file(
-        SimulateRequest(
+        SimulationRequest(
             request.job,
             preset=request.preset,
             system=request.system,
@@ -151,7 +152,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     if simulated.preset is None and PRESET not in space.keys:
         # Says what is missing before a large job is read.
         parts_for(simulated)
-    trace = workload(simulated, progress)
+    trace = read_job(simulated, progress)
     tables = parts_for(simulated, ranks=len(trace.ranks)) if given else None
     base = Base(None if given else simulated.preset, tables, request.size.npus, request.model)
     findings = trace.findings

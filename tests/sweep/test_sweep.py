@@ -315,6 +315,7 @@ def test_the_front_is_what_nothing_beats(pairs):
 def test_the_command_writes_and_tells_what_simulate_would(tmp_path, capsys):
     from studio.commands import simulate as simulate_command
     from studio.commands import sweep as command
+    from studio.commands.base.simulation_request import SimulationRequest
 
     files, output = str(studio.sample_path("transformer_8r")), tmp_path / "out.parquet"
     varied = "bandwidth[0]=50,200", "costs.algorithm=ring,tree", *MEMORY
@@ -322,7 +323,7 @@ def test_the_command_writes_and_tells_what_simulate_would(tmp_path, capsys):
     table = pd.read_parquet(output)
     for row in table.itertuples():
         told = (f"bandwidth[0]={row[2]}", f"costs.algorithm={row[3]}", *MEMORY)
-        alone = simulate_command.run(simulate_command.Request((files,), preset="hgx-h100", settings=told))
+        alone = simulate_command.run(SimulationRequest((files,), preset="hgx-h100", settings=told))
         assert alone.result.makespan_ns == row.finish_ns
         assert alone.result.config.model == row.run_model
     plain = json.loads(json.dumps(command.report(outcome)))

@@ -17,8 +17,8 @@ from studio.analysis.job.measures import EDITION, measure
 from studio.analysis.job.step_spans import step_spans
 from studio.commands.base.losses import losses
 from studio.commands.base.prefix import find_by_prefix
+from studio.commands.base.simulation_request import SimulationRequest
 from studio.commands.base.suite_file import Suite, SuiteJob, SuiteLimit, SuiteSystem
-from studio.commands.simulate import Request as SimulateRequest
 from studio.commands.simulate import run as simulate
 from studio.decoding import decoder
 from studio.errors import ConfigError, StudioError
@@ -208,7 +208,7 @@ def _simulate(
 ) -> Result:
     failed = Result(job.name, system.name, digest=digest)
     try:
-        request = SimulateRequest(
+        request = SimulationRequest(
             job.paths,
             preset=system.preset,
             system=system.files.get("system"),

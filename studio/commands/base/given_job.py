@@ -1,0 +1,102 @@
+"""The job that WORKLOAD names: files, the prefix of files, or a job in the workspace."""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from studio.commands.base.prefix import find_by_prefix
+from studio.commands.base.simulation_request import SimulationRequest, job_size
+from studio.errors import ConfigError, StudioError
+from studio.et import Progress, read
+from studio.trace import Trace
+
+if TYPE_CHECKING:
+    from studio.store.workspace import Workspace
+
+
+def read_job(request: SimulationRequest, progress: Progress | None = None) -> Trace:
+    """Read the job named on the command line.
+
+    Raises:
+        StudioError: There is nothing of this name, or it cannot be read.
+    """
+    files = _given_files(request)
+    if files:
+        size = job_size(request)
+        return read(files, ranks=request.ranks, progress=progress, npus=size.npus, passes=size.passes)
+    return workspace_of(request).load(_job(request))
+
+
+def import_job(request: SimulationRequest, progress: Progress | None = None) -> str:
+    """Return the stored job; files not yet in the workspace are imported.
+
+    Raises:
+        StudioError: There is nothing of this name, or it cannot be read or stored.
+    """
+    files = _given_files(request)
+    if not files:
+        return _job(request)
+    from studio.jobs.importing import open_paths
+
+    size = job_size(request)
+    jobs = open_paths(workspace_of(request), files, ranks=request.ranks, progress=progress, size=size)
+    if len(jobs) > 1:
+        raise ConfigError(
+            f"WORKLOAD holds {len(jobs)} jobs: {', '.join(jobs)}; allowed: one",
+            hint="Name the files of one of them.",
+        )
+    return jobs[0]
+
+
+_FEW_FILES = 4
+"""So many files are read before a missing system is reported: the job may be of one rank, which needs none."""
+
+
+def is_soon_read(request: SimulationRequest) -> bool:
+    """Whether the workload is stored, or few files."""
+    given = map(Path, _given_files(request))
+    each = (path.rglob("*") if path.is_dir() else (path,) for path in given)
+    return len(list(islice(chain.from_iterable(each), _FEW_FILES + 1))) <= _FEW_FILES
+
+
+def _given_files(request: SimulationRequest) -> list[Path | str]:
+    """Return the files or folders that the workload names; empty if it may name a stored job."""
+    names = list(request.workload)
+    absent = [name for name in names if not Path(name).exists()]
+    if not absent:
+        return list(names)
+    if len(names) > 1:
+        raise ConfigError(f"WORKLOAD {absent[0]!r}: there is no such file or folder")
+    return list(find_by_prefix(absent[0]))
+
+
+def workspace_of(request: SimulationRequest) -> Workspace:
+    """Return the workspace that holds stored jobs and runs."""
+    from studio.store.workspace import Workspace
+
+    return Workspace(_root(request))
+
+
+def _root(request: SimulationRequest) -> Path:
+    # Most simulations need no workspace; what it imports takes longer than they do.
+    from studio.store.workspace import Workspace
+
+    return request.workspace or Workspace.default_root()
+
+
+def _job(request: SimulationRequest) -> str:
+    """Find the stored job that the workload names."""
+    [name] = request.workload
+    nothing = f"WORKLOAD {name!r}: no file or folder, no files {name}.<rank>.et"
+    root = _root(request)
+    if not root.is_dir():
+        raise ConfigError(f"{nothing}, and no workspace with jobs", hint="Name a folder of traces.")
+    try:
+        return workspace_of(request).info(name).id
+    except StudioError as error:
+        raise ConfigError(
+            f"{nothing}, no job of the workspace {root}",
+            hint=error.hint if "nearest" in error.hint else "Name a folder of traces.",
+        ) from error
