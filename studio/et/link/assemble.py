@@ -13,8 +13,8 @@ from studio.et.format import RankPart
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.clock import correct_times
 from studio.et.link.communication import INIT, Facts
-from studio.et.link.depend import Gap
 from studio.et.link.draft import RankDraft
+from studio.et.link.gaps import Gap
 from studio.et.link.memory import memory_attributes
 from studio.et.link.names import RECEIVE, SEND, node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions

@@ -1,0 +1,107 @@
+"""What operations of threads wait for: those before them, the device, and other threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from studio.et.link.dependencies import Dependencies
+from studio.et.link.gaps import Causes, Gap
+from studio.et.link.operations import Operations
+from studio.et.link.options import DepKind
+from studio.et.link.waits import Wait
+from studio.trace import NONE, Int64
+
+Lanes = dict[int, tuple[Int64, Int64]]
+"""Thread → its rows in order, and when they began."""
+
+
+def order_lanes(operations: Operations, gaps: list[Gap], order: Int64, lost: Sequence[int]) -> Lanes:
+    """Return the rows of each thread in order, including gaps, and when they began; without lost calls."""
+    thread = np.concatenate((operations.thread, np.array([gap.thread for gap in gaps], np.int64)))
+    thread[list(lost)] = NONE
+    times = np.concatenate((operations.begin, np.array([gap.start_ns for gap in gaps], np.int64)))
+    by_lane = {}
+    for lane in np.unique(thread[thread != NONE]).tolist():
+        rows = np.flatnonzero(thread == lane)
+        rows = rows[np.argsort(order[rows], kind="stable")]
+        by_lane[lane] = rows, times[rows]
+    return by_lane
+
+
+def add_thread_order(draft: Dependencies, lanes: Lanes) -> None:
+    """Add the order of operations on each thread."""
+    for rows, _ in lanes.values():
+        draft.add(rows[:-1], rows[1:], DepKind.ORDER)
+
+
+def add_lost_order(
+    draft: Dependencies, lanes: Lanes, operations: Operations, lost: Sequence[int], order: Int64
+) -> None:
+    """Let lost calls wait for what was before them on their thread, where a gap takes their place."""
+    for call in lost:
+        rows, _ = lanes.get(int(operations.thread[call]), (order[:0], order[:0]))
+        place = int(np.searchsorted(order[rows], order[call])) - 1
+        if place >= 0:
+            draft.add(rows[place : place + 1], np.array([call]), DepKind.ORDER)
+
+
+def add_inner_order(
+    draft: Dependencies,
+    lanes: Lanes,
+    operations: Operations,
+    inner: Int64,
+    order: Int64,
+    library: dict[int, int],
+) -> None:
+    """Let what runs within an operation of a library wait for what that waits for, its call among it, not for its end."""
+    rows = np.flatnonzero(inner >= 0)
+    rows = rows[np.argsort(order[rows], kind="stable")]
+    for around, first in zip(*np.unique(inner[rows], return_index=True), strict=True):
+        before, _ = lanes[int(operations.thread[around])]
+        place = int(np.searchsorted(order[before], order[around])) - 1
+        if place >= 0:
+            draft.add(before[place : place + 1], rows[first : first + 1], DepKind.ORDER)
+        if int(around) in library:
+            draft.add(np.array([library[int(around)]]), rows[first : first + 1], DepKind.THREAD)
+
+
+def add_syncs(
+    draft: Dependencies, lanes: Lanes, first_device: int, waits: list[Wait], calls: dict[int, int]
+) -> None:
+    """Add what threads waited for on the device: to the call that waited, or to what began after it on its thread.
+
+    Args:
+        draft: What is collected.
+        lanes: The rows of threads.
+        first_device: Row of the first operation of the device.
+        waits: When they waited.
+        calls: The node of each call that is one, by the row of its event.
+    """
+    none = np.zeros(0, np.int64)
+    for wait in waits:
+        rows, times = lanes.get(wait.thread, (none, none))
+        place = int(np.searchsorted(times, wait.end, side="left"))
+        target = calls.get(wait.call) if wait.call >= 0 else rows[place] if place < len(rows) else None
+        if target is not None:
+            places = np.array(wait.device, np.int64) + first_device
+            draft.add(places, np.full(len(places), target), DepKind.SYNC)
+
+
+def add_holds(draft: Dependencies, lanes: Lanes, causes: Causes, instants: Int64) -> None:
+    """Add what threads waited for on others, to the first node of the thread that began after the wait.
+
+    Operations that took no time end as they begin (`instants`).
+    """
+    at_once = set(instants.tolist())
+    for (lane, time), (other, until) in causes.items():
+        rows, times = lanes[lane]
+        place = int(np.searchsorted(times, time, side="left"))
+        # The last that the other thread began before: by its end all before it have ended, too.
+        theirs, begun = lanes[other]
+        cause = int(np.searchsorted(begun, until, side="left")) - 1
+        while cause + 1 < len(theirs) and begun[cause + 1] == until and theirs[cause + 1] in at_once:
+            cause += 1
+        if place < len(rows) and cause >= 0:
+            draft.add(lanes[other][0][cause : cause + 1], rows[place : place + 1], DepKind.THREAD)

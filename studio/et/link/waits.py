@@ -1,0 +1,141 @@
+"""When the processor waited for the device, and what operations took without that."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.et.link.attribute import DeviceOperations, covering
+from studio.et.link.launches import WAITING_COPY, LaunchedByStream, streams_of
+from studio.et.link.operations import Operations
+from studio.et.link.spans import COMPUTING, REST_NS
+from studio.et.recording import DeviceTrace, EventKind
+from studio.trace import NONE, Int64
+
+_ASYNC_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|cuMemcpy)\w*Async")
+_BLOCKED = 0.9
+"""The part of a copy's time that the call which waits for it lasts at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The processor waited for device operations from `begin` to `end`, in `operation` or in none (-1).
+
+    Where they had ended before, both are the begin of the call. A call that no operator stands for is a node of its own
+    (`call`, the row of its event, else -1), from the end of the wait to its own end, `until`; elsewhere `until` is `end`.
+    """
+
+    thread: int
+    operation: int
+    begin: int
+    end: int
+    until: int
+    call: int
+    device: tuple[int, ...]
+
+
+def find_waits(operations: Operations, device: DeviceTrace, launched: DeviceOperations) -> list[Wait]:
+    """Return when the processor waited for which device operations (their positions).
+
+    Calls after which their threads did nothing hold nothing up, such as that with which a profiler ends the recording: they
+    are not among them, but where the mark of a step is around them.
+    """
+    runtime = np.flatnonzero(device.kind == EventKind.RUNTIME)
+    names = [device.names[code] for code in device.name[runtime].tolist()]
+    calls = [call for call, name in zip(runtime.tolist(), names, strict=True) if _is_sync(name)]
+    blocked = _blocking_copies(device, launched, runtime, names)
+    calls = sorted({*calls, *blocked})
+    if not calls or not len(launched):
+        return []
+    synced = {int(device.correlation[row]): int(row) for row in np.flatnonzero(device.kind == EventKind.SYNC)}
+    finder = LaunchedByStream(device, launched)
+    operation = covering(operations, device, np.array(calls, np.int64)).tolist()
+    waits = []
+    last: dict[int, int] = {}
+    for thread, end in zip(operations.thread.tolist(), operations.end_ns.tolist(), strict=True):
+        last[thread] = max(last.get(thread, NONE), end)
+    for call, around in zip(calls, operation, strict=True):
+        begin = int(device.start_ns[call])
+        if around < 0 and begin >= last.get(int(device.thread[call]), NONE):
+            continue
+        until = begin + int(device.duration_ns[call])
+        if call in blocked:
+            places = [blocked[call]]
+            begin = max(begin, int(device.start_ns[launched.event[blocked[call]]]))
+        else:
+            places = finder.awaited(call, synced.get(int(device.correlation[call]), NONE), around)
+            # What ended well after the call was not waited for; clocks of processor and device differ a little.
+            places = [place for place in places if finder.finish[place] < until + REST_NS]
+        if places:
+            end = min(max(begin, *(int(finder.finish[place]) for place in places)), until)
+            own = around < 0 or not operations.names[around].startswith(COMPUTING)
+            waits.append(
+                Wait(
+                    int(device.thread[call]), around, begin, end, until if own else end,
+                    call if own else NONE, tuple(places),
+                )
+            )  # fmt: skip
+    return waits
+
+
+def measure_own_time(operations: Operations, waits: list[Wait], around: Int64) -> tuple[Int64, Int64]:
+    """Return the time (N,) every operation took itself, and the time it waited for the device."""
+    timed = operations.timed & ~operations.frame
+    own = np.where(timed, operations.end_ns - operations.start_ns, np.where(operations.timed, 0, NONE))
+    inner = np.flatnonzero(around >= 0)
+    np.subtract.at(own, around[inner], (operations.end_ns - operations.start_ns)[inner])
+    own[timed] = np.maximum(own[timed], 0)
+    waited, apart = np.zeros(len(operations), np.int64), np.zeros(len(operations), np.int64)
+    for wait in waits:
+        if wait.operation >= 0 and not operations.frame[wait.operation]:
+            waited[wait.operation] += wait.end - wait.begin
+            apart[wait.operation] += wait.until - wait.end
+    waited = np.minimum(waited, np.maximum(own, 0))
+    return np.where(timed, np.maximum(own - waited - apart, 0), own), waited
+
+
+def leave_out_untimely(
+    waits: list[Wait], operations: Operations, around: Int64, device: DeviceTrace, launched: DeviceOperations
+) -> list[Wait]:
+    """Return waits without those that took no time and might take some in a replay.
+
+    An operator that launches is one piece of time, so in a replay what it launches begins at its end at the earliest, and
+    what follows on the stream after that. What was done before a call in the recording may not be then.
+    """
+    if all(wait.end > wait.begin for wait in waits):
+        return waits
+    own, _ = measure_own_time(operations, [wait for wait in waits if wait.end > wait.begin], around)
+    ready, length = device.start_ns[launched.event].copy(), device.duration_ns[launched.event]
+    there = launched.operator >= 0
+    caller = launched.operator[there]
+    ready[there] = np.maximum(ready[there], operations.begin[caller] + np.maximum(own[caller], 0))
+    ended = np.zeros(len(ready), np.int64)
+    for rows in streams_of(device, launched):
+        before = np.cumsum(length[rows]) - length[rows]
+        ended[rows] = np.maximum.accumulate(ready[rows] - before) + before + length[rows]
+    kept = []
+    for wait in waits:
+        until = wait.until if wait.call >= 0 else int(operations.end_ns[wait.operation])
+        if wait.end > wait.begin or all(ended[place] < until + REST_NS for place in wait.device):
+            kept.append(wait)
+    return kept
+
+
+def _blocking_copies(
+    device: DeviceTrace, launched: DeviceOperations, runtime: Int64, names: list[str]
+) -> dict[int, int]:
+    """Return calls that lasted as long as the copy they started, as of pageable memory → the copy's place."""
+    asynchronous = runtime[[_ASYNC_COPY.match(name) is not None for name in names]] if names else runtime
+    places = np.flatnonzero(np.isin(launched.launch, asynchronous) & (launched.launch >= 0))
+    copies, calls = launched.event[places], launched.launch[places]
+    took = device.duration_ns[copies]
+    low = np.maximum(device.start_ns[copies], device.start_ns[calls])
+    high = np.minimum(device.start_ns[copies] + took, device.start_ns[calls] + device.duration_ns[calls])
+    blocked = (high - low >= REST_NS) & (high - low >= _BLOCKED * took)
+    return dict(zip(calls[blocked].tolist(), places[blocked].tolist(), strict=True))
+
+
+def _is_sync(name: str) -> bool:
+    return "ynchronize" in name or WAITING_COPY.match(name) is not None
