@@ -101,6 +101,10 @@ class AttributeColumns:
             self.values.append(values)
             self.lengths.append(np.zeros(len(rows), np.int64) if lengths is None else lengths)
 
+    def move(self, places: Int64) -> None:
+        """Give nodes other rows: node n, so far in row n, is in row `places[n]` from now on."""
+        self.rows = [places[rows] for rows in self.rows]
+
     def finish(self, count: int) -> tuple[Attributes, Int32, tuple[int | str, ...]]:
         """Return the attributes of `count` nodes, which key each slot belongs to, and the slots' values.
 

@@ -52,13 +52,17 @@ def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOpt
     nodes = _Nodes(rank_draft, options)
     columns = AttributeColumns(texts)
     start_ns, duration_ns = nodes.times(origin_ns)
-    source, target, kinds = nodes.dependencies()
-    data = (kinds & ~int(DepKind.CALL)) != 0
-    call = (kinds & int(DepKind.CALL)) != 0
     _host_attributes(columns, rank_draft)
     _device_attributes(columns, rank_draft, nodes.first_device)
     _comm_attributes(columns, rank_draft, nodes.first_device)
     _plan_attributes(columns, rank_draft)
+    # Nodes come after all that they wait for: other tools read files once, from start to end.
+    places = rank_draft.plan.order
+    order = np.argsort(places)
+    columns.move(places)
+    source, target, kinds = nodes.dependencies(places)
+    data = (kinds & ~int(DepKind.CALL)) != 0
+    call = (kinds & int(DepKind.CALL)) != 0
     lengths = np.bincount(target[data], minlength=len(nodes))
     rows = np.flatnonzero(lengths)
     columns.ragged(
@@ -68,16 +72,17 @@ def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOpt
         (kinds[data] & ~int(DepKind.CALL)).astype(np.int64),
         ValueKind.INT32_LIST,
     )
+    io = nodes.io(texts)
     graph, slots = build_graph(
         NodeColumns(
-            ids=nodes.ids(),
-            types=nodes.types(),
-            names=texts.of(nodes.names()),
-            start_ns=start_ns,
-            duration_ns=duration_ns,
+            ids=nodes.ids()[order],
+            types=nodes.types()[order],
+            names=texts.of(nodes.names())[order],
+            start_ns=start_ns[order],
+            duration_ns=duration_ns[order],
             ctrl=dependencies(source[call], target[call], len(nodes)),
             data=dependencies(source[data], target[data], len(nodes)),
-            io=nodes.io(texts),
+            io=io[order] if len(io) else io,
         ),
         columns,
     )
@@ -147,10 +152,12 @@ class _Nodes:
         aligned = np.maximum(correct_times(raw, rank_draft.clock) - origin_ns, 0)
         return np.where(timed, aligned, NONE), np.concatenate(duration)
 
-    def dependencies(self) -> tuple[Int64, Int64, Int32]:
-        """Return dependencies by target, without those on gaps that were not made."""
+    def dependencies(self, places: Int64) -> tuple[Int64, Int64, Int32]:
+        """Return dependencies between the places (N,) of nodes, by target, then source."""
         plan = self.made.plan
-        return plan.source, plan.target, plan.kinds
+        source, target = places[plan.source], places[plan.target]
+        sort = np.lexsort((source, target))
+        return source[sort], target[sort], plan.kinds[sort]
 
     def io(self, texts: Texts) -> Int32:
         """Return inputs and outputs; a device operation has those of its operator.

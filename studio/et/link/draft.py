@@ -145,7 +145,7 @@ def _missing(pair: Pair) -> list[Finding]:
     if pair.device is not None and pair.host is None:
         message = (
             f"{pair.device.file}: a {pair.device.head.recorder} without an execution trace: of tensors only the "
-            "shapes and types that the events carry, so no data dependencies; sizes of collectives likewise only where they are carried."
+            "shapes and types that the events carry, so no dependencies by tensors; sizes of collectives likewise only where they are carried."
         )
         # Only PyTorch writes an execution trace beside its recording.
         pytorch = pair.device.head.recorder == Head().recorder

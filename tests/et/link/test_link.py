@@ -94,6 +94,15 @@ def test_every_dependency_says_why(job):
     assert why["aten::mm", "c10d::allreduce_"] == DepKind.DATA
 
 
+def test_nodes_stand_after_all_that_they_wait_for(job):
+    graph = studio.link(job).graphs[0]
+    assert "host gap" in names(graph)
+    assert np.argmin(graph.start_ns[graph.start_ns >= 0]) == 0
+    for dependencies in (graph.ctrl, graph.data):
+        of = np.repeat(np.arange(len(graph)), np.diff(dependencies.offsets))
+        assert (dependencies.rows < of).all()
+
+
 def test_reasons_survive_writing_and_reading(job, tmp_path):
     trace = studio.link(job)
     studio.write(trace, tmp_path / "out", "run")
