@@ -126,6 +126,52 @@
     return React.createElement("details", about, title, ...(isDrawn ? content : []));
   }
 
+  /** @typedef {{ layout: unknown }} State What Dash knows, and in it the components with their properties */
+  /** @typedef {{ getState: () => State, subscribe: (listen: () => void) => () => void }} Store */
+
+  /** Tell components of what Dash notes for itself once a task. Each component looks for new properties
+     whenever it is told, and Dash notes every component that is drawn and every step of every callback: the
+     time of opening a page would grow with the square of its components. New properties are told at once, as
+     a field that is typed into needs it. Those who subscribed before, Dash's own callbacks, are told as ever.
+     @type {(store: Store) => void} */
+  function gatherNotes(store) {
+    const subscribe = store.subscribe;
+    store.subscribe = function (listen) {
+      let told = store.getState();
+      let isWaiting = false;
+      let isListening = true;
+      function tell() {
+        isWaiting = false;
+        if (!isListening || store.getState() === told) return;
+        told = store.getState();
+        listen();
+      }
+      const unsubscribe = subscribe(function () {
+        if (store.getState().layout !== told.layout) {
+          tell();
+        } else if (!isWaiting && store.getState() !== told) {
+          isWaiting = true;
+          queueMicrotask(tell);
+        }
+      });
+      return function () {
+        isListening = false;
+        unsubscribe();
+      };
+    };
+  }
+
+  /* Dash lists its store here as soon as it has one, before any component subscribes. */
+  if (!page.dash_stores) {
+    /** @type {Store[]} */
+    const stores = [];
+    stores.push = function (/** @type {Store[]} */ ...added) {
+      added.forEach(gatherNotes);
+      return Array.prototype.push.apply(stores, added);
+    };
+    page.dash_stores = stores;
+  }
+
   page.studio_parts = { Fold: Fold };
   page.dash_clientside = page.dash_clientside || {};
   NAMESPACES.forEach(function (namespace) {
