@@ -53,9 +53,14 @@ def look_again(page: str) -> None:
 
 
 def changed_by_tasks() -> bool:
-    """Return whether the callback that runs was called since the list of tasks has changed."""
-    called_by = dash.ctx.triggered_id
-    return called_by == "activity-known" or (isinstance(called_by, str) and called_by.endswith(_CHANGED))
+    """Return whether the callback that runs was called for no other reason than a change of the list of tasks.
+
+    Dash makes one call of several reasons that come at once, and names only the first of them as the trigger.
+    """
+    reasons = [trigger["prop_id"].rpartition(".")[0] for trigger in dash.ctx.triggered]
+    return bool(reasons) and all(
+        reason == "activity-known" or reason.endswith(_CHANGED) for reason in reasons
+    )
 
 
 def list_tasks_again(*, began: bool = True) -> None:
