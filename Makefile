@@ -22,6 +22,9 @@ NODE := $(BIN)/node
 SCRIPTS := node_modules/.package-lock.json
 # Checks that need no test run two at a time, the longest first.
 LINTS := lint-mypy lint-tsc lint-eslint lint-imports lint-ruff lint-format
+# Types are checked while the tests run: tests of pages wait for their browsers a fifth of the time.
+BEFORE_TESTS := $(filter-out lint-mypy,$(LINTS)) client
+BESIDE_TESTS := WHOLE_LINES=1 $(MAKE) --no-print-directory lint-mypy
 TOGETHER := WHOLE_LINES=1 $(MAKE) --no-print-directory -j2
 # As many workers as cores: each keeps a core busy with Python, or with a studio and a browser of its own.
 PARALLEL := --numprocesses logical --dist worksteal --durations=20
@@ -31,7 +34,7 @@ FLAKY ?= retry
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint $(LINTS) format unit client e2e coverage nightly chromium bench screenshots samples lock \
+.PHONY: help run test lint $(LINTS) format unit client e2e coverage nightly chromium bench screenshots samples lock \
 	docs hashes pythons release wheel-check clean
 
 help: ## this list
@@ -44,17 +47,15 @@ help: ## this list
 run: $(VENV)/ready-run ## start the studio: a sample job, or ARGS="path/to/traces"
 	@exec $(BIN)/chakra-studio $(or $(ARGS),--sample)
 
-test: check ## every check: format, lint, types, import contracts, unit tests, doctests, browser tests
-	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) --flaky=$(FLAKY) $(ARGS)
-
-check: $(VENV)/ready-test $(SCRIPTS) chromium
-	+@$(TOGETHER) $(LINTS) client
+test: $(VENV)/ready-test $(SCRIPTS) chromium ## every check: format, lint, types, import contracts, unit tests, doctests, browser tests
+	+@$(TOGETHER) $(BEFORE_TESTS)
+	+@HYPOTHESIS_PROFILE=ci scripts/beside.sh "$(BESIDE_TESTS)" $(PYTEST) $(PARALLEL) --flaky=$(FLAKY) $(ARGS)
 
 lint: $(VENV)/ready-test $(SCRIPTS) ## format, lint, types and import contracts
 	+@$(TOGETHER) $(LINTS)
 
 lint-mypy: $(VENV)/ready-test
-	$(STEP) "types (mypy --strict)" $(BIN)/mypy --num-workers 2
+	$(STEP) "types (mypy --strict)" $(BIN)/mypy
 
 lint-format: $(VENV)/ready-test
 	$(STEP) "format (ruff format)" $(BIN)/ruff format --check .
