@@ -136,7 +136,7 @@ def family_scene(trace: Trace, cancel: Cancel | None = None) -> Scene | str:
     try:
         return _scene(trace, parts, words, recorded_finish(trace), cancel)
     except TraceError as error:
-        return f"the recording cannot be simulated on {system.name}: {error.message}"
+        return f"the recording cannot be simulated on {system.name}: {error.message.rstrip('.')}"
 
 
 def recorded_finish(trace: Trace) -> int | None:
@@ -155,7 +155,7 @@ def _scene(trace: Trace, parts: Parts, words: str, recorded_ns: int | None, canc
     errors = [finding for finding in known.check(config) if finding.level == "error"]
     if errors:
         more = f" And {len(errors) - 1:,} more." if len(errors) > 1 else ""
-        raise TraceError(f"The job cannot be simulated: {errors[0].message}{more}", hint=errors[0].hint)
+        raise TraceError(f"{errors[0].message}{more}", hint=errors[0].hint)
     result, _ = play(trace, config, known=known, cancel=cancel)
     times = result.node_times()
     members = collective_members(trace, times, config.groups)

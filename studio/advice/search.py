@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from studio.advice import compute, interleaving, pipeline, schedule, sizes, system
+from studio.advice import attained, compute, interleaving, pipeline, schedule, sizes, system
 from studio.advice.baseline import Cancelled, Scene, family_scene, replay_scene, system_scene
 from studio.advice.candidates import WHOLE_JOB, Candidate, Found, Refusal
 from studio.advice.terms import (
@@ -30,6 +30,7 @@ _OF_JOB: tuple[Callable[[Scene], Iterator[Found]], ...] = (
     sizes.balanced_sizes,
     compute.slow_ranks,
     compute.equal_arrivals,
+    attained.slow_collectives,
     compute.faster_stages,
     compute.host_gaps,
     schedule.earlier,

@@ -17,6 +17,7 @@ Kind = Literal[
     "place-experts",
     "slow-rank",
     "equal-arrivals",
+    "slow-collectives",
     "overlap",
     "merge",
     "micro-batches",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,7 @@ LABELS: Mapping[Kind, str] = MappingProxyType(
         "place-experts": "place experts anew",
         "slow-rank": "slow to median",
         "equal-arrivals": "arrive together",
+        "slow-collectives": "as fast as attained",
         "overlap": "begin earlier",
         "merge": "merge small ones",
         "micro-batches": "more micro-batches",
@@ -121,7 +122,7 @@ def saving_words(item: Advice) -> str:
 def verdict(advised: Advised) -> str:
     """Return the advice in a sentence: the largest saving, or that there is nothing above 1 %."""
     if not advised.worth_it:
-        return f"Nothing above {100 * WORTH:g} %: no change that was simulated saves more of {format_ns(advised.baseline.finish_ns)}."
+        return f"No change that was simulated saves more than {100 * WORTH:g} % of {format_ns(advised.baseline.finish_ns)}."
     best = advised.worth_it[0]
     return f"Largest saving: {saving_words(best)}. {best.action}"
 
@@ -132,7 +133,8 @@ def lines(advised: Advised, most: int = 12) -> Iterator[str]:
     if advised.system_baseline is not None:
         other = advised.system_baseline
         yield f"changes of the system: finish {format_ns(other.finish_ns)}, {baseline_words(other)}"
-    yield verdict(advised)
+    if not advised.worth_it:
+        yield verdict(advised)
     yield ""
     shown = [item for item in advised.advice[:most] if item.saving_percent >= _SHOWN_PERCENT]
     for number, item in enumerate(shown, start=1):
@@ -141,7 +143,7 @@ def lines(advised: Advised, most: int = 12) -> Iterator[str]:
         yield f"       and {len(advised.advice) - len(shown):,} that save less; --json names them all"
     if advised.combined is not None:
         yield ""
-        yield from _item_lines("all", advised.combined)
+        yield from _item_lines("all", advised.combined, together_words(advised.combined, shown))
     if advised.sensitivity:
         yield ""
         yield f"  {'':28}{'×2 better':>12}{'×2 worse':>12}"
@@ -149,14 +151,42 @@ def lines(advised: Advised, most: int = 12) -> Iterator[str]:
             yield f"  {one.name:28}{format_ns(one.more_ns):>12}{format_ns(one.less_ns):>12}  {one.knee}".rstrip()
     if advised.refused:
         yield ""
-        for kind, reason in advised.refused:
-            yield f"  not simulated: {kind}: {reason}"
+        for kinds, reason in by_reason(advised):
+            yield f"  not simulated: {kinds}: {reason}"
     yield ""
     yield f"  {advised.considered:,} simulations; a replay has to meet its recording within {100 * MOST_DEVIATION:g} %"
 
 
-def _item_lines(number: str, item: Advice) -> Iterator[str]:
-    yield f"  {number}  {saving_words(item)}  {item.action}"
+def by_reason(advised: Advised) -> list[tuple[str, str]]:
+    """Return which kinds of change were not simulated, in words, by the reason.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> by_reason(SimpleNamespace(refused=(("bandwidth", "no network"), ("chunks", "whole ones"), ("latency", "no network"))))
+        [('more bandwidth, less latency', 'no network'), ('other chunks', 'whole ones')]
+    """
+    found: dict[str, list[str]] = {}
+    for kind, reason in advised.refused:
+        found.setdefault(reason, []).append(LABELS[kind])
+    return [(", ".join(kinds), reason) for reason, kinds in found.items()]
+
+
+def together_words(combined: Advice, listed: Sequence[Advice]) -> str:
+    """Name the changes of a combination by their numbers in a list; "" where one of them is not in it."""
+    edits, settings = set(map(id, combined.change.edits)), set(combined.change.settings)
+    numbers, found = [], 0
+    for number, item in enumerate(listed, start=1):
+        mine = set(map(id, item.change.edits))
+        if mine <= edits and set(item.change.settings) <= settings:
+            numbers.append(str(number))
+            found += len(mine) + len(item.change.settings)
+    if found != len(edits) + len(settings) or len(numbers) < 2:
+        return ""
+    return f"{', '.join(numbers[:-1])} and {numbers[-1]} together"
+
+
+def _item_lines(number: str, item: Advice, words: str = "") -> Iterator[str]:
+    yield f"  {number}  {saving_words(item)}  {words or item.action}"
     if item.run:
         yield f"       run {item.run}"
 

@@ -163,7 +163,7 @@ def mesh_lines(mesh: Mesh) -> list[str]:
     """Return the dimensions of a mesh as a table for a terminal."""
     width = max(len(dimension_words(axis.name)) for axis in mesh.axes)
     return [
-        f"  {dimension_words(axis.name):<{width}}  {axis.size:>6,} ranks, {axis.stride:,} apart   {axis.evidence}"
+        f"  {dimension_words(axis.name):<{width}}  {axis.size:>6,} {'rank, ' if axis.size == 1 else 'ranks,'} {axis.stride:,} apart   {axis.evidence}"
         for axis in mesh.axes
     ]
 

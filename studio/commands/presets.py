@@ -14,6 +14,7 @@ import click
 from studio.commands.base.options import json_option
 from studio.commands.base.output import show
 from studio.commands.base.terminal import printable
+from studio.errors import ConfigError
 from studio.sim.presets import PRESETS, Preset, preset
 from studio.sim.systems.errors import classes_of, percent_words
 from studio.units import format_bytes
@@ -40,7 +41,20 @@ def run(request: Request) -> Sequence[Preset]:
     Raises:
         ConfigError: There is no such system, or it does not come in this size.
     """
-    return tuple(PRESETS.values()) if request.name is None else (preset(request.name, request.npus),)
+    if request.name is None:
+        if request.npus is not None:
+            raise ConfigError(
+                f"--npus is {request.npus:,} without a system; allowed: beside NAME",
+                hint="Such as chakra-studio presets hgx-h100 --npus 64.",
+            )
+        return tuple(PRESETS.values())
+    found = preset(request.name, request.npus)
+    if found.system.family is None and request.npus not in (None, found.system.npus):
+        raise ConfigError(
+            f"--npus is {request.npus:,} for the system {request.name}; allowed: {found.system.sizes_words}",
+            hint="`chakra-studio presets` lists the sizes of each system.",
+        )
+    return (found,)
 
 
 def report(presets: Sequence[Preset]) -> list[dict[str, Any]]:

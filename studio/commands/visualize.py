@@ -55,7 +55,7 @@ from studio.figures.rank_graph import Asked, PathHere, RankGraph, draw_rank, ran
 from studio.session import Session
 from studio.store.workspace import Workspace
 from studio.trace import NONE, Finding, Int64, NodeType, Rank, Trace
-from studio.units import format_count
+from studio.units import format_counted
 
 STANDARD = Path("-")
 _KINDS = tuple(form.suffixes[0].removeprefix(".") for form in FORMS if form.writer == "visualize")
@@ -149,7 +149,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Visualized:
         part = rank_part(adjacency(graph), asked)
         pieces = (write_graphml if kind == "graphml" else write_dot)(graph, rank, part)
         _put(request.target, pieces)
-        words = f"{format_count(len(part.rows))} nodes, {format_count(len(part.edges))} dependencies."
+        words = f"{format_counted(len(part.rows), 'node')}, {format_counted(len(part.edges), 'dependency', 'dependencies')}."
         return Visualized(
             request.target, kind, title, words, len(part.rows), len(part.edges), None, trace.findings
         )

@@ -169,12 +169,20 @@ def _told(
 
 @contextmanager
 def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
-    """Yield a function that writes files aside; they are renamed together at the end, or all removed after an error."""
+    """Yield a function that writes files aside; they are renamed together at the end, or all removed after an error.
+
+    Devices and pipes are written at once.
+    """
     asides: dict[Path, Path] = {}
 
     def put(path: Path, pieces: Iterable[bytes]) -> None:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if path.exists() and not path.is_file():
+            # A device or pipe takes what is written; a file in its place would break it for every program.
+            with path.open("wb") as stream:
+                stream.writelines(pieces)
+            return
         asides[path] = path.with_name(f".{secrets.token_hex(8)}.new")
         with asides[path].open("wb") as stream:
             stream.writelines(pieces)

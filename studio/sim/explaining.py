@@ -213,9 +213,16 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
             "the system has one NPU, which has nobody to communicate with; allowed: two or more",
             hint="Explain it on another system, or on more NPUs of this one.",
         )
-    if len(set(members)) != len(members) or len(members) < 2 or min(members) < 0 or max(members) >= npus:
+    outside = next((rank for rank in members if not 0 <= rank < npus), None)
+    if outside is not None or len(set(members)) != len(members) or len(members) < 2:
+        given = (
+            f"the group has rank {outside}"
+            if outside is not None
+            else f"the group has {len(members):,} {'rank' if len(members) == 1 else 'ranks'}, {len(set(members)):,} of them different"
+        )
         raise ConfigError(
-            f"the group has the ranks {members[:8]}; allowed: two or more different ones of 0 to {npus - 1:,}"
+            f"{given}; allowed: two or more different ranks of 0 to {npus - 1:,}",
+            hint="Ranks are numbered from 0. --npus says how many the system has.",
         )
     shape = group_shape(members, config.topology.dims[0].size)
     ports = network_ports(config.topology, crossed_dimensions(config.topology, members))

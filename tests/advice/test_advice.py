@@ -20,6 +20,7 @@ from studio.jobs.advice_search import find_advice_for
 from studio.session import Session
 from studio.sim import simulate
 from studio.sim.engine import Cancelled
+from studio.sim.explaining import explain
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
@@ -255,6 +256,27 @@ def test_a_replay_that_misses_its_recording_gives_ranges():
     assert (faster.saving_low_ns, faster.saving_ns, faster.saving_high_ns) == (0, 6 * US, 56 * US)
 
 
+def test_collectives_far_slower_than_the_gpus_attain_are_named_with_the_likely_cause():
+    """An all-reduce of 16 MiB of two H100 takes some 100 µs; recorded are 5 ms after the last arrival."""
+    rank = [
+        at(10, 1000, node(1, "COMP")),
+        at(1010, 5000, collective(2, "ALL_REDUCE", 16 << 20, 1, group="dp0")),
+    ]
+    trace = trace_of([rank, rank], {"dp0": (0, 1)})
+    named = (Attribute(DEVICE_NAME, ValueKind.STRING, "NVIDIA H100 80GB HBM3"),)
+    trace = replace(trace, ranks=tuple(replace(one, metadata=named) for one in trace.ranks))
+    found = advise(trace)
+    slow = only(found, "slow-collectives")
+    alone_ns = explain(preset("hgx-h100", 2).config, "all_reduce", 16 << 20, (0, 1)).total_ns
+    assert slow.saving_ns == pytest.approx(5000 * US - alone_ns, abs=1)
+    assert found.advice[0] is slow
+    assert "5.00 ms for 16.0 MiB" in slow.action
+    assert "all had arrived" in slow.action
+    assert_simulated(trace, found)
+    alone = advise(replace(trace, ranks=trace.ranks[:1]))
+    assert "members that were not recorded" in only(alone, "slow-collectives").action
+
+
 def test_changes_of_the_system_are_simulated_on_the_family_of_the_recorded_gpu():
     trace = arriving(100, 100, 200)
     named = (Attribute(DEVICE_NAME, ValueKind.STRING, "NVIDIA H100 80GB HBM3"),)
@@ -278,7 +300,7 @@ def test_nothing_above_one_percent():
     rank = [at(10, 1000, collective(1, "ALL_REDUCE", 64)), at(1010, 1, node(2, "COMP", 1))]
     found = advise(trace_of([rank, rank]))
     assert not found.worth_it
-    assert verdict(found).startswith("Nothing above 1 %")
+    assert verdict(found).startswith("No change that was simulated saves more than 1 %")
 
 
 def test_a_job_of_one_rank_that_does_not_communicate():

@@ -10,10 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 import studio
+from studio.analysis.compare.runs import recorded_side
 from studio.analysis.job.completeness import completeness
+from studio.analysis.path.critical import critical_path
+from studio.analysis.path.words import path_shares
 from studio.cli import main
 from studio.doctor import examine
 from studio.doctor.checks import examination
+from studio.timeline import node_times, recorded
 from studio.trace import CollectiveType, NodeType, Trace, digest, int_column, node_attributes
 from tests.et.pytorch_files import device_file, event, kernel, launch
 
@@ -208,3 +212,46 @@ def test_public_traces_of_one_process(shared, name, world):
         assert "ranks 1–7 are missing." in done.stderr
     replayed = run(main, ["simulate", path, "--replay"])
     assert replayed.exit_code == 0, replayed.stderr
+
+
+def test_an_operation_without_a_launch_waits_for_what_its_device_ended_last(tmp_path):
+    """The launches lie before the recording: the copy's stream is idle for 100 µs, in which the device all-reduces for 90."""
+    path = tmp_path / "cut.json"
+    late = {"external": None}
+    path.write_bytes(
+        device_file(
+            [
+                event("aten::mm", 0, 4),
+                launch(1, 900),
+                kernel("fill", 10, 5, 900, stream=9),
+                kernel("gemm", 0, 100, 1, **late),
+                kernel("ncclDevKernel_Generic(x)", 105, 90, 2, stream=20, **late),
+                kernel("copy", 200, 10, 3, **late),
+            ]
+        )
+    )
+    trace = studio.read(path)
+    graph = trace.graphs[0]
+    names = [graph.strings[code] for code in graph.name.tolist()]
+    copy, nccl = names.index("copy"), names.index("ncclDevKernel_Generic(x)")
+    [gap] = [row for row in graph.data.of(copy).tolist() if names[row] == "device gap"]
+    assert nccl in graph.data.of(gap)
+    assert graph.duration_ns[gap] == 5_000
+    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    account = side.ledger()
+    path_found = critical_path(trace, side.times, account)
+    shares = {share.what: share.ns for share in path_shares(trace, side.times, account, path_found)}
+    assert shares["UNNAMED COLLECTIVE"] == 90_000
+    assert "messages" not in shares
+
+
+def test_a_process_with_several_devices_says_how_busy_each_was(tmp_path):
+    """Two devices of 100 µs each, half of it at the same time."""
+    path = tmp_path / "both.json"
+    one, other = kernel("k", 0, 100, 1), kernel("k", 50, 100, 2)
+    other["args"]["device"] = 1
+    path.write_bytes(device_file([event("aten::mm", 0, 10), launch(1, 1), launch(4, 2), one, other]))
+    [told] = [finding for finding in studio.read(path).findings if finding.code == "several-devices"]
+    assert "2 devices" in told.message
+    assert "150 µs in all" in told.message
+    assert "100 µs on average, 100 µs at most" in told.message

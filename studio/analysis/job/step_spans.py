@@ -10,7 +10,7 @@ from studio.analysis.job.step_times import STEP
 from studio.analysis.job.steps import graph_steps
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column
+from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column, idles
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class StepSpans:
         steps: (S,) numbers of the steps, ascending.
         ranks: (K,) numbers of the ranks.
         ns: (K, S) from the first node of a step (on a device, the first that it launched) to that of the next one of the rank, of its last step to the rank's end; -1
-            where the rank has no node of the step.
+            where the rank has no node of the step. The only step of a rank begins with what the host did in it, or when the
+            device had done what came before.
     """
 
     steps: Int64
@@ -62,7 +63,7 @@ def step_spans(trace: Trace, times: NodeTimes) -> StepSpans | None:
         times: When its nodes ran.
     """
     found: dict[int, dict[int, int]] = {}
-    steps_of: dict[int, Int64] = {}
+    steps_of: dict[int, _Steps] = {}
     lengths: dict[tuple[int, int], dict[int, int]] = {}
     for rank, first in zip(trace.ranks, times.first.tolist(), strict=True):
         if first == NONE:
@@ -82,18 +83,32 @@ def step_spans(trace: Trace, times: NodeTimes) -> StepSpans | None:
     return StepSpans(np.array(steps), np.array(list(found)), np.array(ns, np.int64))
 
 
-def _steps(graph: Graph) -> Int64:
-    """Return (N,) the step of each node, -1 where unknown; annotations mark steps and belong to none.
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The steps of the nodes of a graph; -1 for none, as of annotations, which only mark steps.
 
-    A device runs behind the host: where it works, a step is what its operators launched, whenever that ran.
+    N nodes.
+
+    Attributes:
+        measured: (N,) the step that a node makes part of the length of: where a device works, only its operations do.
+        host: (N,) the step of the nodes of the host, where `measured` leaves them out.
+        works: (N,) operations of a device, of whatever step.
     """
+
+    measured: Int64
+    host: Int64
+    works: Bool
+
+
+def _steps(graph: Graph) -> _Steps:
+    """Return the steps of nodes. A device runs behind the host: its step is what the host launched in it, whenever that ran."""
     marks = np.array([name.startswith(STEP) for name in graph.strings], np.bool_)
     steps = np.where(marks[graph.name], NONE, graph_steps(graph))
     on_device = dense_column(graph, "stream", NONE) >= 0
-    if not on_device.any():
-        return steps
     launched = np.where(on_device, _of_launch(graph, steps, on_device), NONE)
-    return launched if (launched != NONE).any() else steps
+    if not (launched != NONE).any():
+        return _Steps(steps, steps, np.zeros(len(graph), np.bool_))
+    return _Steps(launched, np.where(on_device, NONE, steps), on_device & ~idles(graph))
 
 
 def _of_launch(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
@@ -110,7 +125,8 @@ def _of_launch(graph: Graph, steps: Int64, on_device: Bool) -> Int64:
     return found
 
 
-def _lengths(step: Int64, times: NodeTimes, first: int) -> dict[int, int]:
+def _lengths(steps: _Steps, times: NodeTimes, first: int) -> dict[int, int]:
+    step = steps.measured
     start, end = (column[first : first + len(step)] for column in (times.start_ns, times.end_ns))
     rows = np.flatnonzero((step != NONE) & (start >= 0))
     if not len(rows):
@@ -118,6 +134,11 @@ def _lengths(step: Int64, times: NodeTimes, first: int) -> dict[int, int]:
     numbers, inverse = np.unique(step[rows], return_inverse=True)
     begins = np.full(len(numbers) + 1, end.max())
     np.minimum.at(begins, inverse, start[rows])
+    if len(numbers) == 1:
+        # No other step tells how far apart steps begin: what the device waited for the host counts too.
+        before = end[(start >= 0) & steps.works & (end <= begins[0])].max(initial=NONE)
+        of_host = start[(start >= 0) & (steps.host == numbers[0])].min(initial=begins[0])
+        begins[0] = min(begins[0], max(of_host, before))
     # A node of a step may run before the last of an earlier one; no step is shorter than nothing.
     begins = np.minimum.accumulate(begins[::-1])[::-1]
     return dict(zip(numbers.tolist(), np.diff(begins).tolist(), strict=True))

@@ -346,9 +346,10 @@ def _told(courses: Courses, visits: Int64) -> CriticalPath:
         for code, name in _OF_KIND.items():
             cause[mine[of == code]] = _CODE[name]
         talks = of == COMMUNICATION
-        is_collective = graph.type[row[mine]] == NodeType.COMM_COLL
+        # Kernels of communication libraries of which nothing else is known are nodes of another type.
+        is_message = np.isin(graph.type[row[mine]], (NodeType.COMM_SEND, NodeType.COMM_RECV))
         cause[mine[device_waits(graph)[row[mine]]]] = _CODE["sync"]
-        cause[mine[talks]] = np.where(is_collective[talks], _CODE["collective"], _CODE["message"])
+        cause[mine[talks]] = np.where(is_message[talks], _CODE["message"], _CODE["collective"])
         begun = courses.account.arrivals.begun_ns[first + row[mine]] - courses.zero(place)
         cause[mine[talks & (begun >= top[mine])]] = _CODE["waiting"]
         gate = courses.gates(place).gate[row[mine]]

@@ -17,6 +17,7 @@ from studio.trace import (
     WORLD,
     CommGroup,
     Int64,
+    NodeType,
     Trace,
     collective_name,
     dense_column,
@@ -186,8 +187,10 @@ def _what(
         name = WORLD if slot == NONE else str(rank.slots[slot])
         if row in late:
             words[row] = f"waiting for rank {trace.ranks[other].number}" if other != NONE else "waiting"
-        elif kind == NONE:
+        elif graph.type[row] in (NodeType.COMM_SEND, NodeType.COMM_RECV):
             words[row] = "messages"
+        elif kind == NONE and slot == NONE:
+            words[row] = collective_name(kind)
         else:
             words[row] = f"{collective_name(kind)} {'of all ranks' if name in world else name}".rstrip()
     return words

@@ -292,7 +292,7 @@ def _links(result: SimResult) -> Iterator[str]:
     whole = max(result.makespan_ns, 1)
     # Single links carry messages across dimensions; a table by dimension would contradict theirs.
     if result.config.links is None and any(carried.messages.any() for carried in result.dimensions):
-        rows = [("dimensions", "sent", "messages", "rate", "offered load")]
+        rows = [("dimensions", "sent by all", "messages", "rate of all", "offered load")]
         for index, (dim, carried) in enumerate(
             zip(result.config.topology.dims, result.dimensions, strict=True)
         ):
@@ -347,6 +347,8 @@ def _classes(outcome: Outcome) -> str:
     result = outcome.result
     if outcome.every_rank:
         return ", every rank simulated, for the order of events across ranks"
+    if len(result.finish_ns) == 1:
+        return ""
     if result.unfolded:
         return f", rank by rank: {result.unfolded}"
     return f", {format_count(result.classes)} of {format_count(len(result.finish_ns))} ranks standing for all"

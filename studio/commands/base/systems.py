@@ -17,7 +17,7 @@ def system_label(config: SystemConfig) -> str:
     rates: Any = written["bandwidth"]
     unit = written.get(UNIT, NETWORK_UNIT)
     dims = " × ".join(
-        f"{TOPOLOGY_NAMES[dim.kind]} {dim.size} ({rate:g} {unit}, {dim.latency_ns:g} ns)"
+        f"{TOPOLOGY_NAMES[dim.kind]} {dim.size} ({rate:g} {unit}{_latency(config, dim.latency_ns)})"
         for dim, rate in zip(config.topology.dims, rates, strict=True)
     )
     links = ""
@@ -25,3 +25,8 @@ def system_label(config: SystemConfig) -> str:
         links = f" over {len(config.links.links):,} links and {config.links.switches:,} switches"
     npus = config.topology.npus
     return f"{npus:,} {'NPU' if npus == 1 else 'NPUs'}: {dims}{links}, model {words_of(config.model, config.congestion)}"
+
+
+def _latency(config: SystemConfig, latency_ns: float) -> str:
+    """Return the latency of a dimension; "" where it is among the costs of a library, and none of the network."""
+    return "" if config.costs is not None and not latency_ns else f", {latency_ns:g} ns"

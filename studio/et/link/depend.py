@@ -38,7 +38,7 @@ from studio.et.link.operations import Operations
 from studio.et.link.options import DepKind, LinkOptions
 from studio.et.link.sequence import Place, chains, issue_order
 from studio.et.link.spans import COMPUTING, add_callers, find_around, find_inside, find_within_library
-from studio.et.link.stream_waits import unsaid_waits
+from studio.et.link.stream_waits import unsaid_waits, waits_of_unlaunched
 from studio.et.link.tensors import tensor_dependencies
 from studio.et.link.thread_dependencies import (
     add_holds,
@@ -166,7 +166,7 @@ def depend(
         and options.stream_order
     ):
         times = _recorded_times(operations, own, gaps, device, launched)
-        idles, order = _add_idles(draft, times, streams_of(device, launched), order, options.least_gap_ns)
+        idles, order = _add_idles(draft, times, device, launched, order, options.least_gap_ns)
     source, target, kinds, dropped = select_dependencies(draft, order, options.kinds)
     if mistaken and DepKind.CALL in options.kinds:
         dropped["call"] = dropped.get("call", 0) + mistaken
@@ -231,15 +231,7 @@ def _order(
 
 
 # ---------------------------------------------------------------------------------------------------
-# Waiting for the device
-
-
-# ---------------------------------------------------------------------------------------------------
-# Time of the processor
-
-
-# ---------------------------------------------------------------------------------------------------
-# Devices
+# Idle times of devices
 
 
 def _recorded_times(
@@ -253,16 +245,23 @@ def _recorded_times(
 
 
 def _add_idles(
-    draft: Dependencies, times: tuple[Int64, Int64], streams: list[Int64], order: Int64, least_ns: int
+    draft: Dependencies,
+    times: tuple[Int64, Int64],
+    device: DeviceTrace,
+    launched: DeviceOperations,
+    order: Int64,
+    least_ns: int,
 ) -> tuple[Idles, Int64]:
     """Add the idle times of streams with their dependencies; returns them and the order of all nodes."""
-    first_device = len(order) - sum(len(places) for places in streams)
+    streams = streams_of(device, launched)
+    first_device = len(order) - len(launched)
     pairs = select_dependencies(draft, order, DepKind(sum(DepKind)))[:3]
     idles = find_idles(*times, streams, pairs, least_ns)
+    waits = waits_of_unlaunched(device, launched, idles.place, idles.start_ns)
+    if len(waits[0]):
+        draft.add(waits[0] + first_device, waits[1] + first_device, DepKind.EVENT)
+        pairs = select_dependencies(draft, order, DepKind(sum(DepKind)))[:3]
+        idles = find_idles(*times, streams, pairs, least_ns)
     for source, target, kind in idle_dependencies(idles, first_device, len(order), pairs):
         draft.add(source, target, kind)
     return idles, order_with_idles(order, idles, first_device)
-
-
-# ---------------------------------------------------------------------------------------------------
-# Tensors

@@ -16,8 +16,8 @@ from studio.et.link.operations import Operations, from_device, from_host
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
 from studio.et.recording import DeviceTrace, Head, HostTrace
-from studio.trace import NONE, Finding
-from studio.units import format_counted
+from studio.trace import NONE, Finding, Int64
+from studio.units import format_counted, format_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +144,15 @@ def _missing(pair: Pair) -> list[Finding]:
         return [Finding("warning", "no-device-trace", message, hint, file=pair.host.file)]
     if pair.device is not None and pair.host is None:
         message = (
-            f"{pair.device.file}: a {pair.device.head.recorder} without an execution trace: of tensors only the "
-            "shapes and types that the events carry, so no dependencies by tensors; sizes of collectives likewise only where they are carried."
+            f"{pair.device.file}: a {pair.device.head.recorder} without an execution trace. Which operator reads what another "
+            "wrote is not known, and collectives have a size only where their events state it."
         )
         # Only PyTorch writes an execution trace beside its recording.
         pytorch = pair.device.head.recorder == Head().recorder
         hint = (
             "Open it together with the execution trace of the same rank, if there is one."
             if pytorch
-            else "What is shown rests on the recorded times, streams and launches."
+            else "Times, streams and launches are known, and all figures rest on them."
         )
         return [Finding("warning", "no-host-trace", message, hint, file=pair.device.file)]
     return []
@@ -182,11 +182,15 @@ def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
         message = f"{files}: {count:,} of {len(rank_draft.launched):,} device operations belong to no operator ({reasons})."
         hint = "They are kept with their times and streams (attribute unattributed)."
         findings.append(Finding("warning", "unattributed", message, hint))
+    if rank_draft.device is not None and rank_draft.launched is not None:
+        findings += _several_devices(files, rank_draft.device, rank_draft.launched)
     if rank_draft.communication.unknown:
         names = ", ".join(
             f"{name} ({count:,})" for name, count in list(rank_draft.communication.unknown.items())[:6]
         )
-        message = f"{files}: unknown collectives, kept as computation: {names}."
+        message = (
+            f"{files}: collectives of unknown type, size and group: {names}. Their time counts as communication."
+        )
         findings.append(
             Finding("warning", "unknown-collective", message, "They send nothing in a simulation.")
         )
@@ -195,3 +199,29 @@ def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
         message = f"{files}: dependencies that the recorded times contradict were left out ({reasons})."
         findings.append(Finding("info", "contradicted-dependency", message))
     return findings
+
+
+def _several_devices(files: str, device: DeviceTrace, launched: DeviceOperations) -> list[Finding]:
+    """Return a finding where one process worked on several devices, which count as one rank."""
+    events = launched.event
+    numbers = np.unique(device.device[events])
+    if len(numbers) < 2:
+        return []
+    start = device.start_ns[events]
+    end = start + device.duration_ns[events]
+    busy = [_covered_ns(start[mine], end[mine]) for mine in (device.device[events] == one for one in numbers)]
+    message = (
+        f"{files}: one process with {len(numbers):,} devices, which count as one rank: it is busy while any of them is, "
+        f"{format_ns(_covered_ns(start, end))} in all. A device was busy for {format_ns(sum(busy) / len(busy))} on average, "
+        f"{format_ns(max(busy))} at most."
+    )
+    hint = "Lanes of the timeline tell the devices apart. Figures by rank need one process per device."
+    return [Finding("warning", "several-devices", message, hint)]
+
+
+def _covered_ns(start: Int64, end: Int64) -> int:
+    """Return how long at least one of some intervals lasts."""
+    order = np.argsort(start, kind="stable")
+    reached = np.maximum.accumulate(end[order])
+    begins = np.maximum(start[order], np.append(start[order][:1], reached[:-1]))
+    return int(np.maximum(end[order] - begins, 0).sum())

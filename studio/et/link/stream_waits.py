@@ -1,11 +1,17 @@
 """Find waits of one stream for another that the recording does not spell out.
 
+Two cases: calls that make a stream wait without saying for what, and operations whose launch was not recorded.
+
 CUPTI tells which event a stream waits for only where it was asked to; otherwise, and with ROCm, the trace holds no more
 than the call: some stream waits for something. Around collectives there is little to choose from: PyTorch lets the stream
 of the library wait for that of the caller before it launches a collective, and the caller's stream for the collective
 where its result is needed. So the first operation that a thread launches after the call waits: a collective for what the
 thread launched last on another stream, anything else for the last collective launched before. A wait that the recorded
 times contradict is none.
+
+Of an operation whose launch was not recorded, nothing tells what it waited for but the times: it is taken to wait for what
+its device ended last before it. So the idle time before it is that of the device, not that of its stream alone, during which
+the device may have carried out a collective on another stream.
 """
 
 from __future__ import annotations
@@ -63,3 +69,36 @@ def unsaid_waits(
         return nothing
     sources, targets = zip(*sorted(pairs), strict=True)
     return np.array(sources, np.int64), np.array(targets, np.int64)
+
+
+def waits_of_unlaunched(
+    device: DeviceTrace, launched: DeviceOperations, place: Int64, idle_from_ns: Int64
+) -> tuple[Int64, Int64]:
+    """Return what operations without a recorded launch waited for on other streams: sources and targets, as places.
+
+    It is the last operation of the same device that ended before they began, where that was after `idle_from_ns`.
+
+    Args:
+        device: The trace.
+        launched: Its device operations.
+        place: (I,) operations before which their stream stood idle, as places among them.
+        idle_from_ns: (I,) from when on.
+    """
+    unknown = launched.launch[place] < 0
+    place, idle_from_ns = place[unknown], idle_from_ns[unknown]
+    start = device.start_ns[launched.event]
+    finish = start + device.duration_ns[launched.event]
+    on = device.device[launched.event]
+    found = [np.zeros((2, 0), np.int64)]
+    for number in np.unique(on[place]).tolist():
+        # What takes no time may have begun when the operation did, which waits for nothing that begins with it.
+        mine = np.flatnonzero((on == number) & (finish > start))
+        mine = mine[np.argsort(finish[mine], kind="stable")]
+        targets = np.flatnonzero(on[place] == number)
+        last = np.searchsorted(finish[mine], start[place[targets]], side="right") - 1
+        targets, last = targets[last >= 0], last[last >= 0]
+        sources = mine[last]
+        later = finish[sources] > idle_from_ns[targets]
+        found.append(np.stack([sources[later], place[targets[later]]]))
+    sources, targets = np.concatenate(found, axis=1)
+    return sources, targets

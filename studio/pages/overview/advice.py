@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from dash import html
 
 from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised
-from studio.advice.words import bars
+from studio.advice.words import bars, by_reason, together_words
 from studio.errors import StudioError
 from studio.figures.tornado import tornado
 from studio.jobs.advice_search import advice_made, is_sought, start_advising
@@ -115,37 +114,33 @@ def _list(made: Advised, job: str, run: str) -> Any:
     if worth:
         parts.append(html.Ol([_item(item, number, job, run) for number, item in enumerate(worth[:_SHOWN])]))
     else:
-        least = f"{100 * WORTH:.0f} %"
-        parts.append(html.P(f"Nothing that was tried saves more than {least} of the finish."))
+        parts.append(html.P(f"No change that was simulated saves more than {100 * WORTH:.0f} % of the finish."))
     if made.combined is not None and made.combined.is_worth_it:
         parts.append(
             html.Ul(
-                _item(made.combined, len(made.advice), job, run, _together(made.combined, worth[:_SHOWN]))
+                _item(made.combined, len(made.advice), job, run, together_words(made.combined, worth[:_SHOWN]))
             )
         )
     more = len(worth) - _SHOWN
     said = [f"{format_counted(made.considered, 'simulation')}, {made.baseline.words}"]
     if more > 0:
         said.append(f"{format_count(more)} more above {100 * WORTH:.0f} %")
+    parts.append(html.P(" · ".join(said), className="cs-dim"))
     if made.refused:
-        said.append(f"{format_counted(len(made.refused), 'kind')} of change not simulated")
-    why = "\n".join(f"{kind}: {reason}" for kind, reason in made.refused)
-    parts.append(html.P(" · ".join(said), className="cs-dim", title=why))
+        parts.append(_not_simulated(made))
     return html.Div(parts)
 
 
-def _together(combined: Advice, listed: Sequence[Advice]) -> str:
-    """Name the changes of a combination by their numbers in the list; "" where one of them is not in it."""
-    edits, settings = set(map(id, combined.change.edits)), set(combined.change.settings)
-    numbers, found = [], 0
-    for number, item in enumerate(listed, start=1):
-        mine = set(map(id, item.change.edits))
-        if mine <= edits and set(item.change.settings) <= settings:
-            numbers.append(str(number))
-            found += len(mine) + len(item.change.settings)
-    if found != len(edits) + len(settings) or len(numbers) < 2:
-        return ""
-    return f"{', '.join(numbers[:-1])} and {numbers[-1]} together"
+def _not_simulated(made: Advised) -> Any:
+    """Return which kinds of change were not simulated and why, folded."""
+    count = format_counted(len(made.refused), "kind")
+    return html.Details(
+        [
+            html.Summary(f"{count} of change not simulated"),
+            html.Ul([html.Li(f"{kinds}: {reason}.") for kinds, reason in by_reason(made)]),
+        ],
+        className="cs-dim",
+    )
 
 
 def _item(item: Advice, number: int, job: str, run: str, words: str = "") -> Any:

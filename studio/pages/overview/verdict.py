@@ -241,6 +241,8 @@ def layout_section(job: str, run: str | None) -> Any:
             "One rank alone."
             if len(trace.ranks) == 1
             else "The comm groups of this job form no regular layout."
+            if trace.groups
+            else "The files name no comm groups, so nothing tells how the ranks are laid out."
         )
         return html.Div([head, html.P(words, className="cs-dim")], className="cs-section")
     measures = _measures(job, run, trace)

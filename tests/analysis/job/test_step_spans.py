@@ -78,3 +78,24 @@ def test_a_step_of_a_device_is_what_its_operators_launched() -> None:
     assert found.steps.tolist() == [1, 2]
     # From 25 to 60 µs, and from there to the end at 90.
     assert (found.ns // 1000).tolist() == [[35, 30]]
+
+
+def on_stream(number: int, begins: int, micros: int, launch: int | None = None):
+    """A kernel, with the operator that launched it."""
+    kernel = at(number, begins, micros, "gemm")
+    stream = kernel.attr.add(name="stream")
+    stream.int64_val = 7
+    if launch is not None:
+        kernel.ctrl_deps.append(launch)
+    return kernel
+
+
+def test_the_only_step_of_a_device_includes_what_the_host_did_before_its_first_kernel() -> None:
+    """The host prepares from 12 to 60 µs, and the device has nothing to do; with work of an earlier step it is busy until 40."""
+    host = [at(1, 10, 90, "ProfilerStep#1"), at(2, 12, 30, "prepare"), at(3, 50, 10, "aten::mm")]
+    alone = [*host, on_stream(4, 60, 40, launch=3)]
+    behind = [*host, on_stream(4, 60, 40, launch=3), on_stream(5, 5, 35)]
+    trace = trace_of([alone, behind])
+    found = step_spans(trace, recorded_times(trace))
+    assert found is not None
+    assert (found.ns // 1000).tolist() == [[88], [60]]
