@@ -294,7 +294,8 @@ class Session:
             return simulation(self.run(job, run), self.workspace.run_info(job, run), info.summary, info.name)
         if not info.summary.timed_nodes:
             raise TraceError(
-                f"{info.name}: The files of this job hold no times.", hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run."
+                f"{info.name}: The files of this job hold no times.",
+                hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.",
             )
         return recording(self.trace(job), f"{info.name} · recorded", info.summary, job, self.times(job, ""))
 
@@ -406,7 +407,10 @@ def recorded_gantt(trace: Trace) -> Gantt:
     """
     timeline = recorded(trace)
     if not len(timeline):
-        raise TraceError("The files of this job hold no times.", hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.")
+        raise TraceError(
+            "The files of this job hold no times.",
+            hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.",
+        )
     return Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
 
 

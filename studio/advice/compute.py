@@ -258,8 +258,8 @@ def host_gaps(scene: Scene) -> Iterator[Candidate]:
     most = f"up to {format_ns(max(total))} on a rank, most on rank {longest}"
     where = most if len(ranks) > 1 else f"{format_ns(max(total))} on rank {longest}"
     action = (
-        f"Remove the time between operators of the host, such as Python and data loading: {where}. CUDA graphs or torch.compile "
-        "take most of it away; recording Python stacks adds to it."
+        f"Remove the time between operators of the host, such as Python and data loading: {where}. torch.compile "
+        "or, on GPUs, CUDA graphs take most of it away; recording Python stacks adds to it."
     )
     yield Candidate(
         "host-gaps",

@@ -170,7 +170,7 @@ CHECKS: tuple[Check, ...] = (
         "Operations that could not be linked",
         content.unlinked,
         "Unlinked operators have no times and count as 0 in a replay; device operations without an operator keep "
-        "their times and wait for their stream only.",
+        "their times and wait for what their device did before.",
         "Record both files in one profiler session: profile(execution_trace_observer=ExecutionTraceObserver(…)), "
         "PyTorch 2.3 or newer.",
     ),
@@ -269,7 +269,7 @@ CHECKS: tuple[Check, ...] = (
 _OTHERS_LISTED = 2
 _READER_CONSEQUENCE: dict[Level, str] = {
     "error": "Part of the files is lost and missing from all results.",
-    "warning": "Results may not show what was meant.",
+    "warning": "Figures that rest on it may be missing or off.",
     "info": "",
 }
 _COVERED_BY_CHECKS = frozenset(

@@ -53,7 +53,8 @@ _ONE_SESSION = (
 )
 _NO_HOST = (
     "The files hold no execution trace and no launch for these, so nothing was lost in linking: they keep their times and "
-    "wait for their stream. Of PyTorch, open the execution trace of the same rank together with the recording."
+    "wait for what their device ended last. Of PyTorch, open the execution trace of the same rank too; of rocprof, record the "
+    "calls of the runtime (rocprofv3 --hip-trace)."
 )
 
 

@@ -131,7 +131,10 @@ def recorded_side(trace: Trace, times: NodeTimes) -> Side:
     known = np.flatnonzero(times.first != NONE)
     spans = times.spans(trace, known)
     if not len(spans.row):
-        raise TraceError("The files of this job hold no times.", hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.")
+        raise TraceError(
+            "The files of this job hold no times.",
+            hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.",
+        )
     origin = int(spans.start_ns.min())
     finish = np.full(len(trace.ranks), NONE, np.int64)
     np.maximum.at(finish, spans.rank, spans.end_ns - origin)

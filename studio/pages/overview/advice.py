@@ -114,11 +114,15 @@ def _list(made: Advised, job: str, run: str) -> Any:
     if worth:
         parts.append(html.Ol([_item(item, number, job, run) for number, item in enumerate(worth[:_SHOWN])]))
     else:
-        parts.append(html.P(f"No change that was simulated saves more than {100 * WORTH:.0f} % of the finish."))
+        parts.append(
+            html.P(f"No change that was simulated saves more than {100 * WORTH:.0f} % of the finish.")
+        )
     if made.combined is not None and made.combined.is_worth_it:
         parts.append(
             html.Ul(
-                _item(made.combined, len(made.advice), job, run, together_words(made.combined, worth[:_SHOWN]))
+                _item(
+                    made.combined, len(made.advice), job, run, together_words(made.combined, worth[:_SHOWN])
+                )
             )
         )
     more = len(worth) - _SHOWN
