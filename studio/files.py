@@ -124,7 +124,7 @@ def size_below(folder: Path) -> int:
 
 
 def tell_full(folder: Path, *, needed: str, removed_bytes: int, error: OSError | None = None) -> str:
-    """Say that there is no room left in a folder, how much is needed, and what became of what was written.
+    """Return the sentence that a disk is full: the folder, the bytes needed, and what became of partial files.
 
     Args:
         folder: Where the files were to be; it need not be there any more.

@@ -137,7 +137,7 @@ class Session:
         return self.kept(((job, run),), what)
 
     def kept(self, sides: Sides, what: Hashable) -> Any | None:
-        """Return what `keep` has made, None where it has not, or has dropped it."""
+        """Return the value that `keep` made; None where it made none or dropped it."""
         return self._cache.peek((sides, what))
 
     # -----------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ class Session:
         return self.keep_of_job("steps", job, lambda: step_spans(self.trace(job), self.times(job, run)), run)
 
     def measures(self, job: str, run: str) -> Measures:
-        """Return what a run or, for "", the recording is compared by: what is stored with it, or else made and stored now.
+        """Return the measures of a run or, for "", of the recording, stored with it or made now.
 
         Raises:
             StudioError: There is no such job or run, or its files are damaged.

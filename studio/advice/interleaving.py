@@ -1,4 +1,4 @@
-"""Interleaved pipeline stages, for jobs that say from what they were generated: those of others would have to exchange layers."""
+"""Advice on interleaved pipeline stages, for generated jobs only: in others, stages would have to exchange layers."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def waiting_rows(deps: Dependencies) -> Int64:
 
 
 def only_order(graph: Graph) -> tuple[Bool, Bool]:
-    """Return which control (D,) and data (E,) dependencies say no more than what ran before what.
+    """Return which control (D,) and data (E,) dependencies only keep an order and pass no data.
 
     Control dependencies do where nothing was linked: there they are the order of a program or a stream; of linked recordings they
     are calls. Data dependencies do where their reasons say so, see `DepKind`; without reasons they are data.

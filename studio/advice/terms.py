@@ -1,4 +1,4 @@
-"""What advice is made of: changes, what they save, and what that is measured against."""
+"""Types of advice: changes, their savings, and the baseline that savings are measured against."""
 
 from __future__ import annotations
 

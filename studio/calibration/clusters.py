@@ -173,7 +173,7 @@ def _calibration(
 
 
 def _entry(table: MeasuredTable) -> dict[str, object]:
-    """Return what the file keeps of a table: where it is from, what it is of, and the range of its sizes."""
+    """Return the file's entry for a table: source, collective, machine and range of sizes."""
     return {
         "table_id": table.table_id,
         "machine": table.machine,

@@ -138,7 +138,7 @@ def _values(start: CostModel, found: Solution, told: Mapping[str, bool]) -> dict
 
 
 def _telling(tables: Sequence[MeasuredTable]) -> list[MeasuredTable]:
-    """Return the tables that tell what hops between nodes take: not broadcasts and reduces where there are others.
+    """Return the tables from which the time of hops between nodes is fitted: broadcasts and reduces only where there are no others.
 
     Their root goes on to the next call before the last rank has the data, so that benchmarks print the rate of calls.
     """

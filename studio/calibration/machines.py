@@ -1,4 +1,4 @@
-"""Which machine tables are of, which system describes it, and what the tables say of its ports."""
+"""Find the machine of measured tables, the system that describes it, and its number of ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the parameters of one machine lie from those of its generation: what a fit leans on where tables say little."""
+"""Spread of cost parameters within a GPU generation, used as a prior where a machine's tables say little."""
 
 from __future__ import annotations
 

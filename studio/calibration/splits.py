@@ -110,7 +110,7 @@ def every_second(table: MeasuredTable, first: int) -> MeasuredTable:
 def _parts(
     tables: Sequence[MeasuredTable], split: str
 ) -> Iterator[tuple[list[MeasuredTable], list[MeasuredTable]]]:
-    """Yield what is fitted, and what is judged by it."""
+    """Yield pairs of tables: those to fit, and those to judge the fit on."""
     if split == "machine":
         yield [], list(tables)
     elif split == "sizes":

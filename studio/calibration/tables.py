@@ -96,7 +96,7 @@ def _table(rows: list[dict[str, str]]) -> MeasuredTable:
 
 
 def machine_of(table_id: str) -> str:
-    """Return the machine that a table's name tells: what stands before the nodes, with what stands after the collective."""
+    """Return the machine in a table's name: the words before the number of nodes and after the collective."""
     found = re.fullmatch(
         r"(.+?)_n\d+_g\d+_(?:all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce)(_.+)?",
         table_id,

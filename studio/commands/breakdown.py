@@ -246,7 +246,7 @@ def _head(shown: Breakdown) -> str:
 
 
 def _rank_lines(shown: Breakdown) -> Iterator[str]:
-    """Yield a line per rank: those that others waited for longest first, then those that are the busiest.
+    """Yield a line per rank: first the ranks that others waited for longest, then the busiest ones.
 
     Ranks whose lines read alike share one.
     """

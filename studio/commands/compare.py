@@ -80,7 +80,7 @@ def run_baseline(
     *,
     progress: Progress | None = None,
 ) -> tuple[Judged, Compared]:
-    """Measure one run, hold it against a baseline, and keep it as one; it is not kept where anything got worse.
+    """Measure a run, compare it with a baseline, and make it the new baseline unless something got worse.
 
     Raises:
         ConfigError: Nothing is called so, or the baseline is none, or of a run of another kind.

@@ -273,7 +273,7 @@ def report(exported: Exported | Tables) -> dict[str, Any]:
 
 
 def text(exported: Exported | Tables) -> str:
-    """Say what was written, how to run it, and what is otherwise than in the job."""
+    """Format what was written, how to run it, and how it differs from the job."""
     if isinstance(exported, Tables):
         return parquet_folder.text(exported)
     prepared = exported.prepared

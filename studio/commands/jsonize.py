@@ -53,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Jsonized:
-    """What was turned into what.
+    """A finished conversion of a Chakra file to JSON, or back.
 
     Attributes:
         request: What was asked for.
@@ -161,7 +161,7 @@ def report(done: Jsonized) -> dict[str, Any]:
 
 
 def text(done: Jsonized) -> str:
-    """Say what was written, and what is not as usual."""
+    """Format which file was written, and what is unusual about it."""
     lines = [f"{format_counted(done.tally.nodes, 'node')} written: {done.request.target}"]
     if done.tally.kept:
         lines.append(

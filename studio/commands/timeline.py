@@ -277,7 +277,7 @@ def report(written: Written) -> dict[str, Any]:
 
 
 def text(written: Written) -> str:
-    """Say what was written, and what of it is not whole."""
+    """Format which file was written, and which parts of it are incomplete."""
     nodes, ranks = sum(written.nodes.values()), len(written.nodes)
     where = "the standard output" if written.target == str(DASH) else written.target
     head = (

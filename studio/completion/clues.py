@@ -128,7 +128,7 @@ def known_facts(trace: Trace, given: Layout | None = None) -> Known:
 
 
 def _world(trace: Trace, groups: Mapping[str, CommGroup]) -> int:
-    """Return how many ranks the job has: as its files say, else as its groups and known ranks number; 0 where neither tells."""
+    """Return the number of ranks of the job, from its files, else from its groups and known ranks; 0 where unknown."""
     job = completeness(trace)
     if job.told > 0:
         return job.told

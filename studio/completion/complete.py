@@ -375,7 +375,7 @@ def _refuse_beyond(known: Known, mesh: Mesh) -> None:
 def _measured(
     known: Known, mesh: Mesh, sources: Mapping[int, Rank], spread: Spread
 ) -> tuple[Measured, list[Finding], Spread]:
-    """Return what is measured on the known ranks where that is asked for, what to say of it, and the spread in numbers."""
+    """Return the spread that was measured on the known ranks, a finding about it, and its numbers; all empty where not requested."""
     measured, words = NOT_MEASURED, []
     if mesh.world > len(known.trace.ranks):
         if spread.imbalance == MEASURED:
@@ -443,7 +443,7 @@ class _Graphs:
     delayed: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def late(self, graph: int, source: int, waits: Waited) -> int:
-        """Return the graph of a copy that comes as late as its source saw others come."""
+        """Return the graph of a copied rank that reaches collectives as late as its source saw other ranks do."""
         if (graph, source) not in self.delayed:
             self.graphs.append(coming_late(self.graphs[graph], waits))
             self.delayed[graph, source] = len(self.graphs) - 1

@@ -510,7 +510,7 @@ def _column(graph: Graph, key: str) -> Int64:
 
 
 def _findings(trace: Trace, before: Mesh, after: Mesh, *, strong: bool, layers: Layers) -> Sequence[Finding]:
-    """Say what was scaled, and what the result does not know."""
+    """Return findings about a scaled job: what was scaled, and what remains unknown."""
     said = []
     replicas = size_of(after, DATA) > size_of(before, DATA)
     if replicas and strong:

@@ -1,4 +1,4 @@
-"""Build pipeline stages of which no rank was recorded from those of which one was.
+"""Build pipeline stages without a recorded rank from recorded stages.
 
 A stage is the layers, and messages with the stage before and the one after. Each of its micro-batches receives activations, sends
 activations on, receives gradients and sends gradients back. The first stage has the embedding in place of the stage before, the

@@ -1,4 +1,4 @@
-"""Take nodes out of a graph and put copies of others in, so that what waited for them still waits for what they waited for."""
+"""Remove nodes from a graph and insert copies of others, keeping indirect dependencies."""
 
 from __future__ import annotations
 

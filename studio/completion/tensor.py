@@ -241,7 +241,7 @@ def _divided_sizes(graph: Graph, rank: Rank, own: list[int], products: list[_Pro
 
 
 def _literal(text: str) -> list[Any]:
-    """Return what a recorder wrote of inputs as lists; an empty one where it is none."""
+    """Return recorded inputs as a list; empty where the text is no list."""
     try:
         made = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -80,7 +80,7 @@ def _bridge(
 
 
 def _instead(graph: Graph, keep: Bool) -> dict[int, list[int]]:
-    """Return, for each node that is gone, what is left of what it waited for, directly or through others that are gone."""
+    """Return for each removed node the kept nodes that it waited for, directly or through other removed nodes."""
     instead: dict[int, list[int]] = {}
     kept: list[bool] = keep.tolist()
     nearest: dict[int, _Rows] = {}

@@ -111,7 +111,7 @@ def _order(trace: Trace, together: Sequence[Together]) -> list[Together] | None:
 
 
 def _numbered(node: Int64, before: Int64, after: Int64, priority: Int64) -> dict[int, int] | None:
-    """Return the places of nodes in an order in which each comes after those before it; None where there is none.
+    """Return the position of each node in a topological order; None where there is a cycle.
 
     Args:
         node: (N,) the node that stands for each.

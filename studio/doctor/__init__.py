@@ -1,4 +1,4 @@
-"""The Trace Doctor: find what is wrong with a job, what follows from it, and what can be repaired."""
+"""The Trace Doctor: find the problems of a job, explain their consequences, and offer repairs."""
 
 from studio.doctor.checks import CHECKS, Check, Examination, examination, examine
 from studio.doctor.diagnosis import Diagnosis, NodeAt

@@ -350,7 +350,7 @@ def _feeds(case: GraphCase) -> bool:
 
 
 def _before_computation(case: GraphCase) -> Bool:
-    """Return (N,) which nodes some node that computes waits for, directly or not; those that compute among them."""
+    """Return (N,) which nodes compute, or are waited for by a node that computes, directly or indirectly."""
     count, (of, waited) = len(case.graph), case.pairs
     computing = np.flatnonzero(_computes(case))
     # A node behind all of them: what it is reached from, some of them waits for.

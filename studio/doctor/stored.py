@@ -64,7 +64,7 @@ def stored_levels(raw: bytes | None) -> Mapping[Level, int] | None:
 
 
 def stored_examination(raw: bytes | None) -> Examination | None:
-    """Return what is stored; None where nothing is, or what other checks have found."""
+    """Return the stored examination of a job; None where there is none, or an older set of checks made it."""
     if raw is None or stored_levels(raw) is None:
         return None
     try:

@@ -191,7 +191,7 @@ def _recorded_pairs(case: GraphCase) -> Int64:
 
 
 def _bypass(case: GraphCase, keep: Bool) -> tuple[Int64, Int64]:
-    """Return the dependencies between rows, where those that are not kept are bypassed if that makes no more of them."""
+    """Return the dependencies between kept rows; other rows are bypassed where that does not add dependencies."""
     of, waited = case.pairs
     into: list[set[int]] = [set() for _ in range(len(case.graph))]
     out: list[set[int]] = [set() for _ in range(len(case.graph))]

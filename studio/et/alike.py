@@ -1,4 +1,4 @@
-"""Read the Chakra files of one job: those that are like one read before by comparing them with it."""
+"""Read the Chakra files of one job; files that match an earlier one are compared with it instead of decoded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Known:
     name: str
 
     def nodes_of(self, data: UInt8, name: str, *, adapt: bool) -> chakra.Nodes | None:
-        """Return what a file says if it is like this one, None where it is not."""
+        """Return the nodes of a file that matches this template; None where it does not match."""
         symbols = self.template.read(data, adapt=adapt)
         if symbols is None:
             return None
@@ -75,7 +75,7 @@ class JobReader:
         return [chakra.rank_part(reading, head, nodes)]
 
     def _recall(self, data: UInt8, name: str) -> chakra.Nodes | None:
-        """Return what a file says if it is like one of those known."""
+        """Return the nodes of a file that matches one of the known templates; None where none matches."""
         for adapt, known in [(False, known) for known in self.known] + [
             (True, known) for known in self.known[:_ADAPTED]
         ]:

@@ -27,7 +27,7 @@ _RETRIES = 10
 
 
 class LocalProcesses(Executor):
-    """Processes of this machine, which import neither the program that started them nor what it did not."""
+    """An executor of processes on this machine that do not import the main program."""
 
     def __init__(self, size: int | None = None) -> None:
         """Start processes.

@@ -295,7 +295,7 @@ class _Dump:
         return {}
 
     def asides(self, entry: Mapping[Any, Any]) -> dict[str, Any]:
-        """Return what else is known of an operation: its calls, its time limit, its thread, its number."""
+        """Return further facts about an operation: its calls, time limit, thread and number."""
         made: dict[str, Any] = {}
         for key, name in (("record_id", "record_id"), ("op_id", "op_id"), ("timeout_ms", "timeout_ms")):
             if _number(entry.get(key)) >= 0:

@@ -17,7 +17,7 @@ _OF_HEAD = 4096
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What the beginning of a file says about its process; None where it does not.
+    """Facts about a process from the beginning of its file; None where they are not there.
 
     Attributes:
         rank, world: Place in the job, and how many ranks it has.

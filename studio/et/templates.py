@@ -320,7 +320,7 @@ def _sums(index: Int64, values: Int64, count: int) -> Int64:
 
 
 def make_template(data: UInt8, graph: Graph, slots: Sequence[int | str]) -> Template | None:
-    """Return what a file shares with those of equal ranks, None where it is too unusual.
+    """Return the template that a file shares with those of equal ranks; None where its encoding is too unusual.
 
     Args:
         data: The node records of the file, undamaged.

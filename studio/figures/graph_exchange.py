@@ -145,7 +145,7 @@ class _Table:
         return kinds
 
     def edges(self, part: Part) -> Iterator[tuple[str, str, str]]:
-        """Yield what is waited for, what waits, and the dependency; also those on missing ids."""
+        """Yield each dependency with its source and target, dangling ones too."""
         ref = dict(zip(self.rows.tolist(), self.refs, strict=True))
         found = part.edges
         for this, other, is_data in zip(

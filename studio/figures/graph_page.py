@@ -1,4 +1,4 @@
-"""Write the graph of a rank as one page that needs nothing else: zoomed, moved, searched, and each node tells what it says."""
+"""Write the graph of a rank as one self-contained HTML page with zoom, search and the attributes of each node."""
 
 from __future__ import annotations
 

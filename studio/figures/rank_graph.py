@@ -216,7 +216,7 @@ def _nodes(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _mark_crossings(drawn: list[dict[str, Any]], rows: list[Int64], path: PathHere) -> None:
-    """Let nodes say from which rank the path comes to them, and to which it goes on."""
+    """Note on nodes from which rank the critical path comes, and to which rank it goes on."""
     at = {
         int(here[0]): data for here, data in zip(rows, _nodes(drawn), strict=True) if data["kind"] != "block"
     }

@@ -57,7 +57,7 @@ def _zero(values: dict[str, Any], key: str, file: str) -> int:
 
 
 def _only(values: dict[str, Any], file: str, **allowed: Any) -> None:
-    """Refuse a value of which another meaning is not modelled; one that is not there is taken as the allowed one."""
+    """Refuse a value other than the modelled one; a missing value counts as the modelled one."""
     for key, value in allowed.items():
         given = values.get(key)
         if given is not None and given != value:

@@ -35,7 +35,7 @@ class Faults:
 
     @property
     def words(self) -> str:
-        """What goes wrong, behind what the job is: nothing, or such as `, rank 3 takes 1.5 times as long`."""
+        """The fault as a clause for a job's description, such as `, rank 3 takes 1.5 times as long`; empty for none."""
         slow = "".join(f", rank {rank} takes {factor:g} times as long" for rank, factor in self.slow.items())
         return slow + (f", durations spread by {self.jitter:g} with seed {self.seed}" if self.jitter else "")
 

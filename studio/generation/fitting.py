@@ -1,4 +1,4 @@
-"""Whether a job fits in a GPU's memory, of what it is made where it does not, and what would make it fit: closed forms alone."""
+"""Check by closed formulas whether a job fits in a GPU's memory; where it does not, list the parts and what would make it fit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Fit:
 
 
 def unfit_words(held: Mapping[str, int], memory_bytes: float) -> str:
-    """Say that memory does not fit, and of what it is made; empty where it fits.
+    """Return the sentence that memory does not fit, with its parts; empty where it fits.
 
     Example:
         >>> unfit_words({"weights": 90_000_000_000, "kv_cache": 3_000_000_000}, 80e9)

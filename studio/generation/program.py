@@ -64,7 +64,7 @@ def told_times(speed: Speed | None) -> str:
 
 
 def work_of(name: str, flop: int, moved: int, kernels: int, *, aligned: bool, dtype: str = "bf16") -> Work:
-    """Return what a node has to do; its name says which pass it is part of."""
+    """Return the work of a node: operations, bytes and kernels; the end of its name tells a backward pass."""
     return Work(flop, moved, kernels, aligned, name.endswith(_BACKWARD), dtype)
 
 

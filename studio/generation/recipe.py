@@ -1,4 +1,4 @@
-"""What a generated job was made from, kept with it; and jobs on more ranks, generated anew where that is known."""
+"""The recipe that a generated job keeps, and the generation of larger jobs from it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a job is to be scaled to; None keeps what there is.
+    """The degrees that a job is scaled to; None keeps the present one.
 
     Attributes:
         dp: Replicas.
@@ -132,7 +132,7 @@ class Growth:
 
 
 def mesh_of(trace: Trace, layout: GivenLayout | str | None = None) -> Mesh:
-    """Return the mesh of a job to be scaled: of a generated one as it was made, else as what is known of it tells.
+    """Return the mesh of a job to be scaled: from its recipe where it was generated, else from its clues.
 
     Args:
         trace: The job.
@@ -149,7 +149,7 @@ def mesh_of(trace: Trace, layout: GivenLayout | str | None = None) -> Mesh:
 
 
 def _made_mesh(recipe: Recipe) -> Mesh | None:
-    """Return the mesh that a recipe makes; None where its dimensions cross each other, or it tells none."""
+    """Return the mesh that a recipe gives; None where its dimensions overlap or it gives none."""
     try:
         layout = recipe.layout()
     except ConfigError:
@@ -211,7 +211,7 @@ def _read(value: Any) -> Any:
 
 
 def unchanged_recipe(trace: Trace) -> Recipe | None:
-    """Return what a job was generated from, where it is still what that makes; else None."""
+    """Return the recipe that a job was generated from; None where the job was changed since."""
     recipe = recipe_of(trace)
     if recipe is None:
         return None

@@ -189,7 +189,7 @@ def scaled(trace: Trace, wanted: Scaling) -> Trace:
 
 
 def layout_facts(trace: Trace, given: Layout | None = None) -> Known:
-    """Return what a job tells about its mesh; of a job with many ranks those that stand for the others tell.
+    """Return the clues of a job about its mesh; of large jobs only from ranks that stand for others.
 
     Args:
         trace: The job.

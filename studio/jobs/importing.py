@@ -135,7 +135,7 @@ def upload_reader(
 
 
 def _roles(jobs: Sequence[JobFiles]) -> dict[Path, str]:
-    """Return what each file is used as, by path, as far as that is known before it is read."""
+    """Return the role of each file by path, as far as it is known before reading."""
     roles: dict[Path, str] = {}
     for job in jobs:
         ranks = [(file, fmt, "" if number is None else f"rank {number}, ") for file, fmt, number in job.ranks]

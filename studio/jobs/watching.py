@@ -345,7 +345,7 @@ def _keys(jobs: Sequence[JobFiles]) -> list[str]:
 
 
 def _names(entry: str, jobs: Sequence[JobFiles]) -> list[str]:
-    """Return what to call the jobs of an entry: its name, with theirs behind it where that tells more, and folders between."""
+    """Return the names of the jobs of an entry: the entry's name, then folders and job names where they add something."""
     stem = entry
     for ending in sorted(_ARCHIVES, key=len, reverse=True):
         if entry.lower().endswith(ending):

@@ -1,4 +1,4 @@
-"""What to say where no layout fits: what the nearest holds, and what would fit."""
+"""Build the error for a model of which no layout fits: the memory of the nearest layout, and what would fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_RANKS = 1 << 20
 def unfit_error(
     frame: Frame, nearest: Item, count: int, gpu: Gpu, family: Family | None = None
 ) -> ConfigError:
-    """Return the error that says that no layout fits, what the nearest holds, and what would fit.
+    """Return the error that no layout fits, with the memory of the nearest layout and what would fit.
 
     Args:
         frame: What was asked for.

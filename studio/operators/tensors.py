@@ -49,7 +49,7 @@ _anything = decoder(Any)
 
 
 class NotRecordedError(Exception):
-    """A formula needs what the trace does not tell; the message says what."""
+    """Raised where a formula needs an input that the trace lacks; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ _BY_BYTES = {8: "int64", 4: "fp32", 2: "bf16", 1: "int8"}
 
 
 def type_in_kernel(name: str) -> str:
-    """Return the element type that a kernel's name tells, empty where it tells none.
+    """Return the element type in a kernel's name; empty where there is none.
 
     Example:
         >>> type_in_kernel("void multi_tensor_apply_kernel<BinaryOpListAlphaFunctor<c10::BFloat16, 2, 2, 0>, float>")
@@ -214,7 +214,7 @@ def type_in_kernel(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _type(name: str) -> str | None:
-    """Return our name of an element type; empty for a tensor whose type is not told, None for what is no tensor."""
+    """Return the studio's name of an element type; empty for a tensor of unknown type, None for an input that is no tensor."""
     inner = name[7:-1] if name.startswith("Tensor(") and name.endswith(")") else name
     if inner in _TYPES:
         return _TYPES[inner][0]
@@ -257,7 +257,7 @@ def _is_shape(items: Sequence[object]) -> bool:
 
 
 def read_values(values: str) -> tuple[Any, ...]:
-    """Return what is no tensor among the inputs of an operator, by position; None for tensors and what is not told.
+    """Return the inputs of an operator that are plain values, by position; None for tensors and for unknown inputs.
 
     Example:
         >>> read_values('["", "[1, 1]", "False"]')

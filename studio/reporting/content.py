@@ -81,7 +81,7 @@ def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
 
 
 def _doubts(document: Document, run: Compared, letter: str) -> None:
-    """Say before anything else why a simulation is not to be believed as it stands, and what to simulate instead."""
+    """Return the notice above a report: why a simulation is doubtful, and what to simulate instead."""
     if not run.doubts:
         return
     subject = f"{letter} ({run.name})" if letter else run.name

@@ -64,7 +64,7 @@ def port_uses(flows: Flows, ranks: int, per_node: int, *, by_node: bool, owners:
 
 
 def _together(uses: Uses, *, alone: bool) -> Uses:
-    """Return uses in the order of flows and ports, those of one flow and port as one; `alone` says that there are none."""
+    """Return uses sorted by flow and port, with those of the same flow and port merged; `alone` says that none are."""
     order = np.lexsort((uses.port, uses.flow)) if not alone else np.argsort(uses.flow, kind="stable")
     flow, port, amount = uses.flow[order], uses.port[order], uses.amount[order]
     if alone or not len(flow):

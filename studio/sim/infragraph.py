@@ -34,7 +34,7 @@ _CORRECT = "InfraGraph's schema is at infragraph.dev; form of a file: infrastruc
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What a named link says: rate (None where it says none that can be used) and latency."""
+    """Rate and latency of a named link; the rate is None where the file gives none that can be used."""
 
     bytes_per_ns: float | None
     latency_ns: float

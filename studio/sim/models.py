@@ -1,4 +1,4 @@
-"""The model of a simulation, the one choice that says whose answer it is.
+"""The model of a simulation: `full`, or that of ASTRA-sim.
 
 `full` is what a performance engineer would sign: all collectives, groups of any name and size, each timed on every
 dimension that it crosses, messages that share links, recorded compute kept, and as many collectives at once as there are

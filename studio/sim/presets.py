@@ -135,7 +135,7 @@ def said_npus(name: str) -> int | None:
 
 
 def full_form(parts: Parts) -> Parts:
-    """Return a system under the full model; one that began as a preset with what that has there, its costs among it.
+    """Return a system under the full model; one that began as a preset gets the costs that the preset has there.
 
     What was changed of the preset stays; rates then stay in the unit they are in.
 

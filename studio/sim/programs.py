@@ -344,7 +344,7 @@ def bruck(size: int, place: int) -> Iterator[Step]:
 
 
 def dissemination(size: int, place: int) -> Iterator[Step]:
-    """A barrier: in step k a rank tells the one 2^k places on that it has come, with all it has been told."""
+    """A barrier by dissemination: in step k each rank notifies the one 2^k places on."""
     bit = 1
     while bit < size:
         to, source = (place + bit) % size, (place - bit) % size

@@ -39,7 +39,7 @@ class Failed(Exception):  # noqa: N818 - likewise
 
 
 class Process:
-    """A process that answers queries, and what is asked of it one after the other."""
+    """A child process that answers queries one after the other."""
 
     def __init__(self) -> None:
         # Arrow's own allocators take address space far ahead, which would count as memory.

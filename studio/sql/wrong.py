@@ -1,4 +1,4 @@
-"""Say what is wrong with a query: where in it, in words, and which names there are."""
+"""Explain errors of queries: the place, the problem in words, and the names that exist."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def with_progress(pace: Pace, now: float, done: int) -> Pace:
 
 
 def remaining_s(pace: Pace, now: float, total: int) -> tuple[float, float] | None:
-    """Return the least and the most seconds that a task may still take; None where that cannot be told.
+    """Return the least and most seconds that a task still needs; None where it cannot be estimated.
 
     Example:
         >>> even = tuple((float(at), 10 * at) for at in range(11))

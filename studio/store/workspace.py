@@ -266,7 +266,7 @@ class Workspace:
             aside.unlink(missing_ok=True)
 
     def load_examination(self, job_id: str) -> bytes | None:
-        """Return what was stored of a job's examination, as JSON; None where nothing was, it is damaged, or there is no such job."""
+        """Return the stored examination of a job as JSON; None where there is none, it is damaged, or there is no such job."""
         try:
             return read_sealed(self._folder(job_id) / _EXAMINATION)
         except (OSError, Damaged, StudioError):
@@ -291,7 +291,7 @@ class Workspace:
             aside.unlink(missing_ok=True)
 
     def load_measures(self, job_id: str, run_id: str = "") -> bytes | None:
-        """Return what was stored of the measures of a run, as JSON; None where nothing was, it is damaged, or there is no such run."""
+        """Return the stored measures of a run as JSON; None where there are none, they are damaged, or there is no such run."""
         try:
             folder = self._run_folder(job_id, run_id) if run_id else self._folder(job_id)
             return read_sealed(folder / _MEASURES)

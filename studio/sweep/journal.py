@@ -29,7 +29,7 @@ _ROW = decoder(Row)
 
 
 def fingerprint(trace: Trace, base: Base, space: Space, costs: Costs | None) -> str:
-    """Return what tells a sweep from others: its job, system, settings and costs; not how its points are chosen."""
+    """Return a digest that identifies a sweep by its job, system, settings and costs, whichever points it takes."""
     plain = msgspec.json.encode([trace_digest(trace), base, space.axes, costs], order="sorted")
     return hashlib.blake2b(plain, digest_size=16).hexdigest()
 

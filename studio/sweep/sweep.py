@@ -27,7 +27,7 @@ _FEW_NODES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What is varied, from what, and which points of it are asked for.
+    """Definition of a sweep: the varied settings, the system they start from, and the points to simulate.
 
     Attributes:
         space: The settings and their values.

@@ -134,7 +134,7 @@ def reveal(asked: Request, row: int) -> tuple[Path, ...]:
 
 
 def fold_sentence(asked: Request) -> str:
-    """Say what is drawn and what is folded."""
+    """Return the sentence that counts what is drawn and what is folded."""
     folded, nodes = folded_of(asked), len(asked.session.trace(asked.job).graphs[asked.graph])
     blocks = [block for block in folded.shown if not block.is_node]
     hidden, alone = sum(len(block.rows) for block in blocks), len(folded.shown) - len(blocks)

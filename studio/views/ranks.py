@@ -1,4 +1,4 @@
-"""What the Ranks page shows of a job: the mesh of its ranks, what else would fit, and what would be made of it."""
+"""Data of the Ranks page: the mesh of a job, other meshes that fit, and a preview of the completed or scaled job."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ def _eades_order(count: int, before: Rows, after: Rows, weight: Rows) -> Int64:
 def _weighted_neighbours(
     count: int, before: Rows, after: Rows, weight: Rows
 ) -> tuple[list[list[tuple[int, int]]], list[list[tuple[int, int]]]]:
-    """Return for each row where its edges lead and what they cost, and where those that lead to it begin; loops left out."""
+    """Return the weighted successors and the predecessors of each row, without self-loops."""
     out: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     into: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     for start, end, cost in zip(before.tolist(), after.tolist(), weight.tolist(), strict=True):

@@ -150,7 +150,7 @@ def _waits(trace: Trace, account: Ledger, windows: Int64, wanted: Wanted | None)
 
 
 def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64) -> Int64:
-    """Return (W, parts) what the other ranks did while these waited; what nothing tells of counts as stall."""
+    """Return (W, parts) how the blamed ranks spent the time while others waited; unknown time counts as stall."""
     doing = np.zeros((len(rank), len(PARTS)), np.int64)
     known = np.flatnonzero(other != NONE)
     course = account.course[other[known]]

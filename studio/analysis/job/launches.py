@@ -131,7 +131,7 @@ class _Calls:
 
 
 def launches(trace: Trace) -> Launches | None:
-    """Return what a recording tells about launches, None where it tells nothing.
+    """Return the launches that a recording holds; None where it holds none.
 
     Args:
         trace: The recording. Ranks that share a graph share its launches, each counted.

@@ -62,7 +62,7 @@ _SENDS, _RECEIVES = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """What a simulation tells of its communication; what these leave of a node's time is transfer.
+    """Delays of communication that a simulation reports; the rest of a node's time is transfer.
 
     T times, as in the `NodeTimes` they go with; 0 for what does not communicate.
 

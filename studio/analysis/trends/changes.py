@@ -151,7 +151,7 @@ def find_changes(series: Sequence[Measures | None]) -> list[Change]:
 
 
 def _usual_difference(values: Sequence[float]) -> float:
-    """Return what neighbours differ by in the median; 0 for few values, of which nothing can be told."""
+    """Return the median difference of neighbouring values; 0 for too few values."""
     differences = [abs(after - before) for before, after in pairwise(values)]
     return statistics.median(differences) if len(differences) >= _ENOUGH else 0.0
 

@@ -49,7 +49,7 @@ def is_benchmark(text: str) -> bool:
 
 @dataclass(slots=True)
 class _Section:
-    """A table under way, of one process: what its lines told so far."""
+    """The lines of one process's table that were read so far."""
 
     test: str = ""
     version: str = ""
@@ -295,7 +295,7 @@ def _shape_of_devices(place: str, section: _Section) -> tuple[tuple[int, int], l
 
 
 def ranks_told(collective: str, algorithm_rate: Sequence[float], bus_rate: Sequence[float]) -> int | None:
-    """Return the number of ranks that bus bandwidth by algorithm bandwidth tells; None where it tells none.
+    """Return the number of ranks that follows from bus bandwidth over algorithm bandwidth; None where none does.
 
     Example:
         >>> ranks_told("all_reduce", [200.0], [375.0]), ranks_told("broadcast", [10.0], [10.0])

@@ -113,7 +113,7 @@ def _delimiter(line: str) -> str:
 
 
 def _columns(names: Sequence[str]) -> _Columns | None:
-    """Return which column holds what; None where there are none for sizes and times."""
+    """Return the meaning of each column; None where sizes or times are missing."""
     at: dict[str, int] = {}
     units = {"size": 1.0, "time": 1.0}
     for place, column in enumerate(names):

@@ -1,4 +1,4 @@
-"""What the user says of tables that do not say it themselves, and what readers hand back."""
+"""Facts about measured tables that the user gives because the files lack them, and the result of the readers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLLECTIVES: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the user says of tables; it counts where a table does not say it itself.
+    """Facts about measured tables given by the user; they count where a table lacks them.
 
     Attributes:
         gpus_per_node: GPUs of a node that took part; None where not given.
@@ -62,7 +62,7 @@ def collective_named(name: str) -> str:
 
 
 def shape_of(place: str, given: Given, ranks: int | None = None) -> tuple[int, int]:
-    """Return GPUs per node and nodes of a table that does not say them, from what the user says.
+    """Return GPUs per node and the number of nodes of a table that lacks them, from the user's facts.
 
     Args:
         place: The file, and the place in it.

@@ -35,7 +35,7 @@ _Found = dict[_Key, dict[int, list[tuple[float, str]]]]
 
 
 def kernel_choice(name: str) -> str:
-    """Return algorithm and protocol that the name of a kernel tells; "" where it tells none.
+    """Return the algorithm and protocol in a kernel's name; "" where there are none.
 
     Example:
         >>> kernel_choice("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)")

@@ -83,7 +83,7 @@ def analytical(congestion: Congestion) -> Backend:
 
 
 def guessed_backend(program: Path) -> Backend | None:
-    """Return the backend that a program's name tells of, None where it tells of none.
+    """Return the backend that the name of a program indicates; None where it indicates none.
 
     Example:
         >>> [guessed_backend(Path(name)).name for name in ("bin/AstraSim_Analytical_Congestion_Aware", "AstraSim_HTSim")]

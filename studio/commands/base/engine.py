@@ -147,7 +147,7 @@ def find_program(given: str) -> Path:
 
 
 def choose_backend(engine: Engine, program: Path, prepared: Prepared) -> tuple[Backend, str]:
-    """Return the backend of a program, and what it was told by.
+    """Return the backend of a program, and the evidence for it.
 
     Raises:
         ConfigError: It simulates another network than the system's.

@@ -276,7 +276,7 @@ def _score(system: str, cases: Sequence[Case]) -> Score:
 
 
 def _exceeded(one: Result, speed: float | None, limit: SuiteLimit) -> Iterator[str]:
-    """Yield in words what a case does not attain; one that failed attains nothing, which is said as its failure."""
+    """Yield in words the limits that a case breaks; a failed case yields nothing, its failure is reported apart."""
     if one.finish_ns is None:
         return
     known: Mapping[str, float | None] = {

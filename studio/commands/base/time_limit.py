@@ -47,7 +47,7 @@ class TimeLimit:
         )
 
     def watch(self, progress: Progress | None) -> Progress | None:
-        """Return a progress callback that passes on what it is told, and raises once the time is up."""
+        """Return a progress callback that forwards its calls and raises when the time limit is over."""
         if self.seconds is None:
             return progress
 

@@ -1,4 +1,4 @@
-"""Options of commands that say what a generated job is: those of `studio.generation.options`, as click has them."""
+"""Click options that describe a generated job, made from the table in `studio.generation.options`."""
 
 from __future__ import annotations
 

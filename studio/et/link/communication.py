@@ -1,4 +1,4 @@
-"""Find which nodes communicate, and what: from metadata, else from tensors, else from names."""
+"""Find the communicating nodes with type, size and group: from metadata, else from tensors, else from names."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Facts:
 
     @property
     def bytes(self) -> int:
-        """The size simulators use: what a rank gives, else what it receives; of a scatter what the root gives."""
+        """The size that simulators use: the bytes a rank sends, else those it receives; of a scatter those the root sends."""
         if self.kind == CollectiveType.SCATTER and self.bytes_in <= 0:
             return max(self.bytes_out, 0) * max(self.members, 1)
         return self.bytes_in if self.bytes_in > 0 else max(self.bytes_out, 0)
@@ -508,7 +508,7 @@ def _device_side(
 def _kernel_facts(
     device: DeviceTrace, event: int, call: Facts | None, communication: Communication
 ) -> Facts | None:
-    """Return what a kernel communicates; None, counted as unknown, where nothing says."""
+    """Return type, size and group of a communication kernel; None, counted as unknown, where nothing gives them."""
     said = {_KINETO_NAMES.get(key, key): value for key, value in device.comm.get(event, {}).items()}
     name = device.names[device.name[event]]
     kind = operator_kind(str(said.get("collective_name", "")))

@@ -25,7 +25,7 @@ _Line = tuple[int, str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """One half of a message: where it is, what is known of it, and when the rank was ready for it."""
+    """One half of a message: its node, the facts about it, and when its rank was ready for it."""
 
     place: Place
     facts: Facts

@@ -1,4 +1,4 @@
-"""What operations of threads wait for: those before them, the device, and other threads."""
+"""Derive what host operations wait for: their thread, the device, and other threads."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def add_inner_order(
     order: Int64,
     library: dict[int, int],
 ) -> None:
-    """Let what runs within an operation of a library wait for what that waits for, its call among it, not for its end."""
+    """Let operations inside a library call wait for what the call waits for, instead of for its end."""
     rows = np.flatnonzero(inner >= 0)
     rows = rows[np.argsort(order[rows], kind="stable")]
     for around, first in zip(*np.unique(inner[rows], return_index=True), strict=True):

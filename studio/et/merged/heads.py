@@ -82,7 +82,7 @@ def metadata_record(head: RankHead) -> bytes:
 
 
 def is_regular(record: bytes, version: str, attrs: Sequence[Attribute]) -> bool:
-    """Whether a metadata record with its length is what a writer makes of what it says."""
+    """Whether a metadata record is encoded exactly as a writer encodes its content."""
     try:
         return write_metadata(version, attrs) == record
     except (ValueError, TypeError):

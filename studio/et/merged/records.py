@@ -93,7 +93,7 @@ def _fields_one_by_one(raw: UInt8, begin: Int64, end: Int64) -> Fields:
 
 
 def odd_encoding(chunk: Chunk) -> tuple[int, str] | None:
-    """Return the first record that could not be made again from what it says, and why; None where all can.
+    """Return the first record that cannot be re-encoded byte for byte from its content, and why; None where all can.
 
     Lengths, ids and dependencies are rewritten, so their numbers must have been as short as they can be.
     """

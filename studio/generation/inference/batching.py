@@ -151,7 +151,7 @@ class _Replica:
         return planned
 
     def _wanted(self, sequence: _Sequence) -> int:
-        """Return the tokens that a running sequence would read: one that decodes its last one, and what is drafted for it."""
+        """Return how many tokens a running sequence reads in a step: its last token when decoding, plus drafted ones."""
         if sequence.unread > 1 or not sequence.made:
             return sequence.unread
         left = sequence.served.request.output - sequence.made

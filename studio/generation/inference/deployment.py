@@ -1,4 +1,4 @@
-"""What a user says of a step of inference, and what follows from it."""
+"""The options of an inference step, and the values derived from them."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Roles:
 
 
 def role_wishes(wish: StepWish) -> tuple[StepWish, StepWish]:
-    """Return what is asked of the ranks that read prompts, and of those that decode.
+    """Return the options of the prefill ranks and of the decode ranks.
 
     Raises:
         ConfigError: One of them has no ranks, or an option is given that neither takes.

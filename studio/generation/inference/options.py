@@ -1,4 +1,4 @@
-"""What a user may say of steps of inference, as rows like those of `studio.generation.options`, and what follows from it."""
+"""Table of the options of inference steps, in the form of `studio.generation.options`."""
 
 from __future__ import annotations
 

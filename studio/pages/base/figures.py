@@ -23,6 +23,6 @@ def drawn_figure(name: str, figure: Any, **style: Any) -> Any:
 
 
 def reserved(what: Any) -> Any:
-    """Return something that takes its room and is not seen: what comes in its place moves nothing."""
+    """Return an invisible placeholder of a figure's size, so that the page does not move when it comes."""
     hidden: dict[str, Any] = {"aria-hidden": "true"}
     return html.Div(what, className="cs-reserved", **hidden)

@@ -88,7 +88,7 @@ def worst_list(shown: Shown, view: dict[str, Any], source: str) -> list[Any]:
 
 
 def _what_is_said(shown: Shown, offender: Offender) -> tuple[Any, ...]:
-    """Return what the list says of an uneven row, without its name: rows of which it is the same are one entry."""
+    """Return the list's text about an uneven row without its name; rows with equal texts share an entry."""
     heat, form = shown.heat, FORMATS[shown.look.metric]
     members, first = heat.members, int(heat.rows.first[offender.row])
     kind = NONE if heat.rows.folded else int(members.type[first])

@@ -24,7 +24,7 @@ _LOADS = {"dimensions": "offered load", "links": "time sending"}
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """What one part of the network carried on one side; None where that side has none, or does not know."""
+    """Traffic of one part of the network on one side; values are None where that side lacks the part or its figures."""
 
     busy_ns: float | None = None
     bytes: float | None = None

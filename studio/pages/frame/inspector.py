@@ -306,7 +306,7 @@ def _list_unknown_fields(graph: Graph, row: int) -> Any:
 def _explained(
     trace: Trace, rank: Rank, row: int, attributes: list[Attribute], view: dict[str, Any]
 ) -> str | None:
-    """Return the address that explains what a collective costs; None for other nodes, and where its size is not known."""
+    """Return the link to Explain for a collective; None for other nodes and unknown sizes."""
     values = {attribute.name: attribute.value for attribute in attributes}
     kind, size = values.get("comm_type"), values.get("comm_size")
     number = int(trace.graph_of(rank).type[row])

@@ -147,7 +147,7 @@ def _describe_drawing(asked: Request, note: str) -> str:
 
 
 def _sentence(asked: Request, note: str) -> str:
-    """Say what is drawn and what is not."""
+    """Return the sentence that counts what is drawn and what is left out."""
     if asked.mode == "fold":
         return note + fold_sentence(asked)
     graph, near, part = graph_of(asked), near_of(asked), part_of(asked)

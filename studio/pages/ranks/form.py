@@ -212,7 +212,7 @@ def _choice(layout: str, *, is_chosen: bool) -> Any:
 
 
 def evidence_table(mesh: Mesh, also: Sequence[str]) -> Any:
-    """Return a row for each dimension: its size, what shows it, and what else would fit."""
+    """Return a table row for each dimension of the mesh: its size, the evidence, and other sizes that fit."""
     rows = [
         (
             dimension_words(axis.name),

@@ -237,7 +237,7 @@ _REPLICAS = "How many times the model is there."
     prevent_initial_call=True,
 )
 def follow(values: list[Any], ids: list[dict[str, str]], job: str | None) -> Any:
-    """Draw what the form says, and say what is wrong with it."""
+    """Draw the mesh that the form describes, and show the errors of its fields."""
     fields = _fields(ids, values)
     if not job or "layout" not in fields:
         return [no_update] * 7
@@ -329,7 +329,7 @@ def _after_cell(rank: int, plan: Planned, was_there: bool) -> Cell:
 
 
 def _refused(job: str, fields: dict[str, str], error: StudioError) -> Any:
-    """Return what the form shows where something in it is wrong: the layout, as far as it is one."""
+    """Return the form's outputs when a field is invalid: its errors, and the mesh where the layout itself is valid."""
     here = completeness(trace(job))
     box = error_box(error, title="This cannot be made")
     drawn, dims = None, no_update

@@ -46,7 +46,7 @@ def form(draft: Draft) -> Any:
 
 
 def folds(draft: Draft) -> Any:
-    """Return the other fields, folded by what they are about; each fold says which of them are set.
+    """Return the remaining fields in folds by topic; each fold names the fields that are set in it.
 
     One in which something is not allowed stands open.
     """

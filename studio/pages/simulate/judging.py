@@ -1,4 +1,4 @@
-"""Callbacks of the Simulate page that judge the form: what is not allowed, what the network means, what a run would meet."""
+"""Callbacks of the Simulate page that check the form: invalid values, rates of the network, and problems a run would have."""
 
 from __future__ import annotations
 

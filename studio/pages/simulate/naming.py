@@ -1,4 +1,4 @@
-"""What runs are called: names that say what differs, and the model in words."""
+"""Name runs by the settings in which they differ, and put their model into words."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def show_unfit(uses: Sequence[MemoryUse], config: SystemConfig, origin: str) -> 
 
 
 def _chosen_words(trace: Trace, config: SystemConfig) -> str:
-    """Say what compute is recomputed for, and from what; or what is lacking."""
+    """Return in words for which GPU compute is recomputed, and from which; or what is missing to do so."""
     assert config.extensions is not None
     target = find_gpu(config.extensions.recompute_for or "").name
     try:

@@ -262,7 +262,7 @@ def asked_for(job: str, typed: Typed) -> Asked:
 
 
 def _rising_key(lines: tuple[str, ...]) -> str:
-    """Return the first setting whose values are rising numbers, which a bisection takes unless it is told another."""
+    """Return the first setting whose values are rising numbers, the default for a bisection."""
     for axis in parse_space(lines).axes:
         numbers = axis.numbers
         if numbers is not None and len(numbers) > 1 and list(numbers) == sorted(numbers):

@@ -191,7 +191,7 @@ def suggest(system: str | None, typed: str | None, job: str | None, _mark: Any) 
     State("job", "data"),
 )
 def count(*given: str | None) -> Any:
-    """Say what the form comes to, as it is typed."""
+    """Show how many points the form describes while it is edited."""
     *typed, job = given
     if not job:
         return "", True

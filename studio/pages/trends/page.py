@@ -94,7 +94,7 @@ def layout(**query: str) -> Any:
 def show(
     view: dict[str, Any], theme: str | None, _activity: str | None, there: str | None, shown: str | None
 ) -> Any:
-    """Draw the series of a view: the one it names, else that of its job, else the one with most jobs."""
+    """Draw the series that the address names, else the one of its job, else the largest one."""
     known = points(session())
     grouped = by_series(known)
     chosen = _chosen(view, grouped, known)

@@ -1,4 +1,4 @@
-"""What stands in fields that say nothing: what counts instead."""
+"""Fill empty fields of the form with placeholders that show the value in effect."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from studio.store.tasks import get
 
 
 class Making(TypedDict, total=False):
-    """A job that is being made, and what is to come of it.
+    """A job that is being generated, with the steps still to do: simulate, compare.
 
     Attributes:
         task: The task that makes it.
@@ -60,7 +60,7 @@ def start(filled: Filled | Wrong, asked: Asked) -> Making:
 
 
 def advance(making: Making) -> str | None:
-    """Take what is being made as far as it goes, and note in it how far that is.
+    """Advance the making of a job as far as possible, and note its state.
 
     Returns:
         The address that it leads to, of `open` the id of the job; None while it goes on.

@@ -197,7 +197,7 @@ def _shown(filled: Filled) -> tuple[Any, Any, Any, Any]:
 def follow(
     values: list[Any], file: File | None, ids: list[dict[str, str]], places: list[dict[str, str]], before: Any
 ) -> dict[str, Any]:
-    """Show what the form comes to, and beside each field what is wrong with it."""
+    """Show the results of the form, and errors beside their fields."""
     fields = fields_of(ids, values)
     if fields["model"] == CUSTOM:
         fields = _with_shape(fields, before)

@@ -70,7 +70,7 @@ def fields_of(ids: Sequence[Mapping[str, str]], values: Sequence[Any]) -> dict[s
 
 
 def spell(fields: Fields) -> str:
-    """Return what a form says as a text for the address: what differs from the first one.
+    """Return the fields of a form that differ from their defaults, as text for the address.
 
     Example:
         >>> spell({"model": "llama3-70b", "ranks": "64", "gpu": "h100", "tp": "8"})
@@ -81,7 +81,7 @@ def spell(fields: Fields) -> str:
 
 
 def read_text(text: str) -> dict[str, str]:
-    """Return what the text of an address says: the reverse of `spell`; what it does not know is left out.
+    """Return the fields in the text of an address, the reverse of `spell`; unknown ones are left out.
 
     Example:
         >>> read_text("ranks=64 tp=8 colour=red")

@@ -134,7 +134,7 @@ def _direct(kind: str, shape: GroupShape, rounds: int = 1) -> tuple[Way, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The time of a way as sums: what comes before anything else, what waits, and the bytes on either port.
+    """The terms of a way's time: launch, waits, and the bytes on the ports inside of nodes and between them.
 
     A term is a parameter's name and its factor per size. Efficiencies divide: their factors count for 1 / parameter.
 

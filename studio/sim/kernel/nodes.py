@@ -178,7 +178,7 @@ def issue(m, f, rank, pos):
 
 
 def meet(m, rank, pos, node):
-    """A node comes to where it meets those of other ranks; who waits goes on when all have come."""
+    """Let a node join the nodes of other ranks; all go on when the last has joined."""
     at = m[rank + Rank.MEETINGS] + 2 * m[node + Node.PEER]
     v = m[at]
     time = m[at + 1]

@@ -29,7 +29,7 @@ def measured_error_words(system: System) -> str:
 
 
 def _range(classes: Mapping[str, Any]) -> str:
-    """Return which sizes the tables cover, where the calibration says it: what is below or beyond was not measured."""
+    """Return the range of sizes that the calibration measured; sizes outside of it were not measured."""
     sizes = [
         one["sizes"] for one in classes.values() if isinstance(one, Mapping) and _is_pair(one.get("sizes"))
     ]

@@ -1,4 +1,4 @@
-"""What lies where in the array that the kernel runs over, and what the numbers in it mean.
+"""The layout of the kernel's array: named positions and the meaning of their numbers.
 
 A module for each kind of record: `m[stream + Stream.TAG]`. They are modules, not classes, because numba takes numbers
 of modules for constants.
