@@ -107,7 +107,7 @@ def test_a_job_without_nodes_or_ranks():
         text = as_text(report("nothing", trace))
         assert "  nodes         0" in text
         assert "  recorded      no start times" in text
-        assert "  operations    none named" in text
+        assert "  operations    not in the files" in text
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)

@@ -238,8 +238,8 @@ def _head(shown: Breakdown) -> str:
     count = f"{format_count(len(account))} {'rank' if len(account) == 1 else 'ranks'}"
     told = "recorded" if account.is_recording else shown.of.side.model
     note = (
-        "; of a recording communication is told apart into waiting and the rest"
-        if account.is_recording
+        "; of communication a recording tells only how much was waiting for other ranks"
+        if account.is_recording and len(account) > 1
         else ""
     )
     return f"{shown.of.name}  ({told}), {count}, finish {format_ns(account.makespan_ns)}{note}"
@@ -299,7 +299,11 @@ def _group_lines(shown: Breakdown) -> Iterator[str]:
 def _wait_lines(shown: Breakdown) -> Iterator[str]:
     waits, account, names = shown.waits, shown.account, NodeNames(shown.of.side.trace)
     if not len(waits):
-        yield "no rank waited for another"
+        yield (
+            "no rank waited for another"
+            if len(shown.account) > 1
+            else "waiting for other ranks is not known of one rank alone"
+        )
         return
     yield "longest waits"
     for at in range(min(len(waits), _WAITS)):

@@ -89,8 +89,11 @@ def text(listed: Listed) -> str:
     lines = [f"{listed.side.name}: {len(listed.classes):,} classes of collectives", head]
     if attained:
         lines.insert(
-            1, f"attained: by {attained.system}, as the simulator's costs have it; 100 % is as fast as that"
+            1,
+            f"of attained: the time on {attained.system} by the simulator's costs, over the recorded time; 100 % is as fast",
         )
+    # Of one member alone nothing tells when the others came.
+    alone = len(listed.side.trace.ranks) == 1
     for index, each in enumerate(listed.classes):
         share = attained.share(index, each.median_ns) if attained else None
         rate = each.bus_bytes_per_ns
@@ -98,7 +101,7 @@ def text(listed: Listed) -> str:
             f"{each.type:<16}{each.members:>7,}{format_bytes(each.most_bytes) if each.most_bytes else '-':>12}"
             f"{format_count(each.count):>8}{format_ns(each.median_ns):>11}{format_ns(each.p99_ns):>11}"
             f"{'-' if math.isnan(rate) else format_rate(rate):>12}{'-' if share is None else f'{100 * share:.0f} %':>13}"
-            f"{format_ns(each.skew_ns):>11}  {_last(each)}"
+            f"{'-' if alone else format_ns(each.skew_ns):>11}  {_last(each)}"
         )
     return "\n".join(printable(line) for line in lines)
 

@@ -140,7 +140,7 @@ def job_text(report: dict[str, Any]) -> str:
         f"  nodes         {format_count(summary['nodes'])}",
         f"  dependencies  {_dependencies(summary)}",
         f"  recorded      {_span(summary)}",
-        f"  operations    {format_si(summary['operations'], 'FLOP') if summary['operations'] else 'none named'}",
+        f"  operations    {format_si(summary['operations'], 'FLOP') if summary['operations'] else 'not in the files'}",
         f"  schema        {', '.join(summary['schema']) or 'not named'}",
     ]
     lines += _table("node types", [converted(share, Share) for share in summary["types"]], sizes=False)

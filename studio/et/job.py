@@ -261,9 +261,15 @@ def _folder(name: str) -> str:
     return f"{PurePosixPath(name).parent}/"
 
 
+_USUAL_FORMATS = ("chakra", "kineto", "pytorch", "rocprof", "xplane", "nsight", "text")
+"""What people mostly open: messages name these formats first."""
+
+
 def _unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatError:
     others = plugins()
-    known = ", ".join(fmt.title for fmt in (*FORMATS, *others.formats))
+    first = {name: place for place, name in enumerate(_USUAL_FORMATS)}
+    usual = sorted(FORMATS, key=lambda fmt: first.get(fmt.name, len(first)))
+    known = ", ".join(fmt.title for fmt in (*usual, *others.formats))
     message = f"{name}: not an execution trace; it looks like {looks_like(start)}."
     if count > 1:
         message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."

@@ -13,7 +13,7 @@ from enum import IntEnum
 import numpy as np
 
 from studio.sim.config import SystemConfig
-from studio.trace import Bool, Float64, Graph, Int64, NodeType, Trace, copies, idles, int_column
+from studio.trace import Bool, Float64, Graph, Int64, NodeType, Trace, copies, idles, int_column, is_generated
 
 
 class Source(IntEnum):
@@ -35,12 +35,14 @@ class ComputeTimes:
         unknown: Nodes with neither, which take 1 ns.
         processor: Operators that take the time they were recorded with on a processor (CPU), where no node of the job
             computes on an accelerator; else 0.
+        is_generated: Whether the job was generated, so that durations in its files are of no recording.
     """
 
     recorded: int
     roofline: int
     unknown: int
     processor: int = 0
+    is_generated: bool = False
 
     @property
     def all(self) -> int:
@@ -53,24 +55,29 @@ class ComputeTimes:
 
         Example:
             >>> ComputeTimes(98, 2, 0).words
-            'compute: recorded on 98 % of nodes, roofline on 2 %'
+            'compute: recorded on 98 % of nodes, roofline on 2 %, at peak rates: hardware takes longer'
             >>> ComputeTimes(5, 0, 0).words
             'compute: recorded on all nodes'
+            >>> ComputeTimes(5, 0, 0, is_generated=True).words
+            'compute: generated on all nodes'
+            >>> ComputeTimes(0, 5, 0).words
+            'compute: roofline on all nodes, at peak rates: hardware takes longer'
             >>> ComputeTimes(0, 0, 0, 12).words
             'compute: recorded on processors (CPU), since the job used no GPU'
         """
         if self.processor:
             return "compute: recorded on processors (CPU), since the job used no GPU"
         named = (
-            ("recorded", self.recorded),
+            ("generated" if self.is_generated else "recorded", self.recorded),
             ("roofline", self.roofline),
             ("no time known (1 ns each)", self.unknown),
         )
         parts = [(name, count) for name, count in named if count]
+        bound = ", at peak rates: hardware takes longer" if self.roofline else ""
         if len(parts) == 1:
-            return f"compute: {parts[0][0]} on all nodes"
+            return f"compute: {parts[0][0]} on all nodes{bound}"
         texts = [f"{name} on {_percent(count, self.all)}" for name, count in parts]
-        return f"compute: {texts[0]} of nodes, {', '.join(texts[1:])}" if texts else ""
+        return f"compute: {texts[0]} of nodes, {', '.join(texts[1:])}{bound}" if texts else ""
 
 
 def _percent(count: int, of: int) -> str:
@@ -89,7 +96,7 @@ def compute_times(trace: Trace, config: SystemConfig) -> ComputeTimes:
         counts += times * np.bincount(compute_sources(trace.graphs[index], config), minlength=len(Source))
     computed = tuple(int(counts[source]) for source in (Source.RECORDED, Source.ROOFLINE, Source.UNKNOWN))
     if any(computed) or config.extensions is None:
-        return ComputeTimes(*computed)
+        return ComputeTimes(*computed, is_generated=all(map(is_generated, trace.ranks)))
     operators = sum(times * _timed_operators(trace.graphs[index]) for index, times in ranks.items())
     return ComputeTimes(0, 0, 0, processor=operators)
 

@@ -196,7 +196,7 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
     if model is None:
         raise ConfigError(
             "this system has no costs of collectives: its messages are simulated one by one",
-            hint="Take a preset, in the model full (--model full).",
+            hint="Presets of GPUs have costs in the model full, such as hgx-h100. `simulate` times messages on this system.",
         )
     if kind not in KINDS:
         near = nearest_kind(kind)

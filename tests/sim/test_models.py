@@ -138,9 +138,9 @@ def test_a_recorded_duration_is_kept_and_the_roofline_serves_nodes_without_one()
     assert took(config) == [5000, 298, 7000, 1]
     kept = compute_times(trace, config)
     assert (kept.recorded, kept.roofline, kept.unknown) == (16, 8, 8)
-    assert (
-        kept.words
-        == "compute: recorded on 50 % of nodes, roofline on 25 %, no time known (1 ns each) on 25 %"
+    assert kept.words == (
+        "compute: recorded on 50 % of nodes, roofline on 25 %, no time known (1 ns each) on 25 %, "
+        "at peak rates: hardware takes longer"
     )
     anew = replace(config, extensions=replace(config.extensions, compute_times="roofline"))
     assert took(anew) == [298, 298, 7000, 1]

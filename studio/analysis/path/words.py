@@ -29,6 +29,8 @@ _FEW = 4
 """Ranks that are named one by one; of more those are that have much of the path."""
 _MUCH = 0.05
 _TOLD = 3
+_LEAST_TOLD = 0.005
+"""Smaller shares would be told as 0 %."""
 _WORDS: dict[Cause, str] = {
     "compute": "compute",
     "copy": "copies",
@@ -133,9 +135,10 @@ def _by_rank(
 
 def path_sentence(shares: Sequence[Share]) -> str:
     """Return the largest shares in a sentence: `61 % compute of stage 2, 22 % ALL_REDUCE tp0, 9 % waiting for rank 5`."""
-    told = ", ".join(f"{_percent(share.share)} {share.what}" for share in shares[:_TOLD])
-    rest = sum(share.share for share in shares[_TOLD:])
-    return f"{told}, {_percent(rest)} the rest" if rest >= 0.005 else told
+    named = [share for share in shares[:_TOLD] if share.share >= _LEAST_TOLD] or list(shares[:1])
+    told = ", ".join(f"{_percent(share.share)} {share.what}" for share in named)
+    rest = sum(share.share for share in shares[len(named) :])
+    return f"{told}, {_percent(rest)} the rest" if rest >= _LEAST_TOLD else told
 
 
 def pipeline_stages(times: NodeTimes, arrivals: Arrivals, ranks: int) -> Int64:

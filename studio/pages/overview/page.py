@@ -362,9 +362,9 @@ def _facts(summary: Summary, run: RunInfo | None, job: Completeness) -> Any:
             term("operations"),
             exact(format_si(summary.operations, "FLOP"), f"{summary.operations:,}")
             if summary.operations
-            else "none named",
+            else "not in the files",
         ),
-        ("schema", ", ".join(summary.schema) or "not named"),
+        ("Chakra schema", ", ".join(summary.schema) or "not named"),
     ]
     return html.Dl(
         [html.Div([html.Dt(label), html.Dd(value)]) for label, value in facts], className="cs-facts"

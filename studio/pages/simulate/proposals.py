@@ -13,7 +13,7 @@ from studio.session import Session, keep_result
 from studio.sim.compute import ComputeTimes, compute_times, mean_compute_ns
 from studio.sim.config import SystemConfig
 from studio.sim.systems.proposals import AlgorithmChoice, Proposal, propose
-from studio.trace import Trace, is_generated
+from studio.trace import Trace
 from studio.units import format_bytes, format_ns
 
 _SHOWN = 4
@@ -76,7 +76,7 @@ def show_compute(trace: Trace, config: SystemConfig) -> Any:
     recomputes = config.extensions is not None and config.extensions.recompute_for is not None
     if not times.words or not config.needs_every_rank or recomputes:
         return None
-    words = html.Span(compute_words(times, trace))
+    words = html.Span(compute_words(times))
     means = mean_compute_ns(trace, config)
     if config.extensions is None or len(set(means.values())) < 2:
         return html.P(words, className="sim-fit cs-dim")
@@ -97,17 +97,12 @@ def _pressed(yes: bool) -> dict[str, Any]:
     return {"aria-pressed": "true" if yes else "false"}
 
 
-def compute_words(times: ComputeTimes, trace: Trace) -> str:
+def compute_words(times: ComputeTimes) -> str:
     """Return the shares of recorded and computed times as a sentence; empty where nothing computes.
 
-    Durations of a generated job were recorded nowhere.
-
     Example:
-        >>> import studio
-        >>> compute_words(ComputeTimes(98, 2, 0), studio.generate("gpt3-125m", ranks=1))
-        'Compute: generated on 98 % of nodes, roofline on 2 %.'
+        >>> compute_words(ComputeTimes(98, 2, 0, is_generated=True))
+        'Compute: generated on 98 % of nodes, roofline on 2 %, at peak rates: hardware takes longer.'
     """
-    words = (
-        times.words.replace("recorded on", "generated on") if is_generated(trace.ranks[0]) else times.words
-    )
+    words = times.words
     return f"{words[0].upper()}{words[1:]}." if words else ""

@@ -86,7 +86,7 @@ def _compute_words(outcome: SimResult) -> str:
     again = recompute_words(outcome)
     if again:
         return f"Compute: {again}."
-    return compute_words(compute_times(outcome.trace, outcome.config), outcome.trace)
+    return compute_words(compute_times(outcome.trace, outcome.config))
 
 
 def compare_with_form(info: RunInfo, in_form: Parts) -> Any:
