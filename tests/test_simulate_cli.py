@@ -348,6 +348,9 @@ def test_all_about_one_preset():
     text = CliRunner().invoke(main, ["presets", "hgx-h100"]).output
     assert "network.bandwidth[1]: a port of 400 Gb/s" in text
     assert "library: nccl-hopper" in text
+    refused = CliRunner().invoke(main, ["presets", "tpu-v3-8", "--npus", "9"])
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "--npus is 9 for the system tpu-v3-8; allowed: 8 NPUs" in refused.stderr
 
 
 # ---------------------------------------------------------------------------------------------------

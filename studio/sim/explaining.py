@@ -7,6 +7,7 @@ term of these sums is told by name, with what it is made of, so that it can be c
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from studio.sim.costs.model import KINDS, CostModel
 from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, buffer_factor
 from studio.sim.costs.ways import OVERLAP, Way
 from studio.sim.fields import nearest
+from studio.units import format_counted
 
 _CURVE_STEPS = 121
 _LEAST_BYTES = 8.0
@@ -213,12 +215,15 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
             "the system has one NPU, which has nobody to communicate with; allowed: two or more",
             hint="Explain it on another system, or on more NPUs of this one.",
         )
-    outside = next((rank for rank in members if not 0 <= rank < npus), None)
-    if outside is not None or len(set(members)) != len(members) or len(members) < 2:
+    outside = [rank for rank in members if not 0 <= rank < npus]
+    twice = [rank for rank, count in Counter(members).items() if count > 1]
+    if outside or twice or len(members) < 2:
         given = (
-            f"the group has rank {outside}"
-            if outside is not None
-            else f"the group has {len(members):,} {'rank' if len(members) == 1 else 'ranks'}, {len(set(members)):,} of them different"
+            f"the group has rank {outside[0]:,}"
+            if outside
+            else f"the group has rank {twice[0]:,} twice"
+            if twice
+            else f"the group has {format_counted(len(members), 'rank')}"
         )
         raise ConfigError(
             f"{given}; allowed: two or more different ranks of 0 to {npus - 1:,}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ import studio
 from studio.commands.convert import Request, run
 from studio.errors import StudioError, TraceError
 from studio.et import encode, write
+from studio.et.write import written_together
 from studio.trace import CommGroup, Trace
 from tests.et.chakra_bytes import attr, file_of, num, sized
 from tests.strategies import part_of
@@ -104,6 +106,19 @@ def test_a_failure_leaves_the_old_file_and_nothing_half_written(tmp_path, monkey
     monkeypatch.undo()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job.0.et", "job.7.et", "job.json"]
     assert (tmp_path / "job.0.et").read_bytes() == RAW
+
+
+def test_a_pipe_takes_what_is_written_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with written_together() as put:
+            put(pipe, [b"all ", b"of it"])
+        assert os.read(reader, 100) == b"all of it"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
 
 
 def test_progress(tmp_path):

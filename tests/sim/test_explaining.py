@@ -72,9 +72,9 @@ def test_the_choice_changes_at_the_crossovers() -> None:
     ("kind", "ranks", "said"),
     [
         ("all_redce", range(8), "allowed: all_reduce"),
-        ("all_reduce", [0], "two or more different"),
-        ("all_reduce", [0, 0], "two or more different"),
-        ("all_reduce", [0, 16], "of 0 to 15"),
+        ("all_reduce", [0], "has 1 rank; allowed: two or more different"),
+        ("all_reduce", [0, 0], "has rank 0 twice; allowed: two or more different"),
+        ("all_reduce", [0, 16], "has rank 16; allowed: two or more different ranks of 0 to 15"),
     ],
 )
 def test_what_cannot_be_explained_is_refused(kind: str, ranks, said: str) -> None:
