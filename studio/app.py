@@ -173,7 +173,7 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
     app.server.config["SIMULATIONS"] = simulations
     app.server.config["PAGES"] = _pages()
     app.server.register_error_handler(Exception, _refuse)
-    app.server.before_request(_times_as_asked)
+    app.server.before_request(_use_chosen_unit)
     app.server.after_request(_keep_versions)
     app.server.register_blueprint(uploads_blueprint(registry))
     for blueprint in _BLUEPRINTS:
@@ -265,7 +265,7 @@ def _pages() -> list[tuple[str, str]]:
     return [(page["name"], page["path"]) for page in sorted(placed, key=lambda page: page["order"])]
 
 
-def _times_as_asked() -> None:
+def _use_chosen_unit() -> None:
     """Use the unit of times that the user chose, for this request."""
     time_unit.set(flask.request.cookies.get("studio-time", ""))
 

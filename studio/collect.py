@@ -94,7 +94,7 @@ class Recorder:
     def write_calls(self) -> None:
         """Put the group and number of each collective into the Kineto trace, while it can still be added to."""
         if self.calls is not None:
-            self.profile.add_metadata_json(CALLS, json.dumps(_numbered(self.calls(), self.since_ns)))
+            self.profile.add_metadata_json(CALLS, json.dumps(_number_calls(self.calls(), self.since_ns)))
             self.calls = None
 
 
@@ -236,7 +236,7 @@ _Call = tuple[int, str, str, bool]
 """Time since 1970 in ns, group, name, and whether it is a collective."""
 
 
-def _numbered(calls: Sequence[_Call], since_ns: int) -> list[tuple[int, str, int, str]]:
+def _number_calls(calls: Sequence[_Call], since_ns: int) -> list[tuple[int, str, int, str]]:
     """Return the recorded calls by time, the collectives of each group numbered from 0 on, which is the same on all ranks."""
     count: Counter[str] = Counter()
     numbered = []

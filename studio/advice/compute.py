@@ -42,7 +42,7 @@ def slow_ranks(scene: Scene) -> Iterator[Candidate]:
             # Of two ranks neither is the usual one.
             continue
         work = work_of(scene, places)
-        same, took = _compared(work)
+        same, took = _times_by_rank(work)
         median = float(np.median(took))
         if median <= 0:
             continue
@@ -56,7 +56,7 @@ def slow_ranks(scene: Scene) -> Iterator[Candidate]:
             yield _to_median(scene, work, slow, ratio, same=same)
 
 
-def _compared(work: Work) -> tuple[bool, Float64]:
+def _times_by_rank(work: Work) -> tuple[bool, Float64]:
     """Return whether ranks are compared by operations that are as much work on all of them, and what each took."""
     matched = work.took_ns[work.equal].sum(axis=0)
     if len(matched) and matched.sum() >= _MATCHED * work.total_ns.sum() > 0:

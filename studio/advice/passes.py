@@ -75,12 +75,12 @@ def passes_of(graph: Graph) -> Passes | str:
         return "of linked recordings the host's calls would have to be told apart too"
     if not (labels.number != NONE).any():
         return "no name of a node tells its micro-batch, such as mb3 or micro_batch_3"
-    repeated = _repeated(labels)
+    repeated = _find_repeated(labels)
     if repeated is None:
         return "steps have different micro-batches"
     way = _ways(graph, labels, place)
     named = labels.number != NONE
-    if not _ordered(graph, labels):
+    if not _wait_in_order_only(graph, labels):
         listed, of = np.unique(np.stack([labels.step, labels.number])[:, named], axis=1, return_inverse=True)
         at = np.full(len(graph), NONE, np.int64)
         at[named] = of
@@ -128,7 +128,7 @@ def _passes(
     return Passes(at, np.where(repeated, labels.number, NONE), place, key, *listed, ordered)
 
 
-def _ordered(graph: Graph, labels: _Labels) -> bool:
+def _wait_in_order_only(graph: Graph, labels: _Labels) -> bool:
     """Whether something waits for another micro-batch in an order only."""
     for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
         of = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))[order & (deps.rows >= 0)]
@@ -161,7 +161,7 @@ def _labels(graph: Graph, place: Int64) -> _Labels:
     return _Labels(columns[0], columns[1], columns[2] == 1, columns[3])
 
 
-def _repeated(labels: _Labels) -> Bool | None:
+def _find_repeated(labels: _Labels) -> Bool | None:
     """Return (N,) which nodes every micro-batch of their step has as often; None where steps have different micro-batches."""
     named = labels.number != NONE
     counts = {}

@@ -242,11 +242,11 @@ def _needs(scene: Scene, mine: Int64) -> Int64:
         key = rank.graph, rows.tobytes()
         if key not in seen:
             seen.add(key)
-            np.maximum(needs, _reached(scene.trace.graphs[rank.graph], rows), out=needs)
+            np.maximum(needs, _find_last_needed(scene.trace.graphs[rank.graph], rows), out=needs)
     return needs
 
 
-def _reached(graph: Graph, rows: Int64) -> Int64:
+def _find_last_needed(graph: Graph, rows: Int64) -> Int64:
     """Return, for collectives of a group in their order, the last one before each on whose result it depends; -1 where none.
 
     What only follows a collective in an order does not need its result.
@@ -285,7 +285,7 @@ def _merging(scene: Scene, took: Took, alike: Sequence[_Buckets]) -> Candidate:
                 scene.members.row[scene.members.offsets[bucket] + column].astype(np.int64)
                 for bucket in family.buckets
             ]
-            wirings[place] = _joined(graph, [(one[:-1], int(one[-1])) for one in rows])
+            wirings[place] = _join_buckets(graph, [(one[:-1], int(one[-1])) for one in rows])
     edits: list[Callable[[Trace], Trace]] = [Rewire(wirings), SetSizes(sizes)]
     if scene.is_replay:
         edits.append(ShiftTimes(shifts))
@@ -333,7 +333,7 @@ def _merge_family(
             sizes[place][last], shifts[place][last] = int(members.bytes[at].sum()), shift
 
 
-def _joined(graph: Graph, buckets: Sequence[tuple[Int64, int]]) -> Wiring:
+def _join_buckets(graph: Graph, buckets: Sequence[tuple[Int64, int]]) -> Wiring:
     """Return dependencies in which the last collective of each bucket stands for all of it."""
     last = np.arange(len(graph))
     gone = np.zeros(len(graph), np.bool_)

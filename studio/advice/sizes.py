@@ -130,7 +130,7 @@ def balanced_sizes(scene: Scene) -> Iterator[Found]:
         experts = [work for _, work in bound if work is not None]
         words = f"Spread the experts' load of {what} evenly, with the compute that follows it: {worst}."
         yield _candidate(scene, _Moved(alike, even, experts), took, "balance-experts", words)
-        placed = [_placed(family, _slowness(work)) for family, work in zip(alike, experts, strict=True)]
+        placed = [_place_loads(family, _slowness(work)) for family, work in zip(alike, experts, strict=True)]
         moved = sum(int((new != old.bytes).any(axis=1).sum()) for new, old in zip(placed, alike, strict=True))
         if not moved:
             yield Refusal(
@@ -155,7 +155,7 @@ def _shared_out(size: Int64) -> Int64:
     return even
 
 
-def _placed(family: Family, slowness: Float64) -> Int64:
+def _place_loads(family: Family, slowness: Float64) -> Int64:
     """Return (C, R) the loads of each collective anew: the largest on the rank that takes least time for the same work.
 
     For the longest rank of one collective that is the best permutation: two ranks that are the other way round can be exchanged

@@ -91,7 +91,7 @@ def _system_table(
             "memory-bandwidth": gpu.memory_bytes_per_ns,
             "memory-size": gpu.memory_gbytes,
         }
-    made["costs"] = _rounded(fitted.costs.to_table())
+    made["costs"] = _round_numbers(fitted.costs.to_table())
     made["calibration"] = _calibration(tables, start, fitted, judged)
     return made
 
@@ -203,10 +203,10 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _rounded(value: object) -> object:
+def _round_numbers(value: object) -> object:
     """Return a table with numbers of six digits."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**53 else float(f"{value:.6g}")
     if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _round_numbers(item) for key, item in value.items()}
+    return [_round_numbers(item) for item in value] if isinstance(value, list | tuple) else value

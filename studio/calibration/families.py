@@ -120,7 +120,7 @@ def _fit(
     values: dict[str, float] = {}
     widen = _WIDEN * (2 if start.library in WIDER else 1) if len(own) > 1 else 1.0
     for _ in range(passes(start)):
-        plan = _joined(
+        plan = _join_designs(
             [
                 _over(
                     transport,
@@ -154,7 +154,7 @@ def _rising(table: MeasuredTable) -> MeasuredTable:
     return replace(table, size_bytes=table.size_bytes[order], time_us=table.time_us[order])
 
 
-def _joined(plans: Sequence[Design]) -> Design:
+def _join_designs(plans: Sequence[Design]) -> Design:
     """Return the designs of several machines as one."""
     first = plans[0]
     joined: dict[str, Any] = {}

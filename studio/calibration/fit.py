@@ -96,8 +96,8 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
     ports, notes = _raise_ports(used, costs, ports)
     start = replace(costs, curves=(), fitted=None)
     notes = (*notes, *(note for table in used if (note := _otherwise(start, table, ports))))
-    plan, found = _solved(start, used, ports)
-    told = _told(plan)
+    plan, found = _solve_fit(start, used, ports)
+    told = _find_determined(plan)
     fitted = replace(start, values=_values(start, found, told), fitted=_range(used, ports))
     firm = precision(start.library)
     modelled = [predict(fitted, ports, table, corrected=False).time_us for table in used]
@@ -113,7 +113,7 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
     )
 
 
-def _solved(start: CostModel, tables: Sequence[MeasuredTable], ports: Ports) -> tuple[Design, Solution]:
+def _solve_fit(start: CostModel, tables: Sequence[MeasuredTable], ports: Ports) -> tuple[Design, Solution]:
     """Return the fit; where the library chooses by what is reached, repeated with the choice that the fit leads to."""
     times = np.concatenate([table.time_us for table in tables]) * 1000
     expected = np.log([start.value(name) for name in NAMES])
@@ -121,7 +121,7 @@ def _solved(start: CostModel, tables: Sequence[MeasuredTable], ports: Ports) -> 
     for _ in range(passes(start)):
         plan = design(chooser, tables, ports)
         found = solve(plan, times, expected, precision(start.library))
-        chooser = replace(start, values=_values(start, found, _told(plan)))
+        chooser = replace(start, values=_values(start, found, _find_determined(plan)))
     return plan, found
 
 
@@ -200,7 +200,7 @@ def _otherwise(costs: CostModel, table: MeasuredTable, ports: Ports) -> str:
     return f"{table.table_id}: at {other} of {len(taken)} sizes kernels are named otherwise than expected: {', '.join(names)}."
 
 
-def _told(plan: Design) -> dict[str, bool]:
+def _find_determined(plan: Design) -> dict[str, bool]:
     """Return which parameters occur in the tables at all."""
     used: Float64 = np.abs(plan.launch + plan.waits + plan.inside + plan.between).sum(axis=0)
     return {name: total > 0 for name, total in zip(plan.names, used.tolist(), strict=True)}

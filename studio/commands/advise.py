@@ -92,7 +92,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         ConfigError: Nothing is called so, or the system cannot be simulated.
         TraceError: The job cannot be simulated, or holds no times and no system is given.
     """
-    trace, job, parts = _opened(request, progress)
+    trace, job, parts = _open_job(request, progress)
     system = _system(request, trace) or parts
 
     def tell(done: int, total: int) -> None:
@@ -111,7 +111,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     return Outcome(", ".join(request.names), advised, trace.findings)
 
 
-def _opened(request: Request, progress: Progress | None) -> tuple[Trace, str, Parts | None]:
+def _open_job(request: Request, progress: Progress | None) -> tuple[Trace, str, Parts | None]:
     """Return the job, its id where it is kept or stored, and the system of the run that was named."""
     names = request.names
     files: list[Path] = [Path(name) for name in names if Path(name).exists()]

@@ -140,7 +140,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Anonymized:
     _refuse_left(tokens.left)
     residue = Residue(wanted)
     files = _write(made.trace, target, name, request, residue, progress)
-    steps = _simulated(trace, made.trace) if request.simulate else None
+    steps = _simulate_both(trace, made.trace) if request.simulate else None
     learnt = tuple(still_learnt(made, policy, request.scaling))
     changed = {what: count for what, count in made.changed.items() if count}
     chosen: dict[str, str] = {what: action for what, action in policy.items()}  # noqa: C416
@@ -212,20 +212,20 @@ def _written(
 def _refuse_left(left: Sequence[str]) -> None:
     """Raise an error where words of the original are left."""
     if left:
-        said = _named(map(repr, left))
+        said = _name_first(map(repr, left))
         raise TraceError(
             f"{format_count(len(left))} of the words of the original would be left: {said}. Nothing was written.",
             hint="Drop what holds them (--field texts=drop, --field names=rename), or allow them: --keep WORD.",
         )
 
 
-def _named(words: Iterable[str]) -> str:
+def _name_first(words: Iterable[str]) -> str:
     """Return the first of some words."""
     every = list(words)
     return ", ".join(every[:_NAMED]) + (", …" if len(every) > _NAMED else "")
 
 
-def _simulated(before: Trace, after: Trace) -> Steps:
+def _simulate_both(before: Trace, after: Trace) -> Steps:
     """Simulate both jobs on the same system; recorded times are replayed."""
     from studio.sim import simulate
     from studio.sim.presets import preset
@@ -302,7 +302,7 @@ def _token_lines(tokens: Tokens) -> list[str]:
 def _stay(kept: Sequence[str], count: int, verb: str, why: str) -> str:
     if not kept:
         return f"none of {format_count(count)} stays"
-    return f"{format_count(len(kept))} of {format_count(count)} {verb} ({_named(kept)}), because {why}"
+    return f"{format_count(len(kept))} of {format_count(count)} {verb} ({_name_first(kept)}), because {why}"
 
 
 def _step_line(steps: Steps) -> str:

@@ -107,7 +107,7 @@ def text(listed: Listed) -> str:
         )
     if len(found.rows) > _SHOWN:
         lines.append(f"  and {format_count(len(found.rows) - _SHOWN)} more; --json lists them all")
-    lines += _compared(found)
+    lines += _compare_counts(found)
     if found.uncovered:
         lines += ["", "  without a formula:"]
         lines += [
@@ -119,7 +119,7 @@ def text(listed: Listed) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _compared(found: OperatorReport) -> list[str]:
+def _compare_counts(found: OperatorReport) -> list[str]:
     """Hold the operations by formula against those that the recorder counts, where it counts any."""
     told = [row for row in found.rows if row.told_flop]
     if not told:

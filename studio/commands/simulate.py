@@ -129,7 +129,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         chosen = (*chosen, remote_memory.FINDING)
     prepared = None
     if request.engine is not None:
-        prepared, job = _prepared(request, trace, parts, job)
+        prepared, job = _prepare_for_astra(request, trace, parts, job)
         trace, parts = prepared.trace, prepared.parts
         read_config = astra.Imported(prepared.config)
         told_before = {finding.message for finding in check(trace, prepared.config)}
@@ -184,7 +184,9 @@ def _for_engine(request: Request) -> Request:
     return replace(request, model="astra-sim")
 
 
-def _prepared(request: Request, trace: Trace, parts: Parts, job: str | None) -> tuple[Prepared, str | None]:
+def _prepare_for_astra(
+    request: Request, trace: Trace, parts: Parts, job: str | None
+) -> tuple[Prepared, str | None]:
     """Return job and system as ASTRA-sim takes them, and the stored job that runs of them belong to."""
     from studio.commands.base.astra_folder import prepare
 

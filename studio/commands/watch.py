@@ -119,7 +119,7 @@ def run(
     workspace = Workspace(root)
     session = Session(workspace)
     with watching(workspace, place, request.settle_s, request.size) as watch:
-        yield from _known(session, watch)
+        yield from _find_known(session, watch)
         yield from _look(session, watch, progress)
         if request.once:
             if watch.pending:
@@ -141,7 +141,7 @@ def run(
                     yield Refused(request.folder, error.message, error.hint)
 
 
-def _known(session: Session, watch: Watch) -> Iterator[Line]:
+def _find_known(session: Session, watch: Watch) -> Iterator[Line]:
     """Yield the jobs of the folder that came in earlier watches and are still there, the earliest first."""
     own, lines = set(watch.jobs), list[Line]()
     for series in by_series(points(session)).values():
@@ -153,12 +153,12 @@ def _known(session: Session, watch: Watch) -> Iterator[Line]:
 def _look(session: Session, watch: Watch, progress: Progress | None) -> Iterator[Line | Refused]:
     for event in watch.look(progress):
         if isinstance(event, Arrived):
-            yield from _measured(session, event)
+            yield from _measure_job(session, event)
         else:
             yield event
 
 
-def _measured(session: Session, event: Arrived) -> Iterator[Line | Refused]:
+def _measure_job(session: Session, event: Arrived) -> Iterator[Line | Refused]:
     """Examine and measure a job that came; what fails there leaves its place in the line empty."""
     info = session.workspace.info(event.job)
     try:

@@ -173,8 +173,8 @@ def coming_late(graph: Graph, waits: Waited) -> Graph:
         name=np.concatenate((graph.name, np.full(more, codes[0], np.int32))),
         start_ns=start,
         duration_ns=duration,
-        ctrl=_repeated(graph.ctrl, rows),
-        data=_repeated(_joined(graph.data, rows, first), rows, graph.data),
+        ctrl=_repeat_dependencies(graph.ctrl, rows),
+        data=_repeat_dependencies(_join_dependencies(graph.data, rows, first), rows, graph.data),
         io=np.concatenate((graph.io, np.full((more, 6), NONE, np.int32))) if len(graph.io) else graph.io,
         attrs=_attributes(graph.attrs, codes, more),
         strings=strings,
@@ -211,7 +211,7 @@ def _codes(strings: Strings, texts: Sequence[str]) -> tuple[Strings, list[int]]:
     return pool, [codes[text] for text in texts]
 
 
-def _joined(before: Dependencies, rows: Int64, parents: Int64) -> Dependencies:
+def _join_dependencies(before: Dependencies, rows: Int64, parents: Int64) -> Dependencies:
     """Return dependencies in which each of some rows waits for one more."""
     offsets = before.offsets.copy()
     offsets[1:] += np.cumsum(np.bincount(rows, minlength=len(offsets) - 1))
@@ -220,7 +220,7 @@ def _joined(before: Dependencies, rows: Int64, parents: Int64) -> Dependencies:
     )
 
 
-def _repeated(before: Dependencies, rows: Int64, of: Dependencies | None = None) -> Dependencies:
+def _repeat_dependencies(before: Dependencies, rows: Int64, of: Dependencies | None = None) -> Dependencies:
     """Return dependencies with more nodes at their end, which wait for what some rows wait for."""
     of = of or before
     each = [of.of(row)[of.of(row) >= 0] for row in rows.tolist()]

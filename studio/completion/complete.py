@@ -324,7 +324,7 @@ def complete_on(
     sources, trace = _with_graphs(trace, stages)
     graphs = _Graphs(list(trace.graphs))
     keys = slot_keys(trace)
-    measured, told, spread = _measured(known, mesh, sources, spread)
+    measured, told, spread = _measure_spread(known, mesh, sources, spread)
     waits = waited(known) if spread.as_late and mesh.world > len(recorded) else {}
     ranks = []
     for number in range(mesh.world):
@@ -372,7 +372,7 @@ def _refuse_beyond(known: Known, mesh: Mesh) -> None:
             )
 
 
-def _measured(
+def _measure_spread(
     known: Known, mesh: Mesh, sources: Mapping[int, Rank], spread: Spread
 ) -> tuple[Measured, list[Finding], Spread]:
     """Return the spread that was measured on the known ranks, a finding about it, and its numbers; all empty where not requested."""

@@ -68,7 +68,7 @@ def with_balanced_experts(trace: Trace, mesh: Mesh, factor: int) -> Trace:
         for rank in ranks:
             if rank.graph not in place:
                 place[rank.graph] = len(graphs)
-                graphs.append(_balanced(trace.graph_of(rank), sent[rank.number], means, factor))
+                graphs.append(_balance_work(trace.graph_of(rank), sent[rank.number], means, factor))
             made[rank.number] = replace(rank, graph=place[rank.graph])
     return replace(trace, graphs=tuple(graphs), ranks=tuple(made[rank.number] for rank in trace.ranks))
 
@@ -123,7 +123,7 @@ def _numbers(graph: Graph, sent: Bool) -> tuple[Int64, Int64, Int64, Int64]:
     )
 
 
-def _balanced(graph: Graph, sent: Bool, means: Sequence[Int64], factor: int) -> Graph:
+def _balance_work(graph: Graph, sent: Bool, means: Sequence[Int64], factor: int) -> Graph:
     """Return a graph with the mean of what ranks do for the experts, and a share of the weights of experts."""
     work = _work(graph)
     duration = graph.duration_ns.copy()

@@ -123,7 +123,7 @@ def layout_of_text(path: Path | str, text: str) -> Layout:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise ConfigError(f"{path}: dimension {twice} is there {names.count(twice)} times; allowed: once")
-    sizes = _ordered(path, axes)
+    sizes = _order_dimensions(path, axes)
     groups = table.get("groups") or {}
     if not isinstance(groups, dict):
         raise ConfigError(f"{path}: groups is {_short(groups)}; allowed: names with ranks", hint=_EXAMPLE)
@@ -176,7 +176,9 @@ def _axis(path: Path | str, place: int, item: object) -> tuple[str, int, int | N
     return name, int(str(size)), stride
 
 
-def _ordered(path: Path | str, axes: list[tuple[str, int, int | None]]) -> tuple[tuple[str, int], ...]:
+def _order_dimensions(
+    path: Path | str, axes: list[tuple[str, int, int | None]]
+) -> tuple[tuple[str, int], ...]:
     """Return names and sizes, the dimension that changes fastest first: as listed, or by stride.
 
     Raises:

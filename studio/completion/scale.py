@@ -448,7 +448,7 @@ def _scaled_graph(graph: Graph, source: Rank, scaling: _Scaling, factor: int) ->
     Raises:
         ConfigError: A size does not divide.
     """
-    parts, shards = _sharded(graph, source, scaling)
+    parts, shards = _find_sharded(graph, source, scaling)
     if factor == 1 or not (len(parts) or shards.any()):
         return graph
     value = graph.attrs.value.copy()
@@ -474,7 +474,7 @@ def _scaled_graph(graph: Graph, source: Rank, scaling: _Scaling, factor: int) ->
     return replace(graph, attrs=replace(graph.attrs, value=value), duration_ns=duration)
 
 
-def _sharded(graph: Graph, source: Rank, scaling: _Scaling) -> tuple[Int64, Bool]:
+def _find_sharded(graph: Graph, source: Rank, scaling: _Scaling) -> tuple[Int64, Bool]:
     """Return the all-gathers of the data dimension, and (N,) which compute nodes work on a part of a reduce-scatter of it."""
     in_data = np.zeros(len(graph), np.bool_)
     for slot, key, rows in slot_rows(graph):

@@ -128,11 +128,11 @@ def _built(stage: int, known: Mapping[int, Stage], pipeline: Axis) -> Stage:
     made = source
     try:
         if kind_of(of, pipeline.size) == "first":
-            made = _opened(made, pipeline, "before")
+            made = _open_end(made, pipeline, "before")
         elif kind_of(of, pipeline.size) == "last":
-            made = _opened(made, pipeline, "after")
+            made = _open_end(made, pipeline, "after")
         if kind != "middle":
-            made = _closed(made, pipeline, "before" if kind == "first" else "after")
+            made = _close_end(made, pipeline, "before" if kind == "first" else "after")
     except _UnclearError as unclear:
         example = stage * pipeline.stride
         listed = ", ".join(map(str, sorted(known)))
@@ -211,7 +211,7 @@ def _peer_slots(stage: Stage, side: _Sides) -> list[int]:
     return [slot for slot, key in keys if key in PEER_KEYS and stage.rank.slots[slot] == peer]
 
 
-def _opened(stage: Stage, pipeline: Axis, new: Side) -> Stage:
+def _open_end(stage: Stage, pipeline: Axis, new: Side) -> Stage:
     """Return a first or last stage as a middle one: messages with a neighbour in place of the embedding, or output and loss.
 
     Raises:
@@ -315,7 +315,7 @@ def _boundary(
                     out[k].add(parent)
 
 
-def _closed(stage: Stage, pipeline: Axis, side: Side) -> Stage:
+def _close_end(stage: Stage, pipeline: Axis, side: Side) -> Stage:
     """Return a middle stage as a first or last one: without the messages of a side.
 
     The backward pass of a last stage begins once its forward pass has ended: what waited for gradients of the stage after waits for

@@ -109,15 +109,15 @@ def edited(
     data, ctrl = [], []
     for row in kept.tolist():
         needs = graph.data.of(row).tolist() + joined.get(row, [])
-        data.append(_mapped(needs, gone, new_row, reach.by_data))
+        data.append(_map_parents(needs, gone, new_row, reach.by_data))
         # What was taken out waited for by order too; who needs its data comes after that.
         after = graph.ctrl.of(row).tolist() + [parent for parent in needs if parent >= 0 and gone[parent]]
         given = set(data[-1])
-        ctrl.append([one for one in _mapped(after, gone, new_row, reach.by_any) if one not in given])
+        ctrl.append([one for one in _map_parents(after, gone, new_row, reach.by_any) if one not in given])
     for place, node in enumerate(added):
         for child in node.children:
             data[int(new_row[child])].append(len(kept) + place)
-        data.append(_mapped(list(node.parents), gone, new_row, reach.by_data))
+        data.append(_map_parents(list(node.parents), gone, new_row, reach.by_data))
         ctrl.append([])
     order = np.concatenate([kept, np.array([node.template for node in added], np.int64)])
     strings, first = with_texts(graph.strings, [node.name for node in added])
@@ -179,7 +179,7 @@ class _Reach:
         return self.known[row, any_kind]
 
 
-def _mapped(
+def _map_parents(
     parents: list[int], gone: Bool, new_row: Int64, reach: Callable[[int], tuple[int, ...]]
 ) -> list[int]:
     """Return the new rows of parents, those that are gone replaced by what they waited for; dangling ones as they are."""

@@ -93,11 +93,11 @@ def divided_operators(trace: Trace, mesh: Mesh, times: int) -> Trace:
             if {axis.place(member) for member in groups.get(name, range(mesh.world))}
             != {axis.place(rank.number)}
         }
-        graphs[index] = _divided(trace.graphs[index], rank, along, times)
+        graphs[index] = _divide_operators(trace.graphs[index], rank, along, times)
     return replace(trace, graphs=tuple(graphs))
 
 
-def _divided(graph: Graph, rank: Rank, along: set[str], times: int) -> Graph:
+def _divide_operators(graph: Graph, rank: Rank, along: set[str], times: int) -> Graph:
     """Return a graph with divided operators.
 
     Args:
@@ -152,7 +152,7 @@ def _refuse_buckets(graph: Graph, rank: Rank, others: set[int], products: list[_
     sizes = dense_column(graph, "comm_size", 0)
     known = {size for one in products for size in (one.rows, one.summed, one.columns)}
     for row in sorted(others):
-        shapes = _flat(_told(graph, row, 1)) if len(graph.io) else []
+        shapes = _flat(_read_column(graph, row, 1)) if len(graph.io) else []
         if sizes[row] > 0 and (
             not shapes or any(len(shape) == 1 and shape[0] not in known for shape in shapes)
         ):
@@ -195,10 +195,12 @@ def _products(graph: Graph) -> list[_Product]:
     for row in rows[np.argsort(graph.start_ns[rows], kind="stable")].tolist():
         if row in outer:
             continue
-        shapes = [shape for shape in _told(graph, row, 1) if isinstance(shape, list) and len(shape) == 2]
+        shapes = [
+            shape for shape in _read_column(graph, row, 1) if isinstance(shape, list) and len(shape) == 2
+        ]
         if len(shapes) >= 2 and shapes[-2][1] == shapes[-1][0]:
             one, two = shapes[-2:]
-            values = _told(graph, row, 0)
+            values = _read_column(graph, row, 0)
             width = next((value[4] for value in values if isinstance(value, list) and len(value) == 6), 4)
             found.append(_Product(row, one[0], one[1], two[1], one[0] * two[1] * width))
     return found
@@ -290,12 +292,12 @@ def _new_inputs(graph: Graph, divided: set[int], times: int) -> tuple[Int32, lis
     for row in np.flatnonzero((graph.io[:, 1] >= 0) | (graph.io[:, 4] >= 0)).tolist():
         before = after = 0
         for column in (0, 3):
-            shapes = _told(graph, row, column + 1)
+            shapes = _read_column(graph, row, column + 1)
             new = _divided_shapes(shapes, divided, times)
             before, after = before + _elements(shapes), after + _elements(new)
             if new != shapes:
                 io[row, column + 1] = code(new)
-                values = _told(graph, row, column)
+                values = _read_column(graph, row, column)
                 io[row, column] = code(_divided_values(values, shapes, new)) if values else io[row, column]
         if after < before:
             share[row] = after / before
@@ -313,7 +315,7 @@ def _working(graph: Graph, rows: Iterable[int]) -> Iterator[int]:
             yield row
 
 
-def _told(graph: Graph, row: int, column: int) -> list[Any]:
+def _read_column(graph: Graph, row: int, column: int) -> list[Any]:
     """Return what a recorder wrote in a column of inputs and outputs, as lists; an empty one where it is none."""
     return _literal(graph.strings[int(graph.io[row, column])]) if graph.io[row, column] >= 0 else []
 

@@ -110,11 +110,11 @@ def cut(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> Cut:
     left = tuple(trace.ranks[place].number for place in masks)
     number = {old: new for new, old in enumerate(left)}
     made, closed = _ranks(trace, masks, number, choice.words)
-    groups = _restricted(trace.groups, number)
+    groups = _restrict_groups(trace.groups, number)
     graphs, ranks = made
     count = sum(part.satisfied for part in closed), sum(part.bridged for part in closed)
     whole = Trace(graphs, ranks, groups, tuple(f for f in trace.findings if f.level == "error"))
-    whole, ordered = with_one_order(whole, _moved(masks, [*collectives, *messages]))
+    whole, ordered = with_one_order(whole, _move_nodes(masks, [*collectives, *messages]))
     return Cut(
         trace=whole,
         ranks=left,
@@ -136,10 +136,10 @@ def _part(trace: Trace, masks: Mapping[int, Bool]) -> Trace:
     """Return the job without the ranks that are not asked for, their numbers as they are."""
     ranks = tuple(trace.ranks[place] for place in masks)
     numbers = {rank.number: rank.number for rank in ranks}
-    return replace(trace, ranks=ranks, groups=_restricted(trace.groups, numbers))
+    return replace(trace, ranks=ranks, groups=_restrict_groups(trace.groups, numbers))
 
 
-def _restricted(groups: tuple[CommGroup, ...], number: Mapping[int, int]) -> tuple[CommGroup, ...]:
+def _restrict_groups(groups: tuple[CommGroup, ...], number: Mapping[int, int]) -> tuple[CommGroup, ...]:
     """Return comm groups of the ranks that are left, by their new numbers; those of none are left out."""
     made = [
         replace(group, ranks=tuple(number[rank] for rank in group.ranks if rank in number))
@@ -148,7 +148,7 @@ def _restricted(groups: tuple[CommGroup, ...], number: Mapping[int, int]) -> tup
     return tuple(group for group in made if group.ranks)
 
 
-def _moved(masks: Mapping[int, Bool], together: list[Together]) -> list[Together]:
+def _move_nodes(masks: Mapping[int, Bool], together: list[Together]) -> list[Together]:
     """Return nodes that run together by the places and rows that they have in the part."""
     place = {old: new for new, old in enumerate(masks)}
     row = {old: np.cumsum(mask) - 1 for old, mask in masks.items()}
@@ -237,11 +237,11 @@ def _ranks(
             index[key] = len(made)
             made.append(without(trace.graphs[rank.graph], mask))
         closed.append(made[index[key]])
-        ranks.append(_renumbered(trace, rank, number, index[key], words))
+        ranks.append(_renumber_rank(trace, rank, number, index[key], words))
     return (tuple(part.graph for part in made), tuple(ranks)), closed
 
 
-def _renumbered(trace: Trace, rank: Rank, number: Mapping[int, int], graph: int, words: str) -> Rank:
+def _renumber_rank(trace: Trace, rank: Rank, number: Mapping[int, int], graph: int, words: str) -> Rank:
     """Return a rank with its new number, and the new numbers of its peers."""
     old = trace.graph_of(rank)
     keys = [old.strings[code] for code in old.slot_key.tolist()]

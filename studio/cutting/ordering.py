@@ -49,7 +49,7 @@ def with_one_order(trace: Trace, together: Sequence[Together]) -> tuple[Trace, i
     if order is None:
         return trace, 0
     for whole in (False, True):
-        made, count = _chained(trace, order, whole=whole)
+        made, count = _chain_communication(trace, order, whole=whole)
         if not _hangs(made):
             break
     return made, count
@@ -60,7 +60,7 @@ def _hangs(trace: Trace) -> bool:
     return any(found.level == "error" for check in (collectives, deadlocks) for found in check(case))
 
 
-def _chained(trace: Trace, order: Sequence[Together], *, whole: bool) -> tuple[Trace, int]:
+def _chain_communication(trace: Trace, order: Sequence[Together], *, whole: bool) -> tuple[Trace, int]:
     """Let the communication of each rank wait for that before it: within each group, or all of it."""
     lines: dict[tuple[int, str], list[int]] = {}
     for one in order:
@@ -99,7 +99,7 @@ def _order(trace: Trace, together: Sequence[Together]) -> list[Together] | None:
             of, waited = edges(deps)
             before.append(waited + first[place])
             after.append(of + first[place])
-    number = _numbered(node, np.concatenate(before), np.concatenate(after), priority)
+    number = _order_nodes(node, np.concatenate(before), np.concatenate(after), priority)
     if number is None:
         return None
     ordered = [one for one in together if one.group]
@@ -110,7 +110,7 @@ def _order(trace: Trace, together: Sequence[Together]) -> list[Together] | None:
     )
 
 
-def _numbered(node: Int64, before: Int64, after: Int64, priority: Int64) -> dict[int, int] | None:
+def _order_nodes(node: Int64, before: Int64, after: Int64, priority: Int64) -> dict[int, int] | None:
     """Return the position of each node in a topological order; None where there is a cycle.
 
     Args:

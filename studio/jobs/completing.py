@@ -123,7 +123,7 @@ def start_completing(tasks: Tasks, session: Session, job: str, wanted: Completin
         StudioError: There is no such job.
     """
     info = session.workspace.info(job)
-    name = _called(info.name, "completed")
+    name = _name_job(info.name, "completed")
     return _start(
         tasks, session, _Order(info, "complete", wanted, name, lambda trace: completed(trace, wanted))
     )
@@ -150,7 +150,7 @@ def make_scaled(tasks: Tasks, session: Session, job: str, wanted: Scaling, repor
 def _order_of_scaling(session: Session, job: str, wanted: Scaling) -> _Order:
     info = session.workspace.info(job)
     times, rest = divmod(wanted.ranks, max(info.summary.ranks, 1))
-    name = _called(info.name, f"scaled ×{times:,}" if not rest else f"scaled to {wanted.ranks:,} ranks")
+    name = _name_job(info.name, f"scaled ×{times:,}" if not rest else f"scaled to {wanted.ranks:,} ranks")
     return _Order(info, "scale", wanted, name, lambda trace: scaled(trace, wanted))
 
 
@@ -257,11 +257,11 @@ def _make(session: Session, order: _Order, report: Report) -> str:
     return made
 
 
-def _called(name: str, done: str) -> str:
+def _name_job(name: str, done: str) -> str:
     """Return what to call a job made of another.
 
     Example:
-        >>> _called(_called("llama", "completed"), "scaled ×8")
+        >>> _name_job(_name_job("llama", "completed"), "scaled ×8")
         'llama (completed, scaled ×8)'
     """
     short = name[:_NAME_LENGTH]

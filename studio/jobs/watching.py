@@ -221,7 +221,7 @@ class Watch:
         source = "\n".join(sorted({f"{self.place.name}/{name}" for name in own})[:100])
         try:
             made = import_arrived(
-                self.workspace, job, source, _written(stamps, own), progress, size=self.size
+                self.workspace, job, source, _clean_date(stamps, own), progress, size=self.size
             )
         except Exception as error:  # noqa: BLE001 - whatever one file brings about must not end the watch of the others
             if isinstance(error, _OF_THE_FILES) or not isinstance(error, StudioError | OSError):
@@ -399,7 +399,7 @@ def _newest(stamps: Mapping[str, Stamp], names: Sequence[str]) -> float:
     return max((stamps[name].modified_ns for name in names), default=0) / 1e9
 
 
-def _written(stamps: Mapping[str, Stamp], names: Sequence[str]) -> float:
+def _clean_date(stamps: Mapping[str, Stamp], names: Sequence[str]) -> float:
     """Return the same, 0 for a date that stands for none, as archives have it."""
     newest = _newest(stamps, names)
     return newest if newest >= _FIRST_DATE_S else 0.0

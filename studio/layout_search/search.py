@@ -77,7 +77,7 @@ def search(
     for item in items:
         item.bound_ns = bounds.quick(item.candidate.options, item.candidate.layout)
     while True:
-        left = _undecided(items, top)
+        left = _find_undecided(items, top)
         if progress is not None:
             progress("simulating layouts", len(items) - len(left), len(items))
         if not left:
@@ -102,7 +102,7 @@ def search(
                 item.answer = answer
 
 
-def _undecided(items: Sequence[Item], top: int) -> list[Item]:
+def _find_undecided(items: Sequence[Item], top: int) -> list[Item]:
     """Return the layouts that may still be among those asked for."""
     done = sorted((item for item in items if item.answer is not None), key=order_of)
     last = done[top - 1].finish_ns if len(done) >= top else None

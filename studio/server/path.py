@@ -65,7 +65,7 @@ def outline(gantt: Gantt, path: CriticalPath) -> tuple[Int64, int]:
     pieces = np.stack([column.astype(np.int64) for column in columns])[:, row != NONE]
     if pieces.shape[1] <= _MOST:
         return pieces, 0
-    pieces = _joined(pieces)
+    pieces = _join_pieces(pieces)
     dropped = max(pieces.shape[1] - _MOST, 0)
     if dropped:
         longest = np.argsort(pieces[2] - pieces[3], kind="stable")[:_MOST]
@@ -73,7 +73,7 @@ def outline(gantt: Gantt, path: CriticalPath) -> tuple[Int64, int]:
     return pieces, dropped
 
 
-def _joined(pieces: Int64) -> Int64:
+def _join_pieces(pieces: Int64) -> Int64:
     """Return pieces that follow each other in a row as one."""
     opens = np.flatnonzero(
         np.append(True, (pieces[1, 1:] != pieces[1, :-1]) | (pieces[2, 1:] != pieces[3, :-1]))

@@ -94,9 +94,12 @@ def compute_times(trace: Trace, config: SystemConfig) -> ComputeTimes:
     counts = np.zeros(len(Source), np.int64)
     for index, times in ranks.items():
         counts += times * np.bincount(compute_sources(trace.graphs[index], config), minlength=len(Source))
-    computed = tuple(int(counts[source]) for source in (Source.RECORDED, Source.ROOFLINE, Source.UNKNOWN))
-    if any(computed) or config.extensions is None:
-        return ComputeTimes(*computed, is_generated=all(map(is_generated, trace.ranks)))
+    recorded, roofline, unknown = (
+        int(counts[source]) for source in (Source.RECORDED, Source.ROOFLINE, Source.UNKNOWN)
+    )
+    if recorded or roofline or unknown or config.extensions is None:
+        generated = all(map(is_generated, trace.ranks))
+        return ComputeTimes(recorded, roofline, unknown, is_generated=generated)
     operators = sum(times * _timed_operators(trace.graphs[index]) for index, times in ranks.items())
     return ComputeTimes(0, 0, 0, processor=operators)
 
@@ -156,7 +159,7 @@ def compute_sources(graph: Graph, config: SystemConfig) -> Int64:
     recorded: Bool = graph.duration_ns > 0
     sources = np.where(recorded, Source.RECORDED, Source.UNKNOWN)
     if config.roofline is not None and config.needs_every_rank:
-        told = _told(graph)
+        told = _says_operations(graph)
         if config.extensions is None:
             sources[:] = Source.ROOFLINE
         elif config.extensions.compute_times == "roofline":
@@ -166,7 +169,7 @@ def compute_sources(graph: Graph, config: SystemConfig) -> Int64:
     return np.where(compute, sources, Source.NONE)
 
 
-def _told(graph: Graph) -> Bool:
+def _says_operations(graph: Graph) -> Bool:
     """Return (N,) whether a node says how many operations it is, and how many bytes it touches."""
     there = np.ones(len(graph), bool)
     for key in ("num_ops", "tensor_size"):

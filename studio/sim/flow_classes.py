@@ -79,7 +79,7 @@ def fold_flows(flows: Flows, kind_of: Int64, per_node: int, *, by_node: bool) ->
             raise Unfoldable("no two ranks are equivalent")
         pairs = np.stack([class_of.astype(np.uint64), signs.of_ranks(class_of)])
         class_of = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
-    class_of, representatives = _numbered(class_of)
+    class_of, representatives = _number_classes(class_of)
     flow = _first_of(signs.of_flows(class_of))
     node_class = _first_of(signs.of_nodes(class_of)) if by_node else class_of
     orders = signs.by_flow, signs.by_rank
@@ -102,7 +102,7 @@ def fold_flows(flows: Flows, kind_of: Int64, per_node: int, *, by_node: bool) ->
     )
 
 
-def _numbered(class_of: Int64) -> tuple[Int64, Int64]:
+def _number_classes(class_of: Int64) -> tuple[Int64, Int64]:
     """Return classes numbered in the order of their first ranks, and these."""
     first = np.unique(class_of, return_index=True)[1]
     order = np.argsort(first)

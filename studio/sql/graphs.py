@@ -153,7 +153,7 @@ def _attributes(graph: Graph) -> dict[str, pa.Array]:
         "integer": column_of(value, whole & ~beyond),
         "is_true_or_false": flags(whole & (kind == ValueKind.BOOL)),
         "number": column_of(number, whole | fraction),
-        "written": _written(graph, written),
+        "written": _write_texts(graph, written),
         "items": column_of(attrs.length.astype(np.int64), is_list),
         "doc": pooled(graph.strings, attrs.doc),
     }
@@ -167,7 +167,7 @@ def _kind_name(code: int) -> str:
     return ValueKind(code).name if code in ValueKind._value2member_map_ else f"KIND {code}"
 
 
-def _written(graph: Graph, chosen: Bool) -> pa.Array:
+def _write_texts(graph: Graph, chosen: Bool) -> pa.Array:
     """Return (A,) the values chosen as texts: those that DuckDB cannot write from a column of numbers or texts."""
     import pyarrow as pa
 

@@ -142,7 +142,7 @@ def _hues(asked: Request, rows: list[Int64]) -> tuple[list[str], list[Swatch], l
 def _slack_of(asked: Request) -> Int64:
     """Return (N,) the slack of the drawn nodes within the whole run, -1 where they have no times."""
     trace = asked.session.trace(asked.job)
-    first = int(asked.session.times(asked.job, asked.run or "").first[_drawn(asked, trace)[0]])
+    first = int(asked.session.times(asked.job, asked.run or "").first[_drawn_places(asked, trace)[0]])
     return asked.session.slack(asked.job, asked.run or "")[first : first + len(trace.graphs[asked.graph])]
 
 
@@ -218,7 +218,7 @@ def _path_of(asked: Request) -> tuple[Int64, list[bool]]:
     if plan.basis != "times":
         return plan.path, [True] * max(len(plan.path) - 1, 0)
     trace = asked.session.trace(asked.job)
-    segment, rows = _whole_path(asked).visits(_drawn(asked, trace))
+    segment, rows = _whole_path(asked).visits(_drawn_places(asked, trace))
     return rows, (np.diff(segment) == 1).tolist()
 
 
@@ -226,7 +226,7 @@ def _whole_path(asked: Request) -> WholePath:
     return asked.session.whole_path(asked.job, asked.run or "")
 
 
-def _drawn(asked: Request, trace: Trace) -> list[int]:
+def _drawn_places(asked: Request, trace: Trace) -> list[int]:
     """Return the places of the ranks that the drawn graph shows: in a recording all that share it, and so their times."""
     if asked.run:
         return [asked.rank]
@@ -249,7 +249,7 @@ def critical_sentence(asked: Request) -> str:
 def _whole_sentence(asked: Request) -> str:
     """Describe the critical path through all ranks, and what of it is drawn here."""
     found, trace = _whole_path(asked), asked.session.trace(asked.job)
-    places = _drawn(asked, trace)
+    places = _drawn_places(asked, trace)
     segment, rows = found.visits(places)
     here = format_counted(len(np.unique(rows)), "node")
     numbers = [str(trace.ranks[place].number) for place in places[:_NAMED]]

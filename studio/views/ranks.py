@@ -74,7 +74,7 @@ def layouts_of(known: Known) -> Layouts:
             # Its collectives move nothing, whatever groups they name.
             return Layouts((Mesh.of([(DATA, 1)]),), "", 1)
         why = error.message.partition(": ")[2] or error.message
-        guessed = tuple(itertools.islice(_guessed(known), _MOST_ASKED))
+        guessed = tuple(itertools.islice(_guess_layouts(known), _MOST_ASKED))
         return Layouts(error.meshes or guessed, why, known.world)
 
 
@@ -84,7 +84,7 @@ def is_alone(trace: Trace) -> bool:
     return job.is_whole and job.world == 1
 
 
-def _guessed(known: Known) -> Iterator[Mesh]:
+def _guess_layouts(known: Known) -> Iterator[Mesh]:
     """Yield layouts that nothing recorded contradicts, where members of groups are not listed.
 
     Tensor groups as large as a machine come first; the pipeline is outermost.

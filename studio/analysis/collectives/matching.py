@@ -442,7 +442,7 @@ def match_messages(trace: Trace) -> Messages:
         for column in zip(*(_halves(trace, end, tags, sizes) for end in ends), strict=True)
     )
     key = (source, target, tag, size)
-    order = _sorted((*key, receives), place)
+    order = _sort_entries((*key, receives), place)
     starts = np.ones(len(order), np.bool_)
     starts[1:] = False
     for column in key:
@@ -468,7 +468,7 @@ def match_messages(trace: Trace) -> Messages:
     return Messages(*made)
 
 
-def _sorted(columns: Sequence[Any], place: Int32) -> Int64:
+def _sort_entries(columns: Sequence[Any], place: Int32) -> Int64:
     """Return (M,) the order of M entries by several columns, and by their place where these are equal."""
     code, most = np.zeros(len(place), np.int64), 1
     for column in columns:

@@ -115,7 +115,7 @@ def cycle_components(count: int, before: Rows, after: Rows, *keys: Rows) -> Int6
     """
     near = np.ones(count, bool)
     for key in keys:
-        spanned = _spanned(before, after, key)
+        spanned = _find_spanned(before, after, key)
         near = spanned if spanned.sum() < near.sum() else near
     number = np.full(count, -1, np.int64)
     inside = near[before] & near[after] & (before != after)
@@ -136,7 +136,7 @@ def cycle_components(count: int, before: Rows, after: Rows, *keys: Rows) -> Int6
     return number
 
 
-def _spanned(before: Rows, after: Rows, key: Rows) -> Bool:
+def _find_spanned(before: Rows, after: Rows, key: Rows) -> Bool:
     """Return (N,) which rows lie within the values that edges against them span."""
     against = key[before] >= key[after]
     low, high = key[after][against], key[before][against]

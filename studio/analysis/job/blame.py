@@ -154,14 +154,14 @@ def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64)
     doing = np.zeros((len(rank), len(PARTS)), np.int64)
     known = np.flatnonzero(other != NONE)
     course = account.course[other[known]]
-    moved = _moved(account, rank[known], other[known])
+    moved = _clock_lead(account, rank[known], other[known])
     doing[known] = account.stretches.until(course, end[known] + moved, len(PARTS))
     doing[known] -= account.stretches.until(course, start[known] + moved, len(PARTS))
     doing[:, _STALL] += end - start - doing.sum(axis=1)
     return doing
 
 
-def _moved(account: Ledger, rank: Int64, other: Int64) -> Int64:
+def _clock_lead(account: Ledger, rank: Int64, other: Int64) -> Int64:
     """Return (W,) how far the clock of the other rank is ahead of this one's."""
     ahead = account.arrivals.ahead_ns[account.places]
     return np.asarray(ahead[other] - ahead[rank])
@@ -177,7 +177,7 @@ def _busy_rows(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64, do
     sizes = max(len(graph) for graph in trace.graphs)
     named = max(_MOST_LOOKED_AT // max(sizes, 1), _LEAST_NAMED)
     known = np.flatnonzero(other != NONE)[:named]
-    moved = _moved(account, rank[known], other[known]) + account.origin_ns
+    moved = _clock_lead(account, rank[known], other[known]) + account.origin_ns
     most = doing[known].argmax(axis=1).tolist()
     for at, shift, part in zip(known.tolist(), moved.tolist(), most, strict=True):
         place = int(account.places[other[at]])

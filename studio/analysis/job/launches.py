@@ -145,7 +145,7 @@ def launches(trace: Trace) -> Launches | None:
     codes: dict[str, int] = {}
     for index, weight in weights.items():
         graph = trace.graphs[index]
-        rows = _launched(graph)
+        rows = _find_launched(graph)
         unknown += weight * (len(graph.rows_with("device_kind")[0]) - len(rows))
         if len(rows):
             calls = _calls(graph, rows)
@@ -169,7 +169,7 @@ def launches(trace: Trace) -> Launches | None:
     return Launches(_delays(columns, weight_of), call_ns, unknown, by_name, tuple(queues))
 
 
-def _launched(graph: Graph) -> Int64:
+def _find_launched(graph: Graph) -> Int64:
     """Return the operations of a device whose launch and begin were recorded."""
     rows, _ = int_column(graph, LAUNCH_NS)
     return rows[graph.start_ns[rows] >= 0].astype(np.int64)

@@ -401,7 +401,7 @@ def _courses(
     noted = talk
     if is_recording and (talk.is_message == _RECEIVES).any():
         noted = replace(talk, start=_waited_from(talk, line, start, end))
-    posted = _posted(noted, entry)
+    posted = _find_posted(noted, entry)
     begins = np.where(talk.is_message != 0, np.clip(talk.begun, talk.start, talk.end), talk.start)
     pieces = _pieces(replace(talk, start=begins), entry, delays, is_recording)
     before = np.flatnonzero(early[1][entry] != NONE)
@@ -484,7 +484,7 @@ def _waited_from(talk: _Talk, line: Int64, start: Int64, end: Int64) -> Int64:
     return since
 
 
-def _posted(talk: _Talk, entry: Int64) -> Marked:
+def _find_posted(talk: _Talk, entry: Int64) -> Marked:
     """Return the time of each line in which halves of messages waited for the others; of several the earliest issued counts."""
     mine = np.flatnonzero((talk.is_message != 0) & (talk.begun > talk.start))
     mine = mine[np.lexsort((talk.start[mine], talk.line[mine]))]
@@ -500,7 +500,7 @@ def _pieces(talk: _Talk, entry: Int64, delays: Delays | None, is_recording: bool
     """Return the time of each line in which communication was under way, each piece with its part.
 
     A moment is that of the earliest issued of what is under way; so a span has what lies after the ends of all before it. What a
-    message waits for its other half is left out: see `_posted`.
+    message waits for its other half is left out: see `_find_posted`.
     """
     order = np.lexsort((talk.start, talk.line))
     line, start, end = talk.line[order], talk.start[order], talk.end[order]

@@ -81,17 +81,17 @@ def rank_rows(account: Ledger, most: int, waited_for_ns: Int64 | None = None) ->
     numbers = np.array(account.numbers, np.int64)
     rows = [
         _row(account, numbers, parts.ns, np.flatnonzero(inverse == index))
-        for index in _kept(len(first), most)
+        for index in _find_kept(len(first), most)
     ]
     if len(first) > most:
-        ends = _kept(len(first), most)
+        ends = _find_kept(len(first), most)
         others = np.flatnonzero(~np.isin(inverse, ends))
         middle = (most - 1) // 2 + (most - 1) % 2
         rows.insert(middle, _row(account, numbers, parts.ns, others, is_mean=True))
     return rows
 
 
-def _kept(count: int, most: int) -> list[int]:
+def _find_kept(count: int, most: int) -> list[int]:
     """Return which of `count` rows are shown by themselves."""
     if count <= most:
         return list(range(count))

@@ -188,7 +188,7 @@ def critical_path(trace: Trace, times: NodeTimes, account: Ledger) -> CriticalPa
     finish = account.finish_ns - courses.shift_ns[account.places]
     latest = int(finish.argmax())
     visits = _Walk(courses, int(account.places[latest]), int(finish[latest])).visits()
-    return _told(courses, visits)
+    return _explain_visits(courses, visits)
 
 
 class _Walk:
@@ -330,7 +330,7 @@ def by_rank(rank: Int64) -> Iterator[tuple[int, Int64]]:
     yield from zip(distinct.tolist(), np.split(order, first[1:]), strict=True) if len(order) else ()
 
 
-def _told(courses: Courses, visits: Int64) -> CriticalPath:
+def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
     """Return the path with causes; gaps are cut where their rank did something else."""
     rank, row, top, bottom = visits[:, ::-1]
     # A gap ends where its node begins; visits are by rising time here.

@@ -30,7 +30,7 @@ def slack(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
         account: Where the time of its ranks went.
     """
     courses = Courses(trace, times, account)
-    start, end, place = _aligned(courses)
+    start, end, place = _align_entries(courses)
     finish = int((account.finish_ns - courses.shift_ns[account.places]).max(initial=0))
     meeting = _Meetings(courses, start, end)
     before, after, gap = _pairs(courses, start, end, meeting)
@@ -48,7 +48,7 @@ def slack(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
     return result
 
 
-def _aligned(courses: Courses) -> tuple[Int64, Int64, Int64]:
+def _align_entries(courses: Courses) -> tuple[Int64, Int64, Int64]:
     """Return (T,) aligned start and end of all entries, -1 where there are none, and their places along dependencies."""
     times = courses.times
     start, end, place = (np.full(len(times.start_ns), NONE, np.int64) for _ in range(3))

@@ -99,7 +99,7 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
             rows.setdefault(key, []).append(row)
     if not rows:
         raise TraceFormatError(f"{name}: names of columns, and no row; expected one row a size")
-    tables = _named([_table(name, group, given) for group in rows.values()], name)
+    tables = _name_tables([_table(name, group, given) for group in rows.values()], name)
     notes = (f"{name}: {empty} lines left out: rows of size 0, in which nothing is sent.",) if empty else ()
     return Tables(tuple(tables), notes)
 
@@ -237,7 +237,7 @@ def _count(place: str, said: Mapping[str, str], key: str) -> int | None:
     return int(text)
 
 
-def _named(tables: Sequence[MeasuredTable], name: str) -> list[MeasuredTable]:
+def _name_tables(tables: Sequence[MeasuredTable], name: str) -> list[MeasuredTable]:
     """Return the tables, those without names with names from the file."""
     stem = name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
     made = (f"{stem}_n{table.nodes}_g{table.gpus_per_node}_{table.collective}" for table in tables)

@@ -116,7 +116,7 @@ def prepare(
     if system.groups is not None:
         trace = replace(trace, groups=interpret(system, custom).config.groups or ())
         system = replace(system, groups=None)
-    adapted, about_job = _adapted(trace)
+    adapted, about_job = _adapt_job(trace)
     system, about_compute = _with_compute(adapted, system)
     imported = interpret(system, custom)
     if imported.config.topology.npus < 2:
@@ -230,7 +230,7 @@ def _uses(trace: Trace) -> list[int]:
 # The job
 
 
-def _adapted(trace: Trace) -> tuple[Trace, list[Finding]]:
+def _adapt_job(trace: Trace) -> tuple[Trace, list[Finding]]:
     """Return a job that ASTRA-sim reads, and what was changed."""
     uses = _uses(trace)
     counts = {"names": 0, "tags": 0, "rounded": 0, "cpu": 0}

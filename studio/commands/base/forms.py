@@ -65,20 +65,20 @@ def form_of(path: Path, writer: Writer) -> Form | None:
         return form
     if form:
         raise TraceError(
-            f"{path}: {form.what} is written by `{form.writer}`; {writer} writes {_allowed(writer)}.",
+            f"{path}: {form.what} is written by `{form.writer}`; {writer} writes {_list_suffixes(writer)}.",
             hint=f"chakra-studio {form.writer} IN -o {path}",
         )
     match = _SUFFIX.search(path.name[-14:])
     if match and path.name.endswith(match[0][1:]):
         folder = " To write into a folder of this name, make it first." if writer == "convert" else ""
         raise TraceError(
-            f"{path}: {match[0][1:]!r} names no form that {writer} writes; allowed: {_allowed(writer)}.",
+            f"{path}: {match[0][1:]!r} names no form that {writer} writes; allowed: {_list_suffixes(writer)}.",
             hint=f"{_elsewhere(writer)}{folder}",
         )
     return None
 
 
-def _allowed(writer: Writer) -> str:
+def _list_suffixes(writer: Writer) -> str:
     """List the suffixes of a command."""
     own = [suffix for form in FORMS if form.writer == writer for suffix in form.suffixes]
     return ", ".join(own) + (", or a folder, named without suffix" if writer == "convert" else "")

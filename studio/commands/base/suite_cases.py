@@ -186,7 +186,10 @@ def run_suite(
         path = kept / f"{job.name}--{system.name}-{digest[:12]}.json"
         known = None if again else _known(path, digest)
         case = Case(
-            known or _simulate(job, system, digest, workspace, _numbered(progress, number, len(suite.cases))),
+            known
+            or _simulate(
+                job, system, digest, workspace, _number_progress(progress, number, len(suite.cases))
+            ),
             kept=known is not None,
         )
         if known is None and case.result.finish_ns is not None:
@@ -195,7 +198,7 @@ def run_suite(
     return score(suite, cases)
 
 
-def _numbered(progress: Progress | None, number: int, count: int) -> Progress | None:
+def _number_progress(progress: Progress | None, number: int, count: int) -> Progress | None:
     """Return a progress callback that says the number of the case, too."""
     if progress is None:
         return None
@@ -262,7 +265,7 @@ def score(suite: Suite, cases: Sequence[Case]) -> Results:
             words
             for limit in suite.limits
             if limit.is_for(one.job, one.system)
-            for words in _exceeded(one, speed, limit)
+            for words in _list_broken_limits(one, speed, limit)
         )
         judged.append(replace(case, speed=speed, exceeded=exceeded))
     scores = tuple(_score(system.name, judged) for system in suite.systems)
@@ -275,7 +278,7 @@ def _score(system: str, cases: Sequence[Case]) -> Score:
     return Score(system, mean, len(speeds))
 
 
-def _exceeded(one: Result, speed: float | None, limit: SuiteLimit) -> Iterator[str]:
+def _list_broken_limits(one: Result, speed: float | None, limit: SuiteLimit) -> Iterator[str]:
     """Yield in words the limits that a case breaks; a failed case yields nothing, its failure is reported apart."""
     if one.finish_ns is None:
         return

@@ -157,13 +157,13 @@ def _show_verdicts(shown: Lineup, pair: int) -> Any:
     times = format_distinct([side.side.makespan_ns for side in shown.sides])
     finishes = " · ".join(f"{LETTERS[index]} {time}" for index, time in enumerate(times))
     return html.Div(
-        [*lines, html.P(f"Finish: {finishes}", className="cs-dim"), *_assumed(shown)],
+        [*lines, html.P(f"Finish: {finishes}", className="cs-dim"), *_name_assumed_sides(shown)],
         id="compare-verdict",
         className="cs-compare-verdicts",
     )
 
 
-def _assumed(shown: Lineup) -> list[Any]:
+def _name_assumed_sides(shown: Lineup) -> list[Any]:
     """Say which sides have ranks that were not recorded; sides of which the same holds together."""
     by_words: dict[str, list[str]] = {}
     for letter, side in zip(LETTERS, shown.sides, strict=False):

@@ -80,7 +80,7 @@ def show_job(view: dict[str, Any]) -> Any:
         return no_job()
     info, examination = workspace().info(view["job"]), session().examination_made(view["job"])
     if examination is None:
-        return page("Findings", _show_origin(info), _unchecked(info.id))
+        return page("Findings", _show_origin(info), _show_unchecked(info.id))
     dash.set_props("findings-badge", {"children": findings_badge(session().levels_found(info.id))})
     return still(
         page(
@@ -93,7 +93,7 @@ def show_job(view: dict[str, Any]) -> Any:
     )
 
 
-def _unchecked(job: str) -> Any:
+def _show_unchecked(job: str) -> Any:
     """Begin to check a job, or say why it is not checked, with a button that does it again."""
     if job not in session().unexamined:
         list_tasks_again(began=start_check(tasks(), session(), job))

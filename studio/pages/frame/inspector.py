@@ -89,7 +89,7 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
             _elsewhere(
                 view,
                 timed=int(graph.start_ns[row]) >= 0,
-                explained=_explained(trace, rank, row, attributes, view),
+                explained=_explain_link(trace, rank, row, attributes, view),
                 meets=int(graph.type[row]) == NodeType.COMM_COLL,
             ),
         ],
@@ -303,7 +303,7 @@ def _list_unknown_fields(graph: Graph, row: int) -> Any:
     return _section("Unknown fields", html.Div(_plain(b"".join(pieces)), className="cs-value"))
 
 
-def _explained(
+def _explain_link(
     trace: Trace, rank: Rank, row: int, attributes: list[Attribute], view: dict[str, Any]
 ) -> str | None:
     """Return the link to Explain for a collective; None for other nodes and unknown sizes."""

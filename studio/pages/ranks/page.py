@@ -246,9 +246,9 @@ def follow(values: list[Any], ids: list[dict[str, str]], job: str | None) -> Any
         fields["layout"] = dimensions_text(fields)
         dash.set_props(control_id("layout"), {"value": fields["layout"]})
     try:
-        return _followed(job, fields, touched)
+        return _show_valid(job, fields, touched)
     except StudioError as error:
-        return [*_refused(job, fields, error)]
+        return [*_show_errors(job, fields, error)]
 
 
 def _touched() -> list[dict[str, str]]:
@@ -263,7 +263,7 @@ def _fields(ids: Sequence[dict[str, str]], values: Sequence[Any]) -> dict[str, s
     }
 
 
-def _followed(job: str, fields: dict[str, str], touched: set[str]) -> Any:
+def _show_valid(job: str, fields: dict[str, str], touched: set[str]) -> Any:
     """Return what the form shows where all in it is right.
 
     Raises:
@@ -328,7 +328,7 @@ def _after_cell(rank: int, plan: Planned, was_there: bool) -> Cell:
     return Cell("rk-kept" if was_there else "rk-assumed", f"= {source}", title, is_hatched=not was_there)
 
 
-def _refused(job: str, fields: dict[str, str], error: StudioError) -> Any:
+def _show_errors(job: str, fields: dict[str, str], error: StudioError) -> Any:
     """Return the form's outputs when a field is invalid: its errors, and the mesh where the layout itself is valid."""
     here = completeness(trace(job))
     box = error_box(error, title="This cannot be made")

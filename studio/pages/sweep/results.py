@@ -53,7 +53,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
     every = Table(list(numbers), list(zip(*numbers.values(), strict=True)))
     return html.Div(
         [
-            _found(kept, rows),
+            _name_cheapest(kept, rows),
             html.Div(
                 [
                     html.Div(
@@ -73,7 +73,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                             ),
                             drawn_figure("sweep-importance", importance_figure(shares, dark=dark))
                             if shares and finish_varies(rows)
-                            else html.P(_unexplained(shares), className="cs-dim"),
+                            else html.P(_say_why_unexplained(shares), className="cs-dim"),
                         ]
                     ),
                 ],
@@ -87,7 +87,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
     )
 
 
-def _found(kept: Kept, rows: list[Row]) -> Any:
+def _name_cheapest(kept: Kept, rows: list[Row]) -> Any:
     """Say which point is the cheapest in time, of a sweep that looks for it."""
     target = kept.target
     if target is None:
@@ -121,7 +121,7 @@ def _found(kept: Kept, rows: list[Row]) -> Any:
     )
 
 
-def _unexplained(shares: list[Importance]) -> str:
+def _say_why_unexplained(shares: list[Importance]) -> str:
     """Say why there are no shares to show."""
     if not shares:
         return "One value each: nothing to explain."

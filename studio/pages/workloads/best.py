@@ -124,12 +124,12 @@ def _use(item: Item) -> Any:
     return html.Button(
         "Use",
         className="cs-button-quiet",
-        **asks(WORKLOADS, "set", _spelled(item)),
+        **asks(WORKLOADS, "set", _spell_layout(item)),
         **aria_label(f"Use {describe(item.candidate)}"),
     )
 
 
-def _spelled(item: Item) -> str:
+def _spell_layout(item: Item) -> str:
     """Return the texts of the fields of a layout; what is the default is left empty, so that rules apply."""
     options, layout = item.candidate.options, item.candidate.layout
     texts = {degree.key: _text(degree.key, options.get(degree.key)) for degree in degrees()}

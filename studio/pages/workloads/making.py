@@ -77,7 +77,7 @@ def advance(making: Making) -> str | None:
         return making["job"]
     if making["gpu"] is None:
         return link("/simulate", {"job": making["job"]})
-    run = _simulated(making)
+    run = _find_simulation(making)
     if making["then"] == "simulate":
         # Simulate shows how far it is, and why it failed.
         return simulate_link(making) if run or not _is_under_way(making) else None
@@ -85,7 +85,7 @@ def advance(making: Making) -> str | None:
     return link("/compare", {"job": job, "run": other, "with": f"{making['job']}/{run}"}) if run else None
 
 
-def _simulated(making: Making) -> str | None:
+def _find_simulation(making: Making) -> str | None:
     """Return the run of a job that was made, None while it is simulated; begins to simulate it.
 
     Raises:

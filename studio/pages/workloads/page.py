@@ -65,7 +65,7 @@ def layout(workload: str = "", **_query: str) -> Any:
     """Return the page, with the form that the address says."""
     fields = read_text(workload)
     filled = asked_for(fields, None)
-    shown = _shown(filled) if isinstance(filled, Filled) else (None, None, None, None)
+    shown = _show_job(filled) if isinstance(filled, Filled) else (None, None, None, None)
     return html.Div(
         [
             html.Div(
@@ -155,7 +155,7 @@ def _room(drawing: dict[str, Any] | None) -> Any:
     return html.Div(className="wl-room", style=size)
 
 
-def _shown(filled: Filled) -> tuple[Any, Any, Any, Any]:
+def _show_job(filled: Filled) -> tuple[Any, Any, Any, Any]:
     """Return what is shown of a job: verdict, facts, tables and the drawing of its ranks."""
     told = counts(filled)
     tables = html.Div([memory_section(filled, told), collectives_section(told)], className="wl-tables")
@@ -227,7 +227,7 @@ def follow(
             "stale": "wl-side wl-stale",
             "asked": None,
         }
-    shown = dict(zip(("verdict", "facts", "tables", "drawing"), _shown(filled), strict=True))
+    shown = dict(zip(("verdict", "facts", "tables", "drawing"), _show_job(filled), strict=True))
     hints = placeholders(filled, keys)
     return {**common, **shown, "hints": hints, "stale": "wl-side", "asked": fields}
 

@@ -112,7 +112,7 @@ def propose(trace: Trace, systems: Sequence[System] | None = None) -> list[Propo
 
 def _order(system: System, uses: Uses) -> tuple[int, bool, bool, int, str]:
     return (
-        -_matched(system, uses.devices)[0],
+        -_match_device(system, uses.devices)[0],
         system.costs is None,
         not _fills_nodes(system, uses.ranks),
         -len(tables_of(system)),
@@ -120,7 +120,7 @@ def _order(system: System, uses: Uses) -> tuple[int, bool, bool, int, str]:
     )
 
 
-def _matched(system: System, devices: Sequence[str]) -> tuple[int, str]:
+def _match_device(system: System, devices: Sequence[str]) -> tuple[int, str]:
     """Return how many letters of a recorded device's name the system knows, and the name."""
     if system.family is None:
         return 0, ""
@@ -151,7 +151,7 @@ def _proposal(system: System, uses: Uses) -> Proposal:
 
 def _why(system: System, uses: Uses) -> str:
     """Say why a system is proposed, in a sentence."""
-    device = _matched(system, uses.devices)[1]
+    device = _match_device(system, uses.devices)[1]
     if device:
         return f"The job was recorded on {device[:60]}. {_size_words(system, uses)}"
     measured = len(tables_of(system))
@@ -296,5 +296,5 @@ def system_of_recording(trace: Trace, systems: Sequence[System] | None = None) -
         systems = tuple(SYSTEMS.values())
     uses = uses_of(trace)
     best = next(iter(_fitting(uses, systems)), None)
-    device = "" if best is None else _matched(best, uses.devices)[1]
+    device = "" if best is None else _match_device(best, uses.devices)[1]
     return (best, device) if best is not None and device else None
