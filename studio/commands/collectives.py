@@ -93,7 +93,7 @@ def text(listed: Listed) -> str:
             f"of attained: the time on {attained.system} by the simulator's costs, over the recorded time; 100 % is as fast",
         )
     # Of one member alone nothing tells when the others came.
-    alone = len(listed.side.trace.ranks) == 1
+    alone = len(listed.side.side.trace.ranks) == 1
     for index, each in enumerate(listed.classes):
         share = attained.share(index, each.median_ns) if attained else None
         rate = each.bus_bytes_per_ns
