@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import studio
 from studio.advice.advice import advise
+from studio.advice.words import together_words
 from studio.analysis.job.blame import blame
 from studio.analysis.job.ledger import recorded_ledger
 from studio.analysis.job.rank_rows import rank_rows
-from studio.pages.overview.advice import _together
 from studio.pages.overview.verdict import _blamed, waits_for
 from studio.timeline import recorded, recorded_times
 from tests.handmade import collective, node, trace_of
@@ -41,8 +41,8 @@ def test_a_combination_is_named_by_the_numbers_of_its_changes() -> None:
     made = advise(studio.read(studio.sample_path("imbalance_8r")))
     assert made.combined is not None
     listed = made.worth_it[:6]
-    words = _together(made.combined, listed)
+    words = together_words(made.combined, listed)
     numbers = [int(word) for word in words.replace(" and ", ", ").removesuffix(" together").split(", ")]
     chosen = [listed[number - 1] for number in numbers]
     assert sorted(item.kind for item in chosen) == sorted(made.combined.parts)
-    assert _together(made.combined, [item for item in listed if item is not chosen[0]]) == ""
+    assert together_words(made.combined, [item for item in listed if item is not chosen[0]]) == ""
