@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import studio
-from studio.commands.plan import command
+from studio.cli import load_command
 from studio.generation.models import Model
 from studio.layout_search.layout_plan import LayoutPlan
 from studio.layout_search.memory import most_held
@@ -141,7 +141,7 @@ def test_bad_input_names_value_and_what_is_allowed(options: dict[str, Any], word
 def test_the_command_writes_results_and_a_job_that_simulates(tmp_path: Any) -> None:
     shape = "--model custom --layers 2 --hidden 64 --heads 4 --feed-forward 128 --vocabulary 96 --seq 64"
     more = f"--ranks 2 --gpu h100 --global-batch 2 --json -o {tmp_path}/l.parquet --jobs {tmp_path}/jobs"
-    done = CliRunner().invoke(command, f"{shape} {more}".split())
+    done = CliRunner().invoke(load_command("plan"), f"{shape} {more}".split())
     assert done.exit_code == 0, done.output
     told = json.loads(done.output)
     assert told["fit"] == len(told["layouts"]) > told["simulated"] - 1
