@@ -92,7 +92,11 @@ def make(options: argparse.Namespace, made: Path) -> None:
 
 
 def _load(folder: Path, pattern: str) -> dict[str, Any]:
-    path = min(folder.glob(pattern))
+    return load_trace(min(folder.glob(pattern)))
+
+
+def load_trace(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file, packed or not."""
     raw = path.read_bytes()
     return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
 

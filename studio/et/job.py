@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et.format import (
@@ -325,6 +325,7 @@ def read_job(
     options: LinkOptions | None = None,
     size: JobSize | None = None,
     executor: Executor | None = None,
+    shelf: Shelf | None = None,
 ) -> Trace:
     """Read the files of one job, and link execution traces with Kineto traces.
 
@@ -335,6 +336,7 @@ def read_job(
         options: What linking derives.
         size: NPUs and passes, where a workload leaves them open.
         executor: Reads and links the files; where none is given, processes of this machine do so for large jobs.
+        shelf: Takes the graphs of ranks that others link, as they come; in memory where none is given.
 
     Raises:
         RanksNeededError: The rank of some files is not known.
@@ -346,7 +348,7 @@ def read_job(
     sizes = {file.path: measure_file(file.path) for file, _, _ in job.ranks}
     meter = _Meter(progress, sum(sizes[file.path][0] for file, _, _ in job.ranks))
     total = sum(sizes[file.path][1] for file, _, _ in job.ranks)
-    builder = _Builder()
+    builder = _Builder(shelf)
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
     with _executor_for(executor, job, sizes) as chosen:
         by_several = _by_several(job, numbers) if chosen else []
@@ -622,10 +624,24 @@ def _read_file(
     return parts
 
 
+class Shelf(Protocol):
+    """A place outside of memory for the graphs of a job.
+
+    Attributes:
+        folder: A folder for temporary files beside it.
+    """
+
+    folder: Path
+
+    def put(self, graph: Graph) -> Graph:
+        """Put a graph there; returns an equal one, which takes no memory."""
+
+
 class _Builder:
     """Collects ranks and keeps equal graphs once."""
 
-    def __init__(self) -> None:
+    def __init__(self, shelf: Shelf | None = None) -> None:
+        self.shelf = shelf
         self.graphs: list[Graph] = []
         self.known: dict[bytes, int] = {}
         # By identity, of graphs that are kept: files that are like one before share its graph, and need no digest,
@@ -691,24 +707,33 @@ class _Builder:
         from studio.et.link.parallel import link_files
 
         sizes = {file.name: file.path.stat().st_size for file, _, _ in job.ranks}
-        made = link_files(
+        with link_files(
             ranks,
             options or LinkOptions(),
             executor,
             lambda name: meter.tick(name, sizes[name]) if name else meter.look(),
             tick or (lambda _done, _total: None),
-        )
-        if made is None:
-            return False
-        rank_of = {name: files.number for files in ranks for name in files.names}
-        for file, _, _ in job.ranks:
-            noticed = made.findings.get(file.name, ())
-            self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in noticed)
-        for part in made.parts:
-            self.add(part, part.number)
-        self.groups += made.settled.groups
-        self.findings += tuple(made.settled.findings)
+            folder=self.shelf.folder if self.shelf else None,
+        ) as made:
+            if made is None:
+                return False
+            rank_of = {name: files.number for files in ranks for name in files.names}
+            for file, _, _ in job.ranks:
+                noticed = made.findings.get(file.name, ())
+                self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in noticed)
+            for part, known_by in made.parts:
+                self._add_digested(part, known_by)
+            self.groups += made.settled.groups
+            self.findings += tuple(made.settled.findings)
         return True
+
+    def _add_digested(self, part: RankPart, known_by: tuple[bytes, bytes]) -> None:
+        """Add a rank whose graph was digested where it was made; a new graph is put onto the shelf, where there is one."""
+        index = self.known.setdefault(b"".join(known_by), len(self.graphs))
+        if index == len(self.graphs):
+            self.graphs.append(self.shelf.put(part.graph) if self.shelf else part.graph)
+        self.ranks.append((part.rank, index, part.number))
+        self.findings += tuple(replace(finding, rank=part.number) for finding in part.findings)
 
     def add_groups(self, part: GroupsPart) -> None:
         """Add comm groups."""

@@ -165,9 +165,12 @@ def _import(
     known = workspace.find(mark)
     if known:
         return known.id
-    trace = read_job(job, ranks=said.ranks, progress=progress, size=said.size)
     tick = (lambda done, total: progress("storing", done, total)) if progress else None
-    return workspace.save(trace, job.name, source=source, fingerprint=mark, tick=tick, recorded=recorded)
+    with workspace.shelf(job.name) as shelf:
+        trace = read_job(job, ranks=said.ranks, progress=progress, size=said.size, shelf=shelf)
+        return workspace.save(
+            trace, job.name, source=source, fingerprint=mark, tick=tick, recorded=recorded, shelf=shelf
+        )
 
 
 def fingerprint(

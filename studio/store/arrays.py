@@ -18,10 +18,12 @@ import mmap
 import os
 import re
 import secrets
+import shutil
 import struct
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO, TypeVar
@@ -33,7 +35,7 @@ from numpy.typing import NDArray
 from studio.arrow import from_arrow, to_arrow
 from studio.decoding import decoder
 from studio.errors import ConfigError
-from studio.files import is_full, open_file, open_private, read_file, tell_full
+from studio.files import PRIVATE_FOLDER, is_full, open_file, open_private, read_file, tell_full
 from studio.trace import (
     Attribute,
     CommGroup,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
+_GRAPHS = "graphs.arrow"
+_ARROW_MAGIC_BYTES = 8
 _PIECE_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 1 << 30
 """Larger files of arrays are copied into a file without a name, whose pages the system can drop, not into memory."""
@@ -172,21 +176,56 @@ def write_columns(path: Path, batches: Iterable[Columns]) -> Checksum:
     Returns:
         What `read_columns` wants to see again.
     """
-    import pyarrow as pa
-
-    with open_private(path) as stream:
-        summing = _Summing(stream)
-        writer = None
+    with ColumnsFile(path) as file:
         for columns in batches:
-            batch = _batch(columns)
-            writer = writer or pa.ipc.new_file(summing, batch.schema)
-            writer.write_batch(batch)
-        if writer is None:
-            writer = pa.ipc.new_file(summing, pa.schema([]))
-        writer.close()
-        stream.flush()
-        os.fsync(stream.fileno())
-        return Checksum(stream.tell(), f"{summing.crc32:08x}")
+            file.add(columns)
+        return file.finish()
+
+
+class ColumnsFile:
+    """A file of arrays that is written batch by batch, see `write_columns`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stream = open_private(path)
+        self._summing = _Summing(self._stream)
+        self._writer: pa.RecordBatchFileWriter | None = None
+
+    def __enter__(self) -> ColumnsFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; what was written stays."""
+        self._stream.close()
+
+    def add(self, columns: Columns) -> tuple[int, pa.Schema]:
+        """Write a batch; returns where it begins in the file, and its schema."""
+        import pyarrow as pa
+
+        batch = _batch(columns)
+        if self._writer is None:
+            self._writer = pa.ipc.new_file(self._summing, batch.schema)
+        start = self._stream.tell()
+        self._writer.write_batch(batch)
+        return start, batch.schema
+
+    def flush(self) -> None:
+        """Hand over to the system what was written, so that others can read it."""
+        self._stream.flush()
+
+    def finish(self) -> Checksum:
+        """Write the end of the file and sync it to disk; returns what `read_columns` wants to see again."""
+        import pyarrow as pa
+
+        if self._writer is None:
+            self._writer = pa.ipc.new_file(self._summing, pa.schema([]))
+        self._writer.close()
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        return Checksum(self._stream.tell(), f"{self._summing.crc32:08x}")
 
 
 class _Summing:
@@ -305,13 +344,91 @@ class _StoredTrace(msgspec.Struct):
 _stored_trace = decoder(_StoredTrace)
 
 
-def write_trace(trace: Trace, folder: Path, tick: Callable[[int, int], None] | None = None) -> None:
+class GraphShelf:
+    """The graphs of a job that is being read, stored as they come, so that they need not all be in memory.
+
+    The file of a job's graphs is written graph by graph. Each is mapped from there once it is written: the file is this
+    process's own until the job is complete, and nobody who opens the job has it mapped.
+
+    Attributes:
+        graphs: The graphs so far.
+    """
+
+    def __init__(self, folder: Path, storing: Callable[[], AbstractContextManager[None]]) -> None:
+        """Prepare a shelf; nothing is written before it is used.
+
+        Args:
+            folder: Where to, made when it is needed.
+            storing: Converts errors of writing.
+        """
+        self.graphs: list[Graph] = []
+        self._folder, self._storing = folder, storing
+        self._file: ColumnsFile | None = None
+
+    @property
+    def folder(self) -> Path:
+        """A folder for temporary files beside it."""
+        with self._storing():
+            self._folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
+        return self._folder
+
+    def put(self, graph: Graph) -> Graph:
+        """Store a graph and return it as it is mapped from the file."""
+        folder = self.folder
+        with self._storing():
+            self._file = self._file or ColumnsFile(folder / _GRAPHS)
+            start, schema = self._file.add(arrays(graph))
+            self._file.flush()
+            # Where a file that is mapped cannot be renamed, graphs stay in memory.
+            stored = _mapped(self._file.path, start, schema) if os.name == "posix" else graph
+        self.graphs.append(stored)
+        return stored
+
+    def hand_over(self, trace: Trace, folder: Path) -> Checksum | None:
+        """Move the file to where a trace is being stored; None where it does not hold the trace's graphs, and these alone."""
+        if self._file is None or list(map(id, trace.graphs)) != list(map(id, self.graphs)):
+            return None
+        checksum = self._file.finish()
+        self._file.path.rename(folder / _GRAPHS)
+        return checksum
+
+    def close(self) -> None:
+        """Close the file, and remove what is left."""
+        if self._file is not None:
+            self._file.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _mapped(path: Path, start: int, schema: pa.Schema) -> Graph:
+    """Map the graph that begins at a place of a file."""
+    import pyarrow as pa
+
+    first = start - start % mmap.ALLOCATIONGRANULARITY
+    with open_file(path) as stream:
+        mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ, offset=first)
+    source = pa.BufferReader(pa.py_buffer(memoryview(mapped)[start - first :]))
+    if not start:
+        # The head of the file is written with the first batch.
+        source.seek(_ARROW_MAGIC_BYTES)
+        pa.ipc.read_message(source)
+    batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+    named = zip(batch.schema.names, batch.columns, strict=True)
+    return _graph({name: from_arrow(column.values) for name, column in named})
+
+
+def write_trace(
+    trace: Trace,
+    folder: Path,
+    tick: Callable[[int, int], None] | None = None,
+    shelf: GraphShelf | None = None,
+) -> None:
     """Write a trace to an existing folder.
 
     Args:
         trace: The trace.
         folder: Where to.
         tick: Told the graphs written and the graphs in all; may raise to stop.
+        shelf: What may hold its graphs already.
     """
 
     def graphs() -> Iterator[Columns]:
@@ -320,7 +437,7 @@ def write_trace(trace: Trace, folder: Path, tick: Callable[[int, int], None] | N
             if tick:
                 tick(done, len(trace.graphs))
 
-    checksum = write_columns(folder / "graphs.arrow", graphs())
+    checksum = (shelf and shelf.hand_over(trace, folder)) or write_columns(folder / _GRAPHS, graphs())
     write_sealed(folder / "trace.json", _to_stored(trace, checksum))
 
 
@@ -332,7 +449,7 @@ def read_trace(folder: Path) -> Trace:
     """
     with convert_damage():
         stored = decode_sealed(folder / "trace.json", _stored_trace)
-        graphs = tuple(_graph(columns) for columns in read_columns(folder / "graphs.arrow", stored.graphs))
+        graphs = tuple(_graph(columns) for columns in read_columns(folder / _GRAPHS, stored.graphs))
         ranks = tuple(_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)
         return Trace(graphs, ranks, tuple(stored.groups), tuple(stored.findings))
 

@@ -38,6 +38,7 @@ from studio.files import PRIVATE_FOLDER, is_full, make_private, size_below, tell
 from studio.notebook import line, one_line
 from studio.store.arrays import (
     Damaged,
+    GraphShelf,
     encodable,
     read_sealed,
     read_trace,
@@ -215,6 +216,7 @@ class Workspace:
         fingerprint: str = "",
         tick: Callable[[int, int], None] | None = None,
         recorded: float = 0.0,
+        shelf: GraphShelf | None = None,
     ) -> str:
         """Store a job and return its id.
 
@@ -225,6 +227,7 @@ class Workspace:
             fingerprint: Tells the files apart, see `find`.
             tick: Told the graphs written and the graphs in all; may raise to stop, leaving nothing behind.
             recorded: When its files were written, seconds since the epoch; 0 where that is not known.
+            shelf: The one that its graphs were put onto as they were read, if they were.
 
         Raises:
             StudioError: The disk is full or the workspace cannot be written.
@@ -235,7 +238,7 @@ class Workspace:
         try:
             with self._storing(f"{cleaned} cannot be stored", aside, trace):
                 aside.mkdir(PRIVATE_FOLDER)
-                write_trace(trace, aside, tick)
+                write_trace(trace, aside, tick, shelf)
                 size = sum(path.stat().st_size for path in aside.iterdir())
                 info = _info(trace, job_id, cleaned, size)
                 info = replace(info, source=encodable(source), fingerprint=fingerprint, recorded=recorded)
@@ -247,6 +250,20 @@ class Workspace:
             shutil.rmtree(aside, ignore_errors=True)
             raise
         return job_id
+
+    @contextlib.contextmanager
+    def shelf(self, name: str) -> Iterator[GraphShelf]:
+        """Yield a place for the graphs of a job that is about to be read, see `save`; gone with the block.
+
+        It raises a StudioError where the disk is full or the workspace cannot be written.
+        """
+        folder = self.root / "tmp" / f"graphs-{secrets.token_hex(6)}"
+        what = f"{_clean_name(name)} cannot be stored"
+        shelf = GraphShelf(folder, lambda: self._storing(what, folder))
+        try:
+            yield shelf
+        finally:
+            shelf.close()
 
     def save_examination(self, job_id: str, value: Any) -> None:
         """Store what the examination of a job found, beside the job; see `load_examination`.

@@ -90,6 +90,16 @@ def outline(rank_draft: RankDraft) -> RankDraft:
     )  # fmt: skip
 
 
+def essence(rank_draft: RankDraft) -> RankDraft:
+    """Return a draft without what served to make it and is not wanted to finish it."""
+    device = rank_draft.device
+    if device is None:
+        return rank_draft
+    none = np.zeros(0, np.int64)
+    device = replace(device, record_function=none, external=none, wait_stream=none, wait_record=none, comm={})
+    return replace(rank_draft, device=device)
+
+
 def draft(pair: Pair, options: LinkOptions) -> RankDraft:
     """Link the files of one rank as far as possible."""
     host, device, joined = pair.host, pair.device, pair.joined

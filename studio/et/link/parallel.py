@@ -6,25 +6,27 @@ ranks are brought together here, and further calls finish them. The result is th
 
 from __future__ import annotations
 
-import pickle
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from studio.et import kineto, pytorch
+from studio.et.aside import put_aside, take_up
 from studio.et.executors import call_in_order
 from studio.et.format import DevicePart, HostPart, RankPart, Reading
 from studio.et.link.all_ranks import Settled, settle
 from studio.et.link.assemble import assemble
-from studio.et.link.draft import RankDraft, draft, outline
+from studio.et.link.communication import Facts
+from studio.et.link.draft import Clock, RankDraft, draft, essence, outline
 from studio.et.link.join import LEAST_SHARE
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, may_belong, pair
 from studio.et.link.rank_files import RankFiles
 from studio.et.source import SourceFile, load
-from studio.trace import Finding
+from studio.trace import Finding, digests
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +34,26 @@ class LinkedRanks:
     """The linked ranks of a job.
 
     Attributes:
-        parts: One per rank.
+        parts: One per rank, as they are finished, each with the digests of its graph without ids and of these.
         settled: Groups and findings of the job.
         findings: What the readers noticed, by file name.
     """
 
-    parts: list[RankPart]
+    parts: Iterator[tuple[RankPart, tuple[bytes, bytes]]]
     settled: Settled
     findings: dict[str, tuple[Finding, ...]]
 
 
+@contextmanager
 def link_files(
     ranks: Sequence[RankFiles],
     options: LinkOptions,
     executor: Executor,
     read: Callable[[str], None],
     linked: Callable[[int, int], None],
-) -> LinkedRanks | None:
+    *,
+    folder: Path | None = None,
+) -> Iterator[LinkedRanks | None]:
     """Read and link the files of a job.
 
     Args:
@@ -57,53 +62,64 @@ def link_files(
         executor: Who reads and links.
         read: Told the name of a file that was read, and "" several times a second meanwhile; may raise to stop.
         linked: Told the ranks that are finished; may raise to stop.
+        folder: Where drafts and graphs wait, which the executor sees; one for temporary files where none is given.
 
-    Returns:
-        The ranks; None where the content of some files does not bear out their names, so that all have to be compared.
+    Yields:
+        The ranks, whose parts are there within the `with` alone; None where the content of some files does not bear out
+        their names, so that all have to be compared.
     """
-    with tempfile.TemporaryDirectory(prefix="chakra-studio-link-") as scratch:
-        drafts: list[Drafted] = []
-        calls = [(draft_files, (files, options, Path(scratch))) for files in ranks]
-        for files, made in zip(ranks, call_in_order(executor, calls, lambda: read("")), strict=True):
-            if made is None:
-                return None
-            drafts.append(made)
+    with tempfile.TemporaryDirectory(prefix="chakra-studio-link-", dir=folder) as scratch:
+        place = Path(scratch)
+        outlines: list[RankDraft] = []
+        findings: dict[str, tuple[Finding, ...]] = {}
+        calls = [(draft_files, (files, options, place)) for files in ranks]
+        for files, noticed in zip(ranks, call_in_order(executor, calls, lambda: read("")), strict=True):
+            if noticed is None:
+                yield None
+                return
+            outlines.append(take_up(place / f"{files.number}.outline"))
+            findings |= noticed
             for name in files.names:
                 read(name)
-        settled = settle([made.outline for made in drafts], options)
-        finishing = [
-            (finish, (Path(scratch), outline, settled.origin_ns, settled.world, options))
-            for outline in settled.drafts
-        ]
-        parts: list[RankPart] = []
-        for part in call_in_order(executor, finishing, lambda: linked(len(parts), len(finishing))):
-            parts.append(part)
-            linked(len(parts), len(finishing))
-    findings: dict[str, tuple[Finding, ...]] = {}
-    for made in drafts:
-        findings |= made.findings
-    return LinkedRanks(parts, settled, findings)
+        settled = settle(outlines, options)
+        yield LinkedRanks(_finished(executor, place, settled, options, linked), settled, findings)
+
+
+def _finished(
+    executor: Executor,
+    scratch: Path,
+    settled: Settled,
+    options: LinkOptions,
+    linked: Callable[[int, int], None],
+) -> Iterator[tuple[RankPart, tuple[bytes, bytes]]]:
+    """Yield the parts of ranks as they are finished."""
+    numbers = [rank_draft.number for rank_draft in settled.drafts]
+    calls = [
+        (finish, (scratch, rank_draft.number, settled_part(rank_draft), settled.origin_ns, settled.world, options))
+        for rank_draft in settled.drafts
+    ]
+    done = 0
+    # Graphs wait in files, so that they may be many.
+    for number, digests in zip(
+        numbers, call_in_order(executor, calls, lambda: linked(done, len(calls))), strict=True
+    ):
+        yield take_up(scratch / f"{number}.part"), digests
+        done += 1
+        linked(done, len(calls))
 
 
 # ---------------------------------------------------------------------------------------------------
 # Where the executor is
 
 
-@dataclass(frozen=True, slots=True)
-class Drafted:
-    """What is known of a rank that was drafted.
+def draft_files(
+    files: RankFiles, options: LinkOptions, scratch: Path
+) -> Mapping[str, tuple[Finding, ...]] | None:
+    """Read and draft a rank, and put it and its outline aside.
 
-    Attributes:
-        outline: All that other ranks need of it.
-        findings: What the readers noticed, by file name.
+    Returns:
+        What the readers noticed, by file name; None if the files may be of two ranks.
     """
-
-    outline: RankDraft
-    findings: Mapping[str, tuple[Finding, ...]]
-
-
-def draft_files(files: RankFiles, options: LinkOptions, scratch: Path) -> Drafted | None:
-    """Read and draft a rank and put it aside; return its outline, None if the files may be of two ranks."""
     hosts = [] if files.host is None else pytorch.read(_reading(files.host))
     [device] = kineto.read(_reading(files.device))
     assert isinstance(device, DevicePart)
@@ -121,8 +137,9 @@ def draft_files(files: RankFiles, options: LinkOptions, scratch: Path) -> Drafte
             return None
         findings[host.trace.file] = host.findings
     rank_draft = draft(both, options)
-    (scratch / f"{files.number}.draft").write_bytes(pickle.dumps(rank_draft, protocol=5))
-    return Drafted(outline(rank_draft), findings)
+    put_aside(scratch / f"{files.number}.outline", outline(rank_draft))
+    put_aside(scratch / f"{files.number}.draft", essence(rank_draft))
+    return findings
 
 
 def _reading(file: SourceFile) -> Reading:
@@ -134,12 +151,26 @@ def _sure(both: Pair) -> bool:
     return both.joined is not None and both.joined.share >= LEAST_SHARE and not both.refused
 
 
-def finish(scratch: Path, settled: RankDraft, origin_ns: int, world: int, options: LinkOptions) -> RankPart:
-    """Finish a rank that was put aside with its settled outline."""
-    path = scratch / f"{settled.number}.draft"
-    rank_draft: RankDraft = pickle.loads(path.read_bytes())  # noqa: S301 (written by `draft_files`)
-    path.unlink()
-    rank_draft.communication.operators = settled.communication.operators
-    rank_draft.communication.devices = settled.communication.devices
-    rank_draft.clock = settled.clock
-    return assemble(rank_draft, origin_ns, world, options)
+def settled_part(rank_draft: RankDraft) -> tuple[dict[int, Facts], dict[int, Facts], Clock]:
+    """Return what was settled of a rank: its communication and its clock."""
+    return rank_draft.communication.operators, rank_draft.communication.devices, rank_draft.clock
+
+
+def finish(
+    scratch: Path,
+    number: int,
+    settled: tuple[dict[int, Facts], dict[int, Facts], Clock],
+    origin_ns: int,
+    world: int,
+    options: LinkOptions,
+) -> tuple[bytes, bytes]:
+    """Finish a rank that was put aside with what was settled of it, and put its part aside.
+
+    Returns:
+        Digests of its graph without ids, and of the ids.
+    """
+    rank_draft: RankDraft = take_up(scratch / f"{number}.draft")
+    rank_draft.communication.operators, rank_draft.communication.devices, rank_draft.clock = settled
+    part = assemble(rank_draft, origin_ns, world, options)
+    put_aside(scratch / f"{number}.part", part)
+    return digests(part.graph)

@@ -1,0 +1,73 @@
+"""Put values aside in files until they are wanted again: their arrays are mapped then, and take no memory until they are used.
+
+A file holds a pickle, with the content of arrays behind it, each at a place that suits a processor. The files lie in a folder
+that nobody else writes to, and are read by the program that wrote them, or by processes of it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from studio.errors import StudioError
+from studio.files import is_full, open_file, open_private, tell_full
+from studio.units import format_bytes
+
+_ALIGNED_BYTES = 64
+_FULL_HINT = (
+    "Free some space, or use another disk: the environment variable TMPDIR names it for commands, "
+    "--workspace DIR for the studio."
+)
+
+
+def put_aside(path: Path, value: Any) -> None:
+    """Write a value that can be pickled into a new file.
+
+    Raises:
+        StudioError: The disk is full.
+        OSError: The file cannot be written.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    pieces = [memoryview(head), *(buffer.raw() for buffer in buffers)]
+    sizes = struct.pack(f"<{1 + len(pieces)}q", len(pieces), *map(len, pieces))
+    try:
+        with open_private(path) as stream:
+            place = stream.write(sizes)
+            for piece in pieces:
+                place += stream.write(bytes(-place % _ALIGNED_BYTES))
+                place += stream.write(piece)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        full = tell_full(path.parent, needed=f"about {format_bytes(sum(map(len, pieces)))}", removed_bytes=0, error=error)
+        raise StudioError(f"{full}.", hint=_FULL_HINT) from error
+
+
+def take_up(path: Path) -> Any:
+    """Return a value that was put aside, with arrays that cannot be written to, and remove its file.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with open_file(path) as stream:
+        # Where a file that is mapped cannot be removed, it is read.
+        mapped = os.name == "posix"
+        data = memoryview(
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if mapped else stream.read()
+        )
+    with suppress(OSError):
+        path.unlink()
+    [count] = struct.unpack_from("<q", data)
+    place = 8 * (1 + count)
+    pieces = []
+    for size in struct.unpack_from(f"<{count}q", data, 8):
+        place += -place % _ALIGNED_BYTES
+        pieces.append(data[place : place + size])
+        place += size
+    return pickle.loads(pieces[0], buffers=pieces[1:])  # noqa: S301 (written by `put_aside`)
