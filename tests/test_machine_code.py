@@ -64,7 +64,7 @@ def test_the_compiled_interner_grows_with_what_it_holds() -> None:
     texts = [f"{index:x}-{'t' * (index % 70)}".encode() for index in range(5_000)]
     wire.load_kernel()
     for at_once in (5_000, 700):
-        interner = wire._CompiledInterner()
+        interner = wire.CompiledInterner()
         for first in range(0, len(texts), at_once):
             part = texts[first : first + at_once] * 2
             lengths = np.array([len(text) for text in part], np.int32)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from studio.trace import (
     NONE,
@@ -63,6 +64,10 @@ class AttributeColumns:
     def words(self, key: str, rows: Int64, values: Sequence[str]) -> None:
         """Add a text to some nodes."""
         self._add(key, rows, self.texts.of(values).astype(np.int64), ValueKind.STRING)
+
+    def coded(self, key: str, rows: Int64, codes: NDArray[np.integer], words: Sequence[str]) -> None:
+        """Add a text to some nodes, given by its place among all words."""
+        self._add(key, rows, self.texts.of(words).astype(np.int64)[codes], ValueKind.STRING)
 
     def flag(self, key: str, rows: Int64, value: bool) -> None:
         """Add a truth value to some nodes, the same to all."""

@@ -40,10 +40,15 @@ class Pieces:
         Args:
             tick: Told where the piece ends.
         """
-        start = self.first
-        for end, following in self.between:
+        for start, end in self.places():
             yield b"[" + self.data[start:end] + b"]"
             tick(end)
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Yield where each piece but the last begins and ends."""
+        start = self.first
+        for end, following in self.between:
+            yield start, end
             start = following
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -23,12 +23,14 @@ from studio.errors import TraceFormatError
 from studio.et.allocations import HOST_MEMORY, Allocations, no_allocations
 from studio.et.device_events import join_events, reorder_events
 from studio.et.direct import OPERATORS
-from studio.et.event_pieces import split_events
+from studio.et import event_kernel as k
+from studio.et.event_columns import EventRows, read_rows, worth_compiling
+from studio.et.event_pieces import Pieces, split_events
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.pytorch import integers
 from studio.et.recording import DeviceTrace, EventKind, Group, Head, NotedCall
-from studio.trace import NONE, Bool, Finding, Int32, Int64, UInt8
+from studio.trace import NONE, Bool, Finding, Float64, Int32, Int64, UInt8
 
 CATEGORIES = {
     "cpu_op": EventKind.OPERATOR,
@@ -139,6 +141,7 @@ _NO_ARGS = _Args()
 _object = decoder(_Object)
 _list = decoder(list[_Event])
 _anything = decoder(Any)
+_arguments = decoder(_Args)
 
 
 def _decode(raw: bytes | memoryview) -> _Content:
@@ -211,6 +214,8 @@ def read(reading: Reading) -> list[Part]:
 
 _Events = Callable[[], Iterable[list[_Event]]]
 """Returns the events of a file, in pieces."""
+_Made = Iterable[tuple[DeviceTrace, int]]
+"""Pieces of a file as columns, each with how many events had to be left out."""
 
 
 def _in_pieces(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]] | None:
@@ -224,8 +229,10 @@ def _in_pieces(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]]
         last = content.events
         if not isinstance(last, list):
             return None
-        events = lambda: chain(map(_list, split.lists(reading.tick)), [last])  # noqa: E731
-        return *_columns(content, events, reading.name), ()
+        events = lambda: chain(map(_list, split.lists(lambda _done: None)), [last])  # noqa: E731
+        pieces = _pieces(split, reading) if worth_compiling(len(reading.data)) else None
+        made = pieces or (_piece(some, reading.name) for some in map(_list, split.lists(reading.tick)))
+        return *_columns(content, events, chain(made, [_piece(last, reading.name)])), ()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -239,12 +246,13 @@ def _as_a_whole(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]
             f"{reading.name}: no list 'traceEvents'; a Kineto or Chrome trace has one.",
             hint="Write it with torch.profiler.profile(...).export_chrome_trace(path).",
         )
-    return *_columns(content, lambda: iter([events]), reading.name), findings
+    made = [_piece(events, reading.name)]
+    return *_columns(content, lambda: iter([events]), made), findings
 
 
-def _columns(content: _Content, events: _Events, name: str) -> tuple[DeviceTrace, int]:
+def _columns(content: _Content, events: _Events, pieces: _Made) -> tuple[DeviceTrace, int]:
     """Return the events as columns, by time, and how many had to be left out."""
-    made = [_piece(some, name) for some in events()]
+    made = list(pieces)
     trace = join_events([piece for piece, _ in made])
     base_ns = _whole(content.base)
     latest = int(np.abs(trace.start_ns).max(initial=0))
@@ -276,6 +284,142 @@ def _piece(events: list[_Event], name: str) -> tuple[DeviceTrace, int]:
     trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind[kept], start_ns, duration_ns
     allocations, odd = _allocations(events)
     return replace(trace, allocations=allocations), int(len(good) - good.sum()) + odd
+
+
+def _pieces(split: Pieces, reading: Reading) -> _Made:
+    """Yield the pieces of a file but the last, by the kernel where they are written as usual."""
+    for start, end in split.places():
+        rows = read_rows(reading.data, start, end)
+        if rows is None:
+            yield _piece(_list(b"[" + reading.data[start:end] + b"]"), reading.name)
+        else:
+            yield _piece_of_rows(rows, reading.name)
+        reading.tick(end)
+
+
+def _piece_of_rows(rows: EventRows, name: str) -> tuple[DeviceTrace, int]:
+    """Return the events that the kernel has put down as columns, as `_piece` does those that are decoded."""
+    whole = rows.take(rows.phase("X"))
+    words, category = whole.texts(k.CATEGORY)
+    known = [_category_kind(_value_of(word)) for word in words]
+    kind = np.array(known, np.uint8)[category]
+    kept = np.flatnonzero(kind)
+    whole, kind = whole.take(kept), kind[kept]
+    start_ns, good = times_ns(*whole.microseconds(k.START))
+    good_rows = np.flatnonzero(good)
+    lost = len(good) - len(good_rows)
+    if lost:
+        whole, kind, start_ns = whole.take(good_rows), kind[good_rows], start_ns[good_rows]
+    duration_ns, timed = times_ns(*whole.microseconds(k.DURATION))
+    duration_ns[~timed | (duration_ns < 0)] = 0
+    noted = rows.phase("i")
+    noted = noted[[_value_of(raw) == _MEMORY for raw in rows.content(k.NAME, noted)]]
+    allocations, odd = _allocations(_list(b"[" + b",".join(rows.content(k.EVENT, noted)) + b"]"))
+    trace = _trace_of_rows(whole, name)
+    trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind, start_ns, duration_ns
+    return replace(trace, allocations=allocations), lost + odd
+
+
+def _trace_of_rows(rows: EventRows, name: str) -> DeviceTrace:
+    """Return the trace of events as `_trace` does."""
+    count = len(rows)
+    numbers = dict(zip(_NUMERIC, rows.columns[k.FIRST_NUMBER : k.GRID], strict=True))
+    external = np.where(numbers["external"] < 0, numbers["external_old"], numbers["external"])
+    raw_names, coded = rows.texts(k.NAME)
+    names, worded = _merge_words([_text_of(raw) for raw in raw_names], coded)
+    threads, thread = _merge_words(*_pairs(rows))
+    named = np.array([word.startswith(_COMM_NAMES) for word in names] or [False], np.bool_)
+    communicating = np.flatnonzero(named[worded] | (rows.columns[k.COMMUNICATES] >= 0))
+    told = (
+        _arguments(raw) if raw else _NO_ARGS for raw in rows.content(k.ARGUMENTS, communicating)
+    )
+    inputs, input_texts = _inputs_of_rows(rows)
+    own = {key: numbers[key].copy() for key in _NUMERIC if key not in ("external", "external_old")}
+    return DeviceTrace(
+        file=name,
+        head=Head(),
+        kind=np.zeros(count, np.uint8),
+        name=worded,
+        start_ns=np.zeros(count, np.int64),
+        duration_ns=np.zeros(count, np.int64),
+        thread=thread,
+        threads=tuple(threads),
+        external=external,
+        grid=np.clip(rows.columns[k.GRID : k.GRID + 3].T, NONE, _MOST_BLOCKS),
+        comm={row: _comm(args) for row, args in zip(communicating.tolist(), told, strict=True)},
+        inputs=inputs,
+        input_texts=input_texts,
+        names=names,
+        pid=NONE,
+        **own,
+    )
+
+
+def _pairs(rows: EventRows) -> tuple[list[tuple[str, str]], Int32]:
+    """Return the distinct processes and threads of events as they are written, and (M,) which each is of."""
+    processes, process = rows.texts(k.PROCESS)
+    threads, thread = rows.texts(k.THREAD)
+    codes, first, both = np.unique(
+        process.astype(np.int64) * len(threads) + thread, return_index=True, return_inverse=True
+    )
+    order = np.argsort(first)
+    place = np.empty(len(codes), np.int32)
+    place[order] = np.arange(len(codes))
+    words = [
+        (_text_of(processes[code // len(threads)]), _text_of(threads[code % len(threads)]))
+        for code in codes[order].tolist()
+    ]
+    return words, place[both.reshape(-1)]
+
+
+_Word = TypeVar("_Word", str, tuple[str, str])
+
+
+def _merge_words(words: Sequence[_Word], codes: Int32) -> tuple[list[_Word], Int32]:
+    """Return the distinct words that are used, by first appearance, and (M,) codes for them."""
+    used, first = np.unique(codes, return_index=True)
+    known: dict[_Word, int] = {}
+    table = np.zeros(len(words), np.int32)
+    for code in used[np.argsort(first)].tolist():
+        table[code] = known.setdefault(words[code], len(known))
+    return list(known), table[codes]
+
+
+def _inputs_of_rows(rows: EventRows) -> tuple[Int32, list[tuple[str, str, str]]]:
+    """Return which inputs events have as `_inputs` does."""
+    parts = [rows.texts(column) for column in (k.VALUES, k.DIMS, k.TYPES)]
+    both = np.zeros(len(rows), np.int64)
+    for words, codes in parts:
+        # Numbered anew each time, so that the product stays small.
+        _, both = np.unique(both * len(words) + codes, return_inverse=True)
+    distinct, first, back = np.unique(both, return_index=True, return_inverse=True)
+    table = np.full(len(distinct), NONE, np.int32)
+    texts: list[tuple[str, str, str]] = []
+    for code in np.argsort(first).tolist():
+        values, dims, types = (words[codes[first[code]]] for words, codes in parts)
+        if len(types) > _EMPTY_LIST:
+            table[code] = len(texts)
+            texts.append((_in_one_line(values), _in_one_line(dims), _in_one_line(types)))
+    return table[back.reshape(-1)], texts
+
+
+@lru_cache(maxsize=1 << 14)
+def _text_of(raw: bytes) -> str:
+    """Return the text that a value is shown as; "" for one that is missing."""
+    value = _value_of(raw)
+    return value if isinstance(value, str) else str(value)
+
+
+def _value_of(raw: bytes) -> Any:
+    """Return a value of the file; "" for one that is missing."""
+    return _anything(raw) if raw else ""
+
+
+_NUMERIC = (
+    *("external", "external_old", "record_function", "correlation", "stream", "device", "bytes"),
+    *("wait_stream", "wait_record", "flops"),
+)
+"""Fields of whole numbers, in the order of the kernel's `NUMBERS`."""
 
 
 def _allocations(events: list[_Event]) -> tuple[Allocations, int]:
@@ -310,13 +454,13 @@ def _kinds(events: Sequence[_Event]) -> UInt8:
     except TypeError:
         categories = [category if isinstance(category, str) else None for category in categories]
         distinct = set(categories)
-    known = {
-        category: CATEGORIES.get(category.lower(), EventKind.OTHER)
-        if isinstance(category, str)
-        else EventKind.OTHER
-        for category in distinct
-    }
+    known = {category: _category_kind(category) for category in distinct}
     return np.array(list(map(known.__getitem__, categories)), np.uint8)
+
+
+def _category_kind(category: Any) -> EventKind:
+    """Return the kind of the events of a category."""
+    return CATEGORIES.get(category.lower(), EventKind.OTHER) if isinstance(category, str) else EventKind.OTHER
 
 
 def _codes(texts: Sequence[Any]) -> tuple[list[str], Int32]:
@@ -460,8 +604,10 @@ def _pid(trace: DeviceTrace) -> int:
     return NONE if pid is None else pid
 
 
-def times_ns(values: Sequence[Any]) -> tuple[Int64, Bool]:
-    """Return microseconds as (M,) nanoseconds, and which of them (M,) are valid times.
+def times_ns(
+    values: Sequence[Any] | Int64 | Float64, there: Bool | None = None
+) -> tuple[Int64, Bool]:
+    """Return microseconds as (M,) nanoseconds, and which of them (M,) are valid times; only those that are there.
 
     The fraction is taken apart first: multiplied whole, a time of 2023 would lose its last digit.
 
@@ -469,15 +615,16 @@ def times_ns(values: Sequence[Any]) -> tuple[Int64, Bool]:
         >>> times_ns([4348927393528.336, 7, "x"])[0].tolist()
         [4348927393528336, 7000, 0]
     """
+    there = np.array([True]) if there is None else there
     try:
-        column = np.array(values)
+        column = np.asarray(values)
         usual = column.dtype in (np.int64, np.float64) and column.ndim == 1
     except (ValueError, OverflowError):
         usual = False
     if not usual:
         column = np.array([_microseconds(value) for value in values], np.float64)
     longest = _LONGEST_NS // 1000
-    good = np.isfinite(column) & (column > -longest) & (column < longest)
+    good = there & np.isfinite(column) & (column > -longest) & (column < longest)
     column = np.where(good, column, 0)
     if column.dtype == np.int64:
         return column * 1000, good
@@ -562,13 +709,21 @@ def rank_list(value: Any) -> tuple[int, ...]:
         ((0, 2), ())
     """
     if isinstance(value, str):
-        value = re.findall(r"-?[0-9]+", value) if "..." not in value and len(value) < 1 << 20 else []
+        return _ranks_in(value) if "..." not in value and len(value) < 1 << 20 else ()
     if not isinstance(value, list):
         return ()
     numbers = [_whole(item) for item in value]
     return tuple(number for number in numbers if number is not None and 0 <= number <= _LARGEST_RANK)
 
 
+@lru_cache(maxsize=1 << 10)
+def _ranks_in(text: str) -> tuple[int, ...]:
+    """Return the rank numbers in a text, which every call for communication may repeat."""
+    return rank_list(re.findall(r"-?[0-9]+", text))
+
+
 def _whole(value: Any) -> int | None:
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
     numbers, good = integers([value])
     return int(numbers[0]) if good[0] and not isinstance(value, bool) else None

@@ -162,8 +162,8 @@ class _Engine:
         walk = load_kernel().walk if self.native else k.walk
         walk(self.buffer, start, end, out, counters, fill, SLICE_BYTES)
 
-    def interner(self) -> _CompiledInterner | _DictInterner:
-        return _CompiledInterner() if self.native else _DictInterner()
+    def interner(self) -> CompiledInterner | _DictInterner:
+        return CompiledInterner() if self.native else _DictInterner()
 
     def forget(self, done: int) -> None:
         """Give pages of a mapped file that were read back to the system."""
@@ -185,7 +185,7 @@ class _DictInterner:
         return Strings.of(self.known)
 
 
-class _CompiledInterner:
+class CompiledInterner:
     def __init__(self) -> None:
         self.table, self.hashes = np.full(1024, -1, np.int64), np.empty(512, np.uint64)
         self.offsets, self.pool = np.zeros(513, np.int64), np.empty(1 << 16, np.uint8)

@@ -14,7 +14,7 @@ from studio.et.link.attribute import DeviceOperations
 from studio.et.link.clock import correct_times
 from studio.et.link.communication import INIT, Facts
 from studio.et.link.draft import RankDraft
-from studio.et.link.gaps import Gap
+from studio.et.link.gaps import WHYS
 from studio.et.link.memory import memory_attributes
 from studio.et.link.names import RECEIVE, SEND, node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
@@ -77,7 +77,7 @@ def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOpt
         NodeColumns(
             ids=nodes.ids()[order],
             types=nodes.types()[order],
-            names=texts.of(nodes.names())[order],
+            names=nodes.names(texts)[order],
             start_ns=start_ns[order],
             duration_ns=duration_ns[order],
             ctrl=dependencies(source[call], target[call], len(nodes)),
@@ -115,33 +115,34 @@ class _Nodes:
         """Return node types."""
         types = np.full(len(self), NodeType.COMP, np.int32)
         if self.options.metadata_nodes:
-            for row, name in enumerate(self.made.operations.names):
-                if INIT in name:
+            of_groups = {name for name in set(self.made.operations.names) if INIT in name}
+            for row, name in enumerate(self.made.operations.names if of_groups else ()):
+                if name in of_groups:
                     types[row] = NodeType.METADATA
         for row, facts in comm_rows(self.made, self.first_device).items():
             types[row] = node_type(facts.kind)
         return types
 
-    def names(self) -> list[str]:
-        """Return names."""
+    def names(self, texts: Texts) -> Int32:
+        """Return names as numbers of texts; a call that waited has the name of its own."""
         rank_draft = self.made
-        names = [*rank_draft.operations.names, *(_gap_name(gap, rank_draft.device) for gap in self.gaps)]
-        if rank_draft.device is not None and rank_draft.launched is not None:
-            names += [
-                rank_draft.device.names[code]
-                for code in rank_draft.device.name[rank_draft.launched.event].tolist()
-            ]
-        return names + ["device gap"] * len(self.idles)
+        device, launched = rank_draft.device, rank_draft.launched
+        gaps = np.full(len(self.gaps), texts.code("host gap"), np.int32)
+        parts = [texts.of(rank_draft.operations.names), gaps]
+        if device is not None:
+            words = texts.of(device.names)
+            called = self.gaps.call >= 0
+            gaps[called] = words[device.name[self.gaps.call[called]]]
+            if launched is not None:
+                parts.append(words[device.name[launched.event]])
+        return np.concatenate((*parts, np.full(len(self.idles), texts.code("device gap"), np.int32)))
 
     def times(self, origin_ns: int) -> tuple[Int64, Int64]:
         """Return starts, -1 where not recorded, and the time each node took itself."""
         rank_draft = self.made
         operations, gaps = rank_draft.operations, self.gaps
-        start = [operations.start_ns, np.array([gap.start_ns for gap in gaps], np.int64)]
-        duration = [
-            np.maximum(rank_draft.plan.own_ns, 0),
-            np.array([gap.duration_ns for gap in gaps], np.int64),
-        ]
+        start = [operations.start_ns, gaps.start_ns]
+        duration = [np.maximum(rank_draft.plan.own_ns, 0), gaps.duration_ns]
         if rank_draft.device is not None and rank_draft.launched is not None:
             start.append(rank_draft.device.start_ns[rank_draft.launched.event])
             duration.append(rank_draft.device.duration_ns[rank_draft.launched.event])
@@ -187,11 +188,6 @@ class _Nodes:
         return own
 
 
-def _gap_name(gap: Gap, device: DeviceTrace | None) -> str:
-    """Return the name of a node for time of a thread: a call that waited has the name of its own."""
-    return "host gap" if gap.call < 0 or device is None else device.names[int(device.name[gap.call])]
-
-
 def comm_rows(rank_draft: RankDraft, first_device: int) -> dict[int, Facts]:
     """Return the communication facts by row of the graph."""
     by_row = dict(rank_draft.communication.operators)
@@ -210,8 +206,8 @@ def _host_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
     columns.numbers("is_cpu_op", rows, (~communicating).astype(np.int64), ValueKind.BOOL)
     gaps = np.arange(len(operations), len(operations) + len(rank_draft.plan.gaps))
     columns.flag("is_cpu_op", gaps, True)
-    between = [place for place, gap in enumerate(rank_draft.plan.gaps) if gap.call < 0]
-    columns.words("gap", gaps[between], [rank_draft.plan.gaps[place].why for place in between])
+    between = np.flatnonzero(rank_draft.plan.gaps.call < 0)
+    columns.coded("gap", gaps[between], rank_draft.plan.gaps.why[between], WHYS)
     if rank_draft.host is not None:
         for key, values in rank_draft.host.numbers.items():
             columns.numbers(key, rows, values)
@@ -243,8 +239,8 @@ def _thread_attributes(columns: AttributeColumns, rank_draft: RankDraft, gaps: I
     names = [thread[1] for thread in rank_draft.device.threads]
     operations = rank_draft.operations
     rows = np.flatnonzero(operations.timed)
-    columns.words("thread", rows, [names[lane] for lane in operations.thread[rows].tolist()])
-    columns.words("thread", gaps, [names[gap.thread] for gap in rank_draft.plan.gaps])
+    columns.coded("thread", rows, operations.thread[rows], names)
+    columns.coded("thread", gaps, rank_draft.plan.gaps.thread, names)
 
 
 def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:
@@ -262,9 +258,7 @@ def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_d
         columns.numbers(key, own[there], values[own_events][there])
     correlated = device.correlation[events] >= 0
     columns.numbers("correlation", places[correlated], device.correlation[events][correlated])
-    columns.words(
-        "device_kind", places, [_DEVICE_KINDS[EventKind(kind)] for kind in device.kind[events].tolist()]
-    )
+    columns.coded("device_kind", places, device.kind[events], [_DEVICE_KINDS.get(kind, "") for kind in EventKind])
     launched_with = np.flatnonzero((device.grid[events] >= 0).all(axis=1))
     columns.ragged(
         "grid",
@@ -287,7 +281,7 @@ def _launch_attributes(
     calls, rows = launched.launch[there], places[there]
     columns.numbers(LAUNCH_NS, rows, device.start_ns[launched.event[there]] - device.start_ns[calls])
     columns.numbers(LAUNCH_CALL_NS, rows, device.duration_ns[calls])
-    columns.words(LAUNCHED_BY, rows, [device.names[code] for code in device.name[calls].tolist()])
+    columns.coded(LAUNCHED_BY, rows, device.name[calls], device.names)
 
 
 def _comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:
@@ -347,10 +341,10 @@ def _plan_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
     columns.numbers("inclusive_ns", rows, (operations.end_ns - operations.start_ns)[rows])
     rows = np.flatnonzero(plan.wait_ns > 0)
     columns.numbers("wait_ns", rows, plan.wait_ns[rows])
-    calls = [place for place, gap in enumerate(plan.gaps) if gap.call >= 0]
-    rows = np.array(calls, np.int64) + len(operations)
+    calls = np.flatnonzero(plan.gaps.call >= 0)
+    rows = calls + len(operations)
     columns.words(WAITS_FOR, rows, ["device"] * len(rows))
-    columns.numbers("wait_ns", rows, np.array([plan.gaps[place].wait_ns for place in calls], np.int64))
+    columns.numbers("wait_ns", rows, plan.gaps.wait_ns[calls])
 
 
 def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ...]:

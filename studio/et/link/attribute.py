@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.et.link.intervals import find_innermost
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, EventKind
 from studio.trace import NONE, Int64
@@ -80,27 +81,12 @@ def covering(operations: Operations, device: DeviceTrace, calls: Int64) -> Int64
 def _sweep(
     operations: Operations, device: DeviceTrace, rows: Int64, calls: Int64, here: Int64, operator: Int64
 ) -> None:
-    """Go through one thread by time with a stack of running operations."""
+    """Find the operation around each call of one thread."""
     start, end = operations.start_ns[rows], operations.end_ns[rows]
     order = np.lexsort((operations.depth[rows], -end, start))
-    rows, starts, ends = rows[order].tolist(), start[order].tolist(), end[order].tolist()
-    external = device.external[operations.event[np.array(rows, np.int64)]].tolist() if rows else []
-    times, externals = device.start_ns[calls[here]], device.external[calls[here]].tolist()
-    found = operator[here].tolist()
-    stack: list[int] = []
-    reached = 0
-    by_time = np.argsort(times, kind="stable")
-    for place, time in zip(by_time.tolist(), times[by_time].tolist(), strict=True):
-        wanted = externals[place]
-        while reached < len(rows) and starts[reached] <= time:
-            while stack and ends[stack[-1]] < starts[reached]:
-                stack.pop()
-            stack.append(reached)
-            reached += 1
-        while stack and ends[stack[-1]] < time:
-            stack.pop()
-        around = [row for row in stack if ends[row] >= time]
-        if around:
-            named = [row for row in around if wanted >= 0 and external[row] == wanted]
-            found[place] = rows[(named or around)[-1]]
-    operator[here] = found
+    rows = rows[order]
+    here = here[np.argsort(device.start_ns[calls[here]], kind="stable")]
+    external = device.external[operations.event[rows]]
+    times, wanted = device.start_ns[calls[here]], device.external[calls[here]]
+    inner = find_innermost(start[order], end[order], external, times, wanted)
+    operator[here] = np.append(rows, NONE)[inner]

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from studio.et.recording import DeviceTrace, EventKind, Group, HostTrace, is_roo
 from studio.trace import NONE, CollectiveType
 
 INIT = "process_group:init"
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
 _MARK = re.compile(rf"{INIT}|ProfilerStep")
 _RECORDER = "record_param_comms"
 _NAMESPACES = ("c10d::", "_c10d_functional::", "c10d_functional::", "_c10d_functional_autograd::")
@@ -416,12 +418,19 @@ def _count(value: Any) -> int:
 
 def _numbers(value: Any) -> tuple[int, ...]:
     if isinstance(value, str):
-        value = parse_literal(value)
+        return _numbers_in(value)
     return (
         tuple(map(_count, value))
         if isinstance(value, list) and all(_count(part) >= 0 for part in value)
         else ()
     )
+
+
+@lru_cache(maxsize=1 << 10)
+def _numbers_in(text: str) -> tuple[int, ...]:
+    """Return the numbers in a text written like a list, which every call for communication may repeat."""
+    value = parse_literal(text)
+    return () if isinstance(value, str) else _numbers(value)
 
 
 def _with_arguments(facts: Facts, values: Sequence[Any]) -> Facts:
@@ -452,7 +461,8 @@ def _concrete(text: Any) -> Any:
         return None
     if text in ("True", "False"):
         return text == "True"
-    return parse_literal(text)
+    # What tensors are written as, and most numbers.
+    return (int(text) if _WHOLE.fullmatch(text) else parse_literal(text)) if text else None
 
 
 def _split_bytes(total: int, parts: Any) -> tuple[int, ...]:
@@ -481,10 +491,14 @@ def _device_side(
 ) -> set[int]:
     """Give kernels of communication libraries their facts; return the calls they carry out."""
     kernels = np.flatnonzero(device.kind[launched.event] == EventKind.KERNEL)
+    named = np.array([KERNEL.search(name) is not None for name in device.names] or [False], np.bool_)
+    events = launched.event[kernels]
     communicating = [
         (place, event)
-        for place, event in zip(kernels.tolist(), launched.event[kernels].tolist(), strict=True)
-        if "collective" in device.comm.get(event, {}) or KERNEL.search(device.names[device.name[event]])
+        for place, event, by_name in zip(
+            kernels.tolist(), events.tolist(), named[device.name[events]].tolist(), strict=True
+        )
+        if by_name or "collective" in device.comm.get(event, ())
     ]
     of_call: dict[int, list[int]] = {}
     for place, event in communicating:

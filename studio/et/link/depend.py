@@ -18,10 +18,12 @@ from studio.et.link.dependencies import Dependencies, select_dependencies
 from studio.et.link.device_dependencies import add_between_streams, add_device_dependencies, device_begin
 from studio.et.link.gaps import (
     Gap,
+    Gaps,
     OwnTimes,
     begin_of_first_callee,
     ends_of_floating,
     find_gaps,
+    gap_columns,
     replace_lost,
 )
 from studio.et.link.idle import Idles, find_idles, idle_dependencies, no_idles, order_with_idles
@@ -70,7 +72,7 @@ class Plan:
 
     own_ns: Int64
     wait_ns: Int64
-    gaps: tuple[Gap, ...]
+    gaps: Gaps
     idles: Idles
     source: Int64
     target: Int64
@@ -170,7 +172,7 @@ def depend(
     source, target, kinds, dropped = select_dependencies(draft, order, options.kinds)
     if mistaken and DepKind.CALL in options.kinds:
         dropped["call"] = dropped.get("call", 0) + mistaken
-    return Plan(own, waited, tuple(gaps), idles, source, target, kinds, order, dropped)
+    return Plan(own, waited, gap_columns(gaps), idles, source, target, kinds, order, dropped)
 
 
 def _waiting_callees(operations: Operations, library: dict[int, int], inner: Int64) -> tuple[Int64, int]:

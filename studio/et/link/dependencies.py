@@ -35,8 +35,9 @@ def select_dependencies(
     kind = np.repeat(np.array(draft.kinds, np.int64), [len(part) for part in draft.sources])
     keep = (kind & int(wanted)) != 0
     forward = order[source] >= order[target]
+    left_out = kind[forward & keep]
     dropped = {
-        reason.name.lower(): int((forward & keep & (kind == reason)).sum())
+        reason.name.lower(): int((left_out == reason).sum())
         for reason in DepKind
         if reason.name
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from studio.et.link.waits import Wait
 from studio.trace import NONE, Bool, Int64
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(NamedTuple):
     """Time a thread spent between two operators, or in a call that waited for the device.
 
     Attributes:
@@ -36,6 +36,33 @@ class Gap:
     why: str
     call: int = NONE
     wait_ns: int = 0
+
+
+WHYS = "program", "call", "thread", "device"
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Gaps in columns, see `Gap`; `why` is an index into `WHYS`."""
+
+    thread: Int64
+    start_ns: Int64
+    duration_ns: Int64
+    why: Int64
+    call: Int64
+    wait_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.thread)
+
+
+def gap_columns(gaps: Sequence[Gap]) -> Gaps:
+    """Return gaps in columns."""
+    code = {why: number for number, why in enumerate(WHYS)}
+    columns = zip(*gaps, strict=True) if gaps else [()] * len(Gap._fields)
+    named = dict(zip(Gap._fields, columns, strict=True))
+    named["why"] = tuple(map(code.__getitem__, named["why"]))
+    return Gaps(**{name: np.array(values, np.int64) for name, values in named.items()})
 
 
 Causes = dict[tuple[int, int], tuple[int, int]]
@@ -97,7 +124,11 @@ def find_gaps(
             *_after_all(operations, own_rows, device),
             *(span for span in inside if span.thread == lane),
         ]
-        for span in spans:
+        plain = _plain(spans, device_begins, others, _Causing(lane, by_call, own_times.floating_ends), options)
+        for span, is_plain in zip(spans, plain, strict=True):
+            if is_plain:
+                gaps += _gap(lane, span.begin, span.end, "program", options)
+                continue
             first, last = bisect_left(device_begins, span.begin), bisect_right(device_begins, span.end)
             wait = [one for one in device[first:last] if one.end <= span.end]
             cause = (
@@ -131,6 +162,44 @@ def find_gaps(
     return [*(_returning(wait) for wait in waits if wait.call >= 0), *gaps], causes
 
 
+class _Causing(NamedTuple):
+    """A lane, and what may have held up a thread."""
+
+    lane: int
+    by_call: dict[tuple[int, int], tuple[int, int, int]]
+    floating_ends: dict[int, dict[int, int]]
+
+
+def _plain(
+    spans: Sequence[Span],
+    device_begins: Sequence[int],
+    others: dict[int, Int64],
+    causing: _Causing,
+    options: LinkOptions,
+) -> list[bool]:
+    """Return which spans are time between operations in which the thread waited for nothing, as most are.
+
+    Of the others it has to be found out.
+    """
+    if not spans:
+        return []
+    begin = np.array([span.begin for span in spans], np.int64)
+    end = np.array([span.end for span in spans], np.int64)
+    waits = np.array(device_begins, np.int64)
+    waited = np.searchsorted(waits, begin, "left") < np.searchsorted(waits, end, "right")
+    may = np.full(len(spans), causing.lane in causing.floating_ends)
+    may |= np.isin(end, [until for lane, until in causing.by_call if lane == causing.lane])
+    if options.threads:
+        first = np.array([span.first for span in spans], np.bool_)
+        compared = first | (end - begin >= options.thread_gap_ns)
+        for ends in others.values():
+            may |= compared & (np.searchsorted(ends, end, "right") > np.searchsorted(ends, begin, "right"))
+    may &= end - begin >= options.least_gap_ns
+    between = np.array([span.operation < 0 and span.may_wait for span in spans], np.bool_)
+    plain: list[bool] = (between & ~waited & ~may).tolist()
+    return plain
+
+
 def replace_lost(operations: Operations, lost: Sequence[int], own: Int64, options: LinkOptions) -> list[Gap]:
     """Return a gap for the time that each lost call took its thread, as the call itself is no part of the thread."""
     gaps = []
@@ -161,7 +230,8 @@ def _idle(operations: Operations, rows: Int64, lane: int, started: int) -> list[
     busy = np.maximum.accumulate(operations.end_ns[order])
     before = np.append(started, busy[:-1])
     gap_places = np.flatnonzero(start > before)
-    return [Span(lane, int(before[place]), int(start[place]), place == 0) for place in gap_places.tolist()]
+    columns = before[gap_places], start[gap_places], gap_places == 0
+    return [Span(lane, *values) for values in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _after_all(operations: Operations, rows: Int64, waits: list[Wait]) -> list[Span]:
@@ -208,16 +278,17 @@ def _by_call(
     lanes = {}
     for lane in {int(thread[call]) for _, call in apart}:
         rows = np.flatnonzero(operations.timed & ~operations.frame & (thread == lane))
-        lanes[lane] = rows[np.argsort(start[rows], kind="stable")]
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        lanes[lane] = start[rows], end[rows]
     waited = {}
     for row, call in apart:
         lane, begin = int(thread[call]), int(start[row])
         if end[call] <= begin:
             until = int(end[call])
         else:
-            rows = lanes[lane]
-            low, high = np.searchsorted(start[rows], (int(start[call]), begin))
-            ended = end[rows[low:high]]
+            starts, ends = lanes[lane]
+            low, high = np.searchsorted(starts, (int(start[call]), begin))
+            ended = ends[low:high]
             until = int(ended[ended <= begin].max(initial=start[call]))
         own_end = until if until > start[call] else int(min(own_times.first_callee_ns[call], begin))
         waited[int(thread[row]), begin] = lane, max(until, int(start[call]) + 1), own_end

@@ -19,8 +19,9 @@ import numpy as np
 
 from studio.et.link.carried import library_rows
 from studio.et.link.communication import Communication
+from studio.et.link.intervals import find_parents
 from studio.et.link.names import RECEIVE, SEND, operator_kind
-from studio.et.link.operations import Operations, find_parents
+from studio.et.link.operations import Operations
 from studio.trace import NONE, Bool, Int64
 
 
@@ -82,11 +83,10 @@ def find_inner(operations: Operations, communication: Communication, floating: B
     # Callers first, where both take the same time.
     rows = rows[np.lexsort((operations.id[rows], ~carrying[rows]))]
     parent, depth = find_parents(operations.start_ns[rows], operations.end_ns[rows], operations.thread[rows])
-    for place in np.argsort(depth, kind="stable").tolist():
-        above = int(parent[place])
-        if above >= 0:
-            row, caller = int(rows[place]), int(rows[above])
-            inner[row] = caller if carrying[caller] else inner[caller]
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        here = np.flatnonzero(depth == level)
+        caller = rows[parent[here]]
+        inner[rows[here]] = np.where(carrying[caller], caller, inner[caller])
     # On the calling thread the caller waits, and what it calls is its own.
     return np.where(operations.thread == operations.thread[_calls(inner, communication)], NONE, inner)
 

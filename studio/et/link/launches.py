@@ -24,6 +24,7 @@ class LaunchedByStream:
         events = launched.event
         self.finish = device.start_ns[events] + device.duration_ns[events]
         self.launch_ns = launch_times(device, launched)
+        self._unknown = np.flatnonzero(launched.launch < 0)
         self.streams = {
             (int(device.device[first]), int(device.stream[first])): rows
             for rows in streams_of(device, launched)
@@ -82,8 +83,8 @@ class LaunchedByStream:
         """Return the last operation to end while a call waited, of those that nothing tells the launch of."""
         begin = int(self.device.start_ns[call])
         end = begin + int(self.device.duration_ns[call])
-        unknown = self.launched.launch < 0
-        ended = np.flatnonzero(unknown & (self.finish > begin) & (self.finish <= end))
+        finish = self.finish[self._unknown]
+        ended = self._unknown[(finish > begin) & (finish <= end)]
         return {int(ended[np.argmax(self.finish[ended])])} if len(ended) else set()
 
 

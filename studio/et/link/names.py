@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from studio.trace import NONE, CollectiveType, NodeType
 
@@ -83,6 +84,7 @@ def operator_kind(name: str) -> int | None:
     return _BY_NAME.get(plain(name))
 
 
+@lru_cache(maxsize=1 << 12)
 def plain(name: str) -> str:
     """Return the name of a collective without namespace, underscores and case."""
     return _PREFIX.sub("", name, count=1).replace("_", "").replace("-", "").lower()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.et.link.intervals import find_parents
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, Bool, Int64
 
@@ -109,31 +110,10 @@ def from_device(device: DeviceTrace) -> Operations:
     thread = device.thread[rows].astype(np.int64)
     parent, depth = find_parents(start, end, thread)
     names = [device.names[code] for code in device.name[rows].tolist()]
-    frame = np.array([name.startswith(STEP) for name in names], np.bool_)
+    steps = np.array([name.startswith(STEP) for name in device.names] or [False], np.bool_)
+    frame = steps[device.name[rows]]
     ids = np.arange(1, len(rows) + 1, dtype=np.int64)
     return Operations(ids, parent, names, start, end, start, end, depth, thread, rows, frame)
-
-
-def find_parents(start: Int64, end: Int64, thread: Int64) -> tuple[Int64, Int64]:
-    """Return the innermost interval (N,) of the same thread that covers each interval, and how many do.
-
-    Intervals that overlap without covering each other count as side by side.
-    """
-    parent, depth, ends = [NONE] * len(start), [0] * len(start), end.tolist()
-    order = np.lexsort((-end, start, thread))
-    stack: list[int] = []
-    now = NONE
-    for row, begin, finish, lane in zip(
-        order.tolist(), start[order].tolist(), end[order].tolist(), thread[order].tolist(), strict=True
-    ):
-        if lane != now:
-            now, stack = lane, []
-        while stack and (ends[stack[-1]] < finish or ends[stack[-1]] <= begin):
-            stack.pop()
-        if stack:
-            parent[row], depth[row] = stack[-1], len(stack)
-        stack.append(row)
-    return np.array(parent, np.int64), np.array(depth, np.int64)
 
 
 def _tree(ids: Int64, parent_ids: Int64) -> tuple[Int64, Int64, Int64, Int64]:

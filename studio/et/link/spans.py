@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from studio.et.link.operations import Operations, find_parents
+from studio.et.link.intervals import find_before, find_parents
+from studio.et.link.operations import Operations
 from studio.et.link.options import LinkOptions
 from studio.trace import NONE, Bool, Int64
 
@@ -38,24 +38,29 @@ def find_around(operations: Operations) -> Int64:
 def add_callers(rows: Iterable[int], around: Int64) -> set[int]:
     """Return operations and all operations around them."""
     rows_within: set[int] = set()
+    above = around.tolist()
     for row in rows:
         while row >= 0 and row not in rows_within:
             rows_within.add(row)
-            row = int(around[row])  # noqa: PLW2901 (walks outwards)
+            row = above[row]  # noqa: PLW2901 (walks outwards)
     return rows_within
 
 
 def find_within_library(operations: Operations, around: Int64, library: dict[int, int]) -> Bool:
     """Return which operations (N,) lie within one of a communication library."""
     within = np.zeros(len(operations), np.bool_)
-    rows = np.flatnonzero(around >= 0)
-    for row in rows[np.argsort(operations.start_ns[rows], kind="stable")].tolist():
-        within[row] = within[around[row]] or int(around[row]) in library
+    rows = np.flatnonzero(around >= 0) if library else np.zeros(0, np.int64)
+    rows = rows[np.argsort(operations.start_ns[rows], kind="stable")]
+    marked = _marked(library, len(operations))
+    seen = marked.tolist()
+    for row, above in zip(rows.tolist(), around[rows].tolist(), strict=True):
+        # Callers come before what they call; those that are of a library count for what is in them alone.
+        seen[row] = seen[row] or seen[above]
+        within[row] = seen[above]
     return within
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """An interval in which a thread may have waited for another.
 
     Attributes:
@@ -89,50 +94,71 @@ def find_inside(
     operation, such as a range that a program names, hold up what it called to launch on the device. What any of the others
     did after one it called had waited comes after that wait, too, instead of before, where the wait would swallow it.
     """
-    # Lists: most operations have few callees, for which an array takes longer to make than to use.
-    start, end = operations.start_ns.tolist(), operations.end_ns.tolist()
-    callees: dict[int, list[int]] = {}
+    count = len(operations)
+    start, end = operations.start_ns, operations.end_ns
     inner = np.flatnonzero(around >= 0)
-    inner = inner[np.argsort(operations.start_ns[inner], kind="stable")]
-    for row, call in zip(inner.tolist(), around[inner].tolist(), strict=True):
-        callees.setdefault(call, []).append(row)
-    begins = {call: start[rows[0]] for call, rows in callees.items()}
+    inner = inner[np.argsort(start[inner], kind="stable")]
+    above, firsts = np.unique(around[inner], return_index=True)
+    by_first = np.argsort(firsts)
+    begins: dict[int, int] = dict(
+        zip(above[by_first].tolist(), start[inner[firsts[by_first]]].tolist(), strict=True)
+    )
     issuing = _issuing(operations, library)
     for call, begin in issuing.items():
         begins[call] = min(begins.get(call, begin), begin)
-    issued = issuing.keys() | add_callers((int(around[call]) for call in library.values()), around)
     blocking = {name for name in set(operations.names) if _BLOCKING.search(name)}
     waiting = [row for row, name in enumerate(operations.names) if name in blocking and start[row] >= 0]
     for row in waiting:
-        begins.setdefault(row, start[row])
-    waited = _first_waits(waiting, operations.end_ns, around)
-    spans = []
-    for call, begin in begins.items():
-        computing = operations.names[call].startswith(COMPUTING)
-        if call in library or (computing and call not in launching and call not in waited):
-            continue
-        within = callees.get(call, ())
-        befores = list(accumulate((end[row] for row in within), max, initial=begin))
-        untils = [*(start[row] for row in within), end[call]]
-        held = computing and call in waited
-        later = (
-            sum(max(until - before, 0) for before, until in zip(befores, untils, strict=True))
-            if within and (held or call in launching)
-            else 0
-        )
-        rest = later >= (_COMPUTING_REST_NS if computing else REST_NS)
-        if computing and not rest:
-            continue
-        for before, until in zip(befores, untils, strict=True):
-            after = rest or before >= waited.get(call, _NEVER)
-            if until - before >= (options.least_gap_ns if call in issued or after else options.thread_gap_ns):
-                waits = not computing and (call in issued or until - before >= options.thread_gap_ns)
-                spans.append(
-                    Span(
-                        int(operations.thread[call]), before, until, False, call, call in issued, after, waits
-                    )
-                )
-    return spans
+        begins.setdefault(row, int(start[row]))
+    if not begins:
+        return []
+    calls = np.fromiter(begins, np.int64, len(begins))
+    place = np.full(count, NONE, np.int64)
+    place[calls] = np.arange(len(calls))
+    inner = inner[np.argsort(place[around[inner]], kind="stable")]
+    sizes = np.bincount(place[around[inner]], minlength=len(calls))
+    first = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    before = find_before(first, np.fromiter(begins.values(), np.int64, len(begins)), end[inner])
+    # A place for each callee of a call, and one for its end.
+    until = np.empty(len(before), np.int64)
+    ends = first[1:] + np.arange(len(calls))
+    is_end = np.zeros(len(before), np.bool_)
+    is_end[ends] = True
+    until[is_end], until[~is_end] = end[calls], start[inner]
+    of_call = np.repeat(np.arange(len(calls)), sizes + 1)
+    issued_rows = issuing.keys() | add_callers((int(around[call]) for call in library.values()), around)
+    issued = _marked(issued_rows, count)[calls]
+    launches = _marked(launching, count)[calls]
+    waited = np.full(count, _NEVER, np.int64)
+    for call, time in _first_waits(waiting, end, around).items():
+        waited[call] = time
+    waited = waited[calls]
+    computes = {name for name in set(operations.names) if name.startswith(COMPUTING)}
+    computing = np.array([operations.names[call] in computes for call in begins], np.bool_)
+    held = computing & (waited != _NEVER)
+    later = np.zeros(len(calls), np.int64)
+    np.add.at(later, of_call, np.maximum(until - before, 0))
+    counts = (sizes > 0) & (held | launches)
+    rest = np.where(counts, later, 0) >= np.where(computing, _COMPUTING_REST_NS, REST_NS)
+    kept = ~_marked(library, count)[calls] & (~computing | ((launches | held) & rest))
+    took = until - before
+    after = rest[of_call] | (before >= waited[of_call])
+    least = np.where(issued[of_call] | after, options.least_gap_ns, options.thread_gap_ns)
+    waits = ~computing[of_call] & (issued[of_call] | (took >= options.thread_gap_ns))
+    chosen = np.flatnonzero(kept[of_call] & (took >= least))
+    own = calls[of_call[chosen]]
+    columns = (
+        operations.thread[own], before[chosen], until[chosen], np.zeros(len(chosen), np.bool_), own,
+        issued[of_call[chosen]], after[chosen], waits[chosen],
+    )  # fmt: skip
+    return [Span(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _marked(rows: Collection[int], count: int) -> Bool:
+    """Return which of `count` rows are among some."""
+    marked = np.zeros(count, np.bool_)
+    marked[np.fromiter(rows, np.int64, len(rows))] = True
+    return marked
 
 
 def _first_waits(waiting: Sequence[int], end: Int64, around: Int64) -> dict[int, int]:

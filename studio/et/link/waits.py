@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,15 +13,14 @@ from studio.et.link.launches import WAITING_COPY, LaunchedByStream, streams_of
 from studio.et.link.operations import Operations
 from studio.et.link.spans import COMPUTING, REST_NS
 from studio.et.recording import DeviceTrace, EventKind
-from studio.trace import NONE, Int64
+from studio.trace import NONE, Bool, Int64
 
 _ASYNC_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|cuMemcpy)\w*Async")
 _BLOCKED = 0.9
 """The part of a copy's time that the call which waits for it lasts at least."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """The processor waited for device operations from `begin` to `end`, in `operation` or in none (-1).
 
     Where they had ended before, both are the begin of the call. A call that no operator stands for is a node of its own
@@ -43,9 +43,8 @@ def find_waits(operations: Operations, device: DeviceTrace, launched: DeviceOper
     are not among them, but where the mark of a step is around them.
     """
     runtime = np.flatnonzero(device.kind == EventKind.RUNTIME)
-    names = [device.names[code] for code in device.name[runtime].tolist()]
-    calls = [call for call, name in zip(runtime.tolist(), names, strict=True) if _is_sync(name)]
-    blocked = _blocking_copies(device, launched, runtime, names)
+    calls = runtime[_named(device, runtime, _is_sync)].tolist()
+    blocked = _blocking_copies(device, launched, runtime)
     calls = sorted({*calls, *blocked})
     if not calls or not len(launched):
         return []
@@ -53,9 +52,10 @@ def find_waits(operations: Operations, device: DeviceTrace, launched: DeviceOper
     finder = LaunchedByStream(device, launched)
     operation = covering(operations, device, np.array(calls, np.int64)).tolist()
     waits = []
-    last: dict[int, int] = {}
-    for thread, end in zip(operations.thread.tolist(), operations.end_ns.tolist(), strict=True):
-        last[thread] = max(last.get(thread, NONE), end)
+    threads, of_thread = np.unique(operations.thread, return_inverse=True)
+    latest = np.full(len(threads), NONE, np.int64)
+    np.maximum.at(latest, of_thread, operations.end_ns)
+    last: dict[int, int] = dict(zip(threads.tolist(), latest.tolist(), strict=True))
     for call, around in zip(calls, operation, strict=True):
         begin = int(device.start_ns[call])
         if around < 0 and begin >= last.get(int(device.thread[call]), NONE):
@@ -124,10 +124,10 @@ def leave_out_untimely(
 
 
 def _blocking_copies(
-    device: DeviceTrace, launched: DeviceOperations, runtime: Int64, names: list[str]
+    device: DeviceTrace, launched: DeviceOperations, runtime: Int64
 ) -> dict[int, int]:
     """Return calls that lasted as long as the copy they started, as of pageable memory → the copy's place."""
-    asynchronous = runtime[[_ASYNC_COPY.match(name) is not None for name in names]] if names else runtime
+    asynchronous = runtime[_named(device, runtime, lambda name: _ASYNC_COPY.match(name) is not None)]
     places = np.flatnonzero(np.isin(launched.launch, asynchronous) & (launched.launch >= 0))
     copies, calls = launched.event[places], launched.launch[places]
     took = device.duration_ns[copies]
@@ -135,6 +135,11 @@ def _blocking_copies(
     high = np.minimum(device.start_ns[copies] + took, device.start_ns[calls] + device.duration_ns[calls])
     blocked = (high - low >= REST_NS) & (high - low >= _BLOCKED * took)
     return dict(zip(calls[blocked].tolist(), places[blocked].tolist(), strict=True))
+
+
+def _named(device: DeviceTrace, events: Int64, is_so: Callable[[str], bool]) -> Bool:
+    """Return which events (M,) have a name that is so."""
+    return np.array([is_so(name) for name in device.names] or [False], np.bool_)[device.name[events]]
 
 
 def _is_sync(name: str) -> bool:

@@ -1,0 +1,170 @@
+"""Run the kernel of event lists, and number the texts that it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from studio.et import event_kernel as k
+from studio.et.wire import CompiledInterner
+from studio.machine_code import Entry, Items, Made, Number, compile_entries
+from studio.native import Kernel
+from studio.trace import Bool, Float64, Int32, Int64, UInt8
+
+COLD_BYTES = 64 << 20
+"""Files from this size on are worth the compiler, where the installation has not compiled before."""
+_ROWS = 1 << 14
+
+_BYTES, _NUMBERS, _NUMBER = Items("uint8"), Items("int64"), Number()
+_FUNCTIONS = (
+    *("white", "is_hex", "string_end", "digits_end", "number_end", "is_null", "word_end", "after_colon"),
+    *("value_end", "field_of", "whole_number", "put_time", "put_grid", "put_argument", "put_arguments"),
+    *("put_field", "put_event", "walk"),
+)
+"""What is compiled, callees before their callers."""
+_ENTRIES = (
+    Entry(
+        "walk",
+        (
+            *(_BYTES, _NUMBER, _NUMBER, _BYTES, _NUMBERS, _NUMBERS),
+            *(Items("int64", 2), _NUMBERS, _NUMBERS, _NUMBER),
+        ),
+        answers=False,
+    ),
+)
+
+
+class EventRows:
+    """Some events of a file in columns.
+
+    M events.
+
+    Attributes:
+        data: The file.
+        columns: (COLUMNS, M) see `studio.et.event_kernel`.
+    """
+
+    def __init__(self, data: UInt8, columns: Int64) -> None:
+        self.data, self.columns = data, columns
+
+    def __len__(self) -> int:
+        return self.columns.shape[1]
+
+    def take(self, rows: Int64) -> EventRows:
+        """Return some of the events."""
+        return EventRows(self.data, self.columns[:, rows])
+
+    def phase(self, letter: str) -> Int64:
+        """Return the rows of the events of a phase."""
+        return np.flatnonzero(self.columns[k.PHASE] == ord(letter))
+
+    def texts(self, column: int) -> tuple[list[bytes], Int32]:
+        """Return the distinct values of a field as the file has them, by first appearance, and (M,) which each is.
+
+        A value that is missing is empty.
+        """
+        interner = CompiledInterner()
+        starts = np.ascontiguousarray(self.columns[column])
+        lengths = np.maximum(self.columns[column + 1], 0).astype(np.int32)
+        codes = interner.codes(self.data, np.maximum(starts, 0), lengths)
+        strings = interner.strings()
+        return [strings.raw(code) for code in range(len(strings))], codes
+
+    def content(self, column: int, rows: Int64) -> list[bytes]:
+        """Return the values of a field of some events, as the file has them."""
+        starts, lengths = self.columns[column, rows].tolist(), self.columns[column + 1, rows].tolist()
+        return [
+            self.data[start : start + max(length, 0)].tobytes()
+            for start, length in zip(starts, lengths, strict=True)
+        ]
+
+    def microseconds(self, column: int) -> tuple[Int64 | Float64, Bool]:
+        """Return times (M,) as the file has them, 0 where they are missing, and which there are."""
+        digits, behind = self.columns[column], self.columns[column + 1]
+        there = behind >= 0
+        if (behind <= 0).all():
+            return np.where(there, digits, 0), there
+        # Both are exact, so the quotient is the number that lies nearest to what is written.
+        scale = 10.0 ** np.arange(k.MOST_DIGITS + 1)
+        times = np.where(there, digits / scale[np.clip(behind, 0, k.MOST_DIGITS)], 0)
+        long = np.flatnonzero(behind >= k.LONG)
+        if len(long):
+            data, lengths = self.data.tobytes(), behind[long] - k.LONG
+            ends = zip(digits[long].tolist(), lengths.tolist(), strict=True)
+            times[long] = [float(data[start : start + length]) for start, length in ends]
+        return times, there
+
+
+def read_rows(data: bytes | memoryview, start: int, end: int) -> EventRows | None:
+    """Return the events between two places, those of other phases than `KEPT` left out; None where some are unusual."""
+    piece = data[start:end]
+    if not isinstance(piece, bytes):
+        piece = piece.tobytes()
+    if not _is_text(piece):
+        return None
+    buffer = np.frombuffer(piece, np.uint8)
+    names, places, table = _keys()
+    state, stack = np.zeros(k.STATES, np.int64), np.empty(k.DEEPEST, np.int64)
+    parts = []
+    while state[k.DONE] < len(piece):
+        out = np.empty((k.COLUMNS, _ROWS), np.int64)
+        walk = load_kernel().walk
+        walk(buffer, int(state[k.DONE]), len(piece), names, places, table, out, stack, state, _ROWS)
+        if state[k.DONE] < 0:
+            return None
+        parts.append(out[:, : state[k.ROWS]])
+    return EventRows(buffer, np.concatenate(parts, axis=1)) if parts else None
+
+
+def _is_text(piece: bytes) -> bool:
+    """Whether bytes are UTF-8."""
+    if piece.isascii():
+        return True
+    try:
+        piece.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@cache
+def _keys() -> tuple[UInt8, Int64, Int64]:
+    """Return the texts of all keys, where each begins and ends and its column, and the tables they are found by."""
+    pool, places, table = b"", [], [-1] * (2 * k.TABLE)
+    for which, keys in enumerate((k.EVENT_KEYS, k.ARGUMENT_KEYS)):
+        for key, column in keys:
+            raw, code = key.encode(), 0
+            for byte in raw:
+                code = (code * 31 + byte) & 0xFFFFFFF
+            slot = code % k.TABLE
+            while table[which * k.TABLE + slot] >= 0:
+                slot = (slot + 1) % k.TABLE
+            table[which * k.TABLE + slot] = len(places) // 3
+            places += [len(pool), len(raw), column]
+            pool += raw
+    return np.frombuffer(pool, np.uint8), np.array(places, np.int64), np.array(table, np.int64)
+
+
+def _prepare(module: Any) -> Sequence[Made]:
+    import numba
+
+    options: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+    for name in _FUNCTIONS:
+        setattr(module, name, numba.njit(getattr(module, name), **options))
+    return compile_entries(module, _ENTRIES)
+
+
+KERNEL = Kernel(k, __name__, _ENTRIES, _prepare)
+
+
+def load_kernel() -> Any:
+    """Return the kernel, compiled. Takes seconds the first time an installation asks, then from a file."""
+    return KERNEL.load()
+
+
+def worth_compiling(size_bytes: int) -> bool:
+    """Whether a file of this size is read faster compiled, including the wait for the compiler."""
+    return KERNEL.loaded is not None or size_bytes > COLD_BYTES or KERNEL.is_cached()

@@ -1,0 +1,101 @@
+"""Run the kernel of linking: compiled for long recordings, interpreted for short ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from studio.et.link import kernel as k
+from studio.machine_code import Entry, Items, Made, compile_entries
+from studio.native import Kernel
+from studio.trace import Int64
+
+INTERPRETED = 20_000
+INTERPRETED_COLD = 500_000
+"""From so many intervals on compiled code pays: when the installation has compiled before, and when it has not."""
+
+_NUMBERS = Items("int64")
+_ENTRIES = (
+    Entry("find_parents", (_NUMBERS,) * 6, answers=False),
+    Entry("find_innermost", (_NUMBERS,) * 7, answers=False),
+    Entry("find_before", (_NUMBERS,) * 4, answers=False),
+)
+
+
+def find_parents(start: Int64, end: Int64, thread: Int64) -> tuple[Int64, Int64]:
+    """Return the innermost interval (N,) of the same thread that covers each interval, and how many do.
+
+    Intervals that overlap without covering each other count as side by side.
+    """
+    order = np.lexsort((-end, start, thread))
+    count = len(order)
+    given = start[order], end[order], thread[order]
+    _, inner, level = _run("find_parents", count, given, (count, count, count))
+    parent, depth = np.empty(count, np.int64), np.empty(count, np.int64)
+    parent[order] = np.append(order, -1)[inner]
+    depth[order] = level
+    return parent, depth
+
+
+def find_innermost(start: Int64, end: Int64, mark: Int64, times: Int64, wanted: Int64) -> Int64:
+    """Return the innermost interval (M,) around each time, of those that carry the wanted mark where there is one; else -1.
+
+    Args:
+        start, end, mark: (N,) the intervals, by start, the outer ones first.
+        times: (M,) rising.
+        wanted: (M,) the mark that counts before others, -1 for none.
+    """
+    given = start, end, mark, times, wanted
+    return _run("find_innermost", len(start), given, (len(start), len(times)))[1]
+
+
+def find_before(first: Int64, begin: Int64, end: Int64) -> Int64:
+    """Return when what came before each callee of a call, and before the call's end, had ended.
+
+    Args:
+        first: (C+1,) the first callee of each call.
+        begin: (C,) when each began: the earliest that counts.
+        end: (K,) when each callee ended, call by call, in order.
+
+    Returns:
+        (K+C,) times: one for each callee of a call, and one for its end.
+    """
+    return _run("find_before", len(end), (first, begin, end), (len(end) + len(begin),))[0]
+
+
+def _run(name: str, count: int, given: Sequence[Int64], lengths: Sequence[int]) -> list[Int64]:
+    """Call a function of the kernel; returns the arrays that it has filled, of these lengths."""
+    if _worth_compiling(count):
+        filled = [np.empty(length, np.int64) for length in lengths]
+        plain = [np.ascontiguousarray(array, np.int64) for array in given]
+        getattr(load_kernel(), name)(*plain, *filled)
+        return filled
+    lists = [[0] * length for length in lengths]
+    getattr(k, name)(*(array.tolist() for array in given), *lists)
+    return [np.array(values, np.int64) for values in lists]
+
+
+def _prepare(module: Any) -> Sequence[Made]:
+    import numba
+
+    options: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+    for entry in _ENTRIES:
+        setattr(module, entry.name, numba.njit(getattr(module, entry.name), **options))
+    return compile_entries(module, _ENTRIES)
+
+
+KERNEL = Kernel(k, __name__, _ENTRIES, _prepare)
+
+
+def load_kernel() -> Any:
+    """Return the kernel, compiled. Takes seconds the first time an installation asks, then from a file."""
+    return KERNEL.load()
+
+
+def _worth_compiling(count: int) -> bool:
+    """Whether so many intervals are gone through faster compiled, including the wait for the compiler."""
+    if count < INTERPRETED:
+        return False
+    return KERNEL.loaded is not None or count > INTERPRETED_COLD or KERNEL.is_cached()

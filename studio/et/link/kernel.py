@@ -1,0 +1,72 @@
+"""Loops over intervals in the order of time, for a stack of which there is no way without a loop.
+
+They are written in the part of Python that numba compiles, see `studio.native`. Interpreted they take lists, compiled arrays.
+"""
+
+from __future__ import annotations
+
+
+def find_parents(begin, end, lane, stack, parent, depth):
+    """Find the innermost interval of a lane that covers each, and how many do, by lane, then begin, longer ones first.
+
+    Intervals that overlap without covering each other count as side by side.
+    """
+    size = 0
+    for place in range(len(begin)):
+        if place > 0 and lane[place] != lane[place - 1]:
+            size = 0
+        while size > 0 and (end[stack[size - 1]] < end[place] or end[stack[size - 1]] <= begin[place]):
+            size -= 1
+        parent[place] = stack[size - 1] if size > 0 else -1
+        depth[place] = size
+        stack[size] = place
+        size += 1
+
+
+def find_before(first, begin, end, before):
+    """Find when what came before each callee of a call, and before the call's end, had ended, at the earliest when the call began.
+
+    The callees of call `n` are those from `first[n]` to `first[n + 1]`. There is a place more for each call than it has callees.
+    """
+    place = 0
+    for call in range(len(begin)):
+        latest = begin[call]
+        for callee in range(first[call], first[call + 1]):
+            before[place] = latest
+            place += 1
+            latest = max(latest, end[callee])
+        before[place] = latest
+        place += 1
+
+
+def find_innermost(begin, end, mark, times, wanted, stack, found):
+    """Find the innermost interval around each time, by begin, the outer ones first; times rise.
+
+    Of those around a time the innermost whose mark is the wanted one counts, where there is one and that is no -1.
+    """
+    size = 0
+    reached = 0
+    for place in range(len(times)):
+        time = times[place]
+        while reached < len(begin) and begin[reached] <= time:
+            while size > 0 and end[stack[size - 1]] < begin[reached]:
+                size -= 1
+            stack[size] = reached
+            size += 1
+            reached += 1
+        while size > 0 and end[stack[size - 1]] < time:
+            size -= 1
+        inner = -1
+        level = size - 1
+        while level >= 0:
+            row = stack[level]
+            if end[row] >= time:
+                if inner < 0:
+                    inner = row
+                if wanted[place] < 0:
+                    level = 0
+                elif mark[row] == wanted[place]:
+                    inner = row
+                    level = 0
+            level -= 1
+        found[place] = inner
