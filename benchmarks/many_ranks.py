@@ -46,7 +46,9 @@ def main() -> int:
         made = options.made or Path(scratch)
         files = make(options.folder, made, options.ranks, options.megabytes * 1_000_000)
         total_mb = sum(path.stat().st_size for path in files) / 1e6
-        print("| ranks | MB | s | s of CPU | MB/s a core | peak MB, all processes | stored MB | opened again, s of CPU |")
+        print(
+            "| ranks | MB | s | s of CPU | MB/s a core | peak MB, all processes | stored MB | opened again, s of CPU |"
+        )
         print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
         turns = [_measure(options, made) for _ in range(options.turns)]
         best = min(turns, key=lambda turn: turn["cpu_s"])
@@ -106,7 +108,9 @@ def _write(path: Path, device: dict[str, Any], piece: Any, rank_and_size: tuple[
     rest = {name: value for name, value in device.items() if name != "traceEvents"}
     named = [event for event in device["traceEvents"] if event["ph"] == "M"]
     with path.open("w", encoding="utf-8") as stream:
-        written = stream.write(json.dumps(rest)[:-1] + ', "traceEvents": [\n' + ",\n".join(map(json.dumps, named)))
+        written = stream.write(
+            json.dumps(rest)[:-1] + ', "traceEvents": [\n' + ",\n".join(map(json.dumps, named))
+        )
         repetition = 3 * rank
         while written < size_bytes:
             written += stream.write(",\n" + piece.text(repetition))

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zipfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from studio.analysis.job.files import files_of
 from studio.commands import info
-from studio.errors import ConfigError, TraceFormatError
-from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, write
+from studio.errors import ConfigError, StudioError, TraceFormatError
+from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, executors, write
 from studio.et.source import SourceFile, open_sources
 from studio.jobs import importing
 from studio.jobs.importing import fingerprint, open_paths, open_sample, upload_reader
 from studio.samples import SAMPLES
+from studio.store.arrays import ColumnsFile, GraphShelf
 from studio.store.workspace import Workspace
 from tests.et.chakra_bytes import file_of, num
+from tests.et.pytorch_files import rank_files, small_rank
 from tests.small_jobs import rank_file, some
 
 UNKNOWN_RANK = file_of(num(1, 1) + num(3, 4))
@@ -315,3 +321,85 @@ def test_info_names_the_files_that_are_used_and_those_left_out(tmp_path):
     text = info.text(jobs)
     assert f"    {name}/job.0.et: rank 0\n" in text
     assert f"    {name}/notes.txt: left out: a text file, no execution trace\n" in text
+
+
+# ---------------------------------------------------------------------------------------------------
+# Graphs that are stored as they come
+
+
+@pytest.fixture
+def linked_by_others(monkeypatch):
+    """Every job of PyTorch traces is linked by an executor."""
+
+    @contextmanager
+    def one_thread():
+        with ThreadPoolExecutor(1) as executor:
+            yield executor
+
+    monkeypatch.setattr(executors, "start_local_processes", one_thread)
+    monkeypatch.setattr("studio.et.job._WORTH_PROCESSES", 0)
+    monkeypatch.setattr("studio.et.job.processors", lambda: 2)
+
+
+def recorded(folder: Path, ranks: int = 3) -> Path:
+    """Write a recording whose first two ranks differ in nothing but their number."""
+    for number in range(ranks):
+        rank_files(folder, number, *small_rank(number, shift_us=10 * (number // 2), pid=7))
+    return folder
+
+
+def stored(workspace: Workspace, job_id: str) -> list[bytes]:
+    return [(workspace.root / "jobs" / job_id / name).read_bytes() for name in ("graphs.arrow", "trace.json")]
+
+
+def test_graphs_that_are_stored_as_they_are_linked_are_stored_as_ever(
+    workspace, tmp_path, linked_by_others, monkeypatch
+):
+    folder = recorded(tmp_path / "run")
+    handed: list[bool] = []
+    hand_over = GraphShelf.hand_over
+    monkeypatch.setattr(
+        GraphShelf, "hand_over", lambda *given: handed.append((made := hand_over(*given)) is not None) or made
+    )
+    told = Upload()
+    [job_id] = open_paths(workspace, [folder], progress=told)
+    assert handed == [True]
+    assert told.told[-1][0] == "storing"
+    assert [entry.name for entry in (workspace.root / "tmp").iterdir()] == []
+    monkeypatch.setattr("studio.et.job._WORTH_PROCESSES", 1 << 60)
+    other = Workspace(tmp_path / "other")
+    [other_id] = open_paths(other, [folder])
+    assert handed == [True, False]
+    assert stored(workspace, job_id) == stored(other, other_id)
+    assert len(workspace.load(job_id).graphs) < 3
+
+
+def test_graphs_that_are_not_all_those_of_the_job_are_stored_anew(workspace):
+    trace = some()
+    with workspace.shelf("job") as shelf:
+        kept = replace(trace, graphs=tuple(map(shelf.put, trace.graphs)))
+        more = kept.graphs[0]
+        twice = replace(kept, graphs=(*kept.graphs, more))
+        assert kept == trace
+        assert workspace.load(workspace.save(twice, "job", shelf=shelf)) == twice
+        assert workspace.load(workspace.save(kept, "job", shelf=shelf)) == trace
+    assert [entry.name for entry in (workspace.root / "tmp").iterdir()] == []
+
+
+@pytest.mark.parametrize("phase", ["reading", "linking"])
+def test_stopping_while_ranks_are_linked_leaves_nothing_behind(workspace, tmp_path, linked_by_others, phase):
+    with pytest.raises(StoppedError):
+        open_paths(workspace, [recorded(tmp_path / "run", 2)], progress=Upload(stop_at=phase))
+    assert nothing_in(workspace)
+
+
+def test_a_disk_that_fills_while_graphs_come_is_an_error_for_the_user(
+    workspace, tmp_path, linked_by_others, monkeypatch
+):
+    def full(*_given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ColumnsFile, "add", full)
+    with pytest.raises(StudioError, match=r"run cannot be stored: the disk of .* is full"):
+        open_paths(workspace, [recorded(tmp_path / "run", 2)])
+    assert nothing_in(workspace)

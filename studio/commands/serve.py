@@ -15,8 +15,9 @@ from studio.commands.base.logs import log_problems
 from studio.commands.base.options import PathOption, rank_option, size_options
 from studio.commands.base.output import progress_line, say
 from studio.errors import ConfigError
-from studio.et import Progress, wire
+from studio.et import Progress, event_columns, wire
 from studio.et.format import UNSAID, JobSize
+from studio.et.link import intervals
 from studio.jobs.checking import start_check
 from studio.jobs.importing import open_paths, open_sample, upload_reader
 from studio.jobs.simulations import Simulations, simulate_jobs
@@ -139,8 +140,8 @@ def _serve(
         )
         announce("Press Ctrl+C to stop.")
         _show(f"{address}{joint}ticket={ticket.secret}" if token else address, request, announce)
-        wire.KERNEL.warm_up()
-        engine.KERNEL.warm_up()
+        for kernel in (wire.KERNEL, engine.KERNEL, event_columns.KERNEL, intervals.KERNEL):
+            kernel.warm_up()
 
     try:
         serve(app.server, listener, ready=ready)

@@ -45,7 +45,9 @@ def put_aside(path: Path, value: Any) -> None:
     except OSError as error:
         if not is_full(error):
             raise
-        full = tell_full(path.parent, needed=f"about {format_bytes(sum(map(len, pieces)))}", removed_bytes=0, error=error)
+        full = tell_full(
+            path.parent, needed=f"about {format_bytes(sum(map(len, pieces)))}", removed_bytes=0, error=error
+        )
         raise StudioError(f"{full}.", hint=_FULL_HINT) from error
 
 
@@ -58,9 +60,7 @@ def take_up(path: Path) -> Any:
     with open_file(path) as stream:
         # Where a file that is mapped cannot be removed, it is read.
         mapped = os.name == "posix"
-        data = memoryview(
-            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if mapped else stream.read()
-        )
+        data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if mapped else stream.read())
     with suppress(OSError):
         path.unlink()
     [count] = struct.unpack_from("<q", data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -54,8 +54,8 @@ class EventRows:
         return self.columns.shape[1]
 
     def take(self, rows: Int64) -> EventRows:
-        """Return some of the events."""
-        return EventRows(self.data, self.columns[:, rows])
+        """Return some of the events, in their order."""
+        return self if len(rows) == len(self) else EventRows(self.data, self.columns[:, rows])
 
     def phase(self, letter: str) -> Int64:
         """Return the rows of the events of a phase."""

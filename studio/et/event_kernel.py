@@ -42,6 +42,7 @@ TABLE = 256
 DEEPEST = 64
 MOST_DIGITS = 18
 LONG = 1000
+LONGEST = 100
 LARGEST_EXACT = 9007199254740992
 """From here on a number is not always one of 64 bits of floating point."""
 
@@ -104,7 +105,7 @@ def digits_end(buf, pos, end):
 
 
 def number_end(buf, pos, end):
-    """Return where a number that begins here ends, -1 where it is none."""
+    """Return where a number that begins here ends, -1 where it is none, or may be too large for any type."""
     if pos < end and buf[pos] == 45:
         pos += 1
     start = pos
@@ -119,8 +120,11 @@ def number_end(buf, pos, end):
         pos += 1
         if pos < end and (buf[pos] == 43 or buf[pos] == 45):
             pos += 1
+        exponent = pos
         pos = digits_end(buf, pos, end)
-    return pos
+        if pos > exponent + 2:
+            return -1
+    return -1 if pos > start + LONGEST else pos
 
 
 def is_null(buf, pos, end):
@@ -134,7 +138,13 @@ def word_end(buf, pos, end):
     """Return where `true`, `false` or `null` ends, -1 where it is none of them."""
     if is_null(buf, pos, end):
         return pos + 4
-    if pos + 4 <= end and buf[pos] == 116 and buf[pos + 1] == 114 and buf[pos + 2] == 117 and buf[pos + 3] == 101:
+    if (
+        pos + 4 <= end
+        and buf[pos] == 116
+        and buf[pos + 1] == 114
+        and buf[pos + 2] == 117
+        and buf[pos + 3] == 101
+    ):
         return pos + 4
     if (
         pos + 5 <= end and buf[pos] == 102 and buf[pos + 1] == 97 and buf[pos + 2] == 108
@@ -371,7 +381,7 @@ def put_field(buf, pos, end, field, out, row, stack):
             if buf[place] == 92:
                 return -1
         out[PHASE, row] = buf[pos + 1] if last - pos == 3 else -1
-    elif field == START or field == DURATION:
+    elif field == START or field == DURATION:  # noqa: SIM109 (compiled)
         if is_null(buf, pos, end):
             out[field + 1, row] = -1
         elif not put_time(buf, pos, last, out, field, row):
@@ -424,14 +434,9 @@ def put_event(buf, pos, end, names, places, table, out, row, stack):
 def walk(buf, start, end, names, places, table, out, stack, state, most):
     """Put down events, one after another with commas between, until there is no room for another.
 
-    Args:
-        buf: The file.
-        start, end: Where the first event begins, and where the last one has ended.
-        names, places, table: Keys, and how they are found.
-        out: (COLUMNS, most) what is known of the events.
-        stack: Room for `DEEPEST` numbers.
-        state: Where the next event begins, -1 where one is not as usual; and how many are put down.
-        most: How many there is room for.
+    They stand in `buf` from `start` to `end`. `names`, `places` and `table` are the keys and how they are found; `out` takes what
+    is known of events (COLUMNS, most); `stack` is room for `DEEPEST` numbers. `state` tells then where the next event begins, -1
+    where one is not as usual, and how many were put down.
     """
     row = 0
     pos = white(buf, start, end)

@@ -317,7 +317,7 @@ def _common_folder(members: Sequence[RankFile]) -> str:
     return common[-1] if common else ""
 
 
-def read_job(
+def read_job(  # noqa: PLR0913 - all but the first by name
     job: JobFiles,
     *,
     ranks: Mapping[str, int] | None = None,

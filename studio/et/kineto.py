@@ -20,10 +20,10 @@ import numpy as np
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
+from studio.et import event_kernel as k
 from studio.et.allocations import HOST_MEMORY, Allocations, no_allocations
 from studio.et.device_events import join_events, reorder_events
 from studio.et.direct import OPERATORS
-from studio.et import event_kernel as k
 from studio.et.event_columns import EventRows, read_rows, worth_compiling
 from studio.et.event_pieces import Pieces, split_events
 from studio.et.format import DevicePart, Part, Reading
@@ -330,9 +330,7 @@ def _trace_of_rows(rows: EventRows, name: str) -> DeviceTrace:
     threads, thread = _merge_words(*_pairs(rows))
     named = np.array([word.startswith(_COMM_NAMES) for word in names] or [False], np.bool_)
     communicating = np.flatnonzero(named[worded] | (rows.columns[k.COMMUNICATES] >= 0))
-    told = (
-        _arguments(raw) if raw else _NO_ARGS for raw in rows.content(k.ARGUMENTS, communicating)
-    )
+    told = (_arguments(raw) if raw else _NO_ARGS for raw in rows.content(k.ARGUMENTS, communicating))
     inputs, input_texts = _inputs_of_rows(rows)
     own = {key: numbers[key].copy() for key in _NUMERIC if key not in ("external", "external_old")}
     return DeviceTrace(
@@ -390,8 +388,8 @@ def _inputs_of_rows(rows: EventRows) -> tuple[Int32, list[tuple[str, str, str]]]
     parts = [rows.texts(column) for column in (k.VALUES, k.DIMS, k.TYPES)]
     both = np.zeros(len(rows), np.int64)
     for words, codes in parts:
-        # Numbered anew each time, so that the product stays small.
-        _, both = np.unique(both * len(words) + codes, return_inverse=True)
+        # A piece has so few events that the product of three counts fits.
+        both = both * len(words) + codes
     distinct, first, back = np.unique(both, return_index=True, return_inverse=True)
     table = np.full(len(distinct), NONE, np.int32)
     texts: list[tuple[str, str, str]] = []
@@ -604,9 +602,7 @@ def _pid(trace: DeviceTrace) -> int:
     return NONE if pid is None else pid
 
 
-def times_ns(
-    values: Sequence[Any] | Int64 | Float64, there: Bool | None = None
-) -> tuple[Int64, Bool]:
+def times_ns(values: Sequence[Any] | Int64 | Float64, there: Bool | None = None) -> tuple[Int64, Bool]:
     """Return microseconds as (M,) nanoseconds, and which of them (M,) are valid times; only those that are there.
 
     The fraction is taken apart first: multiplied whole, a time of 2023 would lose its last digit.

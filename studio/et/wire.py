@@ -186,6 +186,8 @@ class _DictInterner:
 
 
 class CompiledInterner:
+    """Numbers texts by first appearance, "" first."""
+
     def __init__(self) -> None:
         self.table, self.hashes = np.full(1024, -1, np.int64), np.empty(512, np.uint64)
         self.offsets, self.pool = np.zeros(513, np.int64), np.empty(1 << 16, np.uint8)
@@ -196,6 +198,7 @@ class CompiledInterner:
         self.codes(np.frombuffer(b"\0", np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int32))
 
     def codes(self, buffer: UInt8, starts: Int64, lengths: Int32) -> Int32:
+        """Return the numbers (M,) of texts, given by where they are."""
         codes = np.empty(len(starts), np.int32)
         intern = load_kernel().intern
         self.counts[0] = 0
@@ -221,6 +224,7 @@ class CompiledInterner:
             load_kernel().fill_table(self.table, self.hashes, found)
 
     def strings(self) -> Strings:
+        """Return all texts, by number."""
         found = self.counts[1]
         return Strings(self.pool[: self.offsets[found]], self.offsets[: found + 1])
 

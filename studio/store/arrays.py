@@ -437,7 +437,11 @@ def write_trace(
             if tick:
                 tick(done, len(trace.graphs))
 
-    checksum = (shelf and shelf.hand_over(trace, folder)) or write_columns(folder / _GRAPHS, graphs())
+    checksum = shelf.hand_over(trace, folder) if shelf else None
+    if checksum is None:
+        checksum = write_columns(folder / _GRAPHS, graphs())
+    elif tick:
+        tick(len(trace.graphs), len(trace.graphs))
     write_sealed(folder / "trace.json", _to_stored(trace, checksum))
 
 

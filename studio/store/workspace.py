@@ -207,7 +207,7 @@ class Workspace:
                 raise self._missing(job_id) from None
             raise _damage_error(job_id, error) from error
 
-    def save(
+    def save(  # noqa: PLR0913 - all but the first two by name
         self,
         trace: Trace,
         name: str,

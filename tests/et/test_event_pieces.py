@@ -16,16 +16,22 @@ from studio.et import event_pieces, kineto
 from studio.et.format import DevicePart, Reading
 from tests.examples import examples
 
-TEXT = st.sampled_from(["aten::mm", "gloo:all_reduce", '}, {"ph": "X"', '"traceEvents": [', "ä\\\n", ""])
+TEXT = st.sampled_from(
+    ["aten::mm", "gloo:all_reduce", '}, {"ph": "X"', '"traceEvents": [', "ä\\\n", "[memory]", ""]
+)
+ODD = st.sampled_from(["7", 7.0, True, 1e400, 2**70, [1], {"x": 1}, None])
+"""What a whole number may be written as by whom nobody knows."""
 EVENTS = st.fixed_dictionaries(
     {
-        "ph": st.sampled_from(["X", "X", "X", "f", "M", "s"]),
+        "ph": st.sampled_from(["X", "X", "X", "X", "f", "M", "s", "i", "XX", 7]),
         "cat": st.sampled_from(["cpu_op", "kernel", "cuda_runtime", "ac2g", "Trace", 3, [1]]),
         "name": TEXT | st.integers(),
         "pid": st.integers(1, 3) | st.just("Spans"),
         "tid": st.integers(1, 4),
-        "ts": st.floats(0, 1e9) | st.integers(0, 100) | st.just("soon"),
-        "dur": st.floats(0, 100),
+        "ts": st.floats(0, 1e9)
+        | st.integers(0, 100)
+        | st.sampled_from(["soon", 1790857026000000.125, -2.5, 2**60]),
+        "dur": st.floats(0, 100) | st.integers(-1, 9) | st.none(),
         "id": st.integers(0, 5),
     },
     optional={
@@ -33,8 +39,18 @@ EVENTS = st.fixed_dictionaries(
             {},
             optional={
                 "External id": st.integers(0, 9) | st.none(),
-                "correlation": st.integers(0, 9),
-                "Collective name": TEXT,
+                "external id": st.integers(-3, 9),
+                "correlation": st.integers(0, 9) | ODD,
+                "stream": st.just(7) | ODD,
+                "flops": st.integers(0, 2**62),
+                "grid": st.lists(st.integers(0, 2**40), min_size=3, max_size=3) | ODD,
+                "Collective name": TEXT | st.none(),
+                "Process Group Name": st.sampled_from(["0", "tp"]),
+                "Input Dims": st.sampled_from([[[4, 4], []], [[2]], []]),
+                "Input type": st.sampled_from([["float", ""], ["int"], [], "float"]),
+                "Concrete Inputs": st.sampled_from([["", "7"], ['a"b'], [[1, {"x": None}], True]]),
+                "Bytes": st.integers(-9, 9),
+                "Addr": st.integers(0, 9),
                 "nested": st.just([{"ph": "X"}, {"ph": "X"}]),
             },
         )
@@ -61,7 +77,10 @@ def tiny_pieces(monkeypatch: pytest.MonkeyPatch):
     return choose
 
 
-def test_pieces_make_the_whole(tiny_pieces) -> None:
+@pytest.mark.parametrize("compiled", [True, False])
+def test_pieces_make_the_whole(tiny_pieces, monkeypatch, compiled: bool) -> None:
+    monkeypatch.setattr(kineto, "worth_compiling", lambda _size: compiled)
+
     @settings(deadline=None, max_examples=examples(80))
     @given(st.lists(EVENTS, max_size=12), st.booleans(), st.sampled_from([None, 1]), st.integers(0, 2**32))
     def check(events: list[object], bare: bool, indent: int | None, seed: int) -> None:

@@ -258,7 +258,9 @@ def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_d
         columns.numbers(key, own[there], values[own_events][there])
     correlated = device.correlation[events] >= 0
     columns.numbers("correlation", places[correlated], device.correlation[events][correlated])
-    columns.coded("device_kind", places, device.kind[events], [_DEVICE_KINDS.get(kind, "") for kind in EventKind])
+    columns.coded(
+        "device_kind", places, device.kind[events], [_DEVICE_KINDS.get(kind, "") for kind in EventKind]
+    )
     launched_with = np.flatnonzero((device.grid[events] >= 0).all(axis=1))
     columns.ragged(
         "grid",

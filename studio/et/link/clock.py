@@ -91,23 +91,20 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
         ),
         0,
     )
-    done, waiting = [first], set(every) - {first}
+    waiting = set(every) - {first}
     drafts[first].clock = Clock(residual_ns=0)
+    # By rank that waits: how much it shares with one that is done, and that one.
+    shared = dict.fromkeys(waiting, (0, NONE))
+    newest = first
     while waiting:
-        best = max(
-            (
-                (ends[reference].count_shared(ends[other]), -other, reference)
-                for reference in done
-                for other in waiting
-            ),
-            default=None,
-        )
-        if best is None or best[0] == 0:
+        for other in waiting:
+            shared[other] = max(shared[other], (ends[newest].count_shared(ends[other]), newest))
+        count, other = max((shared[other][0], -other) for other in waiting)
+        if count == 0:
             break
-        other, reference = -best[1], best[2]
-        drafts[other].clock = _fit(drafts[reference], ends[reference], drafts[other], ends[other])
-        done.append(other)
-        waiting.discard(other)
+        newest, reference = -other, shared[-other][1]
+        drafts[newest].clock = _fit(drafts[reference], ends[reference], drafts[newest], ends[newest])
+        waiting.discard(newest)
     for rank in [rank for rank in waiting if same_clock(drafts[first], drafts[rank])]:
         # Nothing to compare, and no need to.
         drafts[rank].clock = drafts[first].clock

@@ -36,11 +36,7 @@ def select_dependencies(
     keep = (kind & int(wanted)) != 0
     forward = order[source] >= order[target]
     left_out = kind[forward & keep]
-    dropped = {
-        reason.name.lower(): int((left_out == reason).sum())
-        for reason in DepKind
-        if reason.name
-    }
+    dropped = {reason.name.lower(): int((left_out == reason).sum()) for reason in DepKind if reason.name}
     keep &= ~forward
     source, target, kind = source[keep], target[keep], kind[keep]
     key = target * len(order) + source

@@ -108,32 +108,30 @@ def find_gaps(
     started = int(operations.start_ns[operations.timed].min()) if len(rows) else 0
     gaps: list[Gap] = []
     causes: dict[tuple[int, int], tuple[int, int]] = {}
+    outside, inner = _sort_waits(waits, operations.frame.tolist())
     for lane, own_rows in lanes.items():
         if lane >= FIRST_LANE:
             continue
-        mine = sorted((wait for wait in waits if wait.thread == lane), key=lambda wait: wait.begin)
-        device = [wait for wait in mine if _outside(operations, wait)]
-        device_begins = [wait.begin for wait in device]
-        within: dict[int, list[Wait]] = {}
-        for one in mine:
-            if not _outside(operations, one):
-                within.setdefault(one.operation, []).append(one)
+        device = outside.get(lane, [])
+        device_begins = [one.begin for one in device]
         others = {other: ended for other, ended in ends.items() if other != lane}
         spans = [
             *_idle(operations, own_rows, lane, min([started, *(one.begin for one in device[:1])])),
             *_after_all(operations, own_rows, device),
             *(span for span in inside if span.thread == lane),
         ]
-        plain = _plain(spans, device_begins, others, _Causing(lane, by_call, own_times.floating_ends), options)
+        plain = _plain(
+            spans, device_begins, others, _Causing(lane, by_call, own_times.floating_ends), options
+        )
         for span, is_plain in zip(spans, plain, strict=True):
             if is_plain:
                 gaps += _gap(lane, span.begin, span.end, "program", options)
                 continue
             first, last = bisect_left(device_begins, span.begin), bisect_right(device_begins, span.end)
-            wait = [one for one in device[first:last] if one.end <= span.end]
+            awaited = [one for one in device[first:last] if one.end <= span.end]
             cause = (
                 None
-                if any(one.end > one.begin for one in wait)
+                if any(one.end > one.begin for one in awaited)
                 or span.end - span.begin < options.least_gap_ns
                 or not span.may_wait
                 else by_call.get((lane, span.end))
@@ -143,23 +141,37 @@ def find_gaps(
             if cause:
                 start = max(span.begin, cause[-1])
                 causes[lane, start] = cause[:2]
-                after = [one for one in wait if one.begin >= start]
+                after = [one for one in awaited if one.begin >= start]
                 gaps += _around_waits(lane, start, span.end, after, options, "thread")
             elif span.operation < 0:
-                gaps += _around_waits(lane, span.begin, span.end, wait, options)
+                gaps += _around_waits(lane, span.begin, span.end, awaited, options)
             elif span.issued or span.rest:
-                wait = [
+                awaited = [
                     one
-                    for one in within.get(span.operation, ())
+                    for one in inner.get((lane, span.operation), ())
                     if one.begin >= span.begin and one.end <= span.end
                 ]
-                gaps += _around_waits(lane, span.begin, span.end, wait, options, "call")
+                gaps += _around_waits(lane, span.begin, span.end, awaited, options, "call")
             if span.operation >= 0 and (cause or ((span.issued or span.rest) and options.host_gaps)):
-                waited = sum(one.until - one.begin for one in wait) if not cause else 0
+                waited = sum(one.until - one.begin for one in awaited) if not cause else 0
                 own[span.operation] = max(own[span.operation] - (span.end - span.begin - waited), 0)
     gaps = gaps if options.host_gaps else []
     # Of what begins at one time the call comes first: the time after it follows.
     return [*(_returning(wait) for wait in waits if wait.call >= 0), *gaps], causes
+
+
+def _sort_waits(
+    waits: Sequence[Wait], frame: Sequence[bool]
+) -> tuple[dict[int, list[Wait]], dict[tuple[int, int], list[Wait]]]:
+    """Return waits by their begin: those between operations by thread, others by thread and operation."""
+    outside: dict[int, list[Wait]] = {}
+    inner: dict[tuple[int, int], list[Wait]] = {}
+    for wait in sorted(waits, key=lambda wait: wait.begin):
+        if wait.operation < 0 or frame[wait.operation]:
+            outside.setdefault(wait.thread, []).append(wait)
+        else:
+            inner.setdefault((wait.thread, wait.operation), []).append(wait)
+    return outside, inner
 
 
 class _Causing(NamedTuple):
@@ -217,10 +229,6 @@ def _returning(wait: Wait) -> Gap:
 
 def _gap(lane: int, begin: int, end: int, why: str, options: LinkOptions) -> list[Gap]:
     return [Gap(lane, begin, end - begin, why)] if end - begin >= options.least_gap_ns else []
-
-
-def _outside(operations: Operations, wait: Wait) -> bool:
-    return wait.operation < 0 or bool(operations.frame[wait.operation])
 
 
 def _idle(operations: Operations, rows: Int64, lane: int, started: int) -> list[Span]:

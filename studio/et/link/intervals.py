@@ -43,7 +43,9 @@ def find_innermost(start: Int64, end: Int64, mark: Int64, times: Int64, wanted: 
     """Return the innermost interval (M,) around each time, of those that carry the wanted mark where there is one; else -1.
 
     Args:
-        start, end, mark: (N,) the intervals, by start, the outer ones first.
+        start: (N,) when intervals begin, rising, the outer ones first.
+        end: (N,) when they end.
+        mark: (N,) what each carries.
         times: (M,) rising.
         wanted: (M,) the mark that counts before others, -1 for none.
     """

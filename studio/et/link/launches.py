@@ -117,8 +117,8 @@ def streams_of(device: DeviceTrace, launched: DeviceOperations) -> list[Int64]:
         return []
     known = device.stream[events] >= 0
     lane = np.where(known, device.stream[events], device.thread[events].astype(np.int64) + (1 << 40))
-    keys = np.stack((device.device[events], lane))
-    _, codes = np.unique(keys, axis=1, return_inverse=True)
-    codes = codes.reshape(-1)
+    _, of_device = np.unique(device.device[events], return_inverse=True)
+    lanes, of_lane = np.unique(lane, return_inverse=True)
+    codes = of_device.reshape(-1) * len(lanes) + of_lane.reshape(-1)
     order = np.argsort(codes, kind="stable")
     return [part for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(part)]

@@ -95,17 +95,19 @@ def _finished(
     """Yield the parts of ranks as they are finished."""
     numbers = [rank_draft.number for rank_draft in settled.drafts]
     calls = [
-        (finish, (scratch, rank_draft.number, settled_part(rank_draft), settled.origin_ns, settled.world, options))
+        (
+            finish,
+            (scratch, rank_draft.number, settled_part(rank_draft), settled.origin_ns, settled.world, options),
+        )
         for rank_draft in settled.drafts
     ]
-    done = 0
+    done: list[int | None] = []
     # Graphs wait in files, so that they may be many.
-    for number, digests in zip(
-        numbers, call_in_order(executor, calls, lambda: linked(done, len(calls))), strict=True
-    ):
-        yield take_up(scratch / f"{number}.part"), digests
-        done += 1
-        linked(done, len(calls))
+    made = call_in_order(executor, calls, lambda: linked(len(done), len(calls)))
+    for number, known_by in zip(numbers, made, strict=True):
+        yield take_up(scratch / f"{number}.part"), known_by
+        done.append(number)
+        linked(len(done), len(calls))
 
 
 # ---------------------------------------------------------------------------------------------------

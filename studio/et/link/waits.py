@@ -123,9 +123,7 @@ def leave_out_untimely(
     return kept
 
 
-def _blocking_copies(
-    device: DeviceTrace, launched: DeviceOperations, runtime: Int64
-) -> dict[int, int]:
+def _blocking_copies(device: DeviceTrace, launched: DeviceOperations, runtime: Int64) -> dict[int, int]:
     """Return calls that lasted as long as the copy they started, as of pageable memory → the copy's place."""
     asynchronous = runtime[_named(device, runtime, lambda name: _ASYNC_COPY.match(name) is not None)]
     places = np.flatnonzero(np.isin(launched.launch, asynchronous) & (launched.launch >= 0))
