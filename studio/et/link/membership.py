@@ -34,7 +34,7 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
             for key, facts in facts_of.items():
                 found = inferred[index].get((bool(on_device), key))
                 resolved = _resolve_facts(facts, found, default, renamed, members)
-                if choice == [resolved.group]:
+                if choice == [resolved.group] and "group" in resolved.inferred:
                     resolved = replace(
                         resolved, inferred=tuple(what for what in resolved.inferred if what != "group")
                     )
