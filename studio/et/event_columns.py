@@ -51,7 +51,7 @@ class EventRows:
         self.data, self.columns = data, columns
 
     def __len__(self) -> int:
-        return self.columns.shape[1]
+        return len(self.columns[0])
 
     def take(self, rows: Int64) -> EventRows:
         """Return some of the events, in their order."""
@@ -133,7 +133,8 @@ def _is_text(piece: bytes) -> bool:
 @cache
 def _keys() -> tuple[UInt8, Int64, Int64]:
     """Return the texts of all keys, where each begins and ends and its column, and the tables they are found by."""
-    pool, places, table = b"", [], [-1] * (2 * k.TABLE)
+    pool, table = b"", [-1] * (2 * k.TABLE)
+    places: list[int] = []
     for which, keys in enumerate((k.EVENT_KEYS, k.ARGUMENT_KEYS)):
         for key, column in keys:
             raw, code = key.encode(), 0

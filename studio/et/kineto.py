@@ -230,9 +230,8 @@ def _in_pieces(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]]
         if not isinstance(last, list):
             return None
         events = lambda: chain(map(_list, split.lists(lambda _done: None)), [last])  # noqa: E731
-        pieces = _pieces(split, reading) if worth_compiling(len(reading.data)) else None
-        made = pieces or (_piece(some, reading.name) for some in map(_list, split.lists(reading.tick)))
-        return *_columns(content, events, chain(made, [_piece(last, reading.name)])), ()
+        made = chain(_pieces(split, reading), [_piece(last, reading.name)])
+        return *_columns(content, events, made), ()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -288,8 +287,9 @@ def _piece(events: list[_Event], name: str) -> tuple[DeviceTrace, int]:
 
 def _pieces(split: Pieces, reading: Reading) -> _Made:
     """Yield the pieces of a file but the last, by the kernel where they are written as usual."""
+    compiled = worth_compiling(len(reading.data))
     for start, end in split.places():
-        rows = read_rows(reading.data, start, end)
+        rows = read_rows(reading.data, start, end) if compiled else None
         if rows is None:
             yield _piece(_list(b"[" + reading.data[start:end] + b"]"), reading.name)
         else:
