@@ -625,13 +625,11 @@ def _read_file(
 
 
 class Shelf(Protocol):
-    """A place outside of memory for the graphs of a job.
+    """A place outside of memory for the graphs of a job."""
 
-    Attributes:
-        folder: A folder for temporary files beside it.
-    """
-
-    folder: Path
+    @property
+    def folder(self) -> Path:
+        """A folder for temporary files beside it."""
 
     def put(self, graph: Graph) -> Graph:
         """Put a graph there; returns an equal one, which takes no memory."""
