@@ -325,11 +325,19 @@ def put_argument(buf, pos, end, field, out, row, stack):
     elif is_null(buf, pos, end):
         out[field, row] = -1
     else:
-        for digit in range(pos, last):
-            if not (48 <= buf[digit] <= 57 or (digit == pos and buf[digit] == 45)):
+        start = pos
+        stop = last
+        # ROCm writes the bytes of copies as text.
+        if buf[pos] == 34:
+            start += 1
+            stop -= 1
+        for digit in range(start, stop):
+            if not (48 <= buf[digit] <= 57 or (digit == start and buf[digit] == 45)):
                 return -1
-        value, count = whole_number(buf, pos, last)
-        if count > MOST_DIGITS:
+        if stop == start:
+            return -1
+        value, count = whole_number(buf, start, stop)
+        if count > MOST_DIGITS or count == 0:
             return -1
         out[field, row] = value
     return last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import fields
 from random import Random
@@ -109,3 +110,26 @@ def test_a_long_list_is_taken_apart(tiny_pieces) -> None:
     last = json.loads(pieces.rest())
     assert [event for part in parts for event in part] + last["traceEvents"] == events
     assert last["host_name"] == "node7"
+
+
+def test_a_recording_is_read_the_same_by_the_kernel_which_leaves_none_of_it_to_others(
+    monkeypatch, shared
+) -> None:
+    packed = (shared / "traces/foreign/mi300_resnet_act_checkpoint.json.gz").read_bytes()
+    raw = gzip.decompress(packed)
+    left: list[bool] = []
+    read_rows = kineto.read_rows
+
+    def watched(*given: object) -> object:
+        rows = read_rows(*given)
+        left.append(rows is None)
+        return rows
+
+    monkeypatch.setattr(kineto, "read_rows", watched)
+    outcomes = []
+    for compiled in (True, False):
+        monkeypatch.setattr(kineto, "worth_compiling", lambda _size, compiled=compiled: compiled)
+        outcomes.append(outcome(raw))
+    assert outcomes[0] == outcomes[1]
+    assert left
+    assert not any(left)
