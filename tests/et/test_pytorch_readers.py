@@ -120,6 +120,12 @@ def test_numbers_that_no_type_can_hold_are_lost_alone(field, huge):
     assert "mended-json" in [finding.code for finding in part.findings] or huge[:1] in b"91"
 
 
+def test_what_begins_like_a_huge_number_and_is_none_is_said():
+    raw = device_file([event("b", 3, 4) | {"ts": 3}]).replace(b'"ts": 3', b'"ts": 2e98306.0')
+    with pytest.raises(TraceFormatError, match=r"or no number at all, at `\$\.traceEvents\[\d\]\.ts`"):
+        device(raw)
+
+
 @HUGE
 def test_an_execution_trace_survives_numbers_that_no_type_can_hold(huge):
     raw = host_file([node(3, "good", inputs=[9.75]), node(4, "b", fw_tid=9.75)]).replace(b"9.75", huge)
