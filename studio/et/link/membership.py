@@ -126,8 +126,11 @@ def _resolve_facts(
         group = found or default[1 if is_message else 0]
         inferred = (*(what for what in inferred if what != "group"), "group")
     group = renamed.get(group, group)
-    peer = facts.peer
+    peer, root = facts.peer, facts.root
     ranks = members.get(group, ())
     if is_message and not facts.peer_is_global and 0 <= peer < len(ranks):
         peer = ranks[peer]
-    return replace(facts, group=group, peer=peer, members=len(ranks), inferred=inferred)
+    # Calls name the root by its place in the group, as they do peers.
+    if 0 <= root < len(ranks):
+        root = ranks[root]
+    return replace(facts, group=group, peer=peer, root=root, members=len(ranks), inferred=inferred)
