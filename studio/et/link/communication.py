@@ -149,7 +149,8 @@ def _add_noted(
             row: replace(facts, group=facts.group or next(iter(groups))) for row, facts in calls.items()
         }
     kinds = {row: facts.kind for row, facts in calls.items()}
-    for row, note in match_noted(operations, kinds, device.head.calls).items():
+    given = {row: facts.bytes_in for row, facts in calls.items()}
+    for row, note in match_noted(operations, kinds, given, device.head.calls).items():
         facts = calls[row]
         seq = facts.seq if facts.seq >= 0 else note.number
         calls[row] = replace(facts, group=facts.group or note.group, seq=seq)

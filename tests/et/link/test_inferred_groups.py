@@ -109,6 +109,30 @@ def test_a_disagreement_in_an_inferred_group_is_no_error_and_in_a_written_one_it
     assert levels == {"inferred": {"warning"}, "written": {"error"}}
 
 
+def test_of_calls_that_run_at_once_a_note_is_about_the_one_that_gave_as_many_bytes(tmp_path):
+    """Two threads call at the same time, and the notes lie within both calls."""
+    for number in range(2):
+        calls = [
+            node(3 + place, ALL_REDUCE, rf_id=3 + place, inputs=[[tensor(1, size)], "<Object>"])
+            for place, size in enumerate((8, 32))
+        ]
+        events = [event(ALL_REDUCE, place + 1, 90, tid=5 + place, rf=3 + place) for place in range(2)]
+        noted = [
+            [10**18 + 10_000 + place, group, 0, "gloo:all_reduce", size]
+            for place, (group, size) in enumerate((("1", 128), ("2", 32)))
+        ]
+        listed = [{"pg_name": name, "ranks": [0, 1]} for name in "12"]
+        head = {"distributedInfo": {"rank": number, "world_size": 2, "pg_config": listed}}
+        head |= {"baseTimeNanoseconds": 10**18, "chakra_studio_calls": noted}
+        rank_files(tmp_path, number, host_file(calls, pid=7 + number), device_file(events, **head))
+    trace = studio.link(tmp_path)
+    for number in range(2):
+        assert told(trace, number) == {
+            f"{ALL_REDUCE} 32": [("2", False)],
+            f"{ALL_REDUCE} 128": [("1", False)],
+        }
+
+
 def test_notes_that_are_none_are_passed_over(tmp_path):
     job(tmp_path)
     path = tmp_path / "kineto_0.json"
