@@ -109,7 +109,8 @@ def _default_groups(
         return own[0], own[0]
     world = max(own, key=lambda name: len(members[name]), default="")
     named = {facts.group for facts in facts_of.values()}
-    left = [name for name in own if name not in named and name != world]
+    # A rank's group of its own, as of a mesh of one rank along a dimension, carries out what others do not see.
+    left = [name for name in own if name not in named and name != world and len(members[name]) > 1]
     return (left[0] if len(left) == 1 else world), world
 
 

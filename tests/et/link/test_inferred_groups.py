@@ -93,6 +93,21 @@ def test_groups_are_inferred_by_who_takes_part_at_the_time_and_said_to_be(tmp_pa
     assert not [one for one in examine(trace) if one.level != "info"]
 
 
+def test_what_no_other_rank_sees_is_in_the_group_of_the_rank_alone(tmp_path):
+    """As of a mesh of one rank along a dimension; what the others take part in stays in theirs."""
+    for number in range(2):
+        calls = [
+            (0.0, 10.0, 8, 100),
+            (100.0 + 200 * number, 110.0 + 200 * number, 8, 200),
+            (600.0, 610.0, 8, 100),
+        ]
+        write_rank(tmp_path, number, calls, groups={"0": [0, 1], str(1 + number): [number]})
+    trace = studio.link(tmp_path)
+    for number in range(2):
+        own = str(1 + number)
+        assert told(trace, number)["gloo:all_reduce 32"] == [("0", True), (own, True), ("0", True)]
+
+
 def test_what_studio_collect_notes_down_leaves_nothing_to_infer(tmp_path):
     trace = job(tmp_path, noted={2: "0", 602: "0"})
     for number in range(4):
