@@ -26,3 +26,10 @@ def test_receives_that_name_no_source_began_before_the_recording_or_elsewhere():
 def test_a_job_without_times_lacks_nothing_that_recording_would_tell():
     rank = [node(1, "COMP", micros=1), collective(2, "ALL_REDUCE", 64, 1)]
     assert missing_fact(trace_of([rank])) is None
+
+
+def test_ranks_of_one_group_that_recorded_unequally_many_calls_lack_some():
+    ranks = [[collective(number, "ALL_REDUCE", 64) for number in range(1, count + 1)] for count in (3, 2)]
+    fact = missing_fact(started(trace_of(ranks, {"0": [0, 1]}), [0, 1, 2], [0, 1]))
+    assert fact is not None
+    assert fact.message.startswith("The recording holds 3 collectives of rank 0 and 2 of rank 1")
