@@ -180,7 +180,7 @@ class _Collectives:
         """Return how much speaks against a group: a collective that another member lacks, or one that names another."""
         items = self.strands[index][strand]
         others = [self.at[rank] for rank in self.members[group] if rank in self.at and self.at[rank] != index]
-        lacking = sum(peers.lacks(other, item, group) for item in items for other in others)
+        lacking: float = sum(peers.lacks(other, item, group) for item in items for other in others)
         named = sum(len(items) for item in items if item.group not in (None, group))
         if not others and len(self.members[group]) == 1:
             # What no other rank sees nothing contradicts either.
