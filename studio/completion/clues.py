@@ -130,7 +130,7 @@ def known_facts(trace: Trace, given: Layout | None = None) -> Known:
     trains = any(_BACKWARD.search(text) for graph in trace.graphs for text in graph.strings)
     clues = (
         *_group_clues(uses, world, trains=trains),
-        *message_clues(exchanges, _told(exchanges, trace, groups)),
+        *message_clues(exchanges, _read_dimensions(exchanges, trace, groups)),
     )
     return Known(trace, groups, uses, steps, world, clues)
 
@@ -299,7 +299,9 @@ def _group_clues(uses: tuple[GroupUse, ...], world: int, *, trains: bool) -> Ite
             yield Clue(words, spans, use.likely, use.weight)
 
 
-def _told(exchanges: tuple[Exchange, ...], trace: Trace, groups: Mapping[str, CommGroup]) -> dict[str, Told]:
+def _read_dimensions(
+    exchanges: tuple[Exchange, ...], trace: Trace, groups: Mapping[str, CommGroup]
+) -> dict[str, Told]:
     """Return what the groups of messages say of the dimension they lie along, by name; only those that say something."""
     described: dict[str, str] = {}
     for rank in trace.ranks:

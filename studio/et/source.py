@@ -138,7 +138,7 @@ def head(path: Path) -> bytes:
             break
         packed = inflater.unused_data
     start = start or raw
-    return start[_marked(start) :]
+    return start[_measure_mark(start) :]
 
 
 def measure_file(path: Path) -> tuple[int, int]:
@@ -161,15 +161,15 @@ def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
         TraceFormatError: The gzip stream is broken from the start or inflates beyond reason.
     """
     content, findings = _content(file)
-    marked = _marked(bytes(content[:4]))
+    marked = _measure_mark(bytes(content[:4]))
     return content[marked:] if marked else content, findings
 
 
-def _marked(start: bytes) -> int:
+def _measure_mark(start: bytes) -> int:
     """Return the length of the byte order mark that some editors and shells write before JSON in UTF-8.
 
     Example:
-        >>> _marked(codecs.BOM_UTF8 + b"{}"), _marked(b"{}")
+        >>> _measure_mark(codecs.BOM_UTF8 + b"{}"), _measure_mark(b"{}")
         (3, 0)
     """
     mark = codecs.BOM_UTF8
