@@ -14,6 +14,7 @@ import argparse
 import functools
 import inspect
 import json
+import math
 import os
 import runpy
 import secrets
@@ -34,7 +35,7 @@ HOST_FILE, DEVICE_FILE = "pytorch_et_{}.json", "kineto_{}.json"
 """Names of a rank's execution trace and of its Kineto trace."""
 
 CALLS = "chakra_studio_calls"
-"""Key in the Kineto trace of what is known of each call for communication: time since 1970 in ns, group, number, name."""
+"""Key in the Kineto trace of what is known of each call for communication: time since 1970 in ns, group, number, name, bytes given."""
 
 _BARRIER = "monitored_barrier"
 
@@ -232,17 +233,17 @@ def _refuse_others(folder: Path, size: int | None) -> None:
         )
 
 
-_Call = tuple[int, str, str, bool]
-"""Time since 1970 in ns, group, name, and whether it is a collective."""
+_Call = tuple[int, str, str, bool, int]
+"""Time since 1970 in ns, group, name, whether it is a collective, and the bytes given, -1 where not known."""
 
 
-def _number_calls(calls: Sequence[_Call], since_ns: int) -> list[tuple[int, str, int, str]]:
+def _number_calls(calls: Sequence[_Call], since_ns: int) -> list[tuple[int, str, int, str, int]]:
     """Return the recorded calls by time, the collectives of each group numbered from 0 on, which is the same on all ranks."""
     count: Counter[str] = Counter()
     numbered = []
-    for time_ns, group, name, is_collective in sorted(calls):
+    for time_ns, group, name, is_collective, size in sorted(calls):
         if time_ns >= since_ns:
-            numbered.append((time_ns, group, count[group] if is_collective else -1, name))
+            numbered.append((time_ns, group, count[group] if is_collective else -1, name, size))
             count[group] += is_collective
     return numbered
 
@@ -257,6 +258,7 @@ def _collectives(torch: Any) -> list[_Call]:
                 str(entry["process_group"][0]),
                 str(entry["profiling_name"]),
                 True,
+                _given_bytes(entry.get("input_sizes"), entry.get("input_dtypes")),
             )
             for entry in told.get("entries", ())
             if not entry.get("is_p2p")
@@ -264,6 +266,25 @@ def _collectives(torch: Any) -> list[_Call]:
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
         # Older versions remember none, or tell it otherwise; linking then infers the groups.
         return []
+
+
+def _given_bytes(shapes: Any, kinds: Any) -> int:
+    """Return the bytes of tensors by their shapes and types, -1 where something of them is not known.
+
+    Example:
+        >>> _given_bytes([[2, 3], [4]], ["Float", "Half"])
+        32
+    """
+    from studio.et.link.names import element_bytes
+
+    try:
+        sizes = [element_bytes(kind) for kind in kinds]
+        known = bool(sizes) and min(sizes) > 0 and len(sizes) == len(shapes)
+        return (
+            sum(math.prod(shape) * size for shape, size in zip(shapes, sizes, strict=True)) if known else -1
+        )
+    except (TypeError, AttributeError):
+        return -1
 
 
 @contextmanager
@@ -282,7 +303,7 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
 
         @functools.wraps(inner)
         def call(self: Any, *args: Any, **keywords: Any) -> Any:
-            noted.append((time.time_ns(), str(self.group_name), name, name == _BARRIER))
+            noted.append((time.time_ns(), str(self.group_name), name, name == _BARRIER, -1))
             return inner(self, *args, **keywords)
 
         return call

@@ -121,7 +121,7 @@ def test_calls_that_were_noted_down_are_those_of_before_afterwards():
         assert group.send("tensor", 1) == (group, "tensor", 1)
     assert group.send("tensor", 1) == (group, "tensor", 1)
     assert vars(process_group)["send"] is sending
-    assert [call[1:] for call in noted] == [("3", "send", False)]
+    assert [call[1:] for call in noted] == [("3", "send", False, -1)]
 
 
 @needs_torch
@@ -148,8 +148,8 @@ def test_a_script_on_two_ranks_becomes_a_job_that_links_exactly(tmp_path):
     assert [rank.number for rank in trace.ranks] == [0, 1]
     assert [(group.name, group.ranks) for group in trace.groups] == [("0", (0, 1))]
     noted = json.loads((folder / "kineto_0.json").read_text())[CALLS]
-    assert [(group, number, name) for _, group, number, name in noted] == [
-        ("0", number, "gloo:all_reduce") for number in range(3)
+    assert [call[1:] for call in noted] == [
+        ["0", number, "gloo:all_reduce", 4 * (64 * 64 + 64)] for number in range(3)
     ]
     assert not [finding for finding in trace.findings if finding.level != "info"]
     for rank in trace.ranks:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from studio.cli import main
-from studio.commands.base.given_job import read_job
+from studio.commands.base.given_job import is_soon_read, read_job
 from studio.commands.base.simulation_request import SimulationRequest
 from studio.commands.base.time_limit import TimeLimit
 from studio.errors import TraceError
@@ -207,6 +207,17 @@ def test_a_time_limit_stops_reading_and_says_how_far_it_came(folder):
 def test_a_system_is_needed(folder):
     text = invoke(folder / "job", "--system", folder / "s.json", code=1)
     assert "No system to simulate on: --network is missing" in text
+
+
+def test_files_that_may_be_a_recording_are_read_before_a_system_is_asked_for(tmp_path):
+    """What was recorded tells its device; only many graphs in large files do not have to be read for that."""
+    request = SimulationRequest((str(tmp_path),))
+    for number in range(5):
+        with (tmp_path / f"job.{number}.et").open("wb") as file:
+            file.truncate(60 << 20)
+    assert not is_soon_read(request)
+    (tmp_path / "job.0.et").rename(tmp_path / "kineto_0.json")
+    assert is_soon_read(request)
 
 
 def test_ranks_that_disagree_are_named_before_the_run(folder):

@@ -55,6 +55,7 @@ from studio.sim.parts import Parts
 from studio.sim.presets import preset
 from studio.sim.remote_memory import with_memory_for
 from studio.sim.result import SimResult
+from studio.sim.unrecorded import missing_fact
 from studio.trace import Finding, Trace, trace_digest
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ Progress = Callable[[str, int, int], None]
 Notice = Callable[[str], None]
 Request = SimulationRequest
 _TOLD = 8
+_ACROSS_RANKS = ("collectives-disagree", "receive-unmatched")
+"""What may be for want of a fact that was not recorded."""
 
 
 def run(request: Request, *, progress: Progress | None = None, notice: Notice | None = None) -> Outcome:
@@ -140,7 +143,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
 
     def simulated(system: astra.Imported) -> Outcome:
         findings = (*system.findings, *check(trace, system.config))
-        _refuse(findings, size_hint(request.preset, len(trace.ranks)) if request.preset else "")
+        _refuse(findings, size_hint(request.preset, len(trace.ranks)) if request.preset else "", trace)
         begun = time.monotonic()
         result = _simulate(trace, system.config, limit, progress, notice, fold=not every_rank)
         spent_s = time.monotonic() - begun
@@ -223,12 +226,13 @@ def _unfit(request: Request, result: SimResult) -> tuple[Finding, ...]:
     return (Finding("warning", "does-not-fit", words),) if words else ()
 
 
-def _refuse(findings: Sequence[Finding], size_hint: str) -> None:
+def _refuse(findings: Sequence[Finding], size_hint: str, trace: Trace) -> None:
     """Raise the errors of a check before the run, with its warnings as context.
 
     Args:
         findings: What reading and checking brought to light.
         size_hint: How to get a preset of as many NPUs as the job has ranks, where a preset was asked for.
+        trace: The job, which may lack what would settle it.
     """
     errors = [finding for finding in findings if finding.level == "error"]
     if not errors:
@@ -240,6 +244,8 @@ def _refuse(findings: Sequence[Finding], size_hint: str) -> None:
     hint = errors[0].hint
     if errors[0].code in ("ranks-missing", "ranks-beyond"):
         hint = f"{hint} {size_hint}".rstrip()
+    if errors[0].code in _ACROSS_RANKS and (fact := missing_fact(trace)) is not None:
+        rest, hint = f". {fact.message}{rest}", fact.hint
     raise TraceError(f"The job cannot be simulated: {errors[0].message}{rest}", hint=hint)
 
 

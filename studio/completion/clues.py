@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -14,10 +14,12 @@ import numpy as np
 from studio.analysis.job.completeness import completeness, size_by_groups
 from studio.analysis.job.spans import spans_of
 from studio.completion.layout import Layout, with_members
-from studio.completion.mesh import NAMES, PIPELINE, Clue
+from studio.completion.mesh import NAMES, Clue
+from studio.completion.messages import Exchange, Told, message_clues
 from studio.errors import ConfigError
 from studio.trace import (
     GROUP_KEYS,
+    NONE,
     PEER_KEYS,
     WORLD_NAMES,
     CollectiveType,
@@ -27,6 +29,8 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
+    dense_column,
+    group_slots,
     int_column,
 )
 
@@ -122,8 +126,12 @@ def known_facts(trace: Trace, given: Layout | None = None) -> Known:
     graphs = [_Slots(graph) for graph in trace.graphs]
     uses = tuple(use for rank in trace.ranks for use in graphs[rank.graph].uses(rank, groups))
     steps = tuple(sorted({step for rank in trace.ranks for step in graphs[rank.graph].steps(rank)}))
+    exchanges = tuple(one for rank in trace.ranks for one in graphs[rank.graph].exchanges(rank))
     trains = any(_BACKWARD.search(text) for graph in trace.graphs for text in graph.strings)
-    clues = (*_group_clues(uses, world, trains=trains), *_message_clues(steps))
+    clues = (
+        *_group_clues(uses, world, trains=trains),
+        *message_clues(exchanges, _read_dimensions(exchanges, trace, groups)),
+    )
     return Known(trace, groups, uses, steps, world, clues)
 
 
@@ -156,12 +164,14 @@ class _Slots:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         every = list(slot_rows(graph))
+        collectives = graph.type == NodeType.COMM_COLL
         self._groups = [
-            (slot, rows)
+            (slot, rows[collectives[rows]])
             for slot, key, rows in every
-            if key in GROUP_KEYS and (graph.type[rows] == NodeType.COMM_COLL).any()
+            if key in GROUP_KEYS and collectives[rows].any()
         ]
         self._peers = [slot for slot, key, rows in every if key in PEER_KEYS and len(rows)]
+        self._messages = list(_messages(graph, every))
         nodes, kinds = int_column(graph, "comm_type")
         self._kinds: dict[int, int] = dict(zip(nodes.tolist(), kinds.tolist(), strict=True))
         self._rows = dict(self._groups)
@@ -189,12 +199,34 @@ class _Slots:
             if isinstance(value, int):
                 yield rank.number, value
 
+    def exchanges(self, rank: Rank) -> Iterator[Exchange]:
+        """Yield the messages of a rank of the graph, by peer, way and group."""
+        for peer, is_sent, group, count, size in self._messages:
+            value = rank.slots[peer]
+            if isinstance(value, int):
+                name = str(rank.slots[group]) if group != NONE else ""
+                yield Exchange(rank.number, value, is_sent, name, count, size)
+
     def _content(self, slots: tuple[int, ...]) -> tuple[int, tuple[str, float, str]]:
         """Return how many collectives the slots' group has, and the dimension it seems to belong to by what they carry."""
         if slots not in self._carried:
             rows = np.concatenate([self._rows[slot] for slot in slots])
             self._carried[slots] = len(rows), _by_content(self._graph, rows, self._kinds)
         return self._carried[slots]
+
+
+def _messages(
+    graph: Graph, slots: Sequence[tuple[int, str, Int64]]
+) -> Iterator[tuple[int, bool, int, int, int]]:
+    """Yield of the messages of a graph: slot of the peer, whether they are sent, slot of the group (-1 for none), count, bytes."""
+    group, size = group_slots(graph), dense_column(graph, "comm_size", 0)
+    for slot, key, rows in slots:
+        sent, received = graph.type[rows] == NodeType.COMM_SEND, graph.type[rows] == NodeType.COMM_RECV
+        for is_sent, there in ((True, rows[sent]), (False, rows[received])):
+            if key == ("comm_dst" if is_sent else "comm_src"):
+                for number in dict.fromkeys(group[there].tolist()):
+                    mine = there[group[there] == number]
+                    yield slot, is_sent, number, len(mine), int(size[mine].sum())
 
 
 def _descriptions(rank: Rank) -> Mapping[str, str]:
@@ -267,13 +299,20 @@ def _group_clues(uses: tuple[GroupUse, ...], world: int, *, trains: bool) -> Ite
             yield Clue(words, spans, use.likely, use.weight)
 
 
-def _message_clues(steps: tuple[tuple[int, int], ...]) -> Iterator[Clue]:
-    """Yield the distance of neighbouring stages: the least of those over which messages go."""
-    distances = {abs(peer - rank): (rank, peer) for rank, peer in reversed(steps) if peer != rank}
-    if distances:
-        least = min(distances)
-        rank, peer = distances[least]
-        yield Clue(f"messages between rank {rank} and rank {peer}", ((least, 0),), PIPELINE, 5.0)
+def _read_dimensions(
+    exchanges: tuple[Exchange, ...], trace: Trace, groups: Mapping[str, CommGroup]
+) -> dict[str, Told]:
+    """Return what the groups of messages say of the dimension they lie along, by name; only those that say something."""
+    described: dict[str, str] = {}
+    for rank in trace.ranks:
+        described.update(_descriptions(rank))
+    found = {}
+    for name in dict.fromkeys(one.group for one in exchanges):
+        members = groups[name].ranks if name in groups else ()
+        text = _by_text(name, described.get(name, "")) if len(members) > 1 else None
+        if text is not None and (spans := spans_of(members)) is not None:
+            found[name] = Told(text[0], text[2], f"group {name} of ranks {_listed(members)}", spans)
+    return found
 
 
 def _listed(members: tuple[int, ...]) -> str:

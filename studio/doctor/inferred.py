@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from studio.analysis.job.completeness import is_recording
 from studio.doctor.diagnosis import Case, Found, NodeAt
-from studio.trace import Level, node_attributes
+from studio.trace import Level, NodeType, node_attributes
 
 _INFERRED = "comm_inferred"
 """The attribute in which linking says what of a communication no file wrote."""
@@ -18,14 +20,22 @@ _WORDS = {
 }
 
 
+_UNTIMED = (
+    "The recording has no time of some calls there, as of those on threads of the script that were not recorded: in which order "
+    "they were made is not known."
+)
+
+
 def hedge(case: Case, found: Found) -> Found:
-    """Return the result of a check, as a warning where it rests on comm groups or sizes that were inferred."""
+    """Return the result of a check, as a warning where it rests on groups or sizes that were inferred, or on calls without a time."""
     if found.level != "error":
         return found
     differ = dict(found.evidence).get("they differ in")
     for fact in ("group", "size") if differ == "size" else ("group",):
         if any(_is_inferred(case, node, fact) for node in found.nodes):
             return replace(found, level="warning", message=f"{found.message} {_WORDS[fact]}")
+    if any(_is_untimed(case, node) for node in found.nodes):
+        return replace(found, level="warning", message=f"{found.message} {_UNTIMED}")
     return found
 
 
@@ -44,3 +54,14 @@ def _is_inferred(case: Case, node: NodeAt, fact: str) -> bool:
     told = {attr.name: attr.value for attr in node_attributes(graph, node.row, rank.slots)}
     inferred = told.get(_INFERRED)
     return isinstance(inferred, list) and fact in inferred
+
+
+def _is_untimed(case: Case, node: NodeAt) -> bool:
+    """Whether a node communicates on a rank of which some communication was recorded without a time, though the rank has times."""
+    rank = case.trace.rank(node.rank)
+    if rank is None or node.row < 0:
+        return False
+    graph = case.trace.graph_of(rank)
+    talks = np.isin(graph.type, (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL))
+    is_timed = bool((graph.start_ns[~talks] >= 0).any())
+    return bool(talks[node.row] and is_timed and (graph.start_ns[talks] < 0).any())

@@ -20,8 +20,10 @@ from studio.trace import NONE, CollectiveType, NodeType, dense_column
 
 _Key = TypeVar("_Key", str, tuple[int, ...])
 
-MOST_EVENTS = 400
-"""Communication nodes of all ranks, in larger jobs no order is tried."""
+FEW_EVENTS, MOST_EVENTS = 400, 4_000
+"""Communication nodes of all ranks: in jobs of more than the latter no order is tried."""
+MOST_WAITS = 1 << 25
+"""Nodes times communication nodes, rank by rank, in jobs with more than few of these: what each waits for is worked out."""
 MOST_STATES = 10_000
 
 _State = tuple[tuple[int, int], ...]
@@ -88,8 +90,11 @@ def try_orders(case: Case, tick: Callable[[], None] = lambda: None) -> Tried | N
 
 def is_small(case: Case) -> bool:
     """Whether a job has so little communication that its orders can be tried."""
-    events = (int((one.communicates | takes_turns(one)).sum()) * len(one.ranks) for one in case.graphs)
-    return 0 < sum(events) <= MOST_EVENTS
+    events = [int((one.communicates | takes_turns(one)).sum()) for one in case.graphs]
+    ranks = [len(one.ranks) for one in case.graphs]
+    many = sum(each * of for each, of in zip(events, ranks, strict=True))
+    waits = sum(each * len(one.graph) * of for each, one, of in zip(events, case.graphs, ranks, strict=True))
+    return 0 < many <= FEW_EVENTS or (many <= MOST_EVENTS and 0 < waits <= MOST_WAITS)
 
 
 class _Search:
@@ -144,13 +149,16 @@ class _Search:
                 if one not in seen:
                     seen.add(one)
                     waiting.append(one)
-        return Tried(ends, bool(stuck), not waiting, self.hangs_by_id(start), stuck)
+        last = self.last_by_id(start)
+        by_id = any(mask != full for (mask, _), full in zip(last, self.full, strict=True))
+        stuck = stuck or (self.waits_in(last) if by_id else ())
+        return Tried(ends or not by_id, bool(stuck), not waiting, by_id, stuck)
 
-    def hangs_by_id(self, state: _State) -> bool:
-        """Whether ranks that begin what has the lowest id never end."""
+    def last_by_id(self, state: _State) -> _State:
+        """Return the state that ranks come to that begin what has the lowest id."""
         while following := self.following(state):
             state = following[0]
-        return any(mask != full for (mask, _), full in zip(state, self.full, strict=True))
+        return state
 
     def waits_in(self, state: _State) -> tuple[tuple[int, int], ...]:
         """Return the rank and row of what unfinished ranks wait in."""

@@ -681,13 +681,14 @@ def _noted_calls(value: Any) -> tuple[NotedCall, ...]:
     for entry in value if isinstance(value, list) else ():
         if (
             isinstance(entry, list)
-            and len(entry) == 4
+            and len(entry) in (4, 5)
             and isinstance(entry[1], str)
             and isinstance(entry[3], str)
         ):
             time_ns, number = _whole(entry[0]), _whole(entry[2])
             if time_ns is not None and number is not None and 0 <= time_ns <= _LONGEST_NS:
-                calls.append(NotedCall(time_ns, entry[1], number, entry[3]))
+                size = _whole(entry[4]) if len(entry) > 4 else None
+                calls.append(NotedCall(time_ns, entry[1], number, entry[3], NONE if size is None else size))
     return tuple(sorted(calls, key=lambda call: call.time_ns))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from studio.et.allocations import Allocations, no_allocations
-from studio.trace import Bool, Int32, Int64, UInt8
+from studio.trace import NONE, Bool, Int32, Int64, UInt8
 
 _ROOT_MARK = "[pytorch|"
 _ROOT = re.compile(r"\[pytorch\|profiler\|execution_(trace|graph)\|(process|thread)\]")
@@ -120,12 +120,14 @@ class NotedCall:
         group: Name of the process group.
         number: Its number in the group, -1 for messages.
         name: What was called.
+        bytes: What was given, -1 where that was not noted down.
     """
 
     time_ns: int
     group: str
     number: int
     name: str
+    bytes: int = NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import mmap
 import os
@@ -136,7 +137,8 @@ def head(path: Path) -> bytes:
         except zlib.error:
             break
         packed = inflater.unused_data
-    return start or raw
+    start = start or raw
+    return start[_measure_mark(start) :]
 
 
 def measure_file(path: Path) -> tuple[int, int]:
@@ -158,6 +160,23 @@ def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
     Raises:
         TraceFormatError: The gzip stream is broken from the start or inflates beyond reason.
     """
+    content, findings = _content(file)
+    marked = _measure_mark(bytes(content[:4]))
+    return content[marked:] if marked else content, findings
+
+
+def _measure_mark(start: bytes) -> int:
+    """Return the length of the byte order mark that some editors and shells write before JSON in UTF-8.
+
+    Example:
+        >>> _measure_mark(codecs.BOM_UTF8 + b"{}"), _measure_mark(b"{}")
+        (3, 0)
+    """
+    mark = codecs.BOM_UTF8
+    return len(mark) if start.startswith(mark) and start[len(mark) :][:1] in (b"{", b"[") else 0
+
+
+def _content(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
     content = read_start(file.path, _MAPPED_FROM)
     if len(content) < _MAPPED_FROM:
         # Reading a small file takes less than mapping it.

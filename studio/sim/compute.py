@@ -63,10 +63,10 @@ class ComputeTimes:
             >>> ComputeTimes(0, 5, 0).words
             'compute: roofline on all nodes, at peak rates: hardware takes longer'
             >>> ComputeTimes(0, 0, 0, 12).words
-            'compute: recorded on processors (CPU), since the job used no GPU'
+            'compute: recorded on processors (CPU), since no operation of a GPU was recorded'
         """
         if self.processor:
-            return "compute: recorded on processors (CPU), since the job used no GPU"
+            return "compute: recorded on processors (CPU), since no operation of a GPU was recorded"
         named = (
             ("generated" if self.is_generated else "recorded", self.recorded),
             ("roofline", self.roofline),

@@ -19,6 +19,7 @@ from studio.sim.agreement import collective_label, group_label, half_label, node
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
 from studio.sim.matched import by_number
+from studio.sim.unrecorded import missing_fact
 from studio.trace import (
     NONE,
     WORLD,
@@ -112,6 +113,9 @@ def deadlock(
     if circle:
         others = ", which waits for ".join(f"rank {number}" for number in (*circle[1:], circle[0]))
         lines.append(f"They wait in a circle: rank {circle[0]} waits for {others}.")
+    fact = missing_fact(trace)
+    if fact is not None:
+        lines.append(fact.message)
     remaining = [
         cause for cause in causes if not (state.disagreement and cause.code == "collectives-disagree")
     ]
@@ -120,7 +124,7 @@ def deadlock(
         lines.append(f"And {len(remaining) - _SHOWN:,} more findings.")
     return DeadlockError(
         "\n".join(lines),
-        hint=_HINTS[[*state.about, "dependency"][0]],
+        hint=fact.hint if fact is not None else _HINTS[[*state.about, "dependency"][0]],
         stuck=explained,
         stuck_ranks=len(stuck),
         circle=circle,

@@ -90,7 +90,9 @@ def _guess_layouts(known: Known) -> Iterator[Mesh]:
     Tensor groups as large as a machine come first; the pipeline is outermost.
     """
     used = dict.fromkeys(use.likely for use in sorted(known.uses, key=lambda use: -use.weight))
-    stages = [PIPELINE] if known.steps or PIPELINE in used else []
+    told = [clue.name for clue in known.clues]
+    used |= dict.fromkeys(name for name in told if name)
+    stages = [PIPELINE] if PIPELINE in used else []
     inner = [name for name in NAMES if name in used and name != PIPELINE] or ["dp"]
     named = [rank.number for rank in known.trace.ranks] + [end for step in known.steps for end in step]
     world = known.world or 1 << max(*named, _A_NODE - 1).bit_length()

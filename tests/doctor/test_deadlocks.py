@@ -195,6 +195,33 @@ def test_where_times_decide_some_orders_may_hang():
     assert hangs(opposite)
 
 
+def test_orders_of_large_jobs_are_tried_too():
+    """More than 400 communication nodes before the two whose order times decide."""
+    groups = {"1": [0, 1], "2": [0, 1]}
+
+    def rank(first: str, second: str) -> list[Any]:
+        chain = [reduces(number, "1", *[number - 1] * (number > 1)) for number in range(1, 221)]
+        works = [node(301, "COMP", 220, micros=1), node(302, "COMP", 220, micros=1)]
+        return [*chain, *works, reduces(308, first, 301), reduces(309, second, 302)]
+
+    found = deadlock_of(trace_of([rank("1", "2"), rank("2", "1")], groups))
+    assert "may hang" in found.message
+    assert deadlock_of(trace_of([rank("1", "2"), rank("1", "2")], groups)) is None
+
+
+def test_calls_without_a_time_are_no_ground_of_an_error():
+    """A recorder that leaves out threads tells not in which order they called."""
+    groups = {"1": [0, 1]}
+    ranks = [
+        [node(1, "COMP", micros=1), reduces(2, "1", 1), collective(3, "ALL_REDUCE", size, 2, group="1")]
+        for size in (64, 128)
+    ]
+    for times, level in (([0, 5, 9], "error"), ([0, 5, -1], "warning")):
+        trace = started(trace_of(ranks, groups), times, [0, 5, 9])
+        [found] = [one for one in examine(trace) if one.code == "collectives-disagree"]
+        assert found.level == level
+
+
 def test_what_hangs_in_every_order_will_hang():
     """Two receives behind computation, in either order, both behind what the other rank sends only after an answer."""
     loose = [node(1, "COMP", micros=1), node(2, "COMP", micros=1)]

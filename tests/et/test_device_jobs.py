@@ -177,6 +177,15 @@ def test_kernels_that_communicate_without_a_library_are_collectives(tmp_path, op
     assert (said["comm_type"], said["comm_size"]) == (int(kind), size)
 
 
+def test_a_byte_order_mark_before_json_counts_for_nothing(tmp_path):
+    """As PowerShell writes it."""
+    content = b"\xef\xbb\xbf" + device_file([event("aten::mm", 0, 5)])
+    for number, data in enumerate((content, gzip.compress(content))):
+        path = tmp_path / f"{number}.json"
+        path.write_bytes(data)
+        assert len(studio.read(path).graphs[0]) == 1
+
+
 def test_gzip_members_one_after_another_are_one_trace(tmp_path):
     content = training(distributedInfo=WORLD | {"pg_config": GROUPS})
     whole, pieces = tmp_path / "whole.json.gz", tmp_path / "pieces.json.gz"

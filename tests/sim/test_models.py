@@ -155,7 +155,7 @@ def test_compute_of_a_job_without_a_gpu_is_said_to_be_that_of_processors():
     config = preset(EIGHT).config
     times = compute_times(on_processors, config)
     assert (times.all, times.processor) == (0, 8)
-    assert times.words == "compute: recorded on processors (CPU), since the job used no GPU"
+    assert times.words == "compute: recorded on processors (CPU), since no operation of a GPU was recorded"
     assert simulate(on_processors, config, native=compiled()).makespan_ns > 5_000
 
     kernel = node(3, "COMP", name="gemm", micros=5, is_cpu_op=False)

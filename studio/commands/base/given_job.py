@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,15 +50,27 @@ def import_job(request: SimulationRequest, progress: Progress | None = None) -> 
     return jobs[0]
 
 
-_FEW_FILES = 4
-"""So many files are read before a missing system is reported: the job may be of one rank, which needs none."""
+_FEW_FILES, _FEW_BYTES = 4, 256 << 20
+"""So much is read before a missing system is reported: what was recorded tells its device, and a job of one rank needs none."""
+_GRAPHS = ".et"
+"""Suffix of files of which more than a few are mostly of a generated job, which tells no device."""
 
 
 def is_soon_read(request: SimulationRequest) -> bool:
-    """Whether the workload is stored, or few files."""
+    """Whether the workload is stored, may be a recording, or is soon read."""
     given = map(Path, _given_files(request))
-    each = (path.rglob("*") if path.is_dir() else (path,) for path in given)
-    return len(list(islice(chain.from_iterable(each), _FEW_FILES + 1))) <= _FEW_FILES
+    each = chain.from_iterable(path.rglob("*") if path.is_dir() else (path,) for path in given)
+    number, size = 0, 0
+    for path in each:
+        if path.is_dir():
+            continue
+        if path.suffix != _GRAPHS:
+            return True
+        number += 1
+        size += path.lstat().st_size
+        if number > _FEW_FILES and size > _FEW_BYTES:
+            return False
+    return True
 
 
 def _given_files(request: SimulationRequest) -> list[Path | str]:

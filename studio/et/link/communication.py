@@ -70,7 +70,7 @@ class Facts:
         peer: Other side of a message, -1 where there is none.
         peer_is_global: Whether that is a rank of the job rather than a place in the group.
         tag: Tag of a message.
-        root: Root of a rooted collective, -1 where there is none.
+        root: Root of a rooted collective, -1 where there is none: its place in the group until the members are known, then its rank.
         splits_in, splits_out: Bytes to and from each member; empty where they are equal.
         seq: Number in the group that the recorder gave it or that was counted, -1 where there is none.
         calls: Calls that one kernel carries out together.
@@ -159,7 +159,8 @@ def _add_noted(
             row: replace(facts, group=facts.group or next(iter(groups))) for row, facts in calls.items()
         }
     kinds = {row: facts.kind for row, facts in calls.items()}
-    for row, note in match_noted(operations, kinds, device.head.calls).items():
+    given = {row: facts.bytes_in for row, facts in calls.items()}
+    for row, note in match_noted(operations, kinds, given, device.head.calls).items():
         facts = calls[row]
         seq = facts.seq if facts.seq >= 0 else note.number
         calls[row] = replace(facts, group=facts.group or note.group, seq=seq)
@@ -330,9 +331,10 @@ class _FactReader:
         """Return facts with the size of the tensors that the library's operation names, where the call's own list has none."""
         event = self.event(row)
         dims, types = event.get("dims"), event.get("types")
+        is_part = facts.kind == CollectiveType.REDUCE_SCATTER
         if (
             facts.bytes_in >= 0
-            or facts.kind not in _GIVEN
+            or not (is_part or facts.kind in _GIVEN)
             or not isinstance(dims, list)
             or not isinstance(types, list)
         ):
@@ -341,6 +343,9 @@ class _FactReader:
         if not sizes or min(sizes) < 0:
             return facts
         given = sum(sizes)
+        if is_part:
+            # Gloo sums up one part of the list after the other; each rank keeps one.
+            return replace(facts, bytes_out=given)
         return replace(facts, bytes_in=given, bytes_out=given if facts.kind in _ONE_LIST else facts.bytes_out)
 
     def of_direct(self, row: int, kind: int) -> Facts:

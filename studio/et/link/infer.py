@@ -41,6 +41,8 @@ _POOL = 2
 """How many threads gloo gives a group, if nothing else is asked for."""
 _HINT = 0.3
 """What the numbers of threads count at most, beside 1 for a collective that another member lacks."""
+_ALONE = 0.1
+"""What counts against a group of one rank, which needs nobody else, beside 1 for a collective that another member lacks."""
 _MOST_ROUNDS = 4
 _NEVER = np.iinfo(np.int64).max
 
@@ -92,7 +94,7 @@ def candidates(rank_draft: RankDraft, members: Members) -> list[str]:
     PyTorch names groups by numbers that rise; others are in the order of the rank's own list.
     """
     number = 0 if rank_draft.number is None else rank_draft.number
-    shared = [name for name, ranks in members.items() if number in ranks and len(ranks) > 1]
+    shared = [name for name, ranks in members.items() if number in ranks]
     if all(name.isdecimal() for name in shared):
         return sorted(shared, key=lambda name: (len(name), name))
     listed = {name: place for place, name in enumerate(rank_draft.communication.groups)}
@@ -178,8 +180,11 @@ class _Collectives:
         """Return how much speaks against a group: a collective that another member lacks, or one that names another."""
         items = self.strands[index][strand]
         others = [self.at[rank] for rank in self.members[group] if rank in self.at and self.at[rank] != index]
-        lacking = sum(peers.lacks(other, item, group) for item in items for other in others)
+        lacking: float = sum(peers.lacks(other, item, group) for item in items for other in others)
         named = sum(len(items) for item in items if item.group not in (None, group))
+        if not others and len(self.members[group]) == 1:
+            # What no other rank sees nothing contradicts either.
+            lacking = _ALONE
         # Of groups that fit alike the larger: that more ranks agree by accident is less likely.
         return named + lacking / max(len(others), 1) - 1e-3 * len(others) / len(self.drafts)
 

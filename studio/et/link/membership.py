@@ -109,7 +109,8 @@ def _default_groups(
         return own[0], own[0]
     world = max(own, key=lambda name: len(members[name]), default="")
     named = {facts.group for facts in facts_of.values()}
-    left = [name for name in own if name not in named and name != world]
+    # A rank's group of its own, as of a mesh of one rank along a dimension, carries out what others do not see.
+    left = [name for name in own if name not in named and name != world and len(members[name]) > 1]
     return (left[0] if len(left) == 1 else world), world
 
 
@@ -126,8 +127,11 @@ def _resolve_facts(
         group = found or default[1 if is_message else 0]
         inferred = (*(what for what in inferred if what != "group"), "group")
     group = renamed.get(group, group)
-    peer = facts.peer
+    peer, root = facts.peer, facts.root
     ranks = members.get(group, ())
     if is_message and not facts.peer_is_global and 0 <= peer < len(ranks):
         peer = ranks[peer]
-    return replace(facts, group=group, peer=peer, members=len(ranks), inferred=inferred)
+    # Calls name the root by its place in the group, as they do peers.
+    if 0 <= root < len(ranks):
+        root = ranks[root]
+    return replace(facts, group=group, peer=peer, root=root, members=len(ranks), inferred=inferred)

@@ -20,13 +20,16 @@ _MOST_SEARCHED = 64
 
 
 def match_noted(
-    operations: Operations, kinds: Mapping[int, int], noted: Sequence[NotedCall]
+    operations: Operations, kinds: Mapping[int, int], given: Mapping[int, int], noted: Sequence[NotedCall]
 ) -> dict[int, NotedCall]:
     """Return what was noted down while each call ran or, of messages, just before; each note for one call.
+
+    Of several calls that ran at the time, on threads of their own, those count first that gave as many bytes.
 
     Args:
         operations: What the processor did.
         kinds: The kind of each call, by row.
+        given: Bytes that each call gave, -1 where not known, by row.
         noted: Notes, by time.
     """
     rows = sorted(
@@ -38,14 +41,15 @@ def match_noted(
     found: dict[int, NotedCall] = {}
     for note in noted:
         kind = operator_kind(note.name)
-        best, least = NONE, _APART_NS
+        best, least = NONE, (True, _APART_NS)
         high = bisect_left(begins, note.time_ns + _APART_NS)
         # The last of those that were running is the one: calls of a thread follow each other.
         for row in reversed(rows[max(high - _MOST_SEARCHED, 0) : high]):
             begin, end = int(operations.start_ns[row]), int(operations.end_ns[row])
             apart = max(begin - note.time_ns, note.time_ns - end, 0)
-            if row not in found and may_carry(kind, kinds[row]) and apart < least:
-                best, least = row, apart
+            rank = (NONE not in (note.bytes, given[row]) and note.bytes != given[row], apart)
+            if row not in found and may_carry(kind, kinds[row]) and apart < _APART_NS and rank < least:
+                best, least = row, rank
         if best != NONE:
             found[best] = note
     return found

@@ -1,7 +1,7 @@
-"""Tell every rank of a scatter its size, where only the root's recording does.
+"""Tell every rank the size of what is scattered, where its own recording does not.
 
 A Kineto trace alone has no sizes in lists of tensors; gloo's own operation names the tensors that a rank gives, which in a
-scatter is the root alone.
+scatter is the root alone, and of a reduce-scatter one of as many equal parts as the group has members.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from studio.trace import CollectiveType
 
 def share_sizes(drafts: Sequence[RankDraft]) -> None:
     """Set what ranks receive of scatters to their part of what the root gives; found by comm group and number."""
+    _add_parts(drafts)
     given: dict[tuple[str, int], int] = {}
     members: dict[tuple[str, int], int] = {}
     for _, _, facts in _scatters(drafts):
@@ -31,7 +32,20 @@ def share_sizes(drafts: Sequence[RankDraft]) -> None:
             facts_of[place] = replace(facts, bytes_out=given[key] // ranks, members=ranks, inferred=inferred)
 
 
+def _add_parts(drafts: Sequence[RankDraft]) -> None:
+    """Set what ranks give to reduce-scatters of which one part is known."""
+    for rank_draft in drafts:
+        facts_of = rank_draft.communication.operators
+        for row, facts in list(facts_of.items()):
+            group = rank_draft.communication.groups.get(facts.group or "")
+            told = group.size if group else (rank_draft.device and rank_draft.device.head.world_size) or 0
+            parts = facts.members or told
+            if facts.kind == CollectiveType.REDUCE_SCATTER and facts.bytes_in < 0 < facts.bytes_out and parts:
+                facts_of[row] = replace(facts, bytes_in=facts.bytes_out * parts)
+
+
 def _scatters(drafts: Sequence[RankDraft]) -> Iterator[tuple[dict[int, Facts], int, Facts]]:
+    """Yield the scatters of which the group and number are known."""
     for rank_draft in drafts:
         for facts_of in (rank_draft.communication.operators, rank_draft.communication.devices):
             for place, facts in facts_of.items():

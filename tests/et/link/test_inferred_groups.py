@@ -93,6 +93,21 @@ def test_groups_are_inferred_by_who_takes_part_at_the_time_and_said_to_be(tmp_pa
     assert not [one for one in examine(trace) if one.level != "info"]
 
 
+def test_what_no_other_rank_sees_is_in_the_group_of_the_rank_alone(tmp_path):
+    """As of a mesh of one rank along a dimension; what the others take part in stays in theirs."""
+    for number in range(2):
+        calls = [
+            (0.0, 10.0, 8, 100),
+            (100.0 + 200 * number, 110.0 + 200 * number, 8, 200),
+            (600.0, 610.0, 8, 100),
+        ]
+        write_rank(tmp_path, number, calls, groups={"0": [0, 1], str(1 + number): [number]})
+    trace = studio.link(tmp_path)
+    for number in range(2):
+        own = str(1 + number)
+        assert told(trace, number)["gloo:all_reduce 32"] == [("0", True), (own, True), ("0", True)]
+
+
 def test_what_studio_collect_notes_down_leaves_nothing_to_infer(tmp_path):
     trace = job(tmp_path, noted={2: "0", 602: "0"})
     for number in range(4):
@@ -107,6 +122,30 @@ def test_a_disagreement_in_an_inferred_group_is_no_error_and_in_a_written_one_it
         trace = job(tmp_path / name, noted, lacking=3)
         levels[name] = {one.level for one in examine(trace) if one.code == "collectives-disagree"}
     assert levels == {"inferred": {"warning"}, "written": {"error"}}
+
+
+def test_of_calls_that_run_at_once_a_note_is_about_the_one_that_gave_as_many_bytes(tmp_path):
+    """Two threads call at the same time, and the notes lie within both calls."""
+    for number in range(2):
+        calls = [
+            node(3 + place, ALL_REDUCE, rf_id=3 + place, inputs=[[tensor(1, size)], "<Object>"])
+            for place, size in enumerate((8, 32))
+        ]
+        events = [event(ALL_REDUCE, place + 1, 90, tid=5 + place, rf=3 + place) for place in range(2)]
+        noted = [
+            [10**18 + 10_000 + place, group, 0, "gloo:all_reduce", size]
+            for place, (group, size) in enumerate((("1", 128), ("2", 32)))
+        ]
+        listed = [{"pg_name": name, "ranks": [0, 1]} for name in "12"]
+        head = {"distributedInfo": {"rank": number, "world_size": 2, "pg_config": listed}}
+        head |= {"baseTimeNanoseconds": 10**18, "chakra_studio_calls": noted}
+        rank_files(tmp_path, number, host_file(calls, pid=7 + number), device_file(events, **head))
+    trace = studio.link(tmp_path)
+    for number in range(2):
+        assert told(trace, number) == {
+            f"{ALL_REDUCE} 32": [("2", False)],
+            f"{ALL_REDUCE} 128": [("1", False)],
+        }
 
 
 def test_notes_that_are_none_are_passed_over(tmp_path):

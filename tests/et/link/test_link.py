@@ -623,6 +623,28 @@ def test_a_scatter_has_the_size_that_its_root_gives_on_every_rank(tmp_path):
     assert alone(tmp_path, [call, part], [call, root], [call, part]) == [[(4, 768)]] * 3
 
 
+def test_a_reduce_scatter_of_a_list_gives_as_many_parts_as_the_group_has_members(tmp_path):
+    """Of a Kineto trace alone: gloo sums up one part after the other, and names the one it works on."""
+    call, part = (
+        event("c10d::reduce_scatter_", 0, 90, rf=3),
+        event("gloo:all_reduce", 5, 50, "user_annotation", tid=8, rf=4),
+    )
+    call["args"] |= {"Input Dims": [[[50]], [], [], []], "Input type": ["TensorList", "", "", "Scalar"]}
+    part["args"] |= {"Input Dims": [[50]], "Input type": ["float"]}
+    assert alone(tmp_path, [call, part], [call, part]) == [[(7, 400)]] * 2
+
+
+def test_a_monitored_barrier_is_carried_out_by_no_operation_of_the_library(tmp_path):
+    """Of a Kineto trace alone, without record ids: the library's barriers are those of the other calls."""
+    called = ("c10d::monitored_barrier_", "c10d::barrier", "c10d::barrier")
+    calls = [event(name, 20 * place, 9) for place, name in enumerate(called)]
+    parts = [event("gloo:barrier", at, 5, "user_annotation", tid=8) for at in (25, 45)]
+    (tmp_path / "kineto_0.json").write_bytes(device_file([*calls, *parts]))
+    [graph] = studio.read(tmp_path).graphs
+    rows = np.flatnonzero(graph.type == NodeType.COMM_COLL)
+    assert [names(graph)[row] for row in rows] == ["c10d::monitored_barrier_", "gloo:barrier", "gloo:barrier"]
+
+
 def test_a_functional_collective_tells_the_size_that_its_call_has_in_a_list(tmp_path):
     above = event("_c10d_functional::reduce_scatter_tensor", 0, 90, rf=3)
     above["args"] |= {"Input Dims": [[32], [], [], []], "Input type": ["float", "", "Scalar", ""]}
@@ -633,6 +655,16 @@ def test_a_functional_collective_tells_the_size_that_its_call_has_in_a_list(tmp_
     }
     part = event("gloo:reduce_scatter", 20, 50, "user_annotation", tid=8, rf=5)
     assert alone(tmp_path, [above, call, part], [above, call, part]) == [[(7, 128)]] * 2
+
+
+def test_a_root_is_a_rank_of_the_job(tmp_path):
+    """Calls name it by its place in the group."""
+    above = node(3, "_c10d_functional::broadcast", rf_id=3, inputs=[T(1), 1, "7"])
+    call = node(4, "c10d::broadcast_", 3, rf_id=4, inputs=[[T(1)], "<Object>", 1, 0])
+    init = node(5, "## process_group:init ##", rf_id=5, inputs=[GROUPS])
+    events = [event(above["name"], 0, 9, rf=3), event(call["name"], 1, 7, rf=4)]
+    _, [(_, _, told)] = comm(tmp_path, [above, call, init], events)
+    assert (told["pg_name"], told["comm_root"]) == ("7", 2)
 
 
 def test_splits_of_an_all_to_all_are_bytes(tmp_path):

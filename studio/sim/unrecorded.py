@@ -1,0 +1,61 @@
+"""Say what a recording lacks so that its communication cannot be matched across ranks: a job that ran does not hang by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.trace import NONE, Finding, NodeType, Trace, dense_column
+from studio.units import format_counted
+
+_TALKS = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+
+def missing_fact(trace: Trace) -> Finding | None:
+    """Return what was not recorded of a job's communication, None where nothing known to matter is missing.
+
+    Args:
+        trace: A job that cannot be simulated as it is.
+    """
+    untimed = many = lost = 0
+    counts: dict[int, int] = {}
+    for rank in trace.ranks:
+        graph = trace.graph_of(rank)
+        talks = np.isin(graph.type, _TALKS)
+        if not (graph.start_ns >= 0).any():
+            continue
+        many += int(talks.sum())
+        counts[rank.number] = int((graph.type == NodeType.COMM_COLL).sum())
+        untimed += int((talks & (graph.start_ns < 0)).sum())
+        receives = graph.type == NodeType.COMM_RECV
+        lost += int((receives & (dense_column(graph, "comm_src", NONE) == NONE)).sum())
+    if untimed:
+        return Finding(
+            "warning",
+            "communication-unrecorded",
+            f"{format_counted(untimed, 'communication node')} of {many:,} have no recorded time, as calls on threads "
+            "of the script that the profiler did not record: neither their order nor their comm group is known.",
+            "Record with studio.collect, which records all threads and the group of every call.",
+        )
+    if lost:
+        return Finding(
+            "warning",
+            "communication-unrecorded",
+            f"The recording holds no send for {format_counted(lost, 'receive')} from any rank: it began before the recording, "
+            "or on a rank that is not there.",
+            "Record from the beginning of a step on all ranks, or name the source where the script receives.",
+        )
+    if (
+        len(trace.groups) == 1
+        and len(counts) > 1
+        and len(set(trace.groups[0].ranks) & counts.keys()) == len(counts)
+    ):
+        most, least = (choose(counts, key=counts.__getitem__) for choose in (max, min))
+        if counts[most] > counts[least]:
+            return Finding(
+                "warning",
+                "communication-unrecorded",
+                f"The recording holds {format_counted(counts[most], 'collective')} of rank {most} and {counts[least]:,} of rank {least}, all "
+                "in one comm group: calls on threads that the profiler did not record, or at the border of the recording, are missing.",
+                "Record whole steps with studio.collect, which records all threads.",
+            )
+    return None
