@@ -20,6 +20,7 @@ from typing import Any
 from studio.errors import ConfigError
 from studio.generation.job import make_job
 from studio.generation.layout import Layout
+from studio.generation.memory import OPTIMIZER_BYTES, host_memory
 from studio.generation.models import Model
 from studio.generation.workload import Workload, workload_of
 from studio.layout_search.course import WAYS, Course, course_of, longest_paths, pass_lengths, segments
@@ -33,6 +34,7 @@ _OF_STAGES = frozenset(
     {
         *("pp", "dp", "zero", "schedule", "batch", "batch_from", "stage_layers", "steps", "virtual_stages", "virtual_layers"),
         *("shard", "prefetch", "grad_overlap", "bucket", "bucket_mb", "grad_dtype", "reduce_dtype", "optimizer"),
+        *("offload", "host_gbytes"),
     }
 )  # fmt: skip
 """What passes of a layer do not depend on, but for the schedules that split them and for gathers of ZeRO-3, which only add to them."""
@@ -45,6 +47,8 @@ _KNOWN = _OF_STAGES | {
     "attention",
     "dtype",
 }
+_IN_ORDER = ("1f1b", "gpipe")
+"""Schedules of which a stage's last pass is the backward pass of its last micro-batch, through all of its layers."""
 _LAYERS = 2
 """Layers of the jobs that show the passes of a layer: the first and one that follows another."""
 
@@ -88,6 +92,10 @@ class Bounds:
             ends = {"first": not stage, "last": stage == last}
             every = sum(passes.of(way, layout.stage_layers[stage], **ends) for way in WAYS)
             most = max(most, before + work * every)
+            if layout.offloads_optimizer and layout.schedule in _IN_ORDER:
+                # Nothing goes to the host before the backward pass of the last micro-batch.
+                last_pass = passes.of("bwd", layout.stage_layers[stage], **ends)
+                most = max(most, before + work * every - last_pass + self._on_host(layout, stage))
             # The first micro-batch goes through the first chunk of each stage before, the last one back through it.
             chunk = len(layout.chunk_layers(stage)[0])
             before += passes.of("fwd", chunk, first=not stage, last=False)
@@ -95,6 +103,12 @@ class Bounds:
                 passes.of("bwd", chunk, first=not stage, last=False) if layout.schedule not in _SPLIT else 0
             )
         return most
+
+    def _on_host(self, layout: Layout, stage: int) -> int:
+        """Return how long the optimizer of a stage's rank takes on the host."""
+        count = host_memory(self.model, replace(layout, offload="optimizer"), stage)["optimizer"]
+        count //= OPTIMIZER_BYTES[layout.optimizer] + layout.gradient_bytes
+        return int(optimizer_bytes(layout, count) / layout.host_gbytes)
 
     def _passes(self, options: Mapping[str, Any], *, split: bool) -> _Passes:
         alone = {key: value for key, value in options.items() if key not in _OF_STAGES}
