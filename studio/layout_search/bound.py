@@ -20,7 +20,7 @@ from typing import Any
 from studio.errors import ConfigError
 from studio.generation.job import make_job
 from studio.generation.layout import Layout
-from studio.generation.memory import OPTIMIZER_BYTES, host_memory
+from studio.generation.memory import WEIGHT_BYTES, optimizer_traffic, updated_parameters
 from studio.generation.models import Model
 from studio.generation.workload import Workload, workload_of
 from studio.layout_search.course import WAYS, Course, course_of, longest_paths, pass_lengths, segments
@@ -47,8 +47,6 @@ _KNOWN = _OF_STAGES | {
     "attention",
     "dtype",
 }
-_IN_ORDER = ("1f1b", "gpipe")
-"""Schedules of which a stage's last pass is the backward pass of its last micro-batch, through all of its layers."""
 _LAYERS = 2
 """Layers of the jobs that show the passes of a layer: the first and one that follows another."""
 
@@ -92,10 +90,12 @@ class Bounds:
             ends = {"first": not stage, "last": stage == last}
             every = sum(passes.of(way, layout.stage_layers[stage], **ends) for way in WAYS)
             most = max(most, before + work * every)
-            if layout.offloads_optimizer and layout.schedule in _IN_ORDER:
-                # Nothing goes to the host before the backward pass of the last micro-batch.
-                last_pass = passes.of("bwd", layout.stage_layers[stage], **ends)
-                most = max(most, before + work * every - last_pass + self._on_host(layout, stage))
+            if layout.offloads_optimizer:
+                # The host begins when all gradients are there, and the next step when the weights are back.
+                count = updated_parameters(self.model, layout, stage)
+                moved = optimizer_traffic(layout, count) + WEIGHT_BYTES * count
+                host = int(moved / layout.host_gbytes)
+                most = max(most, before + work * every + layout.steps * host)
             # The first micro-batch goes through the first chunk of each stage before, the last one back through it.
             chunk = len(layout.chunk_layers(stage)[0])
             before += passes.of("fwd", chunk, first=not stage, last=False)
@@ -103,12 +103,6 @@ class Bounds:
                 passes.of("bwd", chunk, first=not stage, last=False) if layout.schedule not in _SPLIT else 0
             )
         return most
-
-    def _on_host(self, layout: Layout, stage: int) -> int:
-        """Return how long the optimizer of a stage's rank takes on the host."""
-        count = host_memory(self.model, replace(layout, offload="optimizer"), stage)["optimizer"]
-        count //= OPTIMIZER_BYTES[layout.optimizer] + layout.gradient_bytes
-        return int(optimizer_bytes(layout, count) / layout.host_gbytes)
 
     def _passes(self, options: Mapping[str, Any], *, split: bool) -> _Passes:
         alone = {key: value for key, value in options.items() if key not in _OF_STAGES}

@@ -247,4 +247,5 @@ def _interpolated(
     """Return the value at a point between those of the grid, linear in both directions."""
     lower = _around(second, at[1])
     parts = [share * other * value(x, y) for x, share in _around(first, at[0]) for y, other in lower]
-    return np.add.reduce(parts)
+    total: Float64 = np.add.reduce(parts)
+    return total
