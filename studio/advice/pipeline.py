@@ -13,7 +13,7 @@ from studio.advice.collective_times import Took, collective_costs, fit_line
 from studio.advice.micro_batches import Plan, SplitMicroBatches, fits
 from studio.advice.passes import BACKWARD, FORWARD, Passes, passes_of
 from studio.advice.terms import NODES_NAMED, Change, Kind
-from studio.analysis.collectives.matching import Messages, match_messages
+from studio.analysis.collectives.messages import Messages, match_messages
 from studio.generation.layout import Schedule
 from studio.generation.schedule import stage_order
 from studio.trace import NONE, Bool, Int64

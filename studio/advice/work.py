@@ -9,8 +9,8 @@ import numpy as np
 
 from studio.advice.baseline import Scene
 from studio.advice.candidates import group_words
-from studio.analysis.collectives.matching import match_messages
 from studio.analysis.collectives.members import Members
+from studio.analysis.collectives.messages import match_messages
 from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, copies, dense_column, idles
 
 

@@ -28,6 +28,7 @@ from studio.generation.models import Model
 from studio.generation.options import OPTIONS
 from studio.layout_search.layout_plan import MFU, LayoutPlan
 from studio.layout_search.layout_plan import plan as find_layouts
+from studio.layout_search.memory import OFFLOAD_WORDS
 from studio.layout_search.running import job_of
 from studio.layout_search.search import Item, Progress
 from studio.layout_search.space import Candidate, degrees
@@ -135,7 +136,8 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "batch_from": found.frame.batch_from,
         "sequence": found.frame.sequence,
         "fixed": {key: value for key, value in found.frame.given.items() if key not in ("batch", "sequence")},
-        "tried": {degree.key: degree.words for degree in degrees()},
+        "without_host": found.without_host or None,
+        "tried": {**{degree.key: degree.words for degree in degrees()}, "offload": OFFLOAD_WORDS},
         "divide": len(found.items) + found.unfit,
         "refused": sum(found.refused.values()),
         "fit": len(found.items),
@@ -188,6 +190,12 @@ def _counted(found: LayoutPlan) -> Iterator[str]:
         f"  {format_counted(divide, 'layout')} divide, {len(found.items):,} of them fit in {found.gpu.memory_gbytes:g} GB; "
         f"{sum(found.refused.values()):,} more do not divide or are not modelled"
     )
+    hosted = sum(item.candidate.layout.offload != "none" for item in found.items)
+    if found.without_host:
+        yield "  none fits without host memory, so a part goes there (offload). What would fit without:"
+        yield f"  {found.without_host}"
+    elif hosted and "offload" not in found.frame.given:
+        yield f"  {hosted:,} of those that fit have a part in host memory, without which they would not"
     if found.nearest_unfit is not None:
         near = found.nearest_unfit
         yield f"  the nearest that does not fit: {describe(near.candidate)}, {format_si(near.held.total, 'B')}"

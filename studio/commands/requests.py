@@ -42,6 +42,9 @@ from studio.units import format_bytes, format_ns
 
 _OPTIONS = (
     "tp",
+    "pp",
+    "stage_layers",
+    "ep",
     "dtype",
     "kv_dtype",
     "draft",
@@ -139,6 +142,14 @@ def text(told: Mapping[str, Any]) -> str:
         f"{told['model']} on {told['world_size']} × {told['gpu']}, {told['layout']}, {told['dtype']}, KV cache in {told['kv_dtype']}",
         f"a step: up to {policy['token_budget']:,} tokens of {policy['max_sequences']:,} sequences; KV cache of a replica: {cache}",
     ]
+    if policy["pipeline_batches"] > 1:
+        lines.append(
+            f"{policy['pipeline_batches']} batches take turns in the pipeline, each with sequences of its own"
+        )
+    if policy["replicas_in_step"] > 1:
+        lines.append(
+            f"{policy['replicas_in_step']} replicas divide the experts: their steps begin and end together"
+        )
     if policy["draft"]:
         by = policy["draft_model"] or "at no cost"
         lines.append(
@@ -210,7 +221,9 @@ def _workload(function: Any) -> Any:
     help="A config.json in Hugging Face's form, in place of --model.",
 )  # fmt: skip
 @click.option("--gpu", required=True, metavar="NAME", help="The GPU, such as h100, or a system by its name.")
-@click.option("--ranks", type=COUNT, required=True, metavar="N", help="Ranks; replicas are ranks / tp.")
+@click.option(
+    "--ranks", type=COUNT, required=True, metavar="N", help="Ranks; replicas are ranks / (tp × pp)."
+)
 @_workload
 @click.option(
     "--token-budget", "budget", type=COUNT, default=BUDGET, show_default=True, metavar="N",

@@ -7,13 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.collectives.matching import (
-    Collectives,
-    GroupMatching,
-    disagreement,
-    match_collectives,
-    match_messages,
-)
+from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, match_collectives
+from studio.analysis.collectives.messages import match_messages
 from studio.completion.measured import UNEVEN
 from studio.errors import TraceError
 from studio.trace import NONE, Trace, assumed_from, collective_name

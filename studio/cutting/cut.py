@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.collectives.matching import match_collectives, match_messages
+from studio.analysis.collectives.matching import match_collectives
+from studio.analysis.collectives.messages import match_messages
 from studio.cutting.bridges import Closed, without
 from studio.cutting.ordering import Together, with_one_order
 from studio.cutting.selection import Choice, chosen_nodes

@@ -9,13 +9,8 @@ from itertools import chain, islice
 import numpy as np
 
 from studio.analysis.collectives.clocks import clock_offsets
-from studio.analysis.collectives.matching import (
-    Collectives,
-    Disagreement,
-    GroupMatching,
-    Messages,
-    disagreement,
-)
+from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, disagreement
+from studio.analysis.collectives.messages import Messages
 from studio.analysis.job.completeness import completeness, is_recording, range_words
 from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank

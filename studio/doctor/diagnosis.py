@@ -8,13 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from studio.analysis.collectives.matching import (
-    GroupMatching,
-    Messages,
-    edges,
-    match_collectives,
-    match_messages,
-)
+from studio.analysis.collectives.matching import GroupMatching, edges, match_collectives
+from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.graph.digraph import cycle_components
 from studio.analysis.job.nodes import node_ref
 from studio.notebook import line, one_line, table

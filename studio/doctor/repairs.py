@@ -10,13 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from studio.analysis.collectives.clocks import clock_offsets
-from studio.analysis.collectives.matching import (
-    Collectives,
-    GroupMatching,
-    Messages,
-    disagreement,
-    issue_order,
-)
+from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, issue_order
+from studio.analysis.collectives.messages import Messages
 from studio.doctor import edit
 from studio.doctor.across import comparable, evident_partners, unreceived_messages, unsent_messages
 from studio.doctor.content import call_rows, on_cpu_rows

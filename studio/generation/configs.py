@@ -29,8 +29,9 @@ def read_config(path: Path) -> Model:
         raise ConfigError(f"{path.name}: not a config.json: it holds no table of names and values.")
     kind = str(values.get("model_type"))[:80]
     if kind not in KINDS:
+        said = f"is {kind!r}" if "model_type" in values else "is missing"
         raise ConfigError(
-            f"{path.name}: model_type is {kind!r}; allowed: {', '.join(KINDS)}.",
+            f"{path.name}: model_type {said}; allowed: {', '.join(KINDS)}.",
             hint="Give the numbers of the model with --model custom.",
         )
     experts = next((key for key in _EXPERTS_ELSEWHERE if values.get(key)), None)
@@ -46,8 +47,16 @@ def _number(values: dict[str, Any], key: str, file: str, default: int | None = N
     value = values.get(key)
     if value is None and default is not None:
         return default
-    if type(value) is not int:
-        raise ConfigError(f"{file}: {key} is {str(value)[:80]}; allowed: a whole number.", key=key)
+    if value is None:
+        raise ConfigError(
+            f"{file}: {key} is missing; needed: a whole number.",
+            hint="Give the whole config.json that goes with the model's weights, or its numbers with --model custom.",
+            key=key,
+        )
+    if type(value) is not int or value < 0:
+        raise ConfigError(
+            f"{file}: {key} is {str(value)[:80]}; allowed: a whole number of at least 0.", key=key
+        )
     return value
 
 

@@ -276,18 +276,19 @@ def layout_of(model: Model, wish: Wish) -> Layout:
             )
     order = parse_order(wish.order)
     _check_tensor(model, wish.tp)
+    _check_stages(model, wish)
+    sequence = wish.sequence or model.sequence
+    parallel = wish.tp > 1 if wish.sequence_parallel is None else wish.sequence_parallel and wish.tp > 1
+    _check_sequence(wish, sequence, parallel=parallel)
     dp = _replicas(wish)
     _check_sharding(wish, wish.cp * dp)
-    sequence = wish.sequence or model.sequence
     if model.positions and sequence > model.positions:
         raise ConfigError(
             f"--seq is {sequence:,}; {model.name} has {model.positions:,} learned positions.",
             hint=f"Allowed: 1 to {model.positions:,}.",
         )
-    parallel = wish.tp > 1 if wish.sequence_parallel is None else wish.sequence_parallel and wish.tp > 1
     chunks = _chunks(model, wish)
     layers = _stage_layers(model, wish, chunks)
-    _check_sequence(wish, sequence, parallel=parallel)
     _check_context(model, wish)
     _check_experts(model, wish, dp, parallel=parallel)
     batch, words = _batch(model, wish, dp)
@@ -465,9 +466,12 @@ def _check_sequence(wish: Wish, sequence: int, *, parallel: bool) -> None:
             f"--seq is {sequence:,}, which --tp {wish.tp} does not divide.",
             hint=f"The nearest: --seq {near}; or --no-sequence-parallel.",
         )
+    each = wish.tp if parallel else 1
+    degrees = (n for n in range(1, wish.ranks + 1) if wish.ranks % (wish.tp * wish.pp * n) == 0)
+    able = nearest(wish.cp, (n for n in degrees if sequence % (n * each) == 0))
     raise ConfigError(
         f"--seq is {sequence:,}, which cp{' × tp' if parallel else ''} = {step:,} does not divide.",
-        hint=f"The nearest: --seq {near}.",
+        hint=f"The nearest: --seq {near}{f'; --cp {able}' if able != 'none' else ''}.",
         key="cp",
     )
 
@@ -490,13 +494,23 @@ def _check_experts(model: Model, wish: Wish, dp: int, *, parallel: bool) -> None
     """Refuse an expert parallel degree that does not divide, and what is of experts only in a dense model."""
     if not model.experts:
         said = {
-            "--ep": wish.ep > 1,
+            "--ep": wish.ep if wish.ep > 1 else None,
             "--capacity-factor": wish.capacity_factor,
-            "--expert-skew": wish.expert_skew,
+            "--expert-skew": wish.expert_skew or None,
         }
         for option, given in said.items():
-            if given:
-                raise ConfigError(f"{option}: {model.name} has no experts.", key=option[2:].replace("-", "_"))
+            if given is not None:
+                raise ConfigError(
+                    f"{option} is {given:g}, but {model.name} has no experts.",
+                    hint="Leave it out, or choose a model with experts, such as mixtral-8x7b.",
+                    key=option[2:].replace("-", "_"),
+                )
+    if wish.capacity_factor is not None and not wish.capacity_factor > 0:
+        raise ConfigError(
+            f"--capacity-factor is {wish.capacity_factor:g}; allowed: above 0.",
+            hint="1 is the even share of each expert; leave it out for as many tokens as are routed.",
+            key="capacity_factor",
+        )
     copies = wish.cp * dp
     if model.experts and (model.experts % wish.ep or copies % wish.ep):
         allowed = (n for n in range(1, model.experts + 1) if not (model.experts % n or copies % n))
@@ -537,24 +551,37 @@ def _replicas(wish: Wish) -> int:
     return dp
 
 
+def _check_stages(model: Model, wish: Wish) -> None:
+    """Refuse more stages than layers, whatever the number of ranks."""
+    if wish.pp > model.layers:
+        able = [n for n in range(1, model.layers + 1) if shared_layers(model.layers, n) is not None]
+        # Those that divide the ranks as well, where there are any.
+        both = [n for n in able if wish.ranks % (wish.tp * wish.cp * n) == 0] or able
+        raise ConfigError(
+            f"--pp is {wish.pp}, more stages than the {model.layers} layers of {model.name}.",
+            hint=f"The nearest: --pp {nearest(wish.pp, both)}.",
+            key="pp",
+        )
+
+
 def _stage_layers(model: Model, wish: Wish, chunks: int) -> tuple[int, ...]:
     """Return the layers of each stage, or of each chunk of stages in the order of the model."""
     count = wish.pp * chunks
     if wish.stage_layers is not None:
-        given = wish.stage_layers
+        given, even = wish.stage_layers, shared_layers(model.layers, count)
         if len(given) != count or sum(given) != model.layers or min(given) < 1:
             what = "stages" if chunks == 1 else f"stages × {chunks} chunks"
             raise ConfigError(
                 f"--stage-layers names {len(given)} numbers, {sum(given)} layers; allowed: {wish.pp} {what} of at least one "
                 f"layer with {model.layers} together.",
+                hint=f"For example --stage-layers {','.join(map(str, even))}." if even else "",
                 key="stage-layers",
             )
         return given
     layers = shared_layers(model.layers, count)
     if layers is None:
-        near = nearest(
-            wish.pp, (n for n in range(1, model.layers + 1) if shared_layers(model.layers, n) is not None)
-        )
+        able = [n for n in range(1, model.layers + 1) if shared_layers(model.layers, n) is not None]
+        near = nearest(wish.pp, [n for n in able if wish.ranks % (wish.tp * wish.cp * n) == 0] or able)
         raise ConfigError(
             f"--pp is {wish.pp}; the {model.layers} layers of {model.name} do not divide so, nor where the first and the last "
             "stage have fewer.",

@@ -175,6 +175,20 @@ def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     }
 
 
+def optimizer_traffic(layout: Layout, parameters: int) -> int:
+    """Return the bytes that an optimizer of so many parameters reads and writes in a step.
+
+    Gradients are read; the copy and what is kept besides are read and written, and so are weights written.
+    """
+    return (layout.gradient_bytes + 2 * OPTIMIZER_BYTES[layout.optimizer] + WEIGHT_BYTES) * parameters
+
+
+def updated_parameters(model: Model, layout: Layout, stage: int) -> int:
+    """Return how many parameters a rank of a stage updates."""
+    units = [unit for chunk in chunk_units(model, layout, stage) for unit in chunk.values()]
+    return sum(shard_of(layout, unit) if layout.zero else unit.parameters for unit in units)
+
+
 def host_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     """Return the bytes that a rank of a stage has in host memory, by part: optimizer with a copy of the gradients, activations at the peak.
 
@@ -182,8 +196,7 @@ def host_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
     """
     optimizer = activations = 0
     if layout.offloads_optimizer:
-        units = [unit for chunk in chunk_units(model, layout, stage) for unit in chunk.values()]
-        count = sum(shard_of(layout, unit) if layout.zero else unit.parameters for unit in units)
+        count = updated_parameters(model, layout, stage)
         optimizer = (OPTIMIZER_BYTES[layout.optimizer] + layout.gradient_bytes) * count
     if layout.offloads_activations:
         kept = [

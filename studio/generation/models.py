@@ -158,11 +158,11 @@ class Model:
 
 
 def nearest(value: int, allowed: Any) -> str:
-    """Return the allowed values next to a value, below and above, in words."""
+    """Return the allowed values next to a value, below and above, as options take them."""
     known = sorted(set(allowed))
     below = [number for number in known if number < value][-1:]
     above = [number for number in known if number > value][:1]
-    return " or ".join(f"{number:,}" for number in (*below, *above)) or "none"
+    return " or ".join(str(number) for number in (*below, *above)) or "none"
 
 
 def _gpt3(name: str, layers: int, hidden: int, heads: int, batch: int) -> Model:

@@ -10,9 +10,9 @@ from studio.generation.context import ELEMENT_BYTES
 from studio.generation.layers import layer_backward, layer_forward
 from studio.generation.layout import Layout
 from studio.generation.memory import (
-    OPTIMIZER_BYTES,
     WEIGHT_BYTES,
     kept_activations,
+    optimizer_traffic,
     stage_memory,
     unit_activations,
 )
@@ -378,8 +378,7 @@ class Stage:
         """Append the optimizer, on the device or on the host, from which the weights then come back."""
         layout = self.layout
         count = sum(map(self._updated, self.held))
-        # Gradients are read; the copy and what is kept besides are read and written, and so are weights written.
-        moved = (layout.gradient_bytes + 2 * OPTIMIZER_BYTES[layout.optimizer] + WEIGHT_BYTES) * count
+        moved = optimizer_traffic(layout, count)
         flop = OPERATIONS.get(layout.optimizer, ADAM_OPERATIONS) * count
         if not layout.offloads_optimizer:
             self.ready = self.program.compute(f"{step}.optimizer", after, flop, moved, "other")

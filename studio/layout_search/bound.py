@@ -20,6 +20,7 @@ from typing import Any
 from studio.errors import ConfigError
 from studio.generation.job import make_job
 from studio.generation.layout import Layout
+from studio.generation.memory import WEIGHT_BYTES, kept_activations, optimizer_traffic, updated_parameters
 from studio.generation.models import Model
 from studio.generation.workload import Workload, workload_of
 from studio.layout_search.course import WAYS, Course, course_of, longest_paths, pass_lengths, segments
@@ -33,6 +34,7 @@ _OF_STAGES = frozenset(
     {
         *("pp", "dp", "zero", "schedule", "batch", "batch_from", "stage_layers", "steps", "virtual_stages", "virtual_layers"),
         *("shard", "prefetch", "grad_overlap", "bucket", "bucket_mb", "grad_dtype", "reduce_dtype", "optimizer"),
+        *("offload", "host_gbytes"),
     }
 )  # fmt: skip
 """What passes of a layer do not depend on, but for the schedules that split them and for gathers of ZeRO-3, which only add to them."""
@@ -88,6 +90,20 @@ class Bounds:
             ends = {"first": not stage, "last": stage == last}
             every = sum(passes.of(way, layout.stage_layers[stage], **ends) for way in WAYS)
             most = max(most, before + work * every)
+            if layout.offloads_optimizer:
+                # The host begins when all gradients are there, and the next step when the weights are back.
+                count = updated_parameters(self.model, layout, stage)
+                moved = optimizer_traffic(layout, count) + WEIGHT_BYTES * count
+                host = int(moved / layout.host_gbytes)
+                most = max(most, before + work * every + layout.steps * host)
+            if layout.offloads_activations:
+                # What each layer keeps goes to the host and comes back, one after the other in each direction.
+                kept = sum(
+                    kept_activations(self.model, layout, layer)
+                    for layers in layout.chunk_layers(stage)
+                    for layer in layers
+                )
+                most = max(most, int(work * kept / layout.host_gbytes))
             # The first micro-batch goes through the first chunk of each stage before, the last one back through it.
             chunk = len(layout.chunk_layers(stage)[0])
             before += passes.of("fwd", chunk, first=not stage, last=False)

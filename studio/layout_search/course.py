@@ -69,8 +69,11 @@ def course_of(trace: Trace, config: SystemConfig) -> Course:
         parents += _parents(graph, int(starts[index]))
         groups += np.where(graph.type == NodeType.COMM_COLL, group_slots(graph), -1).tolist()
         names += [graph.strings[name] for name in graph.name.tolist()]
-    flows = planning.every_flow
-    if flows is not None:
+    bundles = planning.bundles
+    if bundles is not None:
+        assert planning.costs is not None
+        mine = bundles.of_ranks(np.array(list(first.values()), np.int64))
+        flows = bundles.charged(bundles.expand(mine), planning.costs)
         graph_at = np.array([rank.graph for rank in trace.ranks], np.int64)
         sends = flows.role == SENDS
         send_of = np.full(len(flows), -1, np.int64)

@@ -14,11 +14,11 @@ from studio.et.executors import start_local_processes
 from studio.generation.models import Model
 from studio.generation.transformer import flop_per_sequence
 from studio.layout_search.bound import Bounds
-from studio.layout_search.memory import most_held
+from studio.layout_search.memory import most_held, with_offload
 from studio.layout_search.running import EXPOSED, Runner, Setting
 from studio.layout_search.search import Item, Progress, front, order_of, search
 from studio.layout_search.space import Candidate, Frame, candidates, frame_of
-from studio.layout_search.unfit import unfit_error
+from studio.layout_search.unfit import unfit_error, without_host_words
 from studio.notebook import line, table
 from studio.operators.roofline import Gpu, peak
 from studio.sim.parts import Parts, interpret, with_settings
@@ -52,11 +52,12 @@ class LayoutPlan:
         setting: What they were simulated with.
         system_name: The system, in words.
         gpu: The GPU whose memory and peak count.
-        items: All layouts that fit.
+        items: All layouts that fit, those that do so with the help of host memory alone among them.
         unfit: How many divide and do not fit.
         nearest_unfit: Of those the one that holds least; None where all fit.
         refused: Why others do not divide, and how many layouts each.
         top: How many of the fastest were asked for.
+        without_host: Where only layouts fit of which host memory holds a part: what would fit without; "" elsewhere.
     """
 
     frame: Frame
@@ -68,6 +69,7 @@ class LayoutPlan:
     nearest_unfit: Item | None
     refused: Counter[str]
     top: int
+    without_host: str = ""
 
     @cached_property
     def simulated(self) -> list[Item]:
@@ -210,7 +212,7 @@ def options_of(candidate: Candidate) -> dict[str, Any]:
     found = {"tp": layout.tp, "pp": layout.pp, "dp": layout.dp}
     skipped = {*found, "batch", "sequence", "gpu", "steps", "compute_efficiency", "memory_efficiency"}
     found |= {key: value for key, value in candidate.options.items() if key not in skipped}
-    return {**found, "micro_batches": layout.micro_batches}
+    return {**found, "offload": layout.offload, "micro_batches": layout.micro_batches}
 
 
 def _part_order(part: str) -> tuple[int, str]:
@@ -278,8 +280,14 @@ def plan(  # noqa: PLR0913 (what a user may say)
         )
     held = [Item(one, most_held(frame.model, one.layout)) for one in found]
     capacity = chip.memory_gbytes * 1e9
-    items = [item for item in held if item.held.total <= capacity]
-    rest = [item for item in held if item.held.total > capacity]
+    items, rest = [], []
+    for item in held:
+        if item.held.total <= capacity:
+            items.append(item)
+        elif (found_with := with_offload(frame, item.candidate, capacity)) is not None:
+            items.append(Item(*found_with))
+        else:
+            rest.append(item)
     nearest = min(rest, key=lambda item: item.held.total, default=None)
     if not items:
         assert nearest is not None
@@ -289,7 +297,11 @@ def plan(  # noqa: PLR0913 (what a user may say)
         search(items, Bounds(frame.model, config), runner, top, progress)
     if all(item.error for item in items):
         raise ConfigError(f"No layout that fits can be simulated: {items[0].error}")
-    return LayoutPlan(frame, setting, name, chip, tuple(items), len(rest), nearest, refused, top)
+    needs_host = "offload" not in frame.given and all(
+        item.candidate.layout.offload != "none" for item in items
+    )
+    without = without_host_words(frame, chip, family) if needs_host else ""
+    return LayoutPlan(frame, setting, name, chip, tuple(items), len(rest), nearest, refused, top, without)
 
 
 def _system(

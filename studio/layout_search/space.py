@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from studio.errors import ConfigError
@@ -246,6 +246,16 @@ def candidates(frame: Frame) -> tuple[list[Candidate], Counter[str]]:
             continue
         found.append(Candidate(len(found), options, workload))
     return found, refused
+
+
+def with_options(frame: Frame, candidate: Candidate, **changes: Any) -> Candidate:
+    """Return a layout with other options.
+
+    Raises:
+        ConfigError: The layout does not allow them.
+    """
+    options = {**candidate.options, **changes}
+    return replace(candidate, options=options, workload=workload_of(frame.model, frame.ranks, options))
 
 
 def _combinations(frame: Frame, left: tuple[Degree, ...], chosen: Chosen) -> Iterator[Chosen]:

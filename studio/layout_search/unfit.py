@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from studio.errors import ConfigError
-from studio.generation.layout import OFFLOADS
 from studio.generation.options import BY_KEY
 from studio.generation.transformer import parameters
 from studio.layout_search.memory import Held, most_held
@@ -53,7 +52,7 @@ def describe(candidate: Candidate) -> str:
     more = [f"micro-batch {layout.micro_batch}"]
     more += [f"zero {layout.zero}"] if layout.zero else []
     more += ["no sequence parallelism"] if layout.tp > 1 and not layout.sequence_parallel else []
-    for key in ("schedule", "recompute"):
+    for key in ("schedule", "recompute", "offload"):
         value = candidate.options.get(key)
         more += (
             [f"{key} {value}"]
@@ -64,7 +63,7 @@ def describe(candidate: Candidate) -> str:
 
 
 def _ways(frame: Frame, gpu: Gpu, family: Family | None) -> Iterator[str]:
-    """Yield what would fit: an option that was fixed, set free, the least that goes to host memory, or more ranks."""
+    """Yield what would fit without host memory: an option that was fixed, set free, or more ranks."""
     capacity = gpu.memory_gbytes * 1e9
     varied = {degree.key for degree in degrees()}
     for key in frame.given:
@@ -74,14 +73,14 @@ def _ways(frame: Frame, gpu: Gpu, family: Family | None) -> Iterator[str]:
             if found is not None and found[1].total <= capacity:
                 option = BY_KEY[key].names[0].partition("/")[0]
                 yield f"Without {option} {describe(found[0])} fits."
-    for kind in OFFLOADS[1:] if "offload" not in frame.given else ():
-        found = _least(replace(frame, given={**frame.given, "offload": kind}))
-        if found is not None and found[1].total <= capacity:
-            yield f"With --offload {kind} {describe(found[0])} fits."
-            break
     ranks = fewest_ranks(frame, gpu, family) if family is not None else None
     if ranks is not None:
         yield f"With {ranks[0]:,} ranks {describe(ranks[1])} fits."
+
+
+def without_host_words(frame: Frame, gpu: Gpu, family: Family | None) -> str:
+    """Say what would fit without host memory, where nothing does on these ranks with what was fixed."""
+    return " ".join(_ways(frame, gpu, family)) or "A smaller model or --seq, or a GPU with more memory."
 
 
 def _least(frame: Frame) -> tuple[Candidate, Held] | None:

@@ -11,11 +11,11 @@ from studio.analysis.collectives.matching import (
     Collectives,
     Disagreement,
     GroupMatching,
-    Messages,
     disagreement,
     edges,
     issue_order,
 )
+from studio.analysis.collectives.messages import Messages
 from studio.analysis.graph.digraph import build_network, reachable
 from studio.sim.config import SystemConfig
 from studio.trace import (

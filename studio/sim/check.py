@@ -12,14 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.collectives.matching import (
-    GroupMatching,
-    Messages,
-    edges,
-    match_collectives,
-    match_messages,
-    waits_for_lower_ids,
-)
+from studio.analysis.collectives.matching import GroupMatching, edges, match_collectives, waits_for_lower_ids
+from studio.analysis.collectives.messages import Channels, match_channels
 from studio.analysis.graph.digraph import build_network, reachable, shortest_cycle
 from studio.analysis.job.completeness import Completeness, completeness, is_recording
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
@@ -85,10 +79,12 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
     ]
     if not config.replay_only:
         groups = match_collectives(trace, config.groups, by_number=by_number(config))
-        messages = match_messages(trace)
+        channels = match_channels(trace)
+        # Of the messages that are as they should be nothing is found.
+        doubtful = channels.expand(channels.doubtful([rank.number for rank in trace.ranks]))
         findings += [
             *group_findings(trace, config, groups),
-            *message_findings(trace, messages),
+            *message_findings(trace, doubtful),
         ]
         if replays_communication(config):
             findings += unrecorded_findings(trace)
@@ -96,7 +92,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             findings += [
                 *(_algorithms(config, groups) if config.topology.npus > 1 and not config.flows else ()),
                 *(_check_roots(trace, config, groups) if _all_collectives(config) else ()),
-                *(crossing_findings(config, groups, messages) if not config.flows else ()),
+                *(crossing_findings(config, groups, channels) if not config.flows else ()),
             ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
@@ -568,7 +564,7 @@ def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
 
 
 def crossing_findings(
-    config: SystemConfig, groups: Sequence[GroupMatching], messages: Messages
+    config: SystemConfig, groups: Sequence[GroupMatching], channels: Channels
 ) -> Iterator[Finding]:
     """Warn of messages that cross several dimensions but are timed in one.
 
@@ -590,10 +586,10 @@ def crossing_findings(
         more = f" (and those of {count - 1:,} more groups)" if count > 1 else ""
         what = f"Messages of {who} between ranks {members[first]} and {following[first]}{more}"
         yield _skipped_finding(config, "group-dimensions", what, int(members[first]), following[first])
-    crossing = _several_dimensions(config, messages.source, messages.target)
+    crossing = _several_dimensions(config, channels.source, channels.target)
     if crossing.any():
-        first, count = int(np.flatnonzero(crossing)[0]), int(crossing.sum())
-        source, target = int(messages.source[first]), int(messages.target[first])
+        first, count = int(np.flatnonzero(crossing)[0]), int(channels.messages[crossing].sum())
+        source, target = int(channels.source[first]), int(channels.target[first])
         more = f" (and {count - 1:,} more like it)" if count > 1 else ""
         what = f"Messages from rank {source} to rank {target}{more}"
         yield _skipped_finding(config, "message-dimensions", what, source, target)

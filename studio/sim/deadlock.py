@@ -13,7 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from studio.analysis.collectives.matching import GroupMatching, Messages, match_collectives, match_messages
+from studio.analysis.collectives.matching import GroupMatching, match_collectives
+from studio.analysis.collectives.messages import Messages, match_messages
 from studio.errors import TraceError
 from studio.sim.agreement import collective_label, group_label, half_label, node_label, rank_list
 from studio.sim.check import check

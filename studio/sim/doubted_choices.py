@@ -31,16 +31,17 @@ def find_instant(facts: Facts) -> Found:
     config, trace = facts.config, facts.result.trace
     fixed = config.extensions is None or config.extensions.collectives == "reference"
     lacking = every = 0
-    for rank in trace.ranks:
-        graph = trace.graph_of(rank)
+    # Ranks of one graph have the same collectives.
+    users = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
+    for graph, ranks in zip(trace.graphs, users, strict=True):
         replayed = graph.type == NodeType.COMM_COLL
         if config.needs_every_rank:
             rows, types = int_column(graph, "comm_type")
             broadcast = np.zeros(len(graph), bool)
             broadcast[rows] = types == CollectiveType.BROADCAST
             replayed = replayed & broadcast & fixed
-        lacking += int((replayed & (graph.duration_ns <= 0)).sum())
-        every += int(replayed.sum())
+        lacking += ranks * int((replayed & (graph.duration_ns <= 0)).sum())
+        every += ranks * int(replayed.sum())
     if not lacking or config.topology.npus < 2:
         return
     what = "collectives" if not config.needs_every_rank else "broadcasts"

@@ -36,10 +36,13 @@ def _outside(facts: Facts, known: Range) -> Bool:
     ranks_of = {group.name: group.ranks for group in groups}
     everyone = tuple(range(config.topology.npus))
     outside = np.zeros(len(times), bool)
-    pairs, place = np.unique(np.stack([times.group, times.type]), axis=1, return_inverse=True)
-    order = np.argsort(place.reshape(-1), kind="stable")
-    ends = np.cumsum(np.bincount(place.reshape(-1), minlength=pairs.shape[1]))[:-1]
-    for (group, kind), own in zip(pairs.T.tolist(), np.split(order, ends), strict=True):
+    # Group and type as one number: there may be tens of millions. Types begin at -1.
+    types = int(times.type.max()) + 2
+    code = times.group * types + times.type + 1
+    order = np.argsort(code, kind="stable")
+    pairs, first = np.unique(code[order], return_index=True)
+    for pair, own in zip(pairs.tolist(), np.split(order, first[1:]), strict=True):
+        group, kind = pair // types, pair % types - 1
         shape = group_shape(ranks_of.get(times.groups[group], everyone), config.topology.dims[0].size)
         name = CollectiveType(kind).name.lower() if kind >= 0 else ""
         if shape.ranks > 1 and kind != CollectiveType.BARRIER:

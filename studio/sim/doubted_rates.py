@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.analysis.collectives.matching import match_collectives, match_messages
+from studio.analysis.collectives.matching import match_collectives
+from studio.analysis.collectives.messages import Channels, match_channels
 from studio.sim.check import crossing_findings
+from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import FULL_CURE, Facts, Found, link_rate
 from studio.sim.matched import by_number
 from studio.trace import Bool, CollectiveType, Float64, NodeType, collective_name
@@ -73,35 +75,48 @@ def find_messages(facts: Facts) -> Found:
     sends = any((graph.type == NodeType.COMM_SEND).any() for graph in result.trace.graphs)
     if not (facts.simulated and sends and config.links is None):
         return
-    messages = match_messages(result.trace)
+    channels = match_channels(result.trace)
+    rates = _slowest_rates(config, channels)
+    rate_of = np.unique(rates, return_inverse=True)[1].reshape(-1)
+    shown, which = channels.alike(result.representative, rate_of)
+    alike = np.bincount(which, minlength=len(shown))
+    messages = channels.expand(shown)
+    channel = np.repeat(np.arange(len(shown)), channels.messages[shown])
     whole = (messages.send_rank >= 0) & (messages.receive_rank >= 0) & messages.known
-    source, target, size = messages.source[whole], messages.target[whole], messages.bytes[whole]
+    channel = channel[whole]
     times = result.node_times()
     began = times.start_ns[times.first[messages.send_rank[whole]] + messages.send_row[whole]]
     ended = times.end_ns[times.first[messages.receive_rank[whole]] + messages.receive_row[whole]]
     # Equal messages of a channel arrive as they were sent, whatever the ids of their nodes.
-    channel = (size, messages.tag[whole], target, source)
-    began, ended = began[np.lexsort((began, *channel))], ended[np.lexsort((ended, *channel))]
-    order = np.lexsort(channel)
-    source, target, size = source[order], target[order], size[order]
-    rate = np.full(len(size), np.inf)
-    below = 1
-    for dim in config.topology.dims:
-        crosses = source // below % dim.size != target // below % dim.size
-        rate[crosses] = np.minimum(rate[crosses], link_rate(dim))
-        below *= dim.size
+    key = (messages.bytes[whole], messages.tag[whole], channel)
+    began, ended = began[np.lexsort((began, *key))], ended[np.lexsort((ended, *key))]
+    order = np.lexsort(key)
+    channel, size = channel[order], messages.bytes[whole][order]
+    rate = rates[shown[channel]]
     quick: Bool = np.maximum(ended - began + 1, 1) * rate * MARGIN < size
     if quick.any():
         first = int(np.flatnonzero(quick)[0])
-        took = int(ended[first] - began[first])
-        more = f" ({format_count(int(quick.sum()))} messages in all)" if quick.sum() > 1 else ""
+        took, count = int(ended[first] - began[first]), int(alike[channel[quick]].sum())
+        source, target = channels.source[shown[channel[first]]], channels.target[shown[channel[first]]]
+        more = f" ({format_count(count)} messages in all)" if count > 1 else ""
         yield (
             (
-                f"A message from rank {source[first]} to rank {target[first]} took {format_ns(took)}; the slowest link on its way "
+                f"A message from rank {source} to rank {target} took {format_ns(took)}; the slowest link on its way "
                 f"({format_rate(float(rate[first]))}) needs {format_ns(float(size[first] / rate[first]))} for its bytes{more}."
             ),
             FULL_CURE,
         )
+
+
+def _slowest_rates(config: SystemConfig, channels: Channels) -> Float64:
+    """Return (C,) what the slowest link on the way of each channel carries."""
+    rate = np.full(len(channels), np.inf)
+    below = 1
+    for dim in config.topology.dims:
+        crosses = channels.source // below % dim.size != channels.target // below % dim.size
+        rate[crosses] = np.minimum(rate[crosses], link_rate(dim))
+        below *= dim.size
+    return rate
 
 
 def find_links(facts: Facts) -> Found:
@@ -133,5 +148,5 @@ def find_crossings(facts: Facts) -> Found:
         return
     trace = facts.result.trace
     groups = match_collectives(trace, config.groups, by_number=by_number(config))
-    for finding in crossing_findings(config, groups, match_messages(trace)):
+    for finding in crossing_findings(config, groups, match_channels(trace)):
         yield finding.message, FULL_CURE

@@ -14,6 +14,16 @@ Why a folded simulation gives every rank's own answer
     class that is a member once, because equivalent ranks come at the same time; and it puts on a port that stands for
     others what all flows of its class put there.
 
+Bundles instead of flows
+    The partition is found before flows are expanded: a job of 16,384 ranks has hundreds of millions of messages, and a few
+    ten thousand pairs of ranks between which they pass. A bundle (`flow_plans.Bundles`) is all collectives of a comm group or
+    all messages from one rank to another. Bundles are equivalent that have as many flows, of which the n-th cost the same, and
+    whose members are as many ranks of each class with each part; a part says which nodes of a member come to which of the
+    bundle's flows. So the n-th flows of equivalent bundles are equivalent as above, row by row, and a partition that is
+    stable for bundles is so for flows. It may be finer than the coarsest one for flows, where ranks of one graph are alike in
+    flows that come in other bundles; then more ranks are simulated than had to be. Only the flows of ranks that are
+    simulated, and of those that share ports with them, are expanded.
+
 How the partition is found
     By hashes of 64 bits, refined until no class splits. Whether it is stable is then checked value by value, so that
     hashes that are equal by accident cannot pass; if it is not, every rank is simulated by itself.
@@ -21,46 +31,48 @@ How the partition is found
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from studio.sim.flow_plans import NEVER, Flows
+from studio.sim.charges import Costs
+from studio.sim.flow_plans import NEVER, Bundles, Expansion
 from studio.sim.folding import Folding, Unfoldable
-from studio.trace import Int32, Int64
+from studio.trace import Int64
 
 UInt64 = npt.NDArray[np.uint64]
-Integers = Int32 | Int64
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FlowClasses:
     """Which ranks and flows stand for which.
 
+    M flows: those in which a rank takes part that is simulated, or that shares ports with one.
+
     Attributes:
         folding: The classes of ranks.
-        flow: (M,) per flow the number of the one that stands for it, among `flows`.
         owners: NPUs, and the number of NPUs + nodes, whose ports stand for all.
-        used: The flows that stand for others.
-        flows: These, their members those of the ranks that are simulated.
+        flows: The flows.
+        flow: (M,) per flow the number of the one that stands for it, among `standing`.
+        standing: The flows that stand for others, their members those of the ranks that are simulated.
     """
 
     folding: Folding
-    flow: Int64
     owners: Int64
-    used: Int64
-    flows: Flows
+    flows: Expansion
+    flow: Int64
+    standing: Expansion
 
 
-def fold_flows(flows: Flows, kind_of: Int64, per_node: int, *, by_node: bool) -> FlowClasses:
+def fold_flows(bundles: Bundles, cost: Int64, kind_of: Int64, per_node: int, *, by_node: bool) -> FlowClasses:
     """Return the classes of ranks and flows of a job.
 
     Args:
-        flows: The flows.
+        bundles: The flows, by who takes part.
+        cost: (B,) a number per bundle; the n-th flows of those with equal ones cost the same.
         kind_of: (R,) a number per rank; those with different numbers differ in what they compute.
         per_node: NPUs of a node.
         by_node: Whether the NPUs of a node share its ports.
@@ -70,7 +82,7 @@ def fold_flows(flows: Flows, kind_of: Int64, per_node: int, *, by_node: bool) ->
     """
     ranks = len(kind_of)
     node_of = np.arange(ranks) // per_node
-    signs = _Signs(flows, node_of if by_node else None, ranks)
+    signs = _Signs(bundles, cost, node_of if by_node else None, ranks)
     class_of = np.unique(kind_of, return_inverse=True)[1].reshape(-1)
     count = 0
     while count < len(np.unique(class_of)):
@@ -80,26 +92,25 @@ def fold_flows(flows: Flows, kind_of: Int64, per_node: int, *, by_node: bool) ->
         pairs = np.stack([class_of.astype(np.uint64), signs.of_ranks(class_of)])
         class_of = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
     class_of, representatives = _number_classes(class_of)
-    flow = _first_of(signs.of_flows(class_of))
+    bundle = _first_of(signs.of_bundles(class_of))
     node_class = _first_of(signs.of_nodes(class_of)) if by_node else class_of
-    orders = signs.by_flow, signs.by_rank
-    # Hashes are as large as the members of all flows, and so is what checking takes.
-    del signs
-    _check(flows, class_of, representatives, flow, orders)
-    owners = representatives
+    _check(bundles, cost, class_of, representatives, bundle)
+    owners = near = representatives
     if by_node:
         _check_nodes(class_of, node_of, node_class)
-        owners = np.concatenate([owners, ranks + np.unique(node_class)])
-    used = np.unique(flow)
-    number = np.zeros(len(flows), np.int64)
-    number[used] = np.arange(len(used))
-    return FlowClasses(
-        Folding(class_of, representatives, {}, {}, {}),
-        number[flow],
-        owners,
-        used,
-        _standing(flows, used, number[flow], representatives),
-    )
+        nodes = np.unique(node_class)
+        owners = np.concatenate([owners, ranks + nodes])
+        near = np.flatnonzero(np.isin(node_of, nodes) | np.isin(np.arange(ranks), representatives))
+    chosen = bundles.of_ranks(near)
+    flows = bundles.expand(chosen)
+    lengths = np.diff(bundles.offsets)[bundles.sort[chosen]]
+    position = np.arange(len(flows.case)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    # Flows are equivalent that have the same position in equivalent bundles.
+    code = np.repeat(bundle[chosen], lengths) * (int(lengths.max(initial=0)) + 1) + position
+    used, flow = np.unique(code, return_index=True, return_inverse=True)[1:]
+    flow = flow.reshape(-1)
+    folding = Folding(class_of, representatives, {}, {}, {})
+    return FlowClasses(folding, owners, flows, flow, _standing(flows, used, flow, representatives))
 
 
 def _number_classes(class_of: Int64) -> tuple[Int64, Int64]:
@@ -137,47 +148,32 @@ def _sums(values: UInt64, bounds: Int64) -> UInt64:
     return total[1:] - total[:-1]
 
 
-def _blocks(count: int) -> Iterator[slice]:
-    """Yield parts of what is as long as the members of all flows: what is computed of one part at a time takes no room."""
-    for begin in range(0, count, _BLOCK):
-        yield slice(begin, min(begin + _BLOCK, count))
-
-
-def _order_of(keys: Int32) -> Int32:
-    """Return the places of keys in the order of the keys, in 4 bytes each."""
-    return np.argsort(keys, kind="stable").astype(np.int32)
-
-
 class _Signs:
-    """Hashes of ranks, flows and nodes by the classes of ranks."""
+    """Hashes of ranks, bundles and nodes by the classes of ranks."""
 
-    def __init__(self, flows: Flows, node_of: Int64 | None, ranks: int) -> None:
-        self.flows, self.node_of = flows, node_of
-        part = np.empty(len(flows.row), np.uint64)
-        for block in _blocks(len(part)):
-            part[block] = _mix(flows.row[block] * np.int64(4) + flows.role[block])
-        self.by_flow = _order_of(flows.flow)
-        self.flow_bounds = _bounds(flows.flow, len(flows))
-        self.by_rank = _order_of(flows.place)
-        self.rank_bounds = _bounds(flows.place, ranks)
-        self.part, self.cost = part, _mix(_costs_of(flows))
+    def __init__(self, bundles: Bundles, cost: Int64, node_of: Int64 | None, ranks: int) -> None:
+        self.bundles, self.node_of = bundles, node_of
+        # Mixed twice, unlike classes: of small numbers mixed alike, 0 with 1 would be 1 with 0.
+        self.part, self.cost = _mix(_mix(bundles.part)), _mix(cost)
+        # Members come bundle by bundle.
+        self.by_bundle = np.arange(len(bundles.bundle))
+        self.bundle_bounds = _bounds(bundles.bundle, len(bundles))
+        self.by_rank = np.argsort(bundles.place, kind="stable")
+        self.rank_bounds = _bounds(bundles.place, ranks)
 
-    def of_flows(self, class_of: Int64) -> UInt64:
-        """Return (M,) hashes of flows: what they cost, and who meets there."""
-        members = self._members(_mix(class_of), self.flows.place, self.by_flow)
-        return _mix(_sums(members, self.flow_bounds) ^ self.cost)
+    def of_bundles(self, class_of: Int64) -> UInt64:
+        """Return (B,) hashes of bundles: what their flows cost, and who meets there."""
+        members = self._members(_mix(class_of), self.bundles.place, self.by_bundle)
+        return _mix(_sums(members, self.bundle_bounds) ^ self.cost)
 
-    def _members(self, signs: UInt64, of: Int32, order: Int32) -> UInt64:
-        """Return (P,) hashes of members in an order: the sign of whom or what each is of, and what it does there."""
-        mixed = np.empty(len(order), np.uint64)
-        for block in _blocks(len(order)):
-            mine = order[block]
-            mixed[block] = _mix(signs[of[mine]] ^ self.part[mine])
-        return mixed
+    def _members(self, signs: UInt64, of: Int64, order: Int64) -> UInt64:
+        """Return (Q,) hashes of members in an order: the sign of whom or what each is of, and its part there."""
+        return _mix(signs[of[order]] ^ self.part[order])
 
     def of_ranks(self, class_of: Int64) -> UInt64:
-        """Return (R,) hashes of ranks: the flows of their nodes, and who is in their node."""
-        signs = _sums(self._members(self.of_flows(class_of), self.flows.flow, self.by_rank), self.rank_bounds)
+        """Return (R,) hashes of ranks: the bundles they take part in, and who is in their node."""
+        members = self._members(self.of_bundles(class_of), self.bundles.bundle, self.by_rank)
+        signs = _sums(members, self.rank_bounds)
         if self.node_of is not None:
             signs = signs ^ _mix(self.of_nodes(class_of))[self.node_of]
         return signs
@@ -189,107 +185,66 @@ class _Signs:
         return _sums(_mix(class_of), bounds)
 
 
-def _costs_of(flows: Flows) -> Int64:
-    """Return (M,) a number per flow; equal ones cost the same, and wait for as many."""
-    cost: Int64 = costs_of_cases(flows)[flows.case]
-    return cost
+def costs_of_bundles(bundles: Bundles, costs: Costs) -> Int64:
+    """Return (B,) a number per bundle; where it is equal, as many flows pass, and the n-th ones cost the same.
 
-
-def costs_of_cases(flows: Flows) -> Int64:
-    """Return a number per case of flows, the lowest case that costs the same and waits for as many."""
-    cases = int(flows.case.max(initial=-1)) + 1
-    first = np.zeros(cases, np.int64)
-    first[flows.case] = np.arange(len(flows))
-    columns = np.column_stack(
-        [
-            column[first]
-            for column in (
-                *(flows.total_ns, flows.fixed_ns, flows.waits_for, flows.ranks),
-                *(flows.share, flows.share_of_node),
-            )
-        ]
-    )
-    packed = np.ascontiguousarray(columns).view(np.dtype((np.void, columns.itemsize * columns.shape[1])))
-    lowest, number = np.unique(packed.reshape(-1), return_index=True, return_inverse=True)[1:]
-    return lowest[number.reshape(-1)]
-
-
-def recharged(found: FlowClasses, flows: Flows) -> FlowClasses:
-    """Return the classes of a job for flows that cost something else, equal where they were equal before.
-
-    Which flows and ranks stand for which depends on what is equal only, not on what it is.
+    They wait for as many, too, and send as many bytes.
     """
-    standing = {name: getattr(flows, name)[found.used] for name in _CHARGED}
-    return replace(found, flows=replace(found.flows, choices=flows.choices, **standing))
+    charged = (costs.total_ns, costs.fixed_ns, costs.share, costs.share_of_node, costs.moved.view(np.int64))
+    columns = np.column_stack((*charged, bundles.waits_for, bundles.ranks))
+    packed = np.ascontiguousarray(columns).view(np.dtype((np.void, columns.itemsize * columns.shape[1])))
+    number = np.unique(packed.reshape(-1), return_inverse=True)[1].reshape(-1)
+    numbers = number[bundles.case]
+    seen: dict[bytes, int] = {}
+    of_sort = [
+        seen.setdefault(numbers[low:high].tobytes(), len(seen))
+        for low, high in pairwise(bundles.offsets.tolist())
+    ]
+    return np.array(of_sort, np.int64)[bundles.sort]
 
 
-_CHARGED = ("total_ns", "fixed_ns", "moved", "share", "share_of_node", "choice", "extrapolated")
-"""What flows are charged."""
-
-
-def _check(
-    flows: Flows, class_of: Int64, representatives: Int64, flow: Int64, orders: tuple[Int32, Int32]
-) -> None:
+def _check(bundles: Bundles, cost: Int64, class_of: Int64, representatives: Int64, bundle: Int64) -> None:
     """Refuse a partition that is not stable, value by value.
 
     Args:
-        flows: The flows.
+        bundles: The bundles.
+        cost: (B,) what those cost whose flows cost the same.
         class_of: (R,) the class of each rank.
         representatives: The rank that stands for each class.
-        flow: (M,) per flow the one that stands for it.
-        orders: Members by flow, and by rank.
+        bundle: (B,) per bundle the one that stands for it.
     """
-    by_flow, by_rank = orders
-    cost = _costs_of(flows)
     stand = representatives[class_of]
-    member = np.empty(len(flows.row), np.int64)
-    met = np.empty(len(flows.row), np.int32)
-    for block in _blocks(len(member)):
-        does = flows.row[block] * np.int64(4) + flows.role[block]
-        member[block] = (class_of[flows.place[block]] << 40) + does
-        met[block] = flow[flows.flow[block]]
-    # A rank and the one that stands for it have the same graph, so the same rows.
+    member = class_of[bundles.place] * (int(bundles.part.max(initial=0)) + 1) + bundles.part
+    met = bundle[bundles.bundle]
+    # A rank and the one that stands for it have the same graph, so that equal parts are of the same nodes; no two of a rank are equal.
     if not (
-        (cost == cost[flow]).all()
-        and _are_alike((member,), flows.flow, flow, by_flow)
-        and _are_alike((flows.row, met), flows.place, stand, by_rank)
+        (cost == cost[bundle]).all()
+        and _are_alike(member, member, bundles.bundle, bundle)
+        and _are_alike(bundles.part, met, bundles.place, stand)
     ):
         raise Unfoldable("the classes of ranks are not stable")
 
 
-def _are_alike(columns: tuple[Integers, ...], part: Int32, stand: Int64, order: Int32) -> bool:
+def _are_alike(key: Int64, column: Int64, part: Int64, stand: Int64) -> bool:
     """Whether each part has the same members as the part that stands for it.
 
     Args:
-        columns: What has to be the same of members, that of the first column with no other order among equal ones.
+        key: What tells members of a part apart; of those that it does not, columns are equal.
+        column: What has to be the same of members besides the key.
         part: The part of each member.
         stand: Per part the one that stands for it.
-        order: Members by part.
     """
     bounds = _bounds(part, len(stand))
     count = np.diff(bounds)
     if (count != count[stand]).any():
         return False
-    # Members of parts that are alike mostly come in the same order; they are sorted only where they do not.
-    return _are_same(columns, part, stand, order, bounds) or _are_same(
-        columns, part, stand, np.lexsort((columns[0], part)), bounds
-    )
+    order = np.lexsort((key, part))
+    mine = part[order]
+    other = order[np.arange(len(order)) - bounds[mine] + bounds[stand[mine]]]
+    return bool((key[order] == key[other]).all() and (column[order] == column[other]).all())
 
 
-def _are_same(
-    columns: tuple[Integers, ...], part: Int32, stand: Int64, order: Integers, bounds: Int64
-) -> bool:
-    """Whether each member in an order is the same as that at its place in the part that stands for its own."""
-    for block in _blocks(len(order)):
-        own = order[block]
-        mine = part[own]
-        other = order[np.arange(block.start, block.stop) - bounds[mine] + bounds[stand[mine]]]
-        if any((column[own] != column[other]).any() for column in columns):
-            return False
-    return True
-
-
-def _bounds(keys: Int32, count: int) -> Int64:
+def _bounds(keys: Int64, count: int) -> Int64:
     """Return (K + 1,) where each of K keys begins among the keys in order, and where the last ends."""
     return np.append(0, np.bincount(keys, minlength=count).cumsum())
 
@@ -304,11 +259,11 @@ def _check_nodes(class_of: Int64, node_of: Int64, node_class: Int64) -> None:
         raise Unfoldable("the classes of nodes are not stable")
 
 
-def _standing(flows: Flows, used: Int64, number: Int64, representatives: Int64) -> Flows:
+def _standing(flows: Expansion, used: Int64, number: Int64, representatives: Int64) -> Expansion:
     """Return the flows that stand for others, with the members that are simulated.
 
     Args:
-        flows: All flows.
+        flows: The flows.
         used: Those that stand for others.
         number: (M,) for each flow the number among these of the one that stands for it.
         representatives: The ranks that are simulated.
@@ -316,17 +271,15 @@ def _standing(flows: Flows, used: Int64, number: Int64, representatives: Int64) 
     mine = np.flatnonzero(np.isin(flows.place, representatives))
     of, counts = number[flows.flow[mine]], flows.counts[mine]
     # A flow that lacks a member never begins.
-    came = np.bincount(flows.flow[flows.counts], minlength=len(flows))[used]
+    came = np.bincount(flows.flow[flows.counts], minlength=len(flows.case))[used]
     waits_for = np.bincount(of[counts], minlength=len(used))
     waits_for[came < flows.waits_for[used]] = NEVER
-    of_flows = {name: getattr(flows, name)[used] for name in ("kind", "size", "ranks", "case", *_CHARGED)}
-    return replace(
-        flows,
-        **of_flows,
-        waits_for=waits_for,
-        flow=of.astype(np.int32),
-        place=flows.place[mine],
-        row=flows.row[mine],
-        role=flows.role[mine],
-        counts=counts,
+    return Expansion(
+        flows.case[used],
+        waits_for,
+        of.astype(np.int32),
+        flows.place[mine],
+        flows.row[mine],
+        flows.role[mine],
+        counts,
     )

@@ -62,11 +62,12 @@ def flow_parts(
         config: The system it was simulated on.
         times: When its nodes ran.
         representative: (R,) the rank that was simulated for each rank.
-        flows: Those that `plan_flows` finds, where they are known.
+        flows: Those that `plan_flows` finds of the ranks that were simulated, where they are known.
     """
     if not config.flows:
         return None
-    flows = flows or plan_flows(trace, config)
+    if flows is None:
+        flows = plan_flows(trace, config, np.unique(representative))
     # Ranks that one was simulated for share its times.
     own = np.flatnonzero((representative[flows.place] == flows.place) & (times.first[flows.place] >= 0))
     every = times.first[flows.place] + flows.row

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from studio.analysis.collectives.matching import GroupMatching, Messages, match_collectives, match_messages
+from studio.analysis.collectives.matching import Collectives, GroupMatching, match_collectives
+from studio.analysis.collectives.messages import Channels, match_channels
 from studio.errors import ConfigError, TraceError
 from studio.sim.agreement import UNEVEN_TYPES
 from studio.sim.charges import FLOW_KINDS, SEND_RECV, UNKNOWN, Costs, Float64, crossed_dimensions, group_shape
@@ -38,8 +38,6 @@ Int8 = npt.NDArray[np.int8]
 
 BOTH, SENDS, RECEIVES = range(3)
 """What a member does: all of a collective's send and receive."""
-_MEMBER_TYPES: tuple[npt.DTypeLike, ...] = (np.int32, np.int32, np.int32, np.int8, np.bool_)
-"""Of columns of members: a job of 16,384 ranks has tens of millions, the most of what planning it holds."""
 NEVER = 1 << 40
 """More members than there are: what waits for them never begins."""
 _MOST_CODES = 1 << 62
@@ -47,7 +45,7 @@ _MOST_CODES = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """The collectives and messages of a job, what each takes alone, and what it puts on the ports.
+    """Collectives and messages of a job, what each takes alone, and what it puts on the ports.
 
     M flows, P members of all flows together, D dimensions of the network.
 
@@ -56,7 +54,6 @@ class Flows:
         size: (M,) bytes, as the largest member has them.
         ranks: (M,) members of its group; 2 of a message.
         waits_for: (M,) how many members have to come before it begins; `NEVER` if their collectives differ.
-        case: (M,) a number; flows of one case are charged the same on every system of this size.
         total_ns: (M,) time from then on, alone on the network.
         fixed_ns: (M,) the part of it before bytes move.
         moved: (M, D) bytes that each member sends into each dimension.
@@ -70,14 +67,12 @@ class Flows:
         row: (P,) its node there.
         role: (P,) whether it sends, receives or does both.
         counts: (P,) whether the flow waits for it.
-        follows: By graph, (2, F) rows: collectives of a group of which the second begins after the first.
     """
 
     kind: Int64
     size: Int64
     ranks: Int64
     waits_for: Int64
-    case: Int64
     total_ns: Int64
     fixed_ns: Int64
     moved: Float64
@@ -91,7 +86,6 @@ class Flows:
     row: Int32
     role: Int8
     counts: Bool
-    follows: dict[int, Int64]
 
     def __len__(self) -> int:
         """Return how many flows there are."""
@@ -112,12 +106,155 @@ class Flows:
         return np.stack(columns, axis=1)
 
 
-def plan_flows(trace: Trace, config: SystemConfig, known: Known | None = None) -> Flows:
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Flows one by one, before they are charged: the columns of `Flows` that cost nothing.
+
+    Attributes:
+        case: (M,) index into the cases of the bundles.
+        waits_for: (M,) as in `Flows`, and so are the columns of members.
+    """
+
+    case: Int64
+    waits_for: Int64
+    flow: Int32
+    place: Int32
+    row: Int32
+    role: Int8
+    counts: Bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bundles:
+    """The flows of a job by who takes part: a bundle is all collectives of a comm group, or all messages from one rank to another.
+
+    Bundles of one sort have the same flows, one by one, between ranks that lie alike. B bundles, S sorts, K cases of flows,
+    Q members of all bundles, T parts: all that a member does in its bundle.
+
+    Attributes:
+        sort: (B,) the sort of each.
+        offsets: (S + 1,) where the flows of each sort begin.
+        case: The case of each flow, sort after sort; flows of one case are charged the same on every system of this size.
+        kind, size, shape, ranks, waits_for: (K,) as in `Flows`; the shape is an index into `shapes`.
+        shapes: Where groups lie.
+        bundle, place, part: (Q,) bundle, place in the trace's ranks, and part of each member, bundle after bundle.
+        part_offsets: (T + 1,) where the nodes of each part begin.
+        position, row, role, counts: Per node of a part which of the bundle's flows it is, and the columns of `Flows`.
+        follows: By graph, (2, F) rows: collectives of a group of which the second begins after the first.
+    """
+
+    sort: Int64
+    offsets: Int64
+    case: Int64
+    kind: Int64
+    size: Int64
+    shape: Int64
+    ranks: Int64
+    waits_for: Int64
+    shapes: tuple[tuple[GroupShape, tuple[int, ...]], ...]
+    bundle: Int64
+    place: Int64
+    part: Int64
+    part_offsets: Int64
+    position: Int64
+    row: Int64
+    role: Int64
+    counts: Bool
+    follows: dict[int, Int64]
+
+    def __len__(self) -> int:
+        """Return how many bundles there are."""
+        return len(self.sort)
+
+    def of_ranks(self, places: Int64) -> Int64:
+        """Return the bundles of which some of the ranks at these places are members."""
+        return np.unique(self.bundle[np.isin(self.place, places)])
+
+    def charge(self, config: SystemConfig) -> Costs:
+        """Return what the cases of flows cost on a system."""
+        costs = Costs(config, self.shapes, len(self.kind))
+        costs.fill(self.kind, self.size, self.shape, self.ranks)
+        return costs
+
+    def expand(self, chosen: Int64 | None = None) -> Expansion:
+        """Return the flows of some bundles, in their order, each with all of its members; None takes all bundles."""
+        chosen = np.arange(len(self)) if chosen is None else chosen
+        sort = self.sort[chosen]
+        lengths = np.diff(self.offsets)[sort]
+        first = np.full(len(self), NONE, np.int64)
+        first[chosen] = np.cumsum(lengths) - lengths
+        case = self.case[_ranges(self.offsets[sort], lengths)]
+        mine = np.flatnonzero(first[self.bundle] != NONE)
+        part = self.part[mine]
+        nodes = np.diff(self.part_offsets)[part]
+        at = _ranges(self.part_offsets[part], nodes)
+        flow = np.repeat(first[self.bundle[mine]].astype(np.int32), nodes)
+        flow += self.position.astype(np.int32)[at]
+        return Expansion(
+            case,
+            self.waits_for[case],
+            flow,
+            np.repeat(self.place[mine].astype(np.int32), nodes),
+            self.row.astype(np.int32)[at],
+            self.role.astype(np.int8)[at],
+            self.counts[at],
+        )
+
+    def charged(self, flows: Expansion, costs: Costs) -> Flows:
+        """Return flows with what they cost."""
+        case = flows.case
+        return Flows(
+            self.kind[case],
+            self.size[case],
+            self.ranks[case],
+            flows.waits_for,
+            costs.total_ns[case],
+            costs.fixed_ns[case],
+            costs.moved[case],
+            costs.share[case],
+            costs.share_of_node[case],
+            costs.choice[case],
+            tuple(costs.choices),
+            costs.extrapolated[case],
+            flows.flow,
+            flows.place,
+            flows.row,
+            flows.role,
+            flows.counts,
+        )
+
+
+def _ranges(starts: Int64, lengths: Int64) -> Int64:
+    """Return the numbers from each start on, so many of each as its length says, one after the other."""
+    numbers: Int64 = np.arange(int(lengths.sum())) + np.repeat(
+        starts - (np.cumsum(lengths) - lengths), lengths
+    )
+    return numbers
+
+
+def plan_flows(trace: Trace, config: SystemConfig, places: Int64 | None = None) -> Flows:
     """Return the flows of a job on a system with a cost model.
 
     Args:
         trace: The job.
         config: The system.
+        places: Places of ranks: only what these take part in; None takes all.
+
+    Raises:
+        TraceError: A collective or message names a group or rank that is not there.
+        ConfigError: A comm group has a rank that is not there.
+    """
+    bundles = find_bundles(trace, config)
+    chosen = None if places is None else bundles.of_ranks(places)
+    return bundles.charged(bundles.expand(chosen), bundles.charge(config))
+
+
+def find_bundles(trace: Trace, config: SystemConfig, known: Known | None = None) -> Bundles:
+    """Return the flows of a job by who takes part; of the system sizes of dimensions and the rendezvous count.
+
+    Args:
+        trace: The job.
+        config: The system, with a cost model.
         known: What earlier simulations of the trace have in common with this one.
 
     Raises:
@@ -125,24 +262,29 @@ def plan_flows(trace: Trace, config: SystemConfig, known: Known | None = None) -
         ConfigError: A comm group has a rank that is not there.
     """
     if known is None or not can_share(config):
-        return _find(trace, config).flows(config)
+        return _find(trace, config)
     sizes = tuple(dim.size for dim in config.topology.dims)
     key = config.groups, by_number(config), sizes, config.rendezvous
-    return known.once("flows", key, lambda: _find(trace, config)).flows(config)
+    return known.once("bundles", key, lambda: _find(trace, config))
 
 
-def _find(trace: Trace, config: SystemConfig) -> _Found:
-    """Return the flows of a job before they are charged; of the system sizes of dimensions and the rendezvous count."""
+def _find(trace: Trace, config: SystemConfig) -> Bundles:
+    """Return the bundles of a job."""
     found = _Found(trace, config)
+    # Sequences are told apart by what they are, so all of them stay until the end.
     matchings = match_collectives(trace, config.groups, by_number=by_number(config))
     for matching in matchings:
         found.add_group(matching)
-    found.add_messages(match_messages(trace))
-    return found
+    found.add_channels(match_channels(trace))
+    return found.bundles()
+
+
+_Content = tuple[Int64, Int64, Int64, Int64]
+"""Kind, size, members, and how many are waited for, of the flows of a bundle."""
 
 
 class _Found:
-    """Collects flows group by group."""
+    """Collects bundles group by group."""
 
     def __init__(self, trace: Trace, config: SystemConfig) -> None:
         self.trace, self.config = trace, config
@@ -154,45 +296,76 @@ class _Found:
         self.place = {rank.number: place for place, rank in enumerate(trace.ranks)}
         self.graph_of = np.array([rank.graph for rank in trace.ranks], np.int64)
         self.shapes: dict[tuple[GroupShape, tuple[int, ...]], int] = {}
+        self.contents: list[_Content] = []
+        self.content_of: dict[tuple[object, ...], int] = {}
+        """The number of what passes in a group, by the sequences of its members and how many these are."""
+        self.sorts: dict[tuple[int, int], int] = {}
+        """The number of each content and shape."""
+        self.parts: dict[tuple[bytes, ...], int] = {}
+        """The number of what a member does: positions, rows, roles, and whether it is waited for."""
+        self.part_of: dict[tuple[int, int], int] = {}
+        """The same by the identity of a sequence."""
+        self.sort: list[Int64] = [np.zeros(0, np.int64)]
+        self.members: list[Int64] = [np.zeros((3, 0), np.int64)]
         self.known = 0
-        self.about: list[Int64] = [np.zeros((5, 0), np.int64)]
-        """Per flow kind, size, number of its shape, members, how many it waits for."""
-        self.members: list[tuple[npt.NDArray[Any], ...]] = [_narrow(np.zeros((5, 0), np.int64))]
-        """Per member flow, place, row, role, and whether the flow waits for it."""
         self.pairs: dict[int, list[Int64]] = {}
-        self.all: _All | None = None
+        self.ordered: set[tuple[int, int]] = set()
 
     def add_group(self, group: GroupMatching) -> None:
         """Add the collectives of a group."""
         self._check_members(group)
-        rows, places = group.rows(), np.array([self.place.get(member, NONE) for member in group.members])
-        if not rows.size:
+        there = np.flatnonzero(group.sequence_of != NONE)
+        if not max(map(len, group.sequences), default=0) or not len(there):
             return
-        self._add_order(group)
-        kind, size, agree = _contents(group)
-        there = rows != NONE
-        shape = self._shape(group.members)
-        waits_for = np.where(agree, len(group.members), NEVER)
-        count = rows.shape[1]
-        self.about.append(
-            np.stack([kind, size, np.full(count, shape), np.full(count, len(group.members)), waits_for])
-        )
-        member, position = np.nonzero(there)
-        both = np.full(len(member), BOTH)
-        self.members.append(
-            _narrow((self.known + position, places[member], rows[there], both, np.ones_like(both)))
-        )
-        self.known += count
+        places = np.array([self.place[group.members[at]] for at in there.tolist()], np.int64)
+        sequence_of = group.sequence_of[there]
+        self._add_order(group, places, sequence_of)
+        key = (*map(id, group.sequences), len(group.members))
+        if key not in self.content_of:
+            self.content_of[key] = self._add_content(*_contents(group), len(group.members))
+        parts = [self._part_of(sequence) for sequence in group.sequences]
+        self._add(self.content_of[key], self._shape(group.members), places, np.array(parts)[sequence_of])
 
-    def _add_order(self, group: GroupMatching) -> None:
+    def _add_content(self, kind: Int64, size: Int64, agree: Bool, members: int) -> int:
+        waits_for = np.where(agree, members, NEVER)
+        self.contents.append((kind, size, np.full(len(kind), members), waits_for))
+        return len(self.contents) - 1
+
+    def _add(self, content: int, shape: int, places: Int64, parts: Int64) -> None:
+        """Add a bundle of members that have places and parts."""
+        sort = self.sorts.setdefault((content, shape), len(self.sorts))
+        self.sort.append(np.array([sort]))
+        # Who has nothing to do there is no member.
+        busy = parts != NONE
+        places, parts = places[busy], parts[busy]
+        self.members.append(np.stack([np.full(len(places), self.known), places, parts]))
+        self.known += 1
+
+    def _part_of(self, sequence: Collectives) -> int:
+        key = id(sequence), len(sequence)
+        if key not in self.part_of:
+            position = np.flatnonzero(sequence.rows != NONE)
+            both = np.full(len(position), BOTH)
+            part = (
+                self._part(position, sequence.rows[position], both, both == BOTH) if len(position) else NONE
+            )
+            self.part_of[key] = part
+        return self.part_of[key]
+
+    def _part(self, position: Int64, row: Int64, role: Int64, counts: Bool) -> int:
+        columns = (position, row, role, counts.astype(np.int64))
+        return self.parts.setdefault(tuple(column.tobytes() for column in columns), len(self.parts))
+
+    def _add_order(self, group: GroupMatching, places: Int64, sequence_of: Int64) -> None:
         """Note, by graph, which collectives of the group follow each other."""
-        known = np.flatnonzero(group.sequence_of != NONE)
-        graphs = [self.graph_of[self.place[group.members[at]]] for at in known.tolist()]
-        for graph, sequence in {*zip(graphs, group.sequence_of[known].tolist(), strict=True)}:
-            rows = group.sequences[sequence].rows
-            rows = rows[rows != NONE]
+        for graph, index in {*zip(self.graph_of[places].tolist(), sequence_of.tolist(), strict=True)}:
+            sequence = group.sequences[index]
+            if (graph, id(sequence)) in self.ordered:
+                continue
+            self.ordered.add((graph, id(sequence)))
+            rows = sequence.rows[sequence.rows != NONE]
             if len(rows) > 1:
-                self.pairs.setdefault(int(graph), []).append(np.stack([rows[:-1], rows[1:]]))
+                self.pairs.setdefault(graph, []).append(np.stack([rows[:-1], rows[1:]]))
 
     def _check_members(self, group: GroupMatching) -> None:
         if group.name == WORLD:
@@ -222,111 +395,129 @@ class _Found:
         key = group_shape(ranks, self.per_node), crossed_dimensions(self.config.topology, ranks)
         return self.shapes.setdefault(key, len(self.shapes))
 
-    def add_messages(self, messages: Messages) -> None:
+    def add_channels(self, channels: Channels) -> None:
         """Add the messages between two ranks."""
-        count = len(messages)
+        count = len(channels)
         if not count:
             return
-        self._check_peers(messages)
-        ends = np.stack([messages.source, messages.target], axis=1)
+        self._check_peers(channels)
+        ends = np.stack([channels.source, channels.target], axis=1)
         # Where the two lie to each other is told by the dimensions in which they differ.
         crossed, number = np.zeros(count, np.int64), ends
         for index, dim in enumerate(self.config.topology.dims):
             coordinate, number = number % dim.size, number // dim.size
             crossed |= (coordinate[:, 0] != coordinate[:, 1]).astype(np.int64) << index
-        shape = np.zeros(count, np.int64)
+        sort = np.zeros(count, np.int64)
+        contents, parts, first_part = self._exchanges(channels)
         for mask in np.unique(crossed).tolist():
-            first = int(np.argmax(crossed == mask))
-            shape[crossed == mask] = self._shape(ends[first].tolist())
-        rendezvous = self.config.rendezvous
-        self.about.append(
-            np.stack(
-                [
-                    np.full(count, FLOW_KINDS.index(SEND_RECV)),
-                    messages.bytes,
-                    shape,
-                    np.full(count, 2),
-                    np.full(count, 2 if rendezvous else 1),
-                ]
-            )
-        )
-        flow = self.known + np.arange(count)
-        for place, row, role in (
-            (messages.send_rank, messages.send_row, SENDS),
-            (messages.receive_rank, messages.receive_row, RECEIVES),
-        ):
-            there = row != NONE
-            same = np.full(int(there.sum()), role)
-            waits = np.full(len(same), rendezvous or role == SENDS)
-            self.members.append(_narrow((flow[there], place[there], row[there], same, waits)))
+            mine = np.flatnonzero(crossed == mask)
+            shape = self._shape(ends[mine[0]].tolist())
+            passing, inverse = np.unique(contents[channels.exchange[mine]], return_inverse=True)
+            sorts = [self.sorts.setdefault((content, shape), len(self.sorts)) for content in passing.tolist()]
+            sort[mine] = np.array(sorts)[inverse.reshape(-1)]
+        self.sort.append(sort)
+        channel = np.repeat(np.arange(count), np.diff(channels.party_offsets))
+        party = np.arange(len(channel)) - channels.party_offsets[channel]
+        part = parts[first_part[channels.exchange[channel]] + party]
+        self.members.append(np.stack([self.known + channel, channels.parties, part]))
         self.known += count
 
-    def _check_peers(self, messages: Messages) -> None:
-        for ends, key, own in (
-            (messages.source, "comm_src", messages.receive_rank),
-            (messages.target, "comm_dst", messages.send_rank),
-        ):
+    def _exchanges(self, channels: Channels) -> tuple[Int64, Int64, Int64]:
+        """Add what passes over channels; returns the content of each exchange, its parties' parts, and where these begin."""
+        rendezvous = self.config.rendezvous
+        shown = np.unique(channels.exchange, return_index=True)[1]
+        parties = np.diff(channels.party_offsets)[shown]
+        contents, parts = [], []
+        for exchange, count in enumerate(parties.tolist()):
+            mine = slice(int(channels.offsets[exchange]), int(channels.offsets[exchange + 1]))
+            size = channels.bytes[mine]
+            same = np.ones(len(size), np.int64)
+            kind = FLOW_KINDS.index(SEND_RECV)
+            self.contents.append((same * kind, size, same * 2, same * (2 if rendezvous else 1)))
+            contents.append(len(self.contents) - 1)
+            for party in range(count):
+                sent = np.flatnonzero(channels.sender[mine] == party)
+                received = np.flatnonzero(channels.receiver[mine] == party)
+                role = np.repeat([SENDS, RECEIVES], [len(sent), len(received)])
+                rows = channels.send_row[mine][sent], channels.receive_row[mine][received]
+                counts = (role == SENDS) | rendezvous
+                parts.append(self._part(np.concatenate([sent, received]), np.concatenate(rows), role, counts))
+        return np.array(contents), np.array(parts), np.cumsum(parties) - parties
+
+    def _check_peers(self, channels: Channels) -> None:
+        for ends, key in ((channels.source, "comm_src"), (channels.target, "comm_dst")):
             bad = np.flatnonzero((ends < 0) | (ends >= self.npus))
             if len(bad):
-                place = int(own[bad[0]])
-                number = self.trace.ranks[place].number if place != NONE else "?"
+                number = self._naming(channels, int(bad[0]), receives=key == "comm_src")
                 raise TraceError(
                     f"rank {number}: {key} is {int(ends[bad[0]])}; allowed: a rank from 0 to {self.npus - 1}",
                     hint="The peer of a send or a receive must be a rank of the job.",
                 )
-        own = np.flatnonzero(messages.source == messages.target)
+        own = np.flatnonzero(channels.source == channels.target)
         if len(own):
             raise TraceError(
-                f"rank {int(messages.source[own[0]])} sends a message to itself; allowed: other ranks",
+                f"rank {int(channels.source[own[0]])} sends a message to itself; allowed: other ranks",
                 hint="Correct comm_src and comm_dst in the trace.",
             )
 
-    def flows(self, config: SystemConfig) -> Flows:
-        """Return everything that was added, with its costs on a system."""
-        if self.all is None:
-            self.all = self._collect()
-        (kind, size, shape, ranks, waits_for), case, first, members, follows = self.all
-        flow, place, row, role, counts = members
-        costs = Costs(config, tuple(self.shapes), len(first))
-        costs.fill(kind[first], size[first], shape[first], ranks[first])
-        return Flows(
-            kind,
-            size,
-            ranks,
-            waits_for,
+    def _naming(self, channels: Channels, channel: int, *, receives: bool) -> int | str:
+        """Return the rank whose first receive (or send) names a channel; a question mark where none does."""
+        messages = channels.expand(np.array([channel]))
+        place = int((messages.receive_rank if receives else messages.send_rank)[0])
+        return self.trace.ranks[place].number if place != NONE else "?"
+
+    def bundles(self) -> Bundles:
+        """Return everything that was added."""
+        parts = [[np.frombuffer(column, np.int64) for column in part] for part in self.parts]
+        position, row, role, counts = (
+            _joined(column) for column in (zip(*parts, strict=True) if parts else [()] * 4)
+        )
+        bundle, place, part = np.concatenate(self.members, axis=1)
+        sorts = [(self.contents[content], shape) for content, shape in self.sorts]
+        lengths = [len(content[0]) for content, _ in sorts]
+        kind, size, ranks, waits_for = (
+            _joined([content[index] for content, _ in sorts]) for index in range(4)
+        )
+        shape = np.repeat(np.array([shape for _, shape in sorts], np.int64), np.array(lengths, np.int64))
+        first, case = _cases((kind, size, shape, ranks, waits_for))
+        return Bundles(
+            np.concatenate(self.sort),
+            np.cumsum([0, *lengths]),
             case,
-            costs.total_ns[case],
-            costs.fixed_ns[case],
-            costs.moved[case],
-            costs.share[case],
-            costs.share_of_node[case],
-            costs.choice[case],
-            tuple(costs.choices),
-            costs.extrapolated[case],
-            flow,
+            kind[first],
+            size[first],
+            shape[first],
+            ranks[first],
+            waits_for[first],
+            tuple(self.shapes),
+            bundle,
             place,
+            part,
+            np.cumsum([0, *(len(columns[0]) for columns in parts)]),
+            position,
             row,
             role,
-            counts,
-            follows,
+            counts != 0,
+            {graph: _distinct_pairs(pairs) for graph, pairs in self.pairs.items()},
         )
 
-    def _collect(self) -> _All:
-        """Return what was added in one, with the cases that have to be charged: many flows are alike."""
-        about = np.concatenate(self.about, axis=1)
-        # Columns as one number: sorting numbers takes a fraction of the time of sorting records.
-        code, most = np.zeros(about.shape[1], np.int64), 1
-        for column in about:
-            values, number = np.unique(column, return_inverse=True)
-            if most * len(values) > _MOST_CODES:
-                code = np.unique(code, return_inverse=True)[1].reshape(-1)
-                most = len(code)
-            code, most = code * len(values) + number.reshape(-1), most * len(values)
-        first, case = np.unique(code, return_index=True, return_inverse=True)[1:]
-        members = tuple(np.concatenate(column) for column in zip(*self.members, strict=True))
-        self.members.clear()
-        follows = {graph: _distinct_pairs(pairs) for graph, pairs in self.pairs.items()}
-        return tuple(about), case.reshape(-1), first, members, follows
+
+def _joined(columns: Iterable[Int64]) -> Int64:
+    return np.concatenate([np.zeros(0, np.int64), *columns])
+
+
+def _cases(columns: Sequence[Int64]) -> tuple[Int64, Int64]:
+    """Return where each different entry of several columns is first, and the number of each entry: many flows are alike."""
+    # Columns as one number: sorting numbers takes a fraction of the time of sorting records.
+    code, most = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        values, number = np.unique(column, return_inverse=True)
+        if most * len(values) > _MOST_CODES:
+            code = np.unique(code, return_inverse=True)[1].reshape(-1)
+            most = len(code)
+        code, most = code * len(values) + number.reshape(-1), most * len(values)
+    first, case = np.unique(code, return_index=True, return_inverse=True)[1:]
+    return first, case.reshape(-1)
 
 
 def _distinct_pairs(pairs: Sequence[Int64]) -> Int64:
@@ -334,15 +525,6 @@ def _distinct_pairs(pairs: Sequence[Int64]) -> Int64:
     first, second = np.concatenate(pairs, axis=1)
     rows = int(max(first.max(initial=0), second.max(initial=0))) + 1
     return np.stack(np.divmod(np.unique(first * rows + second), rows))
-
-
-_All = tuple[tuple[Int64, ...], Int64, Int64, tuple[npt.NDArray[Any], ...], dict[int, Int64]]
-"""Columns of flows, the case of each, where each case is first, columns of members, and what follows what by graph."""
-
-
-def _narrow(columns: Iterable[Int64]) -> tuple[npt.NDArray[Any], ...]:
-    """Return columns of members in the types they are kept in."""
-    return tuple(column.astype(kind) for column, kind in zip(columns, _MEMBER_TYPES, strict=True))
 
 
 def _contents(group: GroupMatching) -> tuple[Int64, Int64, Bool]:

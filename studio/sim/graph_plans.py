@@ -32,7 +32,7 @@ _NO_PAIRS = np.zeros((2, 0), np.int64)
 def graph_plans(planning: Planning) -> dict[int, GraphPlan]:
     """Return the plan of every graph in use, by its number."""
     known, config = planning.known, planning.config
-    if known is None or planning.every_flow is None:
+    if known is None or planning.bundles is None:
         return _all_plans(planning)
     # Nodes of flows refer to nothing else in the array, so that they serve every plan of these settings.
     key = (

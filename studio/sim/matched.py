@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.matching import GroupMatching, match_collectives, match_messages
+from studio.analysis.collectives.matching import GroupMatching, match_collectives
+from studio.analysis.collectives.messages import match_messages
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.sim.agreement import rank_list
 from studio.sim.config import SystemConfig

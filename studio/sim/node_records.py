@@ -137,7 +137,7 @@ class Draft:
         if self.planning.replays:
             self._meetings(types, k.Kind.MEET)
             return
-        if self.planning.flows is not None:
+        if self.planning.bundles is not None:
             self._check_communication(types)
             self._meetings(types, k.Kind.FLOW)
             return

@@ -49,7 +49,7 @@ class Plan:
         steps: About how many callbacks and actions it takes, by which compiling is found to be worth it.
         folding: Which ranks stand for which; None where each stands for itself.
         unfolded: Why there is none.
-        flows: The collectives and messages of all ranks, where a cost model times them; else None.
+        flows: The collectives and messages in which ranks take part that are simulated, where a cost model times them; else None.
     """
 
     m: Int64

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from studio.sim.arena import Arena
-from studio.sim.charges import shared_nics
+from studio.sim.charges import Costs, shared_nics
 from studio.sim.collectives import Phase
 from studio.sim.config import SystemConfig
-from studio.sim.flow_plans import Flows, plan_flows
+from studio.sim.flow_plans import Bundles, Flows, find_bundles
 from studio.sim.flow_uses import Uses
 from studio.sim.folding import Folding
 from studio.sim.kernel import records as k
@@ -106,8 +106,10 @@ class Planning:
         simulated: The ranks that are simulated.
         first_alike: For each graph the first one whose tables serve it too.
         follows: By graph, the collectives that follow each other by number.
-        every_flow: The collectives and messages as flows, where a cost model times them; else None.
-        flows: Those of the ranks that are simulated.
+        bundles: The collectives and messages as flows, by who takes part, where a cost model times them; else None.
+        costs: What they cost.
+        every_flow: Those in which ranks take part that are simulated, or that share ports with them; None until these are known.
+        flows: Those that are simulated.
         uses: What they take of ports.
         rests_at: Where among the real numbers there is one for each of them.
     """
@@ -140,12 +142,14 @@ class Planning:
         self.simulated: Sequence[Rank] = trace.ranks
         self.first_alike: dict[int, int] = {}
         groups = config.groups
-        self.every_flow: Flows | None = plan_flows(trace, config, known) if config.flows else None
-        self.flows = self.every_flow
+        self.bundles: Bundles | None = find_bundles(trace, config, known) if config.flows else None
+        self.costs: Costs | None = self.bundles.charge(config) if self.bundles is not None else None
+        self.every_flow: Flows | None = None
+        self.flows: Flows | None = None
         self.uses: Uses | None = None
         self.rests_at = 0
-        if self.every_flow is not None:
-            self.follows = self.every_flow.follows
+        if self.bundles is not None:
+            self.follows = self.bundles.follows
         else:
             self.follows = sequences(trace, groups) if by_number(config) and not self.replays else {}
 

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from studio.sim.collectives import Phase, group_phases
-from studio.sim.flow_classes import FlowClasses, costs_of_cases, fold_flows, recharged
-from studio.sim.flow_plans import Flows
+from studio.sim.flow_classes import FlowClasses, costs_of_bundles, fold_flows
+from studio.sim.flow_plans import Bundles
 from studio.sim.flow_uses import fold_uses, port_uses
 from studio.sim.folding import ALL_DIFFER, WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
 from studio.sim.kernel import records as k
@@ -21,8 +21,8 @@ from studio.trace import Int64
 def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
     """Find the ranks to simulate; returns why none can be folded, or ""."""
     graph_of = np.array([rank.graph for rank in planning.trace.ranks], np.int64)
-    if planning.every_flow is not None:
-        return _fold_flows(planning, planning.every_flow, graph_of)
+    if planning.bundles is not None:
+        return _fold_flows(planning, planning.bundles, graph_of)
     number_of = group_number if planning.extensions is None else None
     try:
         if planning.replays:
@@ -42,19 +42,19 @@ def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
 
 
 def put_uses(planning: Planning) -> None:
-    """Work out what flows take of ports, where each rank is simulated."""
-    if planning.every_flow is not None and planning.uses is None:
-        planning.uses = port_uses(
-            planning.every_flow,
-            planning.npus,
-            planning.config.topology.dims[0].size,
-            by_node=planning.shares_nics,
-        )
+    """Work out the flows and what they take of ports, where each rank is simulated."""
+    if planning.bundles is None or planning.flows is not None:
+        return
+    assert planning.costs is not None
+    planning.flows = planning.every_flow = planning.bundles.charged(planning.bundles.expand(), planning.costs)
+    per_node = planning.config.topology.dims[0].size
+    planning.uses = port_uses(planning.flows, planning.npus, per_node, by_node=planning.shares_nics)
 
 
-def _fold_flows(planning: Planning, flows: Flows, graph_of: Int64) -> str:
+def _fold_flows(planning: Planning, bundles: Bundles, graph_of: Int64) -> str:
     """Find the ranks to simulate of a job whose collectives and messages are flows; returns why none can be folded, or ""."""
-    extensions, memory = planning.extensions, planning.config.remote_memory
+    extensions, memory, costs = planning.extensions, planning.config.remote_memory, planning.costs
+    assert costs is not None
     if not planning.symmetric:
         return "what happens first within a nanosecond depends on the numbers of ranks"
     if memory is not None and memory.sharing != "per_npu":
@@ -68,29 +68,33 @@ def _fold_flows(planning: Planning, flows: Flows, graph_of: Int64) -> str:
         own = np.unique(np.array(speeds), return_inverse=True)[1].reshape(-1)
         kind_of = graph_of * (int(own.max()) + 1) + own
     try:
-        found = _flow_classes(planning, flows, kind_of, per_node, by_node=by_node)
+        found = _flow_classes(planning, bundles, kind_of, per_node, by_node=by_node)
     except Unfoldable as reason:
         return str(reason)
-    planning.folding, planning.flows = found.folding, found.flows
-    every = port_uses(flows, planning.npus, per_node, by_node=by_node, owners=found.owners)
-    planning.uses = fold_uses(every, found.flow)
+    planning.folding = found.folding
+    planning.flows = bundles.charged(found.standing, costs)
+    planning.every_flow = every = bundles.charged(found.flows, costs)
+    taken = port_uses(every, planning.npus, per_node, by_node=by_node, owners=found.owners)
+    planning.uses = fold_uses(taken, found.flow)
     planning.simulated = [planning.trace.ranks[place] for place in found.folding.representatives.tolist()]
     return ""
 
 
 def _flow_classes(
-    planning: Planning, flows: Flows, kind_of: Int64, per_node: int, *, by_node: bool
+    planning: Planning, bundles: Bundles, kind_of: Int64, per_node: int, *, by_node: bool
 ) -> FlowClasses:
-    """Return the classes of ranks; those that an earlier simulation found, where the same flows cost the same there."""
+    """Return the classes of ranks; those that an earlier simulation found, where the same flows cost the same there.
+
+    Which flows and ranks stand for which depends on what is equal only, not on what it is.
+    """
+    assert planning.costs is not None
+    cost = costs_of_bundles(bundles, planning.costs)
     if planning.known is None:
-        return fold_flows(flows, kind_of, per_node, by_node=by_node)
-    # The members of flows are those of the same answer of `Known`, or others that are equal.
-    key = (
-        *(flows.case.tobytes(), flows.place.tobytes(), flows.row.tobytes(), kind_of.tobytes()),
-        *(costs_of_cases(flows).tobytes(), flows.waits_for.tobytes(), per_node, by_node),
+        return fold_flows(bundles, cost, kind_of, per_node, by_node=by_node)
+    key = bundles, cost.tobytes(), kind_of.tobytes(), per_node, by_node
+    return planning.known.once(
+        "classes", key, lambda: fold_flows(bundles, cost, kind_of, per_node, by_node=by_node)
     )
-    found = planning.known.once("classes", key, lambda: fold_flows(flows, kind_of, per_node, by_node=by_node))
-    return recharged(found, flows)
 
 
 def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:

@@ -182,7 +182,7 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = ""
         links_carried(config, m),
         dimensions_carried(config, m, representative)
         if plan.flows is None
-        else flows_carried(config, plan.flows),
+        else flows_carried(config, plan.flows, representative),
         int(m[k.Head.STEPS]),
         representative,
         unfolded,

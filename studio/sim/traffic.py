@@ -152,13 +152,18 @@ def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) ->
     return tuple(carried)
 
 
-def flows_carried(config: SystemConfig, flows: Flows) -> tuple[DimensionTraffic, ...]:
+def flows_carried(config: SystemConfig, flows: Flows, representative: Int64) -> tuple[DimensionTraffic, ...]:
     """Return the traffic per dimension of collectives and messages that a cost model times.
 
     A message is a collective or message here; its bytes are those that the cost model has its busiest member send.
+
+    Args:
+        config: The system.
+        flows: Those of the ranks that were simulated, at least.
+        representative: (R,) the rank that was simulated for each rank.
     """
     ranks = config.topology.npus
-    size, count = flows.sent(ranks), flows.sendings(ranks)
+    size, count = flows.sent(ranks)[representative], flows.sendings(ranks)[representative]
     carried = []
     for index, dim in enumerate(config.topology.dims):
         rate = port_bytes_per_ns(dim)

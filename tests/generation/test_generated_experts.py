@@ -196,7 +196,8 @@ def volumes_of(model, layout, kind):
     [
         (MIXTRAL, Wish(8, ep=3), "--ep is 3", "2 or 4"),
         (MIXTRAL, Wish(8, ep=16), "--ep is 16", "8"),
-        (LLAMA, Wish(8, ep=2), "no experts", ""),
+        (MIXTRAL, Wish(8, ep=2, capacity_factor=0), "--capacity-factor is 0", "even share"),
+        (LLAMA, Wish(8, ep=2), "--ep is 2, but", "a model with experts"),
         (LLAMA, Wish(8, expert_skew=1.0), "--expert-skew", ""),
         (LLAMA, Wish(8, cp=8, cp_kind="all-to-all"), "--cp is 8", "4"),
         (LLAMA, Wish(5, cp=5), "--seq is 48", "45 or 50"),

@@ -424,7 +424,11 @@ def test_layers_need_not_divide_by_stages():
         (Wish(4, schedule="interleaved"), "--pp is 1", ""),
         (Wish(4, order="tp-xp"), "--order", "tp-pp-dp"),
         (Wish(0), "--ranks is 0", ""),
-        (Wish(4, pp=2, stage_layers=(1, 2)), "--stage-layers", ""),
+        (Wish(4, pp=2, stage_layers=(1, 2)), "--stage-layers", "--stage-layers 2,2"),
+        # The nearest numbers work together with the others that were given.
+        (Wish(6, pp=5), "--pp is 5, more stages than the 4 layers", "--pp 3."),
+        (Wish(8, cp=3), "--seq is 32, which cp = 3", "--cp 2 or 4"),
+        (Wish(2, cp=2, sequence=8_191), "--seq is 8,191", "--seq 8190 or 8192; --cp 1."),
         (Wish(1, sequence=64), None, ""),
     ],
 )

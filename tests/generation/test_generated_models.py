@@ -215,6 +215,9 @@ def test_a_config_without_preset_has_the_parameters_of_its_weights(tmp_path):
         ),
         ('{"model_type": "llama", "num_attention_heads": 4, "hidden_size": "x"}', "hidden_size is x"),
         ('{"model_type": "gpt2", "n_embd": 10, "n_head": 3}', "3 heads"),
+        ("{}", "model_type is missing"),
+        ('{"model_type": "llama", "num_attention_heads": 4}', "hidden_size is missing"),
+        ('{"model_type": "llama", "num_attention_heads": 4, "hidden_size": -8}', "hidden_size is -8"),
     ],
 )
 def test_a_config_of_another_kind_is_refused(tmp_path, content, said):

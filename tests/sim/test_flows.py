@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from studio.analysis.path.words import pipeline_stages
 from studio.errors import ConfigError, TraceError
 from studio.sim import simulate
 from studio.sim.charges import WHOLE, group_shape, network_ports
@@ -17,12 +18,14 @@ from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.costs import Charge, CostModel, GroupShape, Ports
 from studio.sim.costs.shapes import Float64, rate_between
 from studio.sim.deadlock import DeadlockError
+from studio.sim.doubts import doubts_of
 from studio.sim.extensions import Extensions
 from studio.sim.flow_plans import plan_flows
 from studio.sim.flow_uses import port_uses
 from studio.sim.parts import interpret, with_settings
+from studio.sim.plan import make_plan
 from studio.sim.presets import preset
-from studio.sim.result import SimResult
+from studio.sim.result import SimResult, ledger_of
 from tests.examples import examples
 from tests.golden import Record, trace_of_workload
 from tests.sim.test_extended import (
@@ -328,7 +331,7 @@ def test_what_cannot_be_simulated_is_named(node: Record, message: str) -> None:
 SIZES = st.sampled_from([(4,), (2, 2), (4, 2), (2, 4), (2, 2, 2), (3, 2)])
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["world", "row", "column", "shift", "compute", "uneven"]),
+        st.sampled_from(["world", "row", "column", "shift", "ring", "line", "compute", "uneven"]),
         st.integers(0, 3),
         st.integers(1, 6),
         st.integers(0, 3),
@@ -336,6 +339,33 @@ STEPS = st.lists(
     min_size=1,
     max_size=8,
 )
+
+
+def around(
+    npus: int, width: int, rank: int, at: int, how: tuple[str, int, int], deps: list[int]
+) -> list[Record]:
+    """Return a rank's nodes of pieces that go round its row or column, or down a line of it: each waits for the one before.
+
+    In a ring a rank passes on what it has while it receives the next, as in ring attention; in a line the first one only sends
+    and the last one only receives, as stages of a pipeline do. Pieces have one tag, and every other one may go the other way.
+    """
+    what, amount, differs = how
+    size = amount * 100_000
+    members = list(range(rank - rank % width, rank - rank % width + width))
+    if differs % 2:
+        members = list(range(rank % width, npus, width))
+    nodes: list[Record] = []
+    place, before = members.index(rank), list(deps)
+    for piece in range(1 + amount % 3):
+        step = -1 if differs > 1 and piece % 2 else 1
+        ahead, behind = place + step, place - step
+        now: list[int] = []
+        for make, peer in ((send, ahead), (receive, behind)):
+            if len(members) > 1 and (what == "ring" or 0 <= peer < len(members)):
+                now.append(at + len(nodes))
+                nodes.append(make(now[-1], members[peer % len(members)], size, *before, tag=at))
+        before = now or before
+    return nodes or [compute(at, amount, *deps)]
 
 
 def job(
@@ -363,6 +393,8 @@ def job(
                 far = 1 + differs % (npus - 1)
                 nodes.append(send(at, (rank + far) % npus, size, *deps, tag=number))
                 nodes.append(receive(at + 1, (rank - far) % npus, size, *deps, tag=number))
+            elif what in ("ring", "line"):
+                nodes += around(npus, width, rank, at, (what, amount, differs), deps)
             elif what == "uneven":
                 nodes.append(collective(at, ALL_TO_ALL, size * (1 + rank % 2 * differs), *deps))
             else:
@@ -383,8 +415,18 @@ def test_folded_jobs_answer_as_unfolded_ones(
     assert folded.finish_ns.tolist() == plain.finish_ns.tolist()
     for mine, other in zip(folded.dimensions, plain.dimensions, strict=True):
         assert mine.bytes.tolist() == other.bytes.tolist()
+        assert mine.messages.tolist() == other.messages.tolist()
         assert mine.offered_load(folded.makespan_ns) <= 1 + 1e-6
     check_ports(plain, by_node=bool(nics))
+    assert [doubt.message for doubt in doubts_of(folded)] == [doubt.message for doubt in doubts_of(plain)]
+    # What is told afterwards is told of the ranks that were simulated, for all that they stand for.
+    accounts = [ledger_of(result) for result in (folded, plain)]
+    assert accounts[0].ns().tolist() == accounts[1].ns().tolist()
+    stages = [
+        pipeline_stages(result.node_times(), account.arrivals, len(ranks))
+        for result, account in zip((folded, plain), accounts, strict=True)
+    ]
+    assert stages[0].tolist() == stages[1].tolist()
 
 
 def check_ports(result: SimResult, *, by_node: bool) -> None:
@@ -423,6 +465,18 @@ def test_ranks_that_do_the_same_are_simulated_once() -> None:
     ranks, groups = job((4, 4), steps)
     result = run(ranks, cluster(4, 4), groups)
     assert (result.unfolded, result.classes) == ("", 4)
+
+
+def test_messages_of_a_ring_are_planned_once_whatever_the_number_of_ranks() -> None:
+    """Ranks fold before their messages are expanded: of a ring in each node there are those that one rank sends and receives."""
+    for nodes in (4, 16):
+        ranks, groups = job((4, nodes), [("ring", 0, 2, 0)])
+        trace = trace_of_workload({"ranks": ranks}, 4 * nodes, groups)
+        plan = make_plan(trace, cluster(4, nodes), folded=True)
+        assert plan.folding is not None
+        assert plan.flows is not None
+        assert (plan.folding.representatives.tolist(), len(plan.flows)) == ([0], 6)
+        assert len(plan_flows(trace, cluster(4, nodes))) == 3 * 4 * nodes
 
 
 def test_the_compiled_engine_answers_alike() -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from studio.analysis.collectives.clocks import clocks_ahead
-from studio.analysis.collectives.matching import GroupMatching, Messages, match_by_name, match_messages
+from studio.analysis.collectives.matching import GroupMatching, match_by_name
+from studio.analysis.collectives.messages import Channels, Messages, match_channels
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, CommGroup, Int64, NodeType, Trace
@@ -50,6 +51,41 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
+class Ran:
+    """Sends and receives of which both halves ran.
+
+    Channels between ranks that were simulated as one, or share their times, ran alike: what is asked of times is asked once.
+
+    Attributes:
+        channels: All channels of the job.
+        shown: Channels that stand for all.
+        which: (C,) which of these stands for each.
+        messages: The messages of the channels shown.
+        channel: Of each of these messages the place of its channel among those shown.
+        ran: Of all messages of the channels shown whether both halves ran.
+    """
+
+    channels: Channels
+    shown: Int64
+    which: Int64
+    messages: Messages
+    channel: Int64
+    ran: Bool
+
+    def of_rank(self, place: int) -> Messages:
+        """Return what a rank sent and received, by its place in the trace's ranks."""
+        channels = self.channels
+        named = np.flatnonzero(channels.parties == place)
+        mine = np.unique(np.searchsorted(channels.party_offsets, named, side="right") - 1)
+        counts = channels.messages
+        offsets = np.append(0, np.cumsum(counts[self.shown]))
+        length = counts[mine]
+        first = offsets[self.which[mine]]
+        at = np.arange(int(length.sum())) + np.repeat(first - (np.cumsum(length) - length), length)
+        return _picked(channels.expand(mine), np.flatnonzero(self.ran[at]))
+
+
+@dataclass(frozen=True, slots=True)
 class Arrivals:
     """When all participants of each node had begun it, and the last of them.
 
@@ -59,16 +95,15 @@ class Arrivals:
         begun_ns: (T,) when all participants had begun, on the clock of the node's rank; -1 where unknown.
         ahead_ns: (R,) how far the clock of each rank is ahead.
         groups: Comm groups with what their members ran.
-        messages: Sends and receives of which both halves ran.
+        ran: Sends and receives of which both halves ran; None where there are none.
     """
 
     begun_ns: Int64
     ahead_ns: Int64
     groups: tuple[Joined, ...]
-    messages: Messages | None
+    ran: Ran | None
     _of_rank: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    _received: dict[int, tuple[Int64, Int64, Int64]] = field(default_factory=dict)
-    _sent: dict[int, tuple[Int64, Int64, Int64]] = field(default_factory=dict)
+    _halves: dict[int, tuple[_Half, _Half]] = field(default_factory=dict)
     _met: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
     __repr__ = one_line
@@ -92,9 +127,8 @@ class Arrivals:
             there = there[group.last[there] != NONE]
             rank[mine[there]] = group.member[group.last[there]]
             row[mine[there]] = group.rows[group.last[there], there]
-        if place in self._received:
-            receives, source, sends = self._received[place]
-            rank[receives], row[receives] = source, sends
+        receives, source, sends = self._halves_of(place)[0]
+        rank[receives], row[receives] = source, sends
         return rank, row
 
     def meets(self, place: int, count: int) -> Bool:
@@ -106,9 +140,8 @@ class Arrivals:
             if len(group.member) > 1:
                 rows = group.rows[group.line[member]]
                 found[rows[rows != NONE]] = True
-        for halves in (self._received, self._sent):
-            if place in halves:
-                found[halves[place][0]] = True
+        for mine, _, _ in self._halves_of(place):
+            found[mine] = True
         return found
 
     def together(self, place: int, row: int) -> list[tuple[int, int]]:
@@ -128,8 +161,7 @@ class Arrivals:
             group = self.groups[number]
             latest = group.start_ns[:, at] == group.start_ns[group.last[at], at]
             return list(zip(group.member[latest].tolist(), group.rows[latest, at].tolist(), strict=True))
-        for halves in (self._received, self._sent):
-            mine, others, rows = halves.get(place, (_NOTHING, _NOTHING, _NOTHING))
+        for mine, others, rows in self._halves_of(place):
             for at in np.flatnonzero(mine == row).tolist():
                 return [(place, row), (int(others[at]), int(rows[at]))]
         return []
@@ -143,20 +175,29 @@ class Arrivals:
                 yield from ((row, (number, at)) for at, row in enumerate(rows) if row != NONE)
 
     def _index(self) -> None:
-        if self._of_rank or self._received:
+        if self._of_rank:
             return
         for number, group in enumerate(self.groups):
             for member in np.flatnonzero(group.line != NONE).tolist():
                 self._of_rank.setdefault(int(group.places[member]), []).append((number, member))
-        if self.messages is None or not len(self.messages):
-            return
-        send = (self.messages.send_rank, self.messages.send_row)
-        receive = (self.messages.receive_rank, self.messages.receive_row)
-        for found, mine, other in ((self._received, receive, send), (self._sent, send, receive)):
-            order = np.argsort(mine[0], kind="stable")
-            distinct, first = np.unique(mine[0][order], return_index=True)
-            for place, part in zip(distinct.tolist(), np.split(order, first[1:]), strict=True):
-                found[place] = (mine[1][part], other[0][part], other[1][part])
+
+    def _halves_of(self, place: int) -> tuple[_Half, _Half]:
+        """Return what a rank received and what it sent."""
+        if place not in self._halves:
+            nothing = _NOTHING, _NOTHING, _NOTHING
+            self._halves[place] = nothing, nothing
+            if self.ran is not None:
+                found = self.ran.of_rank(place)
+                got, gave = found.receive_rank == place, found.send_rank == place
+                self._halves[place] = (
+                    (found.receive_row[got], found.send_rank[got], found.send_row[got]),
+                    (found.send_row[gave], found.receive_rank[gave], found.receive_row[gave]),
+                )
+        return self._halves[place]
+
+
+_Half = tuple[Int64, Int64, Int64]
+"""Rows of a rank's sends or receives, the places of the ranks at the other end, and their rows."""
 
 
 def arrivals(
@@ -177,11 +218,12 @@ def arrivals(
     ahead = clocks_ahead(trace, matchings) if is_recording else np.zeros(len(trace.ranks), np.int64)
     begun = np.full(len(times.start_ns), NONE, np.int64)
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
-    joined = [_joined(group, times, place, ahead, begun) for group in matchings]
-    messages = None
+    known: _Known = {}
+    joined = [_joined(group, times, place, (ahead, begun), known) for group in matchings]
+    ran = None
     if any((graph.type == NodeType.COMM_RECV).any() for graph in trace.graphs):
-        messages = _received(trace, times, ahead, begun)
-    return Arrivals(begun, ahead, tuple(group for group in joined if group is not None), messages)
+        ran = _ran(trace, times, ahead, begun)
+    return Arrivals(begun, ahead, tuple(group for group in joined if group is not None), ran)
 
 
 def without_joining(met: Arrivals) -> Arrivals:
@@ -198,21 +240,49 @@ def _alone(group: Joined) -> Joined:
     )
 
 
+_Known = dict[tuple[object, ...], tuple[Int64, Int64, Int64, Int64, Int64]]
+"""Of a group the members shown, the line of each member, rows, starts, and who was last: equal groups with the same times share it."""
+
+
 def _joined(
-    group: GroupMatching, times: NodeTimes, place: dict[int, int], ahead: Int64, begun: Int64
+    group: GroupMatching,
+    times: NodeTimes,
+    place: dict[int, int],
+    clocks: tuple[Int64, Int64],
+    known: _Known,
 ) -> Joined | None:
+    """Return the collectives of a group as they ran; notes in the second of the clocks when all had begun."""
+    ahead = clocks[0]
     indices = np.array([place.get(member, NONE) for member in group.members], np.int64)
     first = np.where(indices == NONE, NONE, times.first[indices])
-    there = np.flatnonzero((group.sequence_of != NONE) & (first != NONE))
-    if not len(there):
+    if not ((group.sequence_of != NONE) & (first != NONE)).any():
         return None
+    key = (
+        *(*map(id, group.sequences), group.by_number),
+        *(
+            group.sequence_of.tobytes(),
+            first.tobytes(),
+            np.where(indices == NONE, 0, ahead[indices]).tobytes(),
+        ),
+    )
+    if key not in known:
+        known[key] = _as_they_ran(group, times, first, indices, clocks)
+    shown, line, rows, aligned, last = known[key]
+    return Joined(group.name, indices, line, indices[shown], rows, aligned, last)
+
+
+def _as_they_ran(
+    group: GroupMatching, times: NodeTimes, first: Int64, indices: Int64, clocks: tuple[Int64, Int64]
+) -> tuple[Int64, Int64, Int64, Int64, Int64]:
+    ahead, begun = clocks
+    there = np.flatnonzero((group.sequence_of != NONE) & (first != NONE))
     # Members that share sequence and times are one.
     key = np.stack([first[there], group.sequence_of[there]])
     _, one_each, shared = np.unique(key, axis=1, return_index=True, return_inverse=True)
     line = np.full(len(indices), NONE, np.int64)
     line[there] = shared.reshape(-1)
     there = there[one_each]
-    rows = group.rows()[there]
+    rows = replace(group, sequence_of=group.sequence_of[there]).rows()
     known = rows != NONE
     base = first[there][:, None]
     where = np.where(known, base + rows, 0)
@@ -225,31 +295,34 @@ def _joined(
     ran = start >= 0
     clock = ahead[indices[there]][:, None]
     aligned = np.where(ran, start - clock, -_NEVER)
-    last = aligned.max(axis=0) + clock
-    begun[where[ran]] = last[ran]
-    return Joined(
-        group.name,
-        indices,
-        line,
-        indices[there],
-        np.where(ran, where - base, NONE),
-        aligned,
-        aligned.argmax(axis=0),
-    )
+    latest = aligned.max(axis=0) + clock
+    begun[where[ran]] = latest[ran]
+    return there, line, np.where(ran, where - base, NONE), aligned, aligned.argmax(axis=0)
 
 
-def _received(trace: Trace, times: NodeTimes, ahead: Int64, begun: Int64) -> Messages:
-    messages = match_messages(trace)
+def _ran(trace: Trace, times: NodeTimes, ahead: Int64, begun: Int64) -> Ran:
+    """Return the messages of which both halves ran; notes when both had begun."""
+    channels = match_channels(trace)
+    clocks = np.unique(np.stack([times.first, ahead]), axis=1, return_inverse=True)[1].reshape(-1)
+    shown, which = channels.alike(clocks)
+    messages = channels.expand(shown)
+    channel = np.repeat(np.arange(len(shown)), channels.messages[shown])
     both = (messages.send_row != NONE) & (messages.receive_row != NONE)
     send = np.where(both, times.first[messages.send_rank], NONE)
     receive = np.where(both, times.first[messages.receive_rank], NONE)
-    ran = np.flatnonzero((send != NONE) & (receive != NONE))
-    source, target = messages.send_rank[ran], messages.receive_rank[ran]
-    start = times.start_ns[send[ran] + messages.send_row[ran]]
-    begun[receive[ran] + messages.receive_row[ran]] = np.where(
+    met = np.flatnonzero((send != NONE) & (receive != NONE))
+    source, target = messages.send_rank[met], messages.receive_rank[met]
+    start = times.start_ns[send[met] + messages.send_row[met]]
+    begun[receive[met] + messages.receive_row[met]] = np.where(
         start >= 0, start - ahead[source] + ahead[target], NONE
     )
-    timed = ran[start >= 0]
+    timed = met[start >= 0]
+    ran = np.zeros(len(messages), np.bool_)
+    ran[timed] = True
+    return Ran(channels, shown, which, _picked(messages, timed), channel[timed], ran)
+
+
+def _picked(messages: Messages, chosen: Int64) -> Messages:
     columns = (
         messages.source,
         messages.target,
@@ -260,4 +333,4 @@ def _received(trace: Trace, times: NodeTimes, ahead: Int64, begun: Int64) -> Mes
         messages.receive_rank,
         messages.receive_row,
     )
-    return Messages(*(column[timed] for column in columns))
+    return Messages(*(column[chosen] for column in columns))

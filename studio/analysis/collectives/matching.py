@@ -1,4 +1,4 @@
-"""Match collectives of a comm group across ranks by position, and sends with their receives.
+"""Match collectives of a comm group across ranks by position.
 
 Where the collectives of every member of a group are numbered (`comm_seq`), those of one number belong together; a
 member that lacks a number has a gap there. Elsewhere, as in the libraries that carry them out, the n-th one a rank
@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -19,17 +18,14 @@ from studio.analysis.collectives.groups import comm_nodes
 from studio.trace import (
     NONE,
     WORLD,
-    Bool,
     CommGroup,
     Dependencies,
     Graph,
-    Int32,
     Int64,
     NodeType,
     Rank,
     Trace,
     dense_column,
-    int_column,
     world_names,
 )
 
@@ -393,177 +389,3 @@ def _children(graph: Graph) -> tuple[Int64, Int64, Int64]:
     offsets = np.zeros(len(graph) + 1, np.int64)
     np.cumsum(np.bincount(parent, minlength=len(graph)), out=offsets[1:])
     return np.bincount(of, minlength=len(graph)), of[sorting], offsets
-
-
-# ---------------------------------------------------------------------------------------------------
-# Sends and receives
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """Sends and receives of all ranks, paired.
-
-    M messages. Rank -1 and row -1 stand for the half that is missing.
-
-    Attributes:
-        source, target: (M,) rank numbers; -1 where a send does not say where to, or a receive not where from.
-        tag, bytes: (M,) what both halves have to agree on besides.
-        send_rank, send_row: (M,) index into the trace's ranks and row of the rank's graph.
-        receive_rank, receive_row: (M,) likewise.
-    """
-
-    source: Int64
-    target: Int64
-    tag: Int64
-    bytes: Int64
-    send_rank: Int64
-    send_row: Int64
-    receive_rank: Int64
-    receive_row: Int64
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    @property
-    def known(self) -> Bool:
-        """(M,) whether both ends are recorded; others cannot be paired."""
-        return np.asarray((self.source != NONE) & (self.target != NONE))
-
-
-def match_messages(trace: Trace) -> Messages:
-    """Pair sends with receives: equal source, target, tag and size, the n-th of one rank with the n-th of the other."""
-    ends = _ends(trace)
-    if not ends:
-        return Messages(*np.zeros((8, 0), np.int64))
-    # Numbers of tags and sizes are in their order, and small.
-    tags, sizes = (np.unique(np.concatenate(column)) for column in list(zip(*ends, strict=True))[2:4])
-    source, target, tag, size, receives, rank, row, place = (
-        np.concatenate(column)
-        for column in zip(*(_halves(trace, end, tags, sizes) for end in ends), strict=True)
-    )
-    key = (source, target, tag, size)
-    order = _sort_entries((*key, receives), place)
-    starts = np.ones(len(order), np.bool_)
-    starts[1:] = False
-    for column in key:
-        sorted_ = column[order]
-        starts[1:] |= sorted_[1:] != sorted_[:-1]
-    # Within a key sends come first, then receives: the n-th of each has the same number.
-    received = receives[order]
-    side = starts.copy()
-    side[1:] |= received[1:] != received[:-1]
-    begin = np.flatnonzero(side)
-    nth = np.arange(len(order)) - np.repeat(begin, np.diff(begin, append=len(order)))
-    first = np.flatnonzero(starts)
-    counts = np.maximum.reduceat(nth, first) + 1
-    number = nth + np.repeat(np.cumsum(counts) - counts, np.diff(first, append=len(order)))
-    del nth, side, starts
-    made = np.full((8, int(counts.sum())), NONE, np.int64)
-    for index, values in enumerate((source, target, tags[tag], sizes[size])):
-        made[index, number] = values[order]
-    for at, half in ((4, ~received), (6, received)):
-        mine, there = order[half], number[half]
-        made[at, there] = rank[mine]
-        made[at + 1, there] = row[mine]
-    return Messages(*made)
-
-
-def _sort_entries(columns: Sequence[Any], place: Int32) -> Int64:
-    """Return (M,) the order of M entries by several columns, and by their place where these are equal."""
-    code, most = np.zeros(len(place), np.int64), 1
-    for column in columns:
-        low = int(column.min())
-        span = int(column.max()) - low + 1
-        if span * most > _MOST_CODES:
-            # Too much for one number.
-            return np.lexsort((place, *reversed(columns)))
-        code *= span
-        code += column
-        code -= low
-        most *= span
-    order = np.argsort(code, kind="stable")
-    # Entries of a rank come in the order of their places, so that only those of several ranks may be in disorder.
-    code, places = code[order], place[order]
-    if ((code[1:] == code[:-1]) & (places[1:] < places[:-1])).any():
-        return np.lexsort((place, *reversed(columns)))
-    return order
-
-
-_MOST_CODES = 1 << 62
-_Ends = tuple[int, Int64, Int64, Int64, Int64]
-"""A graph, the rows of its sends and receives in order of issue, their tags, sizes, and places in that order."""
-_Halves = tuple[Int64, Int64, Int32, Int32, Bool, Int32, Int32, Int32]
-"""Source, target, number of tag and size, whether it is a receive, rank, row, and place in the order of issue."""
-
-
-def _ends(trace: Trace) -> list[_Ends]:
-    """Return the sends and receives of each graph that has any."""
-    found = []
-    for index in sorted({rank.graph for rank in trace.ranks}):
-        graph = trace.graphs[index]
-        rows = np.flatnonzero((graph.type == NodeType.COMM_SEND) | (graph.type == NodeType.COMM_RECV))
-        if len(rows):
-            place = issue_order(graph)[rows]
-            order = np.argsort(place)
-            rows = rows[order]
-            tag, size = _dense(graph, "comm_tag", rows), _dense(graph, "comm_size", rows)
-            found.append((index, rows, tag, size, place[order]))
-    return found
-
-
-def _halves(trace: Trace, ends: _Ends, tags: Int64, sizes: Int64) -> _Halves:
-    """Return sends and receives of a graph, looking up the values of all its ranks at once."""
-    index, rows, tag, size, place = ends
-    graph = trace.graphs[index]
-    using = [place for place, rank in enumerate(trace.ranks) if rank.graph == index]
-    receives = graph.type[rows] == NodeType.COMM_RECV
-    own = np.array([trace.ranks[place].number for place in using], np.int64)[:, None]
-    slots = _slot_numbers(trace, using, len(graph.slot_key))
-    # What is left out is the own rank on the own side, and not known on the other.
-    source = peers(graph, "comm_src", rows, np.where(receives, NONE, own), slots)
-    target = peers(graph, "comm_dst", rows, np.where(receives, own, NONE), slots)
-
-    def of_all(column: Any) -> Any:
-        return np.broadcast_to(column, (len(using), len(rows))).ravel()
-
-    return (
-        of_all(source),
-        of_all(target),
-        of_all(np.searchsorted(tags, tag).astype(np.int32)),
-        of_all(np.searchsorted(sizes, size).astype(np.int32)),
-        of_all(receives),
-        of_all(np.array(using, np.int32)[:, None]),
-        of_all(rows.astype(np.int32)),
-        of_all(place.astype(np.int32)),
-    )
-
-
-def _slot_numbers(trace: Trace, using: list[int], slots: int) -> Int64:
-    """Return (ranks, slots) the slots' values, texts as 0."""
-    # As 64 bits, which is how graphs hold numbers: unsigned ones may be too large for a signed integer.
-    bits = (1 << 64) - 1
-    table = [
-        [value & bits if isinstance(value, int) else 0 for value in trace.ranks[at].slots] for at in using
-    ]
-    return np.array(table, np.uint64).view(np.int64).reshape(len(using), slots)
-
-
-def peers(graph: Graph, key: str, rows: Int64, default: Int64, slots: Int64) -> Int64:
-    """Return (ranks, rows) the rank an attribute names, that of `default` (ranks, rows) where it names none."""
-    owners, where = graph.rows_with(key)
-    named = np.zeros(len(graph), bool)
-    value = np.zeros(len(graph), np.int64)
-    bound: Bool = np.zeros(len(graph), bool)
-    named[owners], value[owners], bound[owners] = True, graph.attrs.value[where], graph.attrs.slot[where]
-    fixed = np.where(named[rows], value[rows], default)
-    if not bound.any():
-        return fixed
-    looked_up = slots[:, np.where(bound[rows], value[rows], 0)]
-    return np.where(bound[rows], looked_up, fixed)
-
-
-def _dense(graph: Graph, key: str, rows: Int64) -> Int64:
-    column = np.zeros(len(graph), np.int64)
-    owners, values = int_column(graph, key)
-    column[owners] = values
-    return column[rows]

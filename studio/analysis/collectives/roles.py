@@ -14,7 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from studio.analysis.collectives.matching import GroupMatching, match_collectives, match_messages
+from studio.analysis.collectives.matching import GroupMatching, match_collectives
+from studio.analysis.collectives.messages import match_messages
 from studio.trace import CollectiveType, CommGroup, Int64, Trace
 
 Kind = Literal["tensor", "data", "pipeline", "expert", "all ranks", "single", "unknown"]

@@ -102,12 +102,19 @@ def collective_times(
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     matchings = match_by_name(trace, groups)
     known: _Known = {}
-    columns = [
-        _NOTHING,
-        *(_of_group(number, matching, times, place, known) for number, matching in enumerate(matchings)),
-    ]
-    table = np.concatenate(columns, axis=1)
-    table = table[:, np.lexsort((table[0], table[7], table[6]))]
+    found = [_of_group(matching, times, place, known) for matching in matchings]
+    # Large jobs have tens of millions: they are written where they stay, and sorted column by column.
+    bounds = np.cumsum([0, *(columns.shape[1] for columns, _ in found)])
+    table = np.empty((len(_NOTHING), int(bounds[-1])), np.int64)
+    for number, (matching, (columns, last)) in enumerate(zip(matchings, found, strict=True)):
+        part = table[:, bounds[number] : bounds[number + 1]]
+        part[:] = columns
+        part[0], part[9] = number, np.array(matching.members, np.int64)[last]
+    del found, known
+    order = np.lexsort((table[0], table[7], table[6]))
+    for column in table:
+        column[:] = column[order]
+    del order
     group, position, kind, members, present, size, start, arrived, end, rank, row = table
     whole = whole_bytes(kind, size, members)
     algorithm = np.full(len(kind), np.nan)
@@ -168,18 +175,15 @@ _Known = dict[tuple[object, ...], tuple[Int64, Int64]]
 
 
 def _of_group(
-    number: int, group: GroupMatching, times: NodeTimes, place: dict[int, int], known: _Known
-) -> Int64:
-    """Return (11, C) the columns of a group's collectives, without bandwidths."""
+    group: GroupMatching, times: NodeTimes, place: dict[int, int], known: _Known
+) -> tuple[Int64, Int64]:
+    """Return (11, C) the columns of a group's collectives, without bandwidths, group and last rank open, and (C,) the last member."""
     ranks = np.array([place.get(member, NONE) for member in group.members], np.int64)
     first = np.where(ranks == NONE, NONE, times.first[ranks])
     key = (*map(id, group.sequences), group.sequence_of.tobytes(), first.tobytes())
     if key not in known:
         known[key] = _of_members(group, first, times)
-    columns, last = known[key]
-    columns = columns.copy()
-    columns[0], columns[9] = number, np.array(group.members, np.int64)[last]
-    return columns
+    return known[key]
 
 
 def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tuple[Int64, Int64]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.matching import Collectives, GroupMatching, match_collectives, match_messages
+from studio.analysis.collectives.matching import Collectives, GroupMatching, match_collectives
+from studio.analysis.collectives.messages import match_messages
 from studio.trace import NONE, WORLD, CollectiveType, CommGroup, Float64, Graph, Int64, Trace, group_slots
 
 SPLITS = "split_bytes_in"

@@ -93,9 +93,10 @@ class _Meetings:
             numbers.append(number[there])
             begun.append(np.where(there, start[np.where(there, entry, 0)], NONE).max(axis=0, initial=NONE))
             self.count += group.rows.shape[1]
-        if courses.account.is_recording and arrivals.messages is not None:
-            send = first[arrivals.messages.send_rank] + arrivals.messages.send_row
-            receive = first[arrivals.messages.receive_rank] + arrivals.messages.receive_row
+        if courses.account.is_recording and arrivals.ran is not None:
+            messages = arrivals.ran.messages
+            send = first[messages.send_rank] + messages.send_row
+            receive = first[messages.receive_rank] + messages.receive_row
             entries += [send, receive]
             numbers += [self.count + np.arange(len(send))] * 2
             begun.append(np.maximum(start[send], start[receive]))
@@ -121,9 +122,9 @@ def _pairs(courses: Courses, start: Int64, end: Int64, meeting: _Meetings) -> tu
     # What a member of a meeting waited for may come later by as much as the member waited there.
     met = meeting.of[other]
     spare = spare + np.where(met >= 0, meeting.begun[met] - start[other], 0)
-    messages = courses.account.arrivals.messages
-    if messages is not None and not courses.account.is_recording:
-        base = courses.times.first
+    ran = courses.account.arrivals.ran
+    if ran is not None and not courses.account.is_recording:
+        messages, base = ran.messages, courses.times.first
         send = base[messages.send_rank] + messages.send_row
         receive = base[messages.receive_rank] + messages.receive_row
         waited = np.zeros(len(start), np.int64)

@@ -141,21 +141,43 @@ def path_sentence(shares: Sequence[Share]) -> str:
     return f"{told}, {_percent(rest)} the rest" if rest >= _LEAST_TOLD else told
 
 
+def _first_sends(times: NodeTimes, arrivals: Arrivals) -> tuple[Int64, Int64, Int64]:
+    """Return who sent to whom, as places of ranks, and when the first message between them began."""
+    nothing = np.zeros(0, np.int64)
+    ran = arrivals.ran
+    if ran is None or not len(ran.messages):
+        return nothing, nothing, nothing
+    start = times.start_ns[times.first[ran.messages.send_rank] + ran.messages.send_row]
+    order = np.lexsort((start, ran.channel))
+    begins, first = np.unique(ran.channel[order], return_index=True)
+    first = order[first]
+    # The first message of a channel shown is at the same place in the exchange of each that ran alike.
+    channels = ran.channels
+    counts = channels.messages[ran.shown]
+    position = np.full(len(ran.shown), NONE, np.int64)
+    position[begins] = np.flatnonzero(ran.ran)[first] - (np.cumsum(counts) - counts)[begins]
+    begun = np.zeros(len(ran.shown), np.int64)
+    begun[begins] = start[first]
+    mine = np.flatnonzero(position[ran.which] != NONE)
+    at = channels.offsets[channels.exchange[mine]] + position[ran.which[mine]]
+    parties = channels.party_offsets[mine]
+    source, target = (channels.parties[parties + party[at]] for party in (channels.sender, channels.receiver))
+    return source, target, begun[ran.which[mine]]
+
+
 def pipeline_stages(times: NodeTimes, arrivals: Arrivals, ranks: int) -> Int64:
     """Return (R,) the pipeline stage of each rank, from 0; -1 where messages tell none.
 
     The first message between two ranks goes from a stage to the next.
     """
     stage = np.full(ranks, NONE, np.int64)
-    messages = arrivals.messages
-    if messages is None or not len(messages):
+    source, target, start = _first_sends(times, arrivals)
+    if not len(source):
         return stage
-    start = times.start_ns[times.first[messages.send_rank] + messages.send_row]
-    pair = np.minimum(messages.send_rank, messages.receive_rank) * ranks
-    pair += np.maximum(messages.send_rank, messages.receive_rank)
+    pair = np.minimum(source, target) * ranks + np.maximum(source, target)
     order = np.lexsort((start, pair))
     first = order[np.append(True, pair[order][1:] != pair[order][:-1])]
-    source, target = messages.send_rank[first], messages.receive_rank[first]
+    source, target = source[first], target[first]
     stage[np.unique(np.concatenate([source, target]))] = 0
     for _ in range(ranks):
         deeper = stage.copy()

@@ -14,7 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from studio.analysis.collectives.matching import GroupMatching, Messages, match_by_name, match_messages
+from studio.analysis.collectives.matching import GroupMatching, match_by_name
+from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.graph.neighbours import Adjacency, adjacency, predecessors, successors
 from studio.analysis.job.ledger import Ledger, recorded_ledger
 from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, categories

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from studio.analysis.collectives.matching import match_messages
 from studio.analysis.collectives.members import Members, collective_members
+from studio.analysis.collectives.messages import match_messages
 from studio.analysis.collectives.times import whole_bytes
 from studio.analysis.job.completeness import is_recording
 from studio.calibration.reading.given import COLLECTIVES, Given, Tables

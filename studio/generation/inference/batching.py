@@ -14,6 +14,15 @@ The policy is that of vLLM (Kwon et al., "PagedAttention", SOSP 2023) with chunk
    and what it has yet to make leave. Each is accepted with the same probability, drawn by a seed, up to the first that is not; the
    sequence makes one token more than were accepted, and gives back the blocks of the others. The draft model makes them before, one token
    of each sequence a pass, and reads the prompts that the step reads.
+5. With pipeline stages there are as many batches as stages, each with running sequences of its own (vLLM's virtual engines, SGLang's
+   micro-batches): while one is at a stage, others are at the stages before and after. They take turns at the first stage. A batch takes
+   its turn once that stage is free and the tokens of its last step have come back; one that has nothing to do is passed over. Rules 1
+   to 4 hold for each batch, 3 among the sequences of the batch alone. The waiting requests and the blocks are shared, and a batch
+   admits no request beyond its even share, rounded up, of the sequences that run or wait, or of the most that may run. A stage begins a step
+   once it has come and what the step before made has been sent on: a stage sends before it goes on, as in generated steps.
+6. Replicas that divide experts exchange tokens in every layer, so their steps begin and end together. Each plans its own from the requests
+   that came to it; the step takes as long as if all had to do the most that one has of each kind: tokens, logits, attention, cache.
+   One that has nothing to do waits for the others.
 """
 
 from __future__ import annotations
@@ -21,15 +30,31 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from studio.generation.inference.batches import Load
 from studio.generation.inference.requests import Request
 
 BLOCK_TOKENS = 16
 
-StepTime = Callable[[Load], float]
-"""Time of a step in nanoseconds."""
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How a step goes through the stages of a pipeline, alone; times are in nanoseconds.
+
+    Attributes:
+        stages: How long each stage works on it.
+        sends: How long it takes from each stage to the next.
+        back: How long the tokens it made take to the first stage.
+    """
+
+    stages: tuple[float, ...]
+    sends: tuple[float, ...] = ()
+    back: float = 0.0
+
+
+StepTime = Callable[[Load], float | Course]
+"""Time of a step in nanoseconds, or its way through stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +68,7 @@ class Policy:
         draft: Tokens that are drafted for each sequence that decodes, at most.
         acceptance: Probability that a drafted token is accepted where those before it are.
         seed: Which are.
+        stages: Pipeline stages, and batches that go through them in turn.
     """
 
     budget: int
@@ -51,6 +77,7 @@ class Policy:
     draft: int = 0
     acceptance: float = 0.0
     seed: int = 1
+    stages: int = 1
 
 
 @dataclass(slots=True)
@@ -83,6 +110,7 @@ class StepRecord:
         waiting: Requests that were waiting.
         blocks: Blocks of the KV cache in use.
         drafted, rejected: Tokens that were drafted, and those of them that were not accepted.
+        busy_ns: How long a stage worked on it, in the mean.
     """
 
     start_ns: float
@@ -93,6 +121,7 @@ class StepRecord:
     blocks: int
     drafted: int = 0
     rejected: int = 0
+    busy_ns: float = 0.0
 
 
 @dataclass(slots=True)
@@ -112,38 +141,61 @@ class _Replica:
     Attributes:
         policy: Limits.
         waiting: Who waits, the next one first.
-        running: Who runs, in the order of admission.
+        come: How many of its requests have come.
+        running: Who runs, by batch in the order of admission.
         blocks: Blocks in use.
         draw: Says which drafted tokens are accepted.
+        served: What its requests saw so far.
+        records: Steps that ended.
     """
 
     policy: Policy
     draw: random.Random
+    served: list[Served]
+    running: list[list[_Sequence]]
     waiting: deque[_Sequence] = field(default_factory=deque)
-    running: list[_Sequence] = field(default_factory=list)
+    come: int = 0
     blocks: int = 0
+    records: list[StepRecord] = field(default_factory=list)
 
-    def plan(self, now: float) -> list[tuple[_Sequence, int]]:
-        """Return the sequences of the next step with their new tokens, and take the blocks that they need."""
+    @property
+    def runs(self) -> int:
+        """How many sequences run, in all batches."""
+        return sum(map(len, self.running))
+
+    def receive(self, now: float) -> None:
+        """Let requests wait that have come."""
+        while self.come < len(self.served) and self.served[self.come].request.arrival_ns <= now:
+            served = self.served[self.come]
+            self.waiting.append(_Sequence(served, served.request.prompt))
+            self.come += 1
+
+    def plan(self, now: float, batch: int) -> list[tuple[_Sequence, int]]:
+        """Return the sequences of a batch's next step with their new tokens, and take the blocks that they need."""
         planned: list[tuple[_Sequence, int]] = []
+        running = self.running[batch]
         budget, preempted, place = self.policy.budget, False, 0
-        while place < len(self.running) and budget:
-            sequence = self.running[place]
+        while place < len(running) and budget:
+            sequence = running[place]
             new = min(self._wanted(sequence), budget)
-            while not self._take(sequence, new) and len(self.running) > place:
+            while not self._take(sequence, new) and len(running) > place:
                 preempted = True
-                if self._preempt() is sequence:
+                if self._preempt(running) is sequence:
                     break
             else:
                 planned.append((sequence, new))
                 budget -= new
             place += 1
-        while not preempted and self.waiting and budget and len(self.running) < self.policy.sequences:
+        most = min(self.policy.sequences, self.runs + len(self.waiting))
+        share = -(-most // self.policy.stages)
+        while not preempted and self.waiting and budget:
+            if len(running) >= share or self.runs >= self.policy.sequences:
+                break
             sequence = self.waiting[0]
             new = min(sequence.unread, budget)
             if not self._take(sequence, new):
                 break
-            self.running.append(self.waiting.popleft())
+            running.append(self.waiting.popleft())
             if sequence.served.admitted_ns < 0:
                 sequence.served.admitted_ns = now
             planned.append((sequence, new))
@@ -172,9 +224,9 @@ class _Replica:
         self.blocks += more
         return True
 
-    def _preempt(self) -> _Sequence:
-        """Send the sequence admitted last back to wait."""
-        last = self.running.pop()
+    def _preempt(self, running: list[_Sequence]) -> _Sequence:
+        """Send the sequence of a batch that was admitted last back to wait."""
+        last = running.pop()
         self.blocks -= blocks_of(last.cached)
         last.unread, last.cached = last.served.request.prompt + last.made, 0
         last.served.preemptions += 1
@@ -205,7 +257,9 @@ class _Replica:
                 self.blocks -= blocks_of(sequence.cached)
                 done = True
         if done:
-            self.running = [each for each in self.running if each.served.finish_ns < 0]
+            self.running = [
+                [each for each in running if each.served.finish_ns < 0] for running in self.running
+            ]
         return rejected
 
 
@@ -242,7 +296,10 @@ def _drafting(planned: Sequence[tuple[_Sequence, int]]) -> Iterator[Load]:
 
 
 def serve(
-    requests: Sequence[Request], policy: Policy, step_time: StepTime, draft_time: StepTime | None = None
+    requests: Sequence[Request],
+    policy: Policy,
+    step_time: StepTime,
+    draft_time: Callable[[Load], float] | None = None,
 ) -> tuple[list[Served], list[StepRecord]]:
     """Return what each request saw, and the steps of the schedule, on one replica.
 
@@ -257,23 +314,105 @@ def serve(
         >>> served[0].first_ns, served[0].finish_ns, [step.load.tokens for step in steps]
         (200.0, 400.0, [4, 4, 1, 1])
     """
-    served = [Served(request) for request in requests]
-    records: list[StepRecord] = []
-    draw = random.Random(policy.seed)  # noqa: S311 (no secret)
-    replica, now, come = _Replica(policy, draw), 0.0, 0
+    [one] = serve_together([requests], [policy], step_time, draft_time)
+    return one
+
+
+_Planned = list[tuple[_Sequence, int]]
+
+
+def serve_together(
+    parts: Sequence[Sequence[Request]],
+    policies: Sequence[Policy],
+    step_time: StepTime,
+    draft_time: Callable[[Load], float] | None = None,
+) -> list[tuple[list[Served], list[StepRecord]]]:
+    """Return the same of replicas whose steps begin and end together.
+
+    Args:
+        parts: The requests of each replica.
+        policies: Limits of each; stages are the same of all.
+        step_time: Time of a step.
+        draft_time: Time of a pass of what drafts tokens; None takes none.
+    """
+    stages = policies[0].stages
+    replicas = [
+        _Replica(
+            policy,
+            random.Random(policy.seed),  # noqa: S311 (no secret)
+            [Served(request) for request in requests],
+            [[] for _ in range(stages)],
+        )
+        for requests, policy in zip(parts, policies, strict=True)
+    ]
+    free, ready, turn, now = [0.0] * stages, [0.0] * stages, 0, 0.0
+    pending: deque[tuple[float, list[tuple[_Replica, _Planned, StepRecord]]]] = deque()
     while True:
-        while come < len(served) and served[come].request.arrival_ns <= now:
-            replica.waiting.append(_Sequence(served[come], served[come].request.prompt))
-            come += 1
-        planned = replica.plan(now)
-        if not planned:
-            if come == len(served):
-                return served, records
-            now = float(served[come].request.arrival_ns)
+        # Steps leave the pipeline in the order in which they entered it.
+        while pending and pending[0][0] <= now:
+            for replica, planned, record in pending.popleft()[1]:
+                replica.records.append(replace(record, rejected=replica.finish(planned, record.end_ns)))
+        for replica in replicas:
+            replica.receive(now)
+        batch, plans = _next_step(
+            replicas, [(turn + number) % stages for number in range(stages)], ready, now
+        )
+        if plans is None:
+            coming = [
+                float(replica.served[replica.come].request.arrival_ns)
+                for replica in replicas
+                if replica.come < len(replica.served)
+            ]
+            after = [at for at in (*coming, *ready, *(end for end, _ in pending)) if at > now]
+            if not after:
+                return [(replica.served, replica.records) for replica in replicas]
+            now = min(after)
             continue
-        load = _load(planned)
-        end = now + step_time(load) + (sum(map(draft_time, _drafting(planned))) if draft_time else 0.0)
-        held = len(replica.running), len(replica.waiting), replica.blocks
-        drafted = sum(_drafted(sequence, new) for sequence, new in planned)
-        records.append(StepRecord(now, end, load, *held, drafted, replica.finish(planned, end)))
-        now = end
+        loads = [_load(planned) for planned in plans if planned]
+        drafting = [sum(map(draft_time, _drafting(planned))) for planned in plans] if draft_time else [0.0]
+        course = _course(step_time(_most(loads)), max(drafting))
+        end = _pass_through(course, free, now)
+        steps = []
+        for replica, planned in zip(replicas, plans, strict=True):
+            if planned:
+                held = replica.runs, len(replica.waiting), replica.blocks
+                drafted = sum(_drafted(sequence, new) for sequence, new in planned)
+                busy = sum(course.stages) / stages
+                steps.append(
+                    (replica, planned, StepRecord(now, end, _load(planned), *held, drafted, 0, busy))
+                )
+        pending.append((end, steps))
+        ready[batch], turn, now = end + course.back, batch + 1, free[0]
+
+
+def _next_step(
+    replicas: Sequence[_Replica], turns: Sequence[int], ready: Sequence[float], now: float
+) -> tuple[int, list[_Planned] | None]:
+    """Return the first batch in its turn that has something to do, and what on each replica; None where none has."""
+    for batch in turns:
+        if ready[batch] <= now:
+            plans = [replica.plan(now, batch) for replica in replicas]
+            if any(plans):
+                return batch, plans
+    return 0, None
+
+
+def _course(time: float | Course, drafting: float) -> Course:
+    """Return the course of a step behind the passes of what drafts for it."""
+    if isinstance(time, Course):
+        return replace(time, stages=(time.stages[0] + drafting, *time.stages[1:]))
+    return Course((time + drafting,))
+
+
+def _pass_through(course: Course, free: list[float], now: float) -> float:
+    """Return when a step leaves the last stage that enters the first one now, and note until when it keeps each stage."""
+    at = now
+    for stage, (takes, leaves) in enumerate(zip(course.stages, (*course.sends, course.back), strict=True)):
+        end = max(at, free[stage]) + takes
+        free[stage] = at = end + leaves
+    return end
+
+
+def _most(loads: Sequence[Load]) -> Load:
+    """Return the most that one of several steps has of each kind of work."""
+    return Load(*(max(getattr(load, name) for load in loads) for name in Load.__slots__))

@@ -17,7 +17,8 @@ from studio.generation.inference.batching import (
     Policy,
     Served,
     StepRecord,
-    serve,
+    StepTime,
+    serve_together,
 )
 from studio.generation.inference.counts import cache_bytes
 from studio.generation.inference.deployment import StepWish, longest_context, ranks_layout
@@ -105,10 +106,10 @@ def server_of(
             f"--memory-share is {memory_share:g}; allowed: above 0, at most 1.", key="memory-share"
         )
     _check_drafting(wish, acceptance)
-    if wish.pp > 1 or wish.ep > 1:
+    if wish.pp > 1 and wish.draft_model is not None:
         raise ConfigError(
-            f"--pp is {wish.pp} and --ep {wish.ep}; allowed where requests are served: 1 and 1.",
-            hint="`generate inference` makes such steps; more --tp or replicas serve requests.",
+            f"--draft-model is given with --pp {wish.pp}; allowed where requests are served: --pp 1.",
+            hint="--draft without --draft-model drafts at no cost; more --tp or replicas serve requests without stages.",
             key="pp",
         )
     draft = wish.draft_model
@@ -125,23 +126,32 @@ def server_of(
     room = found.memory_gbytes * 1e9 * memory_share
     both = [(model, layout)] if draft is None else [(model, layout), (draft, ranks_layout(draft, wish))]
     most = Load(budget, min(sequences * (1 + wish.draft), budget), 0, 0)
-    weights = sum(weight_bytes(one, ranks, 0, wish.precision) for one, ranks in both)
-    activations = max(activation_bytes(one, ranks, 0, most) for one, ranks in both)
-    each = sum(cache_of(one, ranks, 0, wish.precision, BLOCK_TOKENS) for one, ranks in both)
-    blocks = int((room - weights - activations) // each)
+    spaces = []
+    for stage in range(layout.pp):
+        # What drafts has no stages.
+        at = [stage, *(0 for _ in both[1:])]
+        parts = [(one, ranks, own) for (one, ranks), own in zip(both, at, strict=True)]
+        weights = sum(weight_bytes(*part, wish.precision) for part in parts)
+        activations = max(activation_bytes(*part, most) for part in parts)
+        each = sum(cache_of(*part, wish.precision, BLOCK_TOKENS) for part in parts)
+        spaces.append((int((room - weights - activations) // each), stage, weights, activations))
+    blocks, stage, weights, activations = min(spaces)
     if blocks < 1:
+        degrees = f"tp {wish.tp}" + (f", pp {wish.pp}" if wish.pp > 1 else "")
+        degrees += f", ep {wish.ep}" if wish.ep > 1 else ""
         raise ConfigError(
-            f"{model.name} does not fit on {found.name} with tp {wish.tp}: weights {weights / 1e9:.1f} GB and activations "
-            f"{activations / 1e9:.1f} GB of {room / 1e9:.1f} GB leave no room for the KV cache.",
-            hint="Use a larger --tp, --dtype fp8, or a GPU with more memory.",
+            f"{model.name} does not fit on {found.name} with {degrees}: weights {weights / 1e9:.1f} GB and activations "
+            f"{activations / 1e9:.1f} GB of {room / 1e9:.1f} GB leave no room for the KV cache"
+            f"{f' on stage {stage}' if wish.pp > 1 else ''}.",
+            hint="Use a larger --tp or --pp, --dtype fp8, or a GPU with more memory.",
             key="tp",
         )
-    config = preset(system_of_gpu(gpu), npus=wish.tp).config
+    config = preset(system_of_gpu(gpu), npus=layout.tp * layout.ep * layout.pp).config
     speed = asked.speed or Speed(found, Efficiency())
     times, *drafting = (
         StepTimes(replace(steps, model=one, layout=ranks), config, speed) for one, ranks in both
     )
-    policy = Policy(budget, sequences, blocks, wish.draft, acceptance or 0.0, wish.seed)
+    policy = Policy(budget, sequences, blocks, wish.draft, acceptance or 0.0, wish.seed, layout.pp)
     return Server(steps, found.name, policy, times, layout.dp, drafting[0] if drafting else None)
 
 
@@ -211,17 +221,21 @@ def serve_requests(
     refuse_too_long(server, requests)
     coming = at_load(tuple(requests), load)
     parts, steps = [], []
-    for number in range(server.replicas):
+    layout, policy = server.steps.layout, server.policy
+    step_time: StepTime = server.times if layout.pp == 1 else server.times.course
+    for first in range(0, server.replicas, layout.ep):
         if told:
             told()
-        seen, records = serve(
-            list(islice(coming, number, None, server.replicas)),
-            replace(server.policy, seed=server.policy.seed + number),
-            server.times,
+        # Replicas that divide experts step together.
+        numbers = range(first, first + layout.ep)
+        for seen, records in serve_together(
+            [list(islice(coming, number, None, server.replicas)) for number in numbers],
+            [replace(policy, seed=policy.seed + number) for number in numbers],
+            step_time,
             server.draft_times,
-        )
-        parts.append(seen)
-        steps.append(records)
+        ):
+            parts.append(seen)
+            steps.append(records)
     served = [parts[place % server.replicas][place // server.replicas] for place in range(len(coming))]
     return Outcome(load, served, steps)
 
@@ -271,7 +285,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "drafted_tokens": drafted,
         "accepted_tokens": drafted - rejected,
         "steps": len(steps),
-        "busy_share": sum(record.end_ns - record.start_ns for record in steps) / (last * len(outcome.steps)),
+        "busy_share": sum(record.busy_ns for record in steps) / (last * len(outcome.steps)),
         "most_running": max(record.running for record in steps),
         "most_waiting": max(record.waiting for record in steps),
         "most_blocks": max(record.blocks for record in steps),
@@ -353,6 +367,8 @@ def describe_serving(server: Server, outcomes: Sequence[Outcome], left_out: int 
             "kv_cache_blocks": policy.blocks,
             "kv_cache_tokens": policy.blocks * BLOCK_TOKENS,
             "kv_cache_bytes_per_token": each,
+            "pipeline_batches": policy.stages,
+            "replicas_in_step": steps.layout.ep,
             "draft": policy.draft,
             "draft_model": server.draft_times.what.model.name if server.draft_times else None,
             "acceptance": policy.acceptance if policy.draft else None,

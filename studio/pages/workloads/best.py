@@ -99,9 +99,10 @@ def results(found: LayoutPlan, *, dark: bool) -> Any:
 
 def _summary(found: LayoutPlan) -> str:
     frame = found.frame
+    without = f" None fits without host memory (offload). {found.without_host}" if found.without_host else ""
     return (
         f"{frame.model.name} on {frame.ranks:,} × {found.gpu.name}, {frame.batch:,} sequences a step ({frame.batch_from}): "
-        f"{len(found.items):,} layouts fit, {len(found.simulated):,} were simulated; the others are slower for certain."
+        f"{len(found.items):,} layouts fit, {len(found.simulated):,} were simulated; the others are slower for certain.{without}"
     )
 
 
@@ -133,7 +134,8 @@ def _spell_layout(item: Item) -> str:
     """Return the texts of the fields of a layout; what is the default is left empty, so that rules apply."""
     options, layout = item.candidate.options, item.candidate.layout
     texts = {degree.key: _text(degree.key, options.get(degree.key)) for degree in degrees()}
-    return " ".join(f"{key}={text}" for key, text in {**texts, "batch": str(layout.batch)}.items())
+    texts |= {"offload": _text("offload", options.get("offload")), "batch": str(layout.batch)}
+    return " ".join(f"{key}={text}" for key, text in texts.items())
 
 
 def _text(key: str, value: Any) -> str:
@@ -142,7 +144,9 @@ def _text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     # Degrees that are proposed where they are empty are said.
-    return "" if value == BY_KEY[key].default and key in ("schedule", "micro_batch") else str(value)
+    return (
+        "" if value == BY_KEY[key].default and key in ("schedule", "micro_batch", "offload") else str(value)
+    )
 
 
 def _numbers(found: LayoutPlan) -> Table:

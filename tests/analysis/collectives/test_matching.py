@@ -11,10 +11,11 @@ from studio.analysis.collectives.matching import (
     issue_order,
     match_by_name,
     match_collectives,
-    match_messages,
     waits_for_lower_ids,
 )
 from studio.analysis.collectives.members import collective_members
+from studio.analysis.collectives.messages import match_channels, match_messages
+from studio.sim.agreement import message_findings
 from studio.timeline import recorded_times
 from studio.trace import CommGroup
 from tests.handmade import collective, node, trace_of
@@ -235,6 +236,10 @@ def test_messages_that_several_ranks_claim_are_paired_in_the_order_of_their_plac
             for nodes in ranks
         ])  # fmt: skip
         assert pairs(trace) == paired_one_by_one(ranks)
+        # What is wrong with messages is found in the channels that are looked at for it.
+        channels = match_channels(trace)
+        doubtful = channels.expand(channels.doubtful([rank.number for rank in trace.ranks]))
+        assert list(message_findings(trace, doubtful)) == list(message_findings(trace, match_messages(trace)))
 
 
 def test_a_pipeline_of_equal_ranks_is_matched_from_its_slots():
@@ -250,6 +255,10 @@ def test_a_pipeline_of_equal_ranks_is_matched_from_its_slots():
     assert len(found) == 4
     assert np.all(found.send_rank + 1 == found.receive_rank)
     assert sorted(found.source.tolist()) == [0, 1, 2, 3]
+    channels = match_channels(trace)
+    # The two channels between ranks of one graph have the same exchange, and none of the four anything doubtful.
+    assert (len(channels), len(channels.offsets) - 1) == (4, 3)
+    assert channels.doubtful(range(5)).tolist() == []
 
 
 def test_a_trace_without_messages_has_none():

@@ -120,7 +120,7 @@ def test_the_uneven_all_to_all_of_dlrm(shared, run):
 
 
 def test_messages_of_the_pipeline_find_their_other_side(shared):
-    from studio.analysis.collectives.matching import match_messages
+    from studio.analysis.collectives.messages import match_messages
 
     messages = match_messages(linked(shared, "torch/pp_2r"))
     trace = linked(shared, "torch/pp_2r")

@@ -262,7 +262,7 @@ def test_lengths_are_drawn_by_seed_and_kept_in_bounds():
         (StepWish(1, phase="prefill", draft=2), "--draft", "decode"),
         (StepWish(2, pp=2, draft=1, draft_model=SMALL), "--pp 2", ""),
         (StepWish(1, steps=0), "--steps is 0", ""),
-        (StepWish(2, ep=2), "--ep: llama has no experts", ""),
+        (StepWish(2, ep=2), "--ep is 2, but llama has no experts", "a model with experts"),
     ],
 )
 def test_what_no_step_can_be_is_refused_with_the_nearest_that_can(wish, said, hint):

@@ -14,14 +14,15 @@ from studio.cli import load_command
 from studio.commands.requests import text
 from studio.errors import ConfigError
 from studio.figures.serving import latency_figure, memory_figure
-from studio.generation.inference.batches import Load
-from studio.generation.inference.batching import Policy, blocks_of, serve
+from studio.generation.inference.batches import Load, Piece, load_of
+from studio.generation.inference.batching import Course, Policy, blocks_of, serve, serve_together
 from studio.generation.inference.deployment import StepWish, steps_of
+from studio.generation.inference.job import make_steps
 from studio.generation.inference.options import asked_of
 from studio.generation.inference.requests import Request, at_load, parse_requests
 from studio.generation.inference.serving import latencies, serve_requests, server_of, summary
 from studio.generation.inference.step_times import StepTimes
-from studio.generation.models import Model
+from studio.generation.models import Model, find_model
 
 TINY = Model("tiny", 6, 256, 8, 4, 32, 512, 1_000, 4_096)
 HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens"
@@ -54,6 +55,68 @@ def test_a_schedule_worked_by_hand():
     told = summary(serve_requests(server, requests))
     assert told["output_tokens_per_s"] == 7 / 600e-9
     assert told["ttft_ns"]["p50"] == 300
+
+
+def test_batches_take_turns_in_a_pipeline_by_hand():
+    """Stages of 100 and 60 ns, 10 ns between them, 5 ns back; one of two requests in each batch.
+
+    A is at the first stage 0–100, sent until 110, and at the second 110–170; B 110–210 and 220–280; A again 220–320, since its token
+    was back at 175, and so on: the first stage is never free, and the last tokens come at 610 and 720. A request alone waits for its
+    own token.
+    """
+    policy = Policy(budget=8, sequences=4, blocks=9, stages=2)
+
+    def course(_load):
+        return Course((100.0, 60.0), (10.0,), 5.0)
+
+    served, steps = serve([Request(0, 4, 3), Request(0, 4, 3)], policy, course)
+    assert [each.admitted_ns for each in served] == [0, 110]
+    assert [each.first_ns for each in served] == [170, 280]
+    assert [each.finish_ns for each in served] == [610, 720]
+    assert [(step.start_ns, step.end_ns) for step in steps] == [
+        (at, at + 170) for at in (0, 110, 220, 330, 440, 550)
+    ]
+    assert [step.running for step in steps] == [1, 2, 2, 2, 2, 2]
+    [alone], _ = serve([Request(0, 4, 3)], policy, course)
+    assert alone.finish_ns == 2 * 175 + 170
+    # A slower second stage sets the pace: B waits before it until A's token is sent.
+    served, _ = serve(
+        [Request(0, 4, 1), Request(0, 4, 1)], policy, lambda load: Course((60.0, 100.0), (10.0,), 5.0)
+    )
+    assert [each.finish_ns for each in served] == [170, 275]
+
+
+def test_a_pipeline_serves_as_it_is_simulated():
+    """Two sequences of a token each, in two batches, for three steps: the end of the schedule is that of the simulated job."""
+    config = studio.preset("hgx-h100", npus=2).config
+    steps = steps_of(TINY, StepWish(2, pp=2, batch=2, micro_batches=2, steps=3, context="1"))
+    steps = replace(steps, batches=(((Piece(1, 1, 0),), (Piece(1, 1, 0),)),))
+    simulated = studio.simulate(make_steps(steps, "as served"), config)
+    times = StepTimes(steps, config)
+    served, _ = serve([Request(0, 1, 3), Request(0, 1, 3)], Policy(8, 8, 9, stages=2), times.course)
+    assert served[1].finish_ns == pytest.approx(simulated.makespan_ns, rel=0.01)
+    # A stage takes what its layers take, however many they are: those of a model of 24 come from models of 4 and 8.
+    deep = replace(TINY, layers=24)
+    far = StepTimes(steps_of(deep, StepWish(2, pp=2, stage_layers=(10, 14))), config)
+    load = Load(64, 64, 64, 64)
+    assert far(load) == pytest.approx(far.whole(load), abs=deep.layers)
+    first, second = far.course(load).stages
+    assert second > first
+
+
+def test_replicas_that_divide_experts_step_together_by_hand():
+    """10 ns a token. A reads 8 in the first step and is done; B reads 2 and makes its first at 80 as well, its second at 90."""
+    parts = [[Request(0, 8, 1)], [Request(0, 2, 2)]]
+    policies = [Policy(8, 4, 9), Policy(8, 4, 9)]
+    (one, its), (other, theirs) = serve_together(parts, policies, lambda load: 10.0 * load.tokens)
+    assert (one[0].finish_ns, other[0].first_ns, other[0].finish_ns) == (80, 80, 90)
+    assert [len(its), len(theirs)] == [1, 2]
+    # A step of the table is that of replicas that all work on as much.
+    sparse = replace(find_model("mixtral-8x7b"), layers=2)
+    config = studio.preset("hgx-h100", npus=2).config
+    steps = steps_of(sparse, StepWish(2, ep=2, batch=16, context="64"))
+    job = studio.simulate(make_steps(steps, "a step"), config)
+    assert StepTimes(steps, config).whole(load_of(steps.batches[0][0])) == job.makespan_ns
 
 
 def test_drafted_tokens_that_are_accepted_save_steps_by_hand():
@@ -111,19 +174,25 @@ def test_a_full_cache_sends_the_last_one_back_by_hand():
 
 @given(
     st.lists(st.tuples(st.integers(0, 500), st.integers(1, 60), st.integers(1, 40)), min_size=1, max_size=12),
-    st.integers(1, 40), st.integers(1, 5), st.integers(7, 12), st.integers(0, 3),
+    st.integers(1, 40), st.integers(1, 5), st.integers(7, 12), st.integers(0, 3), st.integers(1, 3),
 )  # fmt: skip
 @settings(max_examples=30)
-def test_every_request_is_served_within_the_limits(rows, budget, sequences, blocks, draft):
+def test_every_request_is_served_within_the_limits(rows, budget, sequences, blocks, draft, stages):
     requests = [Request(*row) for row in sorted(rows)]
-    policy = Policy(budget, sequences, blocks, draft, 0.5)
-    served, steps = serve(requests, policy, lambda load: 10.0 + load.tokens)
+    policy = Policy(budget, sequences, blocks, draft, 0.5, stages=stages)
+
+    def course(load):
+        return Course((10.0 + load.tokens, *(12.0 for _ in range(stages - 1))), (3.0,) * (stages - 1), 1.0)
+
+    served, steps = serve(requests, policy, course)
     for each in served:
         assert each.request.arrival_ns <= each.admitted_ns < each.first_ns <= each.finish_ns
     assert max(step.load.tokens for step in steps) <= budget
     assert max(step.running for step in steps) <= sequences
     assert max(step.blocks for step in steps) <= blocks
-    assert all(before.end_ns <= after.start_ns for before, after in pairwise(steps))
+    # Each stage has one step at a time, a batch one in the whole pipeline.
+    assert all(before.start_ns + before.load.tokens < after.start_ns for before, after in pairwise(steps))
+    assert all(before.end_ns <= after.start_ns for before, after in zip(steps, steps[stages:], strict=False))
     needed = sum(request.tokens for request in requests)
     rejected = sum(step.rejected for step in steps)
     computed = sum(step.load.tokens for step in steps) - rejected
@@ -216,7 +285,9 @@ def test_what_cannot_be_served_is_refused():
 
     for options, limits, said in (
         ({"model": "llama3-70b"}, {}, "leave no room for the KV cache"),
-        ({"ranks": 2, "pp": 2}, {}, "--pp is 2"),
+        ({"ranks": 2, "pp": 2, "draft": 2, "draft_model": "qwen2.5-0.5b"}, {"acceptance": 0.5}, "--pp 2"),
+        ({"ranks": 2, "pp": 2, "model": "llama3.1-405b"}, {}, "room for the KV cache on stage"),
+        ({"ranks": 2, "ep": 2}, {}, "no experts"),
         ({"draft": 2}, {}, "nothing says how many drafted tokens are accepted"),
         ({"draft": 2}, {"acceptance": 1.5}, "--acceptance is 1.5"),
         ({}, {"acceptance": 0.5}, "--acceptance is 0.5 with --draft 0"),
