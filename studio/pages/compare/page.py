@@ -209,7 +209,7 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
 def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
     """Return job and run of every side: the shown run, then those of `with`, each once.
 
-    Runs that do not exist are left out; a warning above the page names them.
+    Runs that do not exist are left out; a warning below the page names them.
 
     Raises:
         StudioError: There is no such job.

@@ -16,7 +16,7 @@ from studio.errors import StudioError
 from studio.pages.base.export import exports
 from studio.pages.base.grids import GRID_THEME
 from studio.pages.base.state import session, workspace
-from studio.pages.base.widgets import aria_label, no_job
+from studio.pages.base.widgets import aria_label, loading, no_job
 from studio.views.address import run_note
 
 dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
@@ -220,7 +220,7 @@ def _list() -> Any:
         className="cs-nodes-empty",
         hidden=True,
     )
-    return html.Div([grid, empty], className="cs-nodes-list")
+    return html.Div([grid, empty, loading("Listing the nodes…")], className="cs-nodes-list")
 
 
 @callback(Output("nodes-rank", "data"), Input("job", "data"))
