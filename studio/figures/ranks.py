@@ -85,9 +85,7 @@ def _named(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def columns(
-    finish_ns: Int64, numbers: Sequence[int]
-) -> tuple[Int64, list[str], list[float], list[int]]:
+def columns(finish_ns: Int64, numbers: Sequence[int]) -> tuple[Int64, list[str], list[float], list[int]]:
     """Return the rank and the label of each column, the middle of its ranks, and how many they are.
 
     Example:

@@ -238,11 +238,12 @@ def list_ranks(job: str | None) -> Any:
     return [str(rank.number) for rank in index.trace.ranks]
 
 
-@callback(Output("nodes-times", "children"), Input("shown-run", "data"))
-def tell_times(shown: str | None) -> str:
-    """Say which run the times are of."""
+@callback(Output("nodes-times", "children"), Output("nodes-times", "title"), Input("shown-run", "data"))
+def tell_times(shown: str | None) -> tuple[str, str]:
+    """Say which run the times are of, twice: the line may cut it."""
     job, run = json.loads(shown) if shown else (None, None)
-    return run_note(session(), job, {"run": run})
+    note = run_note(session(), job, {"run": run})
+    return note, note
 
 
 clientside_callback(
