@@ -190,6 +190,22 @@ def matrix(members: Members, rows: Rows, metric: Metric) -> Float64:
     return total if divisor is None else total / _sum_cells(cell, divisor, shape)
 
 
+def joined_matrix(
+    members: Members, rows: Rows, metric: Literal["size", "duration", "waiting"], lines: Int64
+) -> Float64:
+    """Return the figures of `matrix` with those of neighbouring rows added up, without making all of it.
+
+    Args:
+        members: The collectives.
+        rows: The rows that they stand in.
+        metric: What is added up; a bandwidth cannot be.
+        lines: (L,) the line, from 0 and rising, that each row goes to.
+    """
+    value, _ = amounts(members, metric)
+    shape = (int(lines.max(initial=-1)) + 1, members.ranks)
+    return _sum_cells(lines[rows.of[members.of]] * members.ranks + members.rank, value, shape)
+
+
 def _sum_cells(cell: Int64, value: Float64, shape: tuple[int, int]) -> Float64:
     there = ~np.isnan(value)
     cell, value = cell[there], value[there]
