@@ -17,8 +17,6 @@ _CUT = 0.3
 """Where all that changes lies within this part of the finish, the axis does not begin at 0."""
 _BEYOND = 0.32
 """Room for labels to the right of the longest bar, as a part of its length."""
-_ROOM_RIGHT, _ROOM_LEFT = 0.7, 0.45
-"""Bars that end beyond the one and begin beyond the other have their label to the left."""
 
 
 def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str], *, dark: bool) -> Any:
@@ -58,9 +56,9 @@ def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str]
     ]
     rows = list(range(len(labels)))
     span = max(ends) - low
-    # A label stands beyond the end of its bar: towards the left where there is no room to the right.
+    # A label stands beyond the end of its bar: to the left where more room is there.
     turned = [
-        0 < row < len(rows) - 1 and end - low > _ROOM_RIGHT * span and start - low > _ROOM_LEFT * span
+        0 < row < len(rows) - 1 and start - low > max(ends) + _BEYOND * span - end
         for row, start, end in zip(rows, starts, ends, strict=True)
     ]
     bars = [

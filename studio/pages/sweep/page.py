@@ -138,7 +138,8 @@ def _front() -> Any:
         ),
         dcc.Graph(
             id="sweep-front",
-            figure={},
+            # Of an empty one plotly complains in the console.
+            figure={"data": [], "layout": {}},
             config={"displaylogo": False, "displayModeBar": False},
             className="cs-figure",
             style={"height": f"{FRONT_PX}px"},
