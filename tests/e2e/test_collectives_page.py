@@ -159,6 +159,9 @@ def test_what_an_address_names_and_is_not_there_is_told_below_the_page(studio: S
     page.wait_for_selector("#compare-verdict >> text=B is")
     go(page, studio.address("overview", "imbalance_8r", run="gone"))
     page.wait_for_selector("#view-missing >> text=This job has no run 'gone'")
+    page.wait_for_selector("#overview-ranks >> text=The run that the address names is not there.")
+    quiet(page)
+    assert page.locator("#overview-body .cs-error").count() == 0
     page.click("#view-missing button")
     page.wait_for_selector("#view-missing .cs-missing", state="detached")
     assert "run" not in view(page)
