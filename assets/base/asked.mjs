@@ -11,7 +11,8 @@ import { byId, targetOf } from "./dom.mjs";
 import { readView, visit } from "./view.mjs";
 
 /** @typedef {{ verb: string, of: string, text: string }} Request */
-/** @typedef {{ waiting: { request: Request, page: string }[], busy: number, now: Request | null, home: Element | null }} Line */
+/** @typedef {{ request: Request, page: string }} Waiting */
+/** @typedef {{ waiting: Waiting[], busy: number, now: Request | null, home: Element | null }} Line */
 
 /** An answer that does not come, as when the studio was stopped, holds the next request only for so long. */
 const PATIENCE_MS = 20000;

@@ -1,4 +1,7 @@
-/** What is typed into the form while a button's answer is under way: the answer draws the form anew, without it. */
+/**
+ * What is typed into the form while a button's answer is under way: the answer draws the form anew, without
+ * it.
+ */
 
 import { onAnswer, requestUnderWay } from "../base/asked.mjs";
 import { propsOf, setProps } from "../base/dash.mjs";
@@ -11,7 +14,11 @@ const KEEPING = new Set(["add", "fit", "replay", "compute", "recompute", "remove
 
 /** Texts by the name of the field. @type {Map<string, string>} */
 const texts = new Map();
-/** The field of the last letter, and where in it the next one goes. @type {{ key: string, at: number | null } | null} */
+/**
+ * The field of the last letter, and where in it the next one goes.
+ *
+ * @type {{ key: string, at: number | null } | null}
+ */
 let last = null;
 
 /**
@@ -40,8 +47,8 @@ export function nameAfter(key, { verb, of }) {
 /** @param {Event} event */
 function note(event) {
   const field = event.target;
-  if (!(field instanceof HTMLInputElement) || !field.closest("#sim-page") || !field.id.startsWith("{")) return;
-  if (!requestUnderWay(STORE)) return;
+  if (!(field instanceof HTMLInputElement) || !field.id.startsWith("{")) return;
+  if (!field.closest("#sim-page") || !requestUnderWay(STORE)) return;
   const { sim: key } = JSON.parse(field.id);
   if (typeof key !== "string" || !field.matches(".mantine-TextInput-input")) return;
   texts.set(key, field.value);
