@@ -11,7 +11,8 @@ import { byId, targetOf } from "./dom.mjs";
 import { readView, visit } from "./view.mjs";
 
 /** @typedef {{ verb: string, of: string, text: string }} Request */
-/** @typedef {{ waiting: { request: Request, page: string }[], busy: number, home: Element | null }} Line */
+/** @typedef {{ request: Request, page: string }} Waiting */
+/** @typedef {{ waiting: Waiting[], busy: number, now: Request | null, home: Element | null }} Line */
 
 /** An answer that does not come, as when the studio was stopped, holds the next request only for so long. */
 const PATIENCE_MS = 20000;
@@ -29,7 +30,7 @@ let typed = null;
 
 /** @param {string} store @returns {Line} */
 function lineOf(store) {
-  const line = lines.get(store) ?? { waiting: [], busy: 0, home: null };
+  const line = lines.get(store) ?? { waiting: [], busy: 0, now: null, home: null };
   lines.set(store, line);
   return line;
 }
@@ -60,6 +61,7 @@ function sendNext(store) {
   if (!next) return;
   count += 1;
   line.busy = count;
+  line.now = next.request;
   line.home = byId(`${store}-heard`);
   window.setTimeout(release, PATIENCE_MS, store, line.busy);
   send(store, next.page, { number: line.busy, ...next.request }, TYPED_MS / STEP_MS);
@@ -135,9 +137,37 @@ export function watchButtons() {
   });
 }
 
+/** By store. @type {Map<string, (request: Request) => void>} */
+const hearing = new Map();
+
+/**
+ * The request to a store that has no answer yet; null where there is none.
+ *
+ * @param {string} store
+ * @returns {Request | null}
+ */
+export function requestUnderWay(store) {
+  const line = lines.get(store);
+  return line?.busy ? line.now : null;
+}
+
+/**
+ * Call a function once the answer to a request is in the page.
+ *
+ * @param {string} store
+ * @param {(request: Request) => void} listener
+ */
+export function onAnswer(store, listener) {
+  hearing.set(store, listener);
+}
+
 /** @param {{ store: string, number: number, go: string | null } | null} answer */
 function answered(answer) {
-  if (answer) release(answer.store, answer.number);
+  if (answer) {
+    const { busy, now } = lineOf(answer.store);
+    if (now && busy === answer.number) hearing.get(answer.store)?.(now);
+    release(answer.store, answer.number);
+  }
   if (answer?.go) visit(answer.go);
   return noUpdate;
 }

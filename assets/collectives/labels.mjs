@@ -31,10 +31,11 @@ export function drawRanks(pen, look, box, { numbers, across, pairs, window: [, ,
   pen.fillStyle = look.dim;
   pen.fillText(pairs ? "to rank" : "rank", box.x - 8, y);
   pen.textAlign = "center";
-  const step = labelStep(ruler(pen)(String(largest)) + 12, width);
+  const wide = ruler(pen)(String(largest)), step = labelStep(wide + 12, width);
   for (let index = 0; index < numbers.length; index += step) {
     pen.fillStyle = ringed?.column === index + left ? look.accent : look.dim;
-    const x = Math.min(box.x + (index + 0.5) * width, box.x + box.w - 6);
+    /* The last one ends with the cells: beside them stands what the bars are called. */
+    const x = Math.min(box.x + (index + 0.5) * width, box.x + box.w - wide / 2);
     pen.fillText(String(numbers[index]), x, y);
   }
 }

@@ -306,6 +306,7 @@ export class NodeList {
     setText("nodes-lacks", sentences.join(" · "));
     // The line may cut it.
     byId("nodes-lacks")?.setAttribute("title", sentences.join(" · "));
+    byId(GRID)?.setAttribute("data-arranged", "");
   }
 
   /* ---- selection ---- */
@@ -415,6 +416,7 @@ function isRefusal(error) {
 function reportError(error) {
   const box = byId("nodes-error");
   if (!box) return;
+  if (error) byId(GRID)?.setAttribute("data-arranged", "");
   box.className = error ? "cs-error" : "";
   box.replaceChildren();
   if (!error) return;

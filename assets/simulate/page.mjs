@@ -7,6 +7,7 @@ import { noUpdate, setProps } from "../base/dash.mjs";
 import { byId, setText } from "../base/dom.mjs";
 import { changeView, readView } from "../base/view.mjs";
 import { drawTopology } from "./drawing.mjs";
+import { keepTyped } from "./typed.mjs";
 
 /** @import { View } from "../base/view.mjs" */
 /** @typedef {{ job: string, config: string, turn: number, replace: boolean }} Step a state of the form */
@@ -139,5 +140,7 @@ function draw(drawing) {
   box.replaceChildren(drawTopology(drawing));
   return drawing.sentence;
 }
+
+keepTyped();
 
 export const callbacks = { follow, go, which, progress, finished, draw };

@@ -6,7 +6,8 @@ import { TIMES } from "../base/format.mjs";
 /** @typedef {{ns: number, text: string}} Tick */
 
 const MARGIN = 0.01; /* left free at both ends, as a share of everything */
-const APART = 96; /* pixels between ticks, at least */
+const APART = 96; /* pixels between ticks, at least; in a narrow window less, so that there are some */
+const NAMED = 56; /* pixels that the name of a tick takes */
 
 export class Axis {
   /**
@@ -77,7 +78,8 @@ export class Axis {
   /** Round moments to be named along the axis. @returns {Tick[]} */
   makeTicks() {
     const { from, to } = this.shown;
-    const least = ((to - from) * APART) / Math.max(this.width, 1);
+    const apart = Math.min(APART, Math.max(this.width / 4, NAMED));
+    const least = ((to - from) * apart) / Math.max(this.width, 1);
     const power = 10 ** Math.floor(Math.log10(least));
     const step = Math.max(1, ([1, 2, 5, 10].find((digit) => digit * power >= least) ?? 10) * power);
     const farthest = Math.max(Math.abs(from), Math.abs(to), 1);

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from studio.errors import TraceError, TraceFormatError
+from studio.et.findings import said_once
 from studio.et.format import (
     HEAD_BYTES,
     UNSAID,
@@ -763,7 +764,7 @@ class _Builder:
     def trace(self, job: JobFiles, given: Mapping[str, int]) -> Trace:
         """Return the finished trace, ranks in order; `given` are the rank numbers that the user gave to files."""
         unknown = [rank.file for rank, _, number in self.ranks if number is None]
-        findings = list(self.findings)
+        findings = said_once(self.findings)
         if unknown and len(self.ranks) > 1:
             raise RanksNeededError(unknown)
         if unknown:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from studio.figures.rank_axis import NUMBERED, is_numbered
 from studio.figures.shades import FAINT, scale_ticks, shades
 from studio.figures.theme import axis_unit, layout, palette
 from studio.trace import Float64
@@ -56,11 +57,12 @@ def beside(
     )
     for index, (table, numbers, labels, name) in enumerate(zip(tables, ranks, called, names, strict=True)):
         axis = "" if index == 0 else str(index + 1)
+        numbered = is_numbered(numbers)
         figure.add_trace(
             go.Heatmap(
                 z=parts[index].reshape(table.shape).astype(np.float32),
                 customdata=(table / scale).astype(np.float32),
-                x=[str(number) for number in numbers],
+                x=list(numbers) if numbered else [str(number) for number in numbers],
                 y=list(labels),
                 xaxis=f"x{axis}",
                 yaxis=f"y{axis}",
@@ -79,8 +81,8 @@ def beside(
         figure.update_layout(
             {
                 f"xaxis{axis}": {
-                    "domain": domain, "anchor": f"y{axis}", "title": {"text": "rank", "font": {"size": 11}}, "type": "category",
-                    "showgrid": False, "nticks": max(4, 32 // across), "title_standoff": 2, "tickfont": {"color": colours.dim, "size": 11},
+                    "domain": domain, "anchor": f"y{axis}", "title": {"text": "rank", "font": {"size": 11}},
+                    **(NUMBERED if numbered else {"type": "category", "showgrid": False}), "title_standoff": 2, "tickfont": {"color": colours.dim, "size": 11},
                 },
                 f"yaxis{axis}": {
                     "domain": [1 - (line + 1) * high + (0.06 if line + 1 < lines else 0), top],

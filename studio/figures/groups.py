@@ -17,6 +17,10 @@ _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
+_NAMED, _NAMED_BLOCKS = 16, 6
+"""Ranks, and ranges of ranks, that are named below the matrix."""
+
+
 MOST_CELLS = 200
 """Rows and columns up to which each group and rank has one of its own: more are narrower than can be told apart."""
 
@@ -170,7 +174,9 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         title=_title("rank", blocks.columns),
         type="category",
         showgrid=False,
-        nticks=min(32 if blocks.columns == 1 else 12, shape[1]),
+        # As many as a narrow window has room for: those of more would stand upright and overprint.
+        nticks=min(_NAMED if blocks.columns == 1 else _NAMED_BLOCKS, shape[1]),
+        tickangle=0,
         title_standoff=6,
     )
     figure.update_yaxes(

@@ -10,6 +10,7 @@ import numpy as np
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NAMES
 from studio.figures.part_marks import STACKED, mark_of
+from studio.figures.rank_axis import NUMBERED, is_numbered
 from studio.figures.theme import FIGURE_PX, axis_unit, layout, palette
 from studio.trace import Int64
 from studio.units import format_ns
@@ -30,15 +31,18 @@ def rank_times(account: Ledger, *, dark: bool) -> Any:
 
     colours = palette(dark)
     finish_ns = account.finish_ns
-    chosen, names = columns(finish_ns, account.numbers)
+    numbered = is_numbered(account.numbers)
+    chosen, names, places, widths = columns(finish_ns, account.numbers)
+    gap = 0.15 if len(chosen) <= 64 else 0
     times = account.totals()
     parts = [(NAMES[part], times.of(part), mark_of(part, colours)) for part in STACKED]
     unit, scale = axis_unit(int(finish_ns.max()))
     figure = go.Figure(
         [
             go.Bar(
-                x=list(range(len(chosen))),
+                x=places if numbered else list(range(len(chosen))),
                 y=values[chosen] / scale,
+                width=[(1 - gap) * width for width in widths] if numbered else None,
                 name=name,
                 marker=marker,
                 customdata=[
@@ -50,7 +54,7 @@ def rank_times(account: Ledger, *, dark: bool) -> Any:
             for name, values, marker in parts
             if values.any()
         ],
-        layout(dark, height=FIGURE_PX, barmode="stack", bargap=0.15 if len(chosen) <= 64 else 0),
+        layout(dark, height=FIGURE_PX, barmode="stack", bargap=gap),
     )
     figure.update_layout(
         legend={
@@ -63,35 +67,38 @@ def rank_times(account: Ledger, *, dark: bool) -> Any:
         },
         margin={"l": 10, "r": 10, "t": 26, "b": 10},
     )
-    every = max(1, -(-len(chosen) // 16))
-    figure.update_xaxes(
-        tickvals=list(range(0, len(chosen), every)),
-        ticktext=[
-            # Of several ranks the first: all of a range has no room below its column.
-            names[index].removeprefix("rank ").removeprefix("ranks ").partition("–")[0]
-            for index in range(0, len(chosen), every)
-        ],
-        title="rank",
-        title_standoff=4,
-        tickangle=0,
-        showgrid=False,
-    )
+    figure.update_xaxes(title="rank", title_standoff=4, **(NUMBERED if numbered else _named(names)))
     figure.update_yaxes(title=unit, title_standoff=6, nticks=5, rangemode="tozero")
     return figure
 
 
-def columns(finish_ns: Int64, numbers: Sequence[int]) -> tuple[Int64, list[str]]:
-    """Return the rank and the label of each column.
+def _named(names: Sequence[str]) -> dict[str, Any]:
+    """Return the axis of columns that are named one by one, up to sixteen of them."""
+    every = max(1, -(-len(names) // 16))
+    # Of several ranks the first: all of a range has no room below its column.
+    shown = [name.removeprefix("rank ").removeprefix("ranks ").partition("–")[0] for name in names[::every]]
+    return {
+        "tickvals": list(range(0, len(names), every)),
+        "ticktext": shown,
+        "tickangle": 0,
+        "showgrid": False,
+    }
+
+
+def columns(finish_ns: Int64, numbers: Sequence[int]) -> tuple[Int64, list[str], list[float], list[int]]:
+    """Return the rank and the label of each column, the middle of its ranks, and how many they are.
 
     Example:
-        >>> columns(np.array([3, 9, 5]), [0, 1, 2])[1]
-        ['rank 0', 'rank 1', 'rank 2']
+        >>> columns(np.array([3, 9, 5]), [0, 1, 2])[1:]
+        (['rank 0', 'rank 1', 'rank 2'], [0.0, 1.0, 2.0], [1, 1, 1])
     """
     ranks = len(finish_ns)
     edges = np.linspace(0, ranks, min(ranks, _COLUMNS) + 1).astype(np.int64)
-    chosen, names = [], []
+    chosen, names, places, widths = [], [], [], []
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         chosen.append(low + int(finish_ns[low:high].argmax()))
-        single = high - low == 1
-        names.append(f"rank {numbers[low]}" if single else f"ranks {numbers[low]}–{numbers[high - 1]}")
-    return np.array(chosen, np.int64), names
+        first, last = numbers[low], numbers[high - 1]
+        names.append(f"rank {first}" if high - low == 1 else f"ranks {first}–{last}")
+        places.append((first + last) / 2)
+        widths.append(high - low)
+    return np.array(chosen, np.int64), names, places, widths

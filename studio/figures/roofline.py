@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -18,6 +18,8 @@ _NAMED = 5
 _LEAST_SHARE = 1e-4
 _MATRICES = ("matrix product", "convolution", "convolution gradient", "attention", "attention gradient")
 _LEAST_PX, _MOST_PX = 6, 30
+_STRUCK = 0.4
+"""How near a name is to a roof that goes through it, in decades."""
 
 
 def drawable(found: OperatorReport) -> list[OperatorRow]:
@@ -53,7 +55,8 @@ def roofline_figure(found: OperatorReport, gpu: Gpu | None, *, dark: bool) -> An
     for name, (some, shade, symbol) in groups.items():
         if some:
             figure.add_trace(_points(name, some, found.time_ns, shade, symbol, colours.background))
-    _name_largest(figure, rows, found.time_ns, (least * most) ** 0.5, colours.text)
+    lower = sorted(_tops(rows, gpu))[:-1] if gpu is not None else []
+    _name_largest(figure, rows, found.time_ns, (least * most) ** 0.5, lower, colours.text)
     figure.update_layout(
         legend={
             "orientation": "h",
@@ -162,10 +165,13 @@ def _size_px(share: float) -> float:
     return float(min(max(share**0.5 * 2 * _MOST_PX, _LEAST_PX), _MOST_PX))
 
 
-def _name_largest(figure: Any, rows: list[OperatorRow], whole_ns: int, middle: float, shade: str) -> None:
+def _name_largest(
+    figure: Any, rows: list[OperatorRow], whole_ns: int, middle: float, tops: Sequence[float], shade: str
+) -> None:
     """Write the names of the operators that took most beside their points, those that do not lie on one another.
 
-    Names point to the middle of the figure, where there is room.
+    Names point to the middle of the figure, where there is room; those at the height of a flat roof, which would strike
+    them through, stand above their points.
     """
     taken: list[tuple[float, float]] = []
     for row in rows[: 2 * _NAMED]:
@@ -176,10 +182,19 @@ def _name_largest(figure: Any, rows: list[OperatorRow], whole_ns: int, middle: f
         name = row.operator.removeprefix("aten::")
         to_the_left = (row.intensity or 1) > middle
         beside = _size_px(row.time_ns / max(whole_ns, 1)) / 2 + 4
+        struck = any(abs(place[1] - np.log10(top)) < _STRUCK for top in tops)
+        where: dict[str, Any] = (
+            {"yshift": beside - 2, "xanchor": "center", "yanchor": "bottom"}
+            if struck
+            else {
+                "xshift": -beside if to_the_left else beside,
+                "xanchor": "right" if to_the_left else "left",
+                "yanchor": "middle",
+            }
+        )
         figure.add_annotation(
             x=place[0], y=place[1], text=_escaped(name if len(name) <= 28 else f"{name[:27]}…"), showarrow=False,
-            xshift=-beside if to_the_left else beside, xanchor="right" if to_the_left else "left",
-            yanchor="middle", font={"color": shade, "size": 11},
+            font={"color": shade, "size": 11}, **where,
         )  # fmt: skip
 
 

@@ -92,6 +92,7 @@ def tornado(rows: Sequence[Bar], *, dark: bool) -> Any:
         title={"text": "change of the finish", "font": {"color": colours.dim, "size": 11}},
         title_standoff=2,
         tickfont={"color": colours.dim, "size": 11},
+        tickangle=0,
         gridcolor=colours.border,
         zeroline=True,
         zerolinecolor=colours.text,

@@ -15,6 +15,8 @@ FIGURE_PX = 280
 """Height of the figure with up to eleven rows, so that nothing moves when it comes; each more takes 22 pixels."""
 _CUT = 0.3
 """Where all that changes lies within this part of the finish, the axis does not begin at 0."""
+_BEYOND = 0.32
+"""Room for labels to the right of the longest bar, as a part of its length."""
 
 
 def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str], *, dark: bool) -> Any:
@@ -53,11 +55,21 @@ def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str]
         f"{names[1]}: {shown.b_ns:,} ns",
     ]
     rows = list(range(len(labels)))
+    span = max(ends) - low
+    # A label stands beyond the end of its bar: to the left where more room is there.
+    turned = [
+        0 < row < len(rows) - 1 and start - low > max(ends) + _BEYOND * span - end
+        for row, start, end in zip(rows, starts, ends, strict=True)
+    ]
+    bars = [
+        (end, start - end) if turn else (start, end - start)
+        for start, end, turn in zip(starts, ends, turned, strict=True)
+    ]
     figure = go.Figure(
         go.Bar(
             y=rows,
-            x=[(end - start) / scale for start, end in zip(starts, ends, strict=True)],
-            base=[start / scale for start in starts],
+            x=[length / scale for _, length in bars],
+            base=[base / scale for base, _ in bars],
             orientation="h",
             marker={"color": fills, "line": {"width": 0}},
             width=0.62,
@@ -76,10 +88,9 @@ def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str]
             type="line", x0=level / scale, x1=level / scale, y0=index - 0.31, y1=index + 1.31,
             line={"color": colours.dim, "width": 1}, layer="below",
         )  # fmt: skip
-    span = max(ends) - low
     cut = f", the axis begins at {format_ns(low)}" if low else ""
     figure.update_xaxes(
-        range=[low / scale, (max(ends) + 0.26 * span) / scale],
+        range=[low / scale, (max(ends) + _BEYOND * span) / scale],
         title={"text": f"{unit}{cut}", "font": {"color": colours.dim, "size": 11}},
         title_standoff=2,
         nticks=7,

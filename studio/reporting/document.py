@@ -20,7 +20,7 @@ th { border-bottom: 1px solid var(--border); color: var(--dim); font-weight: 500
 td { border-bottom: 1px solid #e9ecf0; overflow-wrap: anywhere; padding: 3px 16px 3px 0; vertical-align: top } .num { overflow-wrap: normal; text-align: right; white-space: nowrap }
 .wide { max-width: 100%; overflow-x: auto } nav { display: flex; flex-wrap: wrap; gap: 2px 16px; margin-bottom: 14px } nav a { color: var(--accent) }
 .figure { margin: 4px 0 10px; min-height: 60px } footer { border-top: 1px solid var(--border); color: var(--dim); margin-top: 40px; padding-top: 8px }
-ul { margin: 4px 0; padding-left: 18px } @media print { nav { display: none } body { max-width: none; padding: 0 } h2, h3 { break-after: avoid } tr, .figure { break-inside: avoid } }
+ul { margin: 4px 0; padding-left: 18px } @media (max-width: 700px) { td:not(.num) { min-width: 8em } } @media print { nav { display: none } body { max-width: none; padding: 0 } h2, h3 { break-after: avoid } tr, .figure { break-inside: avoid } }
 """
 _DRAW = """
 (async function () {
@@ -100,8 +100,10 @@ class Document:
 
         about = f"<caption>{escape(caption)}</caption>" if caption else ""
         body = "".join(line("td", row) for row in rows)
+        # It scrolls in a narrow window, and has to be reached by the keyboard then.
+        name = escape(caption or ", ".join(filter(None, head[:3])), quote=True)
         self._parts.append(
-            f"<div class=wide><table>{about}<thead>{line('th', head)}</thead><tbody>{body}</tbody></table></div>"
+            f'<div class=wide tabindex=0 role=group aria-label="{name}"><table>{about}<thead>{line("th", head)}</thead><tbody>{body}</tbody></table></div>'
         )
 
     def bullets(self, texts: Sequence[str]) -> None:

@@ -16,8 +16,8 @@ from studio.analysis.collectives.imbalance import (
     Metric,
     matrix,
     own_means,
+    ratios,
     rows_of,
-    spread_of,
 )
 from studio.analysis.collectives.members import Members, collective_members
 from studio.errors import TraceError
@@ -90,8 +90,7 @@ def _natural(session: Session, job: str, run: str | None) -> tuple[Metric, bool]
         return "size", False
     rows = rows_of(members)
     sizes = matrix(members, rows, "size")
-    largest = spread_of(sizes, own_means(members, rows, sizes)).max
-    if bool((largest[~np.isnan(largest)] > _UNEVEN).any()):
+    if bool((ratios(sizes, own_means(members, rows, sizes)) > _UNEVEN).any()):
         return "size", True
     if not members.timed:
         return "size", False

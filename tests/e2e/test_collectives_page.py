@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Studio, until, view
+from tests.e2e.conftest import Studio, quiet, until, view
 from tests.e2e.going import go
+from tests.e2e.test_standing_still import MOST_SHIFT, SHIFTS
 
 pytestmark = pytest.mark.e2e
 
@@ -126,8 +127,11 @@ def test_a_real_job_that_was_linked_shows_its_imbalance(studio: Studio, page, sh
     assert page.evaluate("window.studio.view.readView().metric") == "waiting"
 
 
-def test_what_an_address_names_and_is_not_there_is_told_above_the_page(studio: Studio, page) -> None:
-    """The page stays with its own job; what is not there is told, and a button takes it out of the address."""
+def test_what_an_address_names_and_is_not_there_is_told_below_the_page(studio: Studio, page) -> None:
+    """The page stays with its own job; what is not there is told, and a button takes it out of the address.
+
+    What is told comes after the page is drawn, and moves nothing of it.
+    """
     page.expected.append("400")
     page.goto(
         studio.address("collectives", "imbalance_8r", **{"with": "recorded", "rank": 77, "run": "recorded"})
@@ -137,6 +141,9 @@ def test_what_an_address_names_and_is_not_there_is_told_above_the_page(studio: S
     until(page, lambda: lines.count() == 2)
     assert "This job has no rank '77'. Its ranks are 0 to 7." in lines.nth(0).inner_text()
     assert "There is no 'recorded' to compare with." in lines.nth(1).inner_text()
+    quiet(page)
+    shifts = page.evaluate(SHIFTS)
+    assert sum(value for value, _ in shifts) < MOST_SHIFT, shifts
     assert page.inner_text("#collectives-detail") == "54 collectives × 8 ranks"
     assert page.locator("#collectives-other canvas:visible").count() == 0
     lines.nth(1).locator("button").click()
@@ -152,6 +159,9 @@ def test_what_an_address_names_and_is_not_there_is_told_above_the_page(studio: S
     page.wait_for_selector("#compare-verdict >> text=B is")
     go(page, studio.address("overview", "imbalance_8r", run="gone"))
     page.wait_for_selector("#view-missing >> text=This job has no run 'gone'")
+    page.wait_for_selector("#overview-ranks >> text=The run that the address names is not there.")
+    quiet(page)
+    assert page.locator("#overview-body .cs-error").count() == 0
     page.click("#view-missing button")
     page.wait_for_selector("#view-missing .cs-missing", state="detached")
     assert "run" not in view(page)

@@ -9,8 +9,8 @@ from tests.e2e.test_compare_page import runs, simulated  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.e2e
 
-_MOST = 0.02
-_SHIFTS = """() => new Promise((done) => {
+MOST_SHIFT = 0.02
+SHIFTS = """() => new Promise((done) => {
   const shifts = [];
   const name = ({ node }) => node?.id || node?.className || String(node);
   new PerformanceObserver((list) => {
@@ -51,8 +51,8 @@ def test_nothing_moves_while_a_page_fills(
     page.goto(studio.address(name, "transformer_8r", **more))
     page.wait_for_selector(ready)
     quiet(page)
-    found = page.evaluate(_SHIFTS)
-    assert sum(value for value, _ in found) < _MOST, found
+    found = page.evaluate(SHIFTS)
+    assert sum(value for value, _ in found) < MOST_SHIFT, found
 
 
 def test_a_narrow_window_shows_the_page_below_its_navigation(studio: Studio, page) -> None:

@@ -8,8 +8,8 @@ compared within their group only: what one group moves could not be moved by ano
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -190,6 +190,22 @@ def matrix(members: Members, rows: Rows, metric: Metric) -> Float64:
     return total if divisor is None else total / _sum_cells(cell, divisor, shape)
 
 
+def joined_matrix(
+    members: Members, rows: Rows, metric: Literal["size", "duration", "waiting"], lines: Int64
+) -> Float64:
+    """Return the figures of `matrix` with those of neighbouring rows added up, without making all of it.
+
+    Args:
+        members: The collectives.
+        rows: The rows that they stand in.
+        metric: What is added up; a bandwidth cannot be.
+        lines: (L,) the line, from 0 and rising, that each row goes to.
+    """
+    value, _ = amounts(members, metric)
+    shape = (int(lines.max(initial=-1)) + 1, members.ranks)
+    return _sum_cells(lines[rows.of[members.of]] * members.ranks + members.rank, value, shape)
+
+
 def _sum_cells(cell: Int64, value: Float64, shape: tuple[int, int]) -> Float64:
     there = ~np.isnan(value)
     cell, value = cell[there], value[there]
@@ -243,7 +259,12 @@ def own_means(members: Members, rows: Rows, table: Float64) -> Float64:
     shape = table.shape
     groups = _joined(members, rows, shape[1])
     there = np.flatnonzero((groups != NONE) & ~np.isnan(table.ravel()))
-    first, of = np.unique(groups[there], return_inverse=True)
+    taken = np.zeros(len(groups), bool)
+    taken[groups[there]] = True
+    first = np.flatnonzero(taken)
+    place = np.empty(len(groups), np.int32)
+    place[first] = np.arange(len(first))
+    of = place[groups[there]]
     if (np.bincount(first // max(shape[1], 1), minlength=1) < 2).all():
         return _row_means(table)[:, None]
     values = table.ravel()[there]
@@ -298,6 +319,13 @@ def spread_of(table: Float64, own: Float64 | None = None) -> Spread:
     """
     there = ~np.isnan(table)
     count = there.sum(axis=1)
+    few = (count > 0) & (2 * count <= table.shape[1])
+    return _spread_by_parts(table, own, there, few) if few.any() else _spread_of_all(table, own)
+
+
+def _spread_of_all(table: Float64, own: Float64 | None) -> Spread:
+    there = ~np.isnan(table)
+    count = there.sum(axis=1)
     mean = _row_means(table)
     own = mean[:, None] if own is None else own
     by_mean = ratios(table, own)
@@ -318,6 +346,35 @@ def spread_of(table: Float64, own: Float64 | None = None) -> Spread:
         np.where(uneven, _gini(by_mean, compared, np.where(known, by_mean, 0.0).sum(axis=1)), np.nan),
         np.where(some, np.maximum(above, 0).sum(axis=1), np.nan),
     )
+
+
+def _spread_by_parts(table: Float64, own: Float64 | None, there: Bool, few: Bool) -> Spread:
+    """Return the same, of rows in which few ranks have a figure by these figures alone: most cells are then empty."""
+    parts = [(few, _spread_of_few(table[few], None if own is None else own[few], there[few]))]
+    if not few.all():
+        parts.append((~few, _spread_of_all(table[~few], None if own is None else own[~few])))
+    joined: dict[str, Any] = {}
+    for name in ("count", "mean", "worst", "max", "variation", "gini", "excess"):
+        joined[name] = np.empty(len(table), np.int64 if name in ("count", "worst") else np.float64)
+        for rows, part in parts:
+            joined[name][rows] = getattr(part, name)
+    return Spread(own=joined["mean"][:, None] if own is None else own, **joined)
+
+
+def _spread_of_few(table: Float64, own: Float64 | None, there: Bool) -> Spread:
+    """Return the imbalance of rows, their figures moved together."""
+    count = there.sum(axis=1)
+    row, column = there.nonzero()
+    place = np.arange(len(row)) - (np.cumsum(count) - count)[row]
+    shape = len(table), int(count.max())
+    close, columns = np.full(shape, np.nan), np.full(shape, NONE, np.int64)
+    close[row, place], columns[row, place] = table[row, column], column
+    close_own = own
+    if own is not None and own.shape[1] > 1:
+        close_own = np.full(shape, np.nan)
+        close_own[row, place] = own[row, column]
+    found = _spread_of_all(close, close_own)
+    return replace(found, worst=columns[np.arange(len(table)), found.worst])
 
 
 def _divide_where(value: Float64, by: Float64, where: Bool) -> Float64:

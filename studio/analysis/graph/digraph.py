@@ -88,13 +88,20 @@ def strong_components(count: int, before: Rows, after: Rows) -> Int64:
         >>> strong_components(4, np.array([0, 1, 2, 2]), np.array([1, 2, 1, 3])).tolist()
         [0, 1, 1, 2]
     """
+    return _components(count, _turned(count, before, after))
+
+
+def _turned(count: int, before: Rows, after: Rows) -> Network:
+    """Return a graph turned round and sorted, so that components come in one order and in no other."""
+    order = np.lexsort((after, before))
+    return build_network(count, after[order], before[order])
+
+
+def _components(count: int, turned: Network) -> Int64:
     from rustworkx import strongly_connected_components
 
-    # Turned round and sorted, so that components come in this order and in no other.
-    order = np.lexsort((after, before))
-    network = build_network(count, after[order], before[order])
     component = np.empty(count, np.int64)
-    for number, rows in enumerate(strongly_connected_components(network)):
+    for number, rows in enumerate(strongly_connected_components(turned)):
         component[rows] = number
     return component
 
@@ -113,6 +120,8 @@ def cycle_components(count: int, before: Rows, after: Rows, *keys: Rows) -> Int6
         >>> cycle_components(5, np.array([0, 1, 2, 4]), np.array([1, 2, 1, 3]), np.arange(5)).tolist()
         [-1, 0, 0, -1, -1]
     """
+    from rustworkx import is_directed_acyclic_graph
+
     near = np.ones(count, bool)
     for key in keys:
         spanned = _find_spanned(before, after, key)
@@ -130,7 +139,10 @@ def cycle_components(count: int, before: Rows, after: Rows, *keys: Rows) -> Int6
     place[rows] = np.arange(len(rows))
     start, end = place[before[inside]], place[after[inside]]
     kept = (start >= 0) & (end >= 0)
-    component = strong_components(len(rows), start[kept], end[kept])
+    turned = _turned(len(rows), start[kept], end[kept])
+    if is_directed_acyclic_graph(turned):
+        return number  # as nearly always; millions of components of one row each would take most of the time
+    component = _components(len(rows), turned)
     large = np.bincount(component, minlength=1)[component] > 1
     _, number[rows[large]] = np.unique(component[large], return_inverse=True)
     return number

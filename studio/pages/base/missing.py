@@ -1,4 +1,4 @@
-"""Warnings above every page: runs, ranks and jobs that the address names and that do not exist."""
+"""Warnings at the lower edge of every page: runs, ranks and jobs that the address names and that do not exist."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dic
         if before and before.get("key") == key:
             return _answer()
         if view.get("with") and not is_side(view["with"]):
-            view = {**view, "with": None}  # a warning above the page reports it
+            view = {**view, "with": None}  # a warning below the page reports it
         controls = {**to_parameters(asked), "tab": tab, "with": view.get("with") or None}
         if tab == "traffic" and view.get("scale") != "linear":
             controls["scale"] = "log"

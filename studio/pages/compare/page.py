@@ -66,7 +66,11 @@ def layout(**_query: str) -> Any:
         [
             head,
             html.Div(loading("Reading the runs…"), id="compare-notice"),
-            html.Div([shown, _timelines(), html.Div(id="compare-tables")], id="compare-body", hidden=True),
+            html.Div(
+                [shown, _timelines(), html.Div(id="compare-tables"), html.Div(id="compare-heat")],
+                id="compare-body",
+                hidden=True,
+            ),
             dcc.Store(id="compare-source"),
             dcc.Store(id="compare-anchors"),
             html.Div(id="compare-sync", hidden=True),
@@ -209,7 +213,7 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
 def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
     """Return job and run of every side: the shown run, then those of `with`, each once.
 
-    Runs that do not exist are left out; a warning above the page names them.
+    Runs that do not exist are left out; a warning below the page names them.
 
     Raises:
         StudioError: There is no such job.
@@ -310,12 +314,22 @@ def show(source: Source | None, theme: str) -> Any:
                     className="cs-compare-columns" if len(shown.sides) == 2 else None,
                 ),
                 nodes_tables(shown, source["pair"], source["sides"]),
-                heatmaps(shown, dark=dark),
             ]
         )
         return still(show_strip(shown, source["pair"], source["basis"], dark=dark)), still(tables)
     except StudioError as error:
         return error_box(error, title="This cannot be compared"), None
+
+
+@callback(Output("compare-heat", "children"), Input("compare-source", "data"), Input("theme", "data"))
+def show_heatmaps(source: Source | None, theme: str) -> Any:
+    """Show the collectives of both runs: apart, so that the verdict need not wait for them."""
+    if not source or len(source["sides"]) < 2:
+        return None
+    try:
+        return still(heatmaps(_lineup(source), dark=theme == "dark"))
+    except StudioError:
+        return None  # said above
 
 
 def _lineup(source: Source) -> Lineup:

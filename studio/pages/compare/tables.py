@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from dash import dcc, html
 
-from studio.analysis.collectives.imbalance import matrix, rows_of
+from studio.analysis.collectives.imbalance import joined_matrix, rows_of
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side
 from studio.analysis.compare.words import node_words, signed_ns
@@ -332,15 +333,16 @@ def heatmaps(shown: Lineup, *, dark: bool) -> Any:
         config={"displaylogo": False, "displayModeBar": False},
         className="cs-figure",
     )
-    rows = [
-        (name, label, side.side.trace.ranks[int(rank)].number, int(durations[row, rank]))
+    rows = (
+        (name, label, side.side.trace.ranks[rank].number, int(durations[row, rank]))
         for name, side, (durations, labels) in zip(names, sides, tables, strict=True)
         for row, label in enumerate(labels)
         for rank in np.flatnonzero(~np.isnan(durations[row])).tolist()
-    ]
+    )
+    count = sum(int((~np.isnan(durations)).sum()) for durations, _ in tables)
     title = "time in collectives"
-    if len(rows) > _CELLS:
-        title += f", the first {_CELLS:,} of {len(rows):,} cells"
+    if count > _CELLS:
+        title += f", the first {_CELLS:,} of {count:,} cells"
     head = html.Div(
         [
             html.H2("Time of each rank in collectives"),
@@ -353,7 +355,7 @@ def heatmaps(shown: Lineup, *, dark: bool) -> Any:
             exports(
                 "collectives",
                 figure="compare-heatmaps",
-                table=Table(("side", "collectives", "rank", "duration_ns"), rows[:_CELLS]),
+                table=Table(("side", "collectives", "rank", "duration_ns"), list(islice(rows, _CELLS))),
                 title=title,
             ),
         ],
@@ -379,13 +381,11 @@ def _durations(compared: Compared) -> tuple[Any, list[str]]:
     if not len(members):
         return np.zeros((0, len(side.trace.ranks))), []
     rows = rows_of(members)
-    durations = matrix(members, rows, "duration")
-    edges = np.unique(np.linspace(0, len(durations), min(len(durations), _ROWS) + 1).astype(int))[:-1]
-    there = np.add.reduceat(~np.isnan(durations), edges, axis=0)
-    total = np.add.reduceat(np.nan_to_num(durations), edges, axis=0)
-    ends = [*edges[1:].tolist(), len(durations)]
+    edges = np.unique(np.linspace(0, len(rows), min(len(rows), _ROWS) + 1).astype(int))[:-1]
+    lines = np.searchsorted(edges, np.arange(len(rows)), side="right") - 1
+    ends = [*edges[1:].tolist(), len(rows)]
     labels = []
     for low, high in zip(edges.tolist(), ends, strict=True):
         name = members.titles[int(members.title[rows.first[low]])][-_NAME_AT_MOST:]
         labels.append(f"{low} · {name}" if high - low == 1 else f"{low}–{high - 1} · {name} and more")
-    return np.where(there > 0, total, np.nan), labels
+    return joined_matrix(members, rows, "duration", lines), labels

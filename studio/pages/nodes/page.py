@@ -16,7 +16,7 @@ from studio.errors import StudioError
 from studio.pages.base.export import exports
 from studio.pages.base.grids import GRID_THEME
 from studio.pages.base.state import session, workspace
-from studio.pages.base.widgets import aria_label, no_job
+from studio.pages.base.widgets import aria_label, loading, no_job
 from studio.views.address import run_note
 
 dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
@@ -220,7 +220,7 @@ def _list() -> Any:
         className="cs-nodes-empty",
         hidden=True,
     )
-    return html.Div([grid, empty], className="cs-nodes-list")
+    return html.Div([grid, empty, loading("Listing the nodes…")], className="cs-nodes-list")
 
 
 @callback(Output("nodes-rank", "data"), Input("job", "data"))
@@ -238,11 +238,12 @@ def list_ranks(job: str | None) -> Any:
     return [str(rank.number) for rank in index.trace.ranks]
 
 
-@callback(Output("nodes-times", "children"), Input("shown-run", "data"))
-def tell_times(shown: str | None) -> str:
-    """Say which run the times are of."""
+@callback(Output("nodes-times", "children"), Output("nodes-times", "title"), Input("shown-run", "data"))
+def tell_times(shown: str | None) -> tuple[str, str]:
+    """Say which run the times are of, twice: the line may cut it."""
     job, run = json.loads(shown) if shown else (None, None)
-    return run_note(session(), job, {"run": run})
+    note = run_note(session(), job, {"run": run})
+    return note, note
 
 
 clientside_callback(

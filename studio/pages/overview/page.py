@@ -94,6 +94,9 @@ def show(view: dict[str, Any], theme: str) -> Any:
     here = completeness(trace)
     (use, alone), run = shared_use(group_use(trace)), shown_run(session(), view["job"], view)
     simulated = _run_info(info.id, run)
+    is_gone = bool(run) and simulated is None
+    if is_gone:
+        run = None  # nothing is read of it: said once, instead of in every section
     figure = group_matrix(use, dark=theme == "dark")
     shown = page(
         info.name,
@@ -106,7 +109,9 @@ def show(view: dict[str, Any], theme: str) -> Any:
                 html.Div(
                     [
                         html.Div(
-                            untimed(info.id) if run is None else verdict_skeleton(summary.ranks),
+                            verdict_skeleton(summary.ranks)
+                            if run is not None
+                            else untimed(info.id, is_gone=is_gone),
                             id="overview-ranks",
                         ),
                         html.Div(None if run is None else times_skeleton(), id="overview-times"),

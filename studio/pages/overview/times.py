@@ -34,8 +34,11 @@ def times_skeleton() -> Any:
     )
 
 
-def untimed(job: str) -> Any:
-    """Return what is said of a job without times."""
+def untimed(job: str, *, is_gone: bool = False) -> Any:
+    """Return what is said of a job without times, or of a run that is not there."""
+    if is_gone:
+        said = "The run that the address names is not there. Choose another one in the bar above."
+        return html.P(said, className="cs-dim")
     simulate = dcc.Link("Simulate it", href=link("/simulate", {"job": job}))
     return html.P(
         ["The files hold no times. ", simulate, " to see where the time would go."], className="cs-dim"

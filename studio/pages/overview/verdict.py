@@ -121,12 +121,12 @@ def _aside(words: str) -> Any:
 
 def _spreads(steps: StepSpans | None, account: Ledger) -> str:
     if steps is not None:
-        said = [f"{100 * steps.spread_of_steps:.1f} % of steps"] if len(steps.steps) > 1 else []
-        said += [f"{100 * steps.spread_of_ranks:.1f} % of ranks"] if len(steps.ranks) > 1 else []
+        said = [f"steps {100 * steps.spread_of_steps:.1f} %"] if len(steps.steps) > 1 else []
+        said += [f"ranks {100 * steps.spread_of_ranks:.1f} %"] if len(steps.ranks) > 1 else []
         return ", ".join(said)
     ends = account.finish_ns
     return (
-        f"{100 * float(ends.max() - ends.min()) / max(int(ends.max()), 1):.1f} % of ranks"
+        f"ranks {100 * float(ends.max() - ends.min()) / max(int(ends.max()), 1):.1f} %"
         if len(ends) > 1
         else ""
     )

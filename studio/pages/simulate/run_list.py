@@ -18,8 +18,10 @@ from studio.sim.setting_values import differences
 from studio.store.run_infos import RunInfo
 from studio.units import format_ns
 
-_HEAD = ("Run", "Model", "Finish", "vs fastest", "Differs in", "When", "")
+_HEAD = ("Run", "Model", "Finish", "vs fastest", "Differs in", "When", "Actions")
 _NUMERIC = (2, 3)
+_ACTIONS = 6
+"""Read out, not seen: what the column holds is plain to see."""
 _FASTEST = (
     "How much later it finishes than the fastest run of the same model. Runs of different models are not ranked: "
     "they differ in what is simulated, not only in the system."
@@ -57,7 +59,7 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
     ]
     head = [
         html.Th(
-            [name, " ", hint("the fastest", _FASTEST)] if index == _NUMERIC[1] else name,
+            _heading(index, name),
             scope="col",
             className="cs-num" if index in _NUMERIC else None,
         )
@@ -68,6 +70,12 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
         grid, className="sim-runs-scroll", tabIndex=0, role="region", **aria_label("Runs of this job")
     )
     return html.Section([html.H2("Runs of this job"), with_copy_button(scroll, "the runs")])
+
+
+def _heading(index: int, name: str) -> Any:
+    if index == _ACTIONS:
+        return html.Span(name, className="sim-unseen")
+    return [name, " ", hint("the fastest", _FASTEST)] if index == _NUMERIC[1] else name
 
 
 def _than_fastest(makespan_ns: int, of_model: Sequence[int]) -> str:

@@ -174,9 +174,11 @@ def systems(job: str) -> list[dict[str, str]]:
     return [*runs, *({"value": one.name, "label": f"{one.name} · {one.title}"} for one in PRESETS.values())]
 
 
-def first_system(job: str) -> str:
-    """Return the system to begin with: of the newest run, else the first preset of the job's size."""
-    own = [info.id for info in workspace().runs(job) if not info.name.startswith(PREFIX)]
+def first_system(job: str, shown: str | None) -> str:
+    """Return the system to begin with: of the run that is shown, else of the newest, else the first preset of the job's size."""
+    runs = workspace().runs(job)
+    own = [info.id for info in runs if info.id == shown]
+    own += [info.id for info in runs if not info.name.startswith(PREFIX)]
     if own:
         return f"{RUN}{own[0]}"
     ranks = len(session().trace(job).ranks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -137,7 +138,8 @@ def _front() -> Any:
         ),
         dcc.Graph(
             id="sweep-front",
-            figure={},
+            # Of an empty one plotly complains in the console.
+            figure={"data": [], "layout": {}},
             config={"displaylogo": False, "displayModeBar": False},
             className="cs-figure",
             style={"height": f"{FRONT_PX}px"},
@@ -151,14 +153,16 @@ def _front() -> Any:
     Output("sweep-system", "data"),
     Output("sweep-system", "value"),
     Input("job", "data"),
+    State("shown-run", "data"),
 )
-def open_job(job: str | None) -> Any:
+def open_job(job: str | None, shown: str | None) -> Any:
     """Fill the form for a job."""
     if not job:
         return no_job(), True, [], None
     try:
         options = systems(job)
-        return None, False, options, first_system(job)
+        named, run = json.loads(shown) if shown else (None, None)
+        return None, False, options, first_system(job, run if named == job else None)
     except StudioError as error:
         return error_box(error), True, [], None
 

@@ -85,8 +85,12 @@ def _controls() -> Any:
             html.Span(
                 [
                     html.Span(id="timeline-other"),  # the script puts the choice of another run here
+                    # Hidden until another run is shown: it would push the choice into a line of its own.
                     _button(
-                        "timeline-differences", "Differences", "How much each node differs from the other run"
+                        "timeline-differences",
+                        "Differences",
+                        "How much each node differs from the other run",
+                        hidden=True,
                     ),
                     _save(),
                     _button("timeline-help", "?", "List the keys (?)"),
@@ -116,16 +120,16 @@ def _search() -> Any:
         [
             html.Span(id="timeline-find"),  # the script puts the field here
             html.Span(id="timeline-hits", className="cs-dim", role="status"),
-            _button("timeline-hit-previous", "↑", "Previous hit (Shift Enter, Shift N)"),
-            _button("timeline-hit-next", "↓", "Next hit (Enter, N)"),
+            _button("timeline-hit-previous", "↑", "Previous hit (Shift Enter, Shift N)", hidden=True),
+            _button("timeline-hit-next", "↓", "Next hit (Enter, N)", hidden=True),
         ],
         className="cs-timeline-field",
         title="Part of a name, /a regular expression/, id:118, type:all_reduce or group:tp0",
     )
 
 
-def _button(name: str, text: str, title: str) -> Any:
-    return html.Button(text, id=name, className="cs-button", title=title)
+def _button(name: str, text: str, title: str, *, hidden: bool = False) -> Any:
+    return html.Button(text, id=name, className="cs-button", title=title, hidden=hidden)
 
 
 def _save() -> Any:

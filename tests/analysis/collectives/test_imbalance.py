@@ -135,6 +135,25 @@ def test_measures_by_hand() -> None:
     assert (spread.max[3], spread.gini[3], spread.count[3]) == (1, 0, 1)
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_columns_without_a_figure_change_nothing(grouped: bool) -> None:
+    """Where few ranks take part in each row only their figures are looked at; rows begin at different columns."""
+    few = np.array([[1.0, 2, 3, 6], [5, 5, 5, 5], [0, 0, 0, 0], [np.nan, 4, np.nan, np.nan], [np.nan] * 4])
+    means = np.array(
+        [[1.5, 1.5, 4.5, 4.5], [5, 5, 5, 5], [0, 0, 0, 0], [np.nan, 4, np.nan, np.nan], [np.nan] * 4]
+    )
+    table, own = np.full((5, 12), np.nan), np.full((5, 12), np.nan)
+    for row in range(5):
+        table[row, row : row + 4], own[row, row : row + 4] = few[row], means[row]
+    close, spread = spread_of(few, means if grouped else None), spread_of(table, own if grouped else None)
+    for name in ("count", "mean", "max", "variation", "gini", "excess"):
+        assert np.array_equal(getattr(spread, name), getattr(close, name), equal_nan=True), name
+    assert spread.own.shape == ((5, 12) if grouped else (5, 1))
+    there = close.worst >= 0
+    assert (spread.worst - np.arange(5))[there].tolist() == close.worst[there].tolist()
+    assert spread.worst[~there].tolist() == [-1]
+
+
 def test_ranks_are_compared_within_their_group_only() -> None:
     """Two groups side by side in a row: one moves ten times as much, but each is nearly even."""
     names = {"1": (0, 1), "2": (2, 3)}

@@ -81,7 +81,7 @@ def test_every_run_links_the_same_by_several_processes(processes, monkeypatch, s
 def test_kineto_traces_alone_are_linked_the_same_by_several_processes(
     processes, monkeypatch, tmp_path, renamed
 ):
-    """Also where names tell other ranks than the files, which win."""
+    """Also where names tell other ranks than the files, which win. What all of them lack is said once."""
     folder = job_of(tmp_path / "run", 2)
     for path in folder.glob("pytorch_et_*"):
         path.unlink()
@@ -91,6 +91,8 @@ def test_kineto_traces_alone_are_linked_the_same_by_several_processes(
     assert trace == other
     assert trace.findings == other.findings
     assert [rank.number for rank in trace.ranks] == [0, 1]
+    [lacking] = [finding for finding in trace.findings if finding.code == "no-host-trace"]
+    assert (lacking.rank, ", 2 files: a Kineto trace without" in lacking.message) == (None, True)
 
 
 def test_files_whose_content_belies_their_names_are_compared_with_all(processes, monkeypatch, tmp_path):

@@ -1,0 +1,45 @@
+"""Findings that say the same of several files, said once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from studio.trace import Finding
+
+_OF_A_KIND = frozenset({"no-device-trace", "no-host-trace"})
+"""Codes of findings that name nothing of a file but the file."""
+
+
+def said_once(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings, those that say the same of several files as one, which names the first and the last file.
+
+    Example:
+        >>> lone = [Finding("warning", "no-host-trace", f"{file}: a Kineto trace alone.", file=file) for file in ("a", "b", "c")]
+        >>> [finding.message for finding in said_once(lone)], [finding.message for finding in said_once(lone[:1])]
+        (['a … c, 3 files: a Kineto trace alone.'], ['a: a Kineto trace alone.'])
+    """
+    alike: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        if finding.code in _OF_A_KIND:
+            alike.setdefault(_said(finding), []).append(finding)
+    once: list[Finding] = []
+    for finding in findings:
+        same = alike.get(_said(finding), [finding])
+        if finding is same[0]:
+            once.append(_together(same))
+    return once
+
+
+def _said(finding: Finding) -> tuple[str, str, str]:
+    """Return what a finding says, without the file that it says it of."""
+    return finding.code, finding.message.removeprefix(finding.file), finding.hint
+
+
+def _together(same: Sequence[Finding]) -> Finding:
+    if len(same) == 1:
+        return same[0]
+    ordered = sorted(same, key=lambda finding: -1 if finding.rank is None else finding.rank)
+    first, last = ordered[0].file, ordered[-1].file
+    _, said, _ = _said(ordered[0])
+    return replace(ordered[0], message=f"{first} … {last}, {len(same):,} files{said}", rank=None)
