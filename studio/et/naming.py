@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from studio.et.source import SourceFile
 
 _LONGEST = 60
-_SUFFIXES = re.compile(r"(\.(et|json|gz|txt|csv|chakra|bin|pb))+$", re.IGNORECASE)
-_NUMBER = re.compile(r"[._\-\[ ]*\d+\]?$")
+_SUFFIXES = re.compile(r"(\.(et|json|gz|txt|csv|chakra|bin|pb|xplane))+$", re.IGNORECASE)
+_NUMBER = re.compile(r"([._\- ]+(rank|worker|npu|gpu))?[._\-\[ ]*\d+\]?$", re.IGNORECASE)
 _LAST_WORD = re.compile(r"[^._\- ]*$")
 _BETWEEN = "._- "
 _KINDS_NAMED = 3
