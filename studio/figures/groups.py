@@ -17,8 +17,8 @@ _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
-_NAMED, _NAMED_BLOCKS = 16, 6
-"""Ranks, and ranges of ranks, that are named below the matrix."""
+_NAMED, _NAMED_OF_MANY = 16, 3
+"""Ranks that are all named below the matrix, and how many of more are."""
 
 
 MOST_CELLS = 200
@@ -143,9 +143,11 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         "tickvals": [*([0] if zero else []), *steps],
         "ticktext": [*([zero] if zero else []), *(format_bytes(step) for step in steps)],
     }
+    columns = _columns(use.ranks, blocks.columns)
+    step = max(1, -(-len(columns) // (_NAMED if len(columns) <= _NAMED else _NAMED_OF_MANY)))
     heat = go.Heatmap(
         z=size,
-        x=_columns(use.ranks, blocks.columns),
+        x=columns,
         y=[f"{index}" for index in range(len(labels))],
         customdata=hover,
         hovertemplate="group %{text} · rank %{x}<br>%{customdata}<extra></extra>",
@@ -174,8 +176,9 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         title=_title("rank", blocks.columns),
         type="category",
         showgrid=False,
-        # As many as a narrow window has room for: those of more would stand upright and overprint.
-        nticks=min(_NAMED if blocks.columns == 1 else _NAMED_BLOCKS, shape[1]),
+        # As many as a narrow window has room for, of ranges the first rank: more would overprint.
+        tickvals=columns[::step],
+        ticktext=[name.partition("–")[0] for name in columns[::step]],
         tickangle=0,
         title_standoff=6,
     )
