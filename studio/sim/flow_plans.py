@@ -470,14 +470,12 @@ class _Found:
         """Return everything that was added."""
         parts = [[np.frombuffer(column, np.int64) for column in part] for part in self.parts]
         position, row, role, counts = (
-            _joined(column) for column in (zip(*parts, strict=True) if parts else [()] * 4)
+            _join(column) for column in (zip(*parts, strict=True) if parts else [()] * 4)
         )
         bundle, place, part = np.concatenate(self.members, axis=1)
         sorts = [(self.contents[content], shape) for content, shape in self.sorts]
         lengths = [len(content[0]) for content, _ in sorts]
-        kind, size, ranks, waits_for = (
-            _joined([content[index] for content, _ in sorts]) for index in range(4)
-        )
+        kind, size, ranks, waits_for = (_join([content[index] for content, _ in sorts]) for index in range(4))
         shape = np.repeat(np.array([shape for _, shape in sorts], np.int64), np.array(lengths, np.int64))
         first, case = _cases((kind, size, shape, ranks, waits_for))
         return Bundles(
@@ -502,7 +500,7 @@ class _Found:
         )
 
 
-def _joined(columns: Iterable[Int64]) -> Int64:
+def _join(columns: Iterable[Int64]) -> Int64:
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
 

@@ -82,7 +82,7 @@ class Ran:
         length = counts[mine]
         first = offsets[self.which[mine]]
         at = np.arange(int(length.sum())) + np.repeat(first - (np.cumsum(length) - length), length)
-        return _picked(channels.expand(mine), np.flatnonzero(self.ran[at]))
+        return _pick(channels.expand(mine), np.flatnonzero(self.ran[at]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,10 +319,10 @@ def _ran(trace: Trace, times: NodeTimes, ahead: Int64, begun: Int64) -> Ran:
     timed = met[start >= 0]
     ran = np.zeros(len(messages), np.bool_)
     ran[timed] = True
-    return Ran(channels, shown, which, _picked(messages, timed), channel[timed], ran)
+    return Ran(channels, shown, which, _pick(messages, timed), channel[timed], ran)
 
 
-def _picked(messages: Messages, chosen: Int64) -> Messages:
+def _pick(messages: Messages, chosen: Int64) -> Messages:
     columns = (
         messages.source,
         messages.target,

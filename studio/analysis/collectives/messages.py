@@ -177,7 +177,10 @@ def match_channels(trace: Trace) -> Channels:
     source, target, kind, party = (
         np.concatenate(column)
         for column in zip(
-            *(_named(trace, way, first) for way, first in zip(ways, firsts[:-1].tolist(), strict=True)),
+            *(
+                _name_channels(trace, way, first)
+                for way, first in zip(ways, firsts[:-1].tolist(), strict=True)
+            ),
             strict=True,
         )
     )
@@ -248,7 +251,7 @@ def _ways(trace: Trace) -> list[_Ways]:
     return found
 
 
-def _named(trace: Trace, way: _Ways, number: int) -> tuple[Int64, Int64, Int64, Int64]:
+def _name_channels(trace: Trace, way: _Ways, number: int) -> tuple[Int64, Int64, Int64, Int64]:
     """Return source, target, number of the way, and place of the rank, of each way of each rank that runs a graph."""
     rows, receives = way.rows[way.first], way.receives[way.first]
     own = np.array([trace.ranks[place].number for place in way.using], np.int64)[:, None]
@@ -297,7 +300,7 @@ def _match(
     tags, tag = np.unique(tag, return_inverse=True)
     sizes, size = np.unique(size, return_inverse=True)
     key = (exchange, tag.reshape(-1), size.reshape(-1))
-    order = _sorted((*key, receives), place)
+    order = _sort_entries((*key, receives), place)
     starts = np.ones(len(order), np.bool_)
     starts[1:] = False
     for column in key:
@@ -340,7 +343,7 @@ def _halves(ways: Sequence[_Ways], kind: Int64, bounds: Int64, shown: Int64) -> 
     return np.repeat(exchange, lengths), np.repeat(party, lengths), np.concatenate(tables)[at]
 
 
-def _sorted(columns: Sequence[Any], place: Int64) -> Int64:
+def _sort_entries(columns: Sequence[Any], place: Int64) -> Int64:
     """Return (M,) the order of M entries by several columns, and by their place where these are equal."""
     code, most = np.zeros(len(place), np.int64), 1
     for column in columns:
