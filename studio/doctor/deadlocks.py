@@ -10,7 +10,7 @@ import numpy as np
 from studio.analysis.collectives.matching import disagreement
 from studio.analysis.graph.digraph import cycle_components, shortest_cycle
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt
-from studio.doctor.orders import is_small, try_orders
+from studio.doctor.orders import has_few_events, is_small, try_orders
 from studio.doctor.waits import Waits, Why, waits_of
 from studio.sim.agreement import group_label, is_certain, node_label, rank_list
 from studio.trace import NONE, Int64, Level
@@ -108,12 +108,14 @@ def deadlocks(case: Case) -> Iterator[Found]:
 def _by_order(case: Case, waits: Waits) -> Iterator[Found]:
     """Yield whether ranks wait for each other in some order, where times decide about it; nothing where none does.
 
-    What hangs in an unusual order is only worth knowing.
+    What hangs in an unusual order is only worth knowing, and of larger jobs, most of which have such orders, not even that.
     """
     tried = None if waits.certain or waits.apart else try_orders(case, case.tick)
     if tried is None or not tried.hangs:
         return
     will = tried.complete and not tried.ends
+    if not (will or tried.hangs_by_id or has_few_events(case)):
+        return
     ranks = [case.trace.ranks[place] for place, _ in tried.stuck]
     numbers = tuple(sorted(rank.number for rank in ranks))
     shown = [

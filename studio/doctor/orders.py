@@ -90,11 +90,23 @@ def try_orders(case: Case, tick: Callable[[], None] = lambda: None) -> Tried | N
 
 def is_small(case: Case) -> bool:
     """Whether a job has so little communication that its orders can be tried."""
-    events = [int((one.communicates | takes_turns(one)).sum()) for one in case.graphs]
-    ranks = [len(one.ranks) for one in case.graphs]
-    many = sum(each * of for each, of in zip(events, ranks, strict=True))
-    waits = sum(each * len(one.graph) * of for each, one, of in zip(events, case.graphs, ranks, strict=True))
+    events = _count_events(case)
+    many = sum(each * len(one.ranks) for each, one in zip(events, case.graphs, strict=True))
+    waits = sum(each * len(one.graph) * len(one.ranks) for each, one in zip(events, case.graphs, strict=True))
     return 0 < many <= FEW_EVENTS or (many <= MOST_EVENTS and 0 < waits <= MOST_WAITS)
+
+
+def has_few_events(case: Case) -> bool:
+    """Whether a job has so little communication that an order in which it hangs is worth knowing though it is unusual."""
+    return (
+        sum(each * len(one.ranks) for each, one in zip(_count_events(case), case.graphs, strict=True))
+        <= FEW_EVENTS
+    )
+
+
+def _count_events(case: Case) -> list[int]:
+    """Return the communication nodes of a rank of each graph."""
+    return [int((one.communicates | takes_turns(one)).sum()) for one in case.graphs]
 
 
 class _Search:
