@@ -438,9 +438,10 @@ def run_and_leave(page):
 def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
     """It shows in the bar of every page, is found again there, and stops when it is told to, there and in the bar."""
     job = left_running(studio, page, "long")
-    item = page.locator("#activity-list li")
+    # Other tasks, as the search for advice of a job shown before, may be under way as well.
+    item = page.locator("#activity-list li", has_text="simulation · long")
     until(page, lambda: re.search(r"simulation · long · \d+ %, .* nodes, .* left", item.inner_text()))
-    page.locator("#activity a").click()
+    item.locator("a").click()
     page.locator("#overview-body").wait_for(state="detached")
     page.get_by_role("progressbar").wait_for()
     # Whoever is about to press it has the same button before them all the time.
