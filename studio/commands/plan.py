@@ -190,12 +190,9 @@ def _counted(found: LayoutPlan) -> Iterator[str]:
         f"  {format_counted(divide, 'layout')} divide, {len(found.items):,} of them fit in {found.gpu.memory_gbytes:g} GB; "
         f"{sum(found.refused.values()):,} more do not divide or are not modelled"
     )
-    hosted = sum(item.candidate.layout.offload != "none" for item in found.items)
     if found.without_host:
         yield "  none fits without host memory, so a part goes there (offload). What would fit without:"
         yield f"  {found.without_host}"
-    elif hosted and "offload" not in found.frame.given:
-        yield f"  {hosted:,} of those that fit have a part in host memory, without which they would not"
     if found.nearest_unfit is not None:
         near = found.nearest_unfit
         yield f"  the nearest that does not fit: {describe(near.candidate)}, {format_si(near.held.total, 'B')}"

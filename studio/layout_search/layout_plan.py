@@ -52,7 +52,7 @@ class LayoutPlan:
         setting: What they were simulated with.
         system_name: The system, in words.
         gpu: The GPU whose memory and peak count.
-        items: All layouts that fit, those that do so with the help of host memory alone among them.
+        items: All layouts that fit; where none does, those that fit with a part in host memory.
         unfit: How many divide and do not fit.
         nearest_unfit: Of those the one that holds least; None where all fit.
         refused: Why others do not divide, and how many layouts each.
@@ -280,14 +280,15 @@ def plan(  # noqa: PLR0913 (what a user may say)
         )
     held = [Item(one, most_held(frame.model, one.layout)) for one in found]
     capacity = chip.memory_gbytes * 1e9
-    items, rest = [], []
-    for item in held:
-        if item.held.total <= capacity:
-            items.append(item)
-        elif (found_with := with_offload(frame, item.candidate, capacity)) is not None:
-            items.append(Item(*found_with))
-        else:
-            rest.append(item)
+    items = [item for item in held if item.held.total <= capacity]
+    rest = [item for item in held if item.held.total > capacity]
+    needs_host = False
+    if not items:
+        # How fast the host is differs more between machines than GPUs do, so it is the last resort.
+        helped = [(item, with_offload(frame, item.candidate, capacity)) for item in rest]
+        items = [Item(*found_with) for _, found_with in helped if found_with is not None]
+        rest = [item for item, found_with in helped if found_with is None]
+        needs_host = bool(items)
     nearest = min(rest, key=lambda item: item.held.total, default=None)
     if not items:
         assert nearest is not None
@@ -297,9 +298,6 @@ def plan(  # noqa: PLR0913 (what a user may say)
         search(items, Bounds(frame.model, config), runner, top, progress)
     if all(item.error for item in items):
         raise ConfigError(f"No layout that fits can be simulated: {items[0].error}")
-    needs_host = "offload" not in frame.given and all(
-        item.candidate.layout.offload != "none" for item in items
-    )
     without = without_host_words(frame, chip, family) if needs_host else ""
     return LayoutPlan(frame, setting, name, chip, tuple(items), len(rest), nearest, refused, top, without)
 

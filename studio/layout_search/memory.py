@@ -11,9 +11,7 @@ from studio.generation.memory import fullest_stage
 from studio.generation.models import Model
 from studio.layout_search.space import Candidate, Frame, with_options
 
-OFFLOAD_WORDS = (
-    "where a layout does not fit without: the first of optimizer, activations and all with which it fits"
-)
+OFFLOAD_WORDS = "where no layout fits without: the first of optimizer, activations and all with which it fits"
 """What of `--offload` is tried, and why."""
 
 
