@@ -207,6 +207,8 @@ def test_a_time_limit_stops_reading_and_says_how_far_it_came(folder):
 def test_a_system_is_needed(folder):
     text = invoke(folder / "job", "--system", folder / "s.json", code=1)
     assert "No system to simulate on: --network is missing" in text
+    assert "--preset" in text
+    assert "--replay" in text
 
 
 def test_files_that_may_be_a_recording_are_read_before_a_system_is_asked_for(tmp_path):

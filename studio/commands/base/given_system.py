@@ -13,7 +13,7 @@ from studio.sim.check import REPLAY_KNOWN
 from studio.sim.config import Congestion
 from studio.sim.models import Model, model_of, with_model
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
-from studio.sim.presets import PRESETS, preset
+from studio.sim.presets import preset
 from studio.sim.replays import as_replay, idle_system
 from studio.sim.systems import SYSTEMS
 from studio.trace import Finding, Trace, recorded_devices
@@ -37,7 +37,8 @@ def parts_for(request: SimulationRequest, instead: Parts | None = None, *, ranks
         ]
         raise ConfigError(
             f"No system to simulate on: {' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing",
-            hint=f"Give --system and --network, or --preset with one of: {', '.join(PRESETS)}.",
+            hint="Give --preset, such as hgx-h100 (`chakra-studio presets` lists all), or --system and --network of "
+            "ASTRA-sim; --replay shows a recorded job as it ran.",
         )
     parts = _with_files(base or Parts({}, {}), request)
     parts = with_model(parts, request.model) if request.model else parts

@@ -153,6 +153,13 @@ def _missing(pair: Pair) -> list[Finding]:
         )
         hint = "Open it together with the Kineto trace of the same rank."
         return [Finding("warning", "no-device-trace", message, hint, file=pair.host.file)]
+    if pair.device is not None and not len(pair.device):
+        message = f"{pair.device.file}: it holds no operations: nothing was recorded while the program ran."
+        hint = (
+            "With a schedule the profiler records after its wait and warmup steps only: call prof.step() in every "
+            "step, for at least that many. Without one it records from start() to stop()."
+        )
+        return [Finding("error", "no-events", message, hint, file=pair.device.file)]
     if pair.device is not None and pair.host is None:
         message = (
             f"{pair.device.file}: a {pair.device.head.recorder} without an execution trace. Which operator reads what another "

@@ -533,6 +533,14 @@ def test_a_lone_execution_trace_opens_without_times(tmp_path):
     assert kinds.count(NodeType.COMM_COLL) == 1
 
 
+def test_a_kineto_trace_without_operations_is_an_error_that_tells_of_the_schedule(tmp_path):
+    path = tmp_path / "kineto.json"
+    path.write_bytes(device_file([]))
+    [lacking, _rank] = studio.read(path).findings
+    assert (lacking.level, lacking.code) == ("error", "no-events")
+    assert "prof.step()" in lacking.hint
+
+
 def test_a_lone_kineto_trace_opens_with_times_streams_and_collectives(tmp_path):
     path = tmp_path / "kineto.json"
     path.write_bytes(small_rank()[1])
