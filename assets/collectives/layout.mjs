@@ -240,7 +240,7 @@ export function labelStep(widest, width) {
 }
 
 /**
- * Cut a text to a width, at its beginning or its end.
+ * Cut a text to a width: in its middle, as what tells names apart stands at either end of them, or at its end.
  * @param {string} text
  * @param {number} room
  * @param {boolean} keepsEnd
@@ -248,8 +248,10 @@ export function labelStep(widest, width) {
  */
 export function cutText(text, room, keepsEnd, measure) {
   if (measure(text) <= room) return text;
-  const part = (/** @type {number} */ length) =>
-    keepsEnd ? `…${text.slice(text.length - length)}` : `${text.slice(0, length)}…`;
+  const part = (/** @type {number} */ length) => {
+    const begin = keepsEnd ? length >> 1 : length;
+    return `${text.slice(0, begin)}…${text.slice(text.length - length + begin)}`;
+  };
   let low = 0, high = text.length;
   while (low < high) {
     const middle = (low + high + 1) >> 1;

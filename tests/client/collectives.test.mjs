@@ -194,7 +194,7 @@ test("figures have their units; numbers of ranks and names what has room", () =>
   assert.equal(labelStep(25, 10), 4);
   assert.equal(labelStep(25, 0.01), 2500);
   const measure = (/** @type {string} */ text) => text.length;
-  assert.equal(cutText("abcdef", 4, true, measure), "…def");
+  assert.equal(cutText("abcdef", 4, true, measure), "a…ef");
   assert.equal(cutText("abcdef", 4, false, measure), "abc…");
   assert.equal(cutText("abcdef", 1, false, measure), "");
 });

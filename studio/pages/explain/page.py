@@ -6,14 +6,14 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Input, Output, callback, clientside_callback, html
+from dash import ClientsideFunction, Input, Output, callback, clientside_callback, dcc, html
 
 from studio.errors import ConfigError
 from studio.figures.ways import time_of_ways
 from studio.pages.base.export import exports
 from studio.pages.base.figures import drawn_figure
 from studio.pages.base.state import session
-from studio.pages.base.widgets import aria_label, hint, show_errors
+from studio.pages.base.widgets import aria_label, hint, link, show_errors
 from studio.pages.explain.words import (
     ABOUT_WAYS,
     crossover_words,
@@ -131,6 +131,8 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
     """
     kind, size, system, npus, ranks = asked
     config = _config(view, system, npus)
+    if system == _RUN and (config.costs is None or config.topology.npus < 2):
+        return _nothing(view, config)
     members = parse_ranks(ranks) if ranks else range(config.topology.npus)
     # The field keeps its size from one collective to the next; a barrier has none.
     made = explain(config, kind, 0 if kind == "barrier" else parse_bytes(size), members)
@@ -169,6 +171,28 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
                 className="cs-columns cs-verdict",
             ),
         ]
+    )
+
+
+def _nothing(view: dict[str, Any], config: SystemConfig) -> Any:
+    lacks = (
+        "The system of this run has one NPU, which has nobody to communicate with."
+        if config.topology.npus < 2
+        else "The system of this run has no costs of collectives: its messages are simulated one by one."
+    )
+    on = f"{_DEFAULT_NPUS} NPUs of {_DEFAULT_SYSTEM}"
+    return html.Div(
+        [
+            html.H2("No collective to explain"),
+            html.P(f"This page shows what a collective costs on a system, and why. {lacks}"),
+            html.P("Choose another system above, or begin with this one."),
+            dcc.Link(
+                f"Explain it on {on}",
+                href=link("/explain", view, system=_DEFAULT_SYSTEM, npus=_DEFAULT_NPUS, ranks=None),
+                className="cs-button",
+            ),
+        ],
+        className="cs-empty",
     )
 
 
