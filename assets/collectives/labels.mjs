@@ -1,6 +1,6 @@
 /* What stands around the cells of a heatmap: numbers of ranks, names of lines and sections, bars. */
 
-import { LEAST_LABEL, TOP, cutText, gapOf, labelStep, nameOf } from "./layout.mjs";
+import { LEAST_LABEL, TOP, cutText, gapOf, labelStep, nameOf, shortenName } from "./layout.mjs";
 
 /** @import { Pen } from "../base/canvas.mjs" */
 /** @import { Box, HeatData, Measure, Place } from "./layout.mjs" */
@@ -72,7 +72,7 @@ export function drawNames(pen, look, box, data, pointed) {
     pen.fillStyle = pointed?.line === line ? look.accent : look.text;
     const more = down > 1 ? ` +${Math.min(down, high - low - line * down) - 1}` : "";
     const left = room - (more ? measure(more) : 0);
-    pen.fillText(cutText(nameOf(data, line), left, true, measure) + more, box.x - 9, y);
+    pen.fillText(shortenName(nameOf(data, line), left, measure) + more, box.x - 9, y);
   }
 }
 

@@ -240,7 +240,7 @@ export function labelStep(widest, width) {
 }
 
 /**
- * Cut a text to a width: in its middle, as what tells names apart stands at either end of them, or at its end.
+ * Cut a text to a width, at its beginning or its end.
  * @param {string} text
  * @param {number} room
  * @param {boolean} keepsEnd
@@ -248,10 +248,8 @@ export function labelStep(widest, width) {
  */
 export function cutText(text, room, keepsEnd, measure) {
   if (measure(text) <= room) return text;
-  const part = (/** @type {number} */ length) => {
-    const begin = keepsEnd ? length >> 1 : length;
-    return `${text.slice(0, begin)}…${text.slice(text.length - length + begin)}`;
-  };
+  const part = (/** @type {number} */ length) =>
+    keepsEnd ? `…${text.slice(text.length - length)}` : `${text.slice(0, length)}…`;
   let low = 0, high = text.length;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
@@ -259,4 +257,24 @@ export function cutText(text, room, keepsEnd, measure) {
     else high = middle - 1;
   }
   return low ? part(low) : "";
+}
+
+/**
+ * Shorten a name to a width, its first words first: numbers and the first letters of words tell names apart,
+ * wherever in them they stand.
+ * @param {string} name
+ * @param {number} room
+ * @param {(text: string) => number} measure
+ */
+export function shortenName(name, room, measure) {
+  if (measure(name) <= room) return name;
+  const parts = name.split(/(\p{L}+)/u);
+  for (const letters of [3, 1]) {
+    for (let word = 1; word < parts.length; word += 2) {
+      parts[word] = parts[word].slice(0, letters);
+      const short = parts.join("");
+      if (measure(short) <= room) return short;
+    }
+  }
+  return cutText(parts.join(""), room, true, measure);
 }

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { patchOf } from "../../assets/collectives/controls.mjs";
 import {
   binOf, binUnder, cellsIn, cutText, describeBin, describeWindow, formatFigure, labelStep, layOut,
+  shortenName,
 } from "../../assets/collectives/layout.mjs";
 import { paintCells } from "../../assets/collectives/pixels.mjs";
 import { heatAddress, otherAddress } from "../../assets/collectives/requests.mjs";
@@ -194,7 +195,12 @@ test("figures have their units; numbers of ranks and names what has room", () =>
   assert.equal(labelStep(25, 10), 4);
   assert.equal(labelStep(25, 0.01), 2500);
   const measure = (/** @type {string} */ text) => text.length;
-  assert.equal(cutText("abcdef", 4, true, measure), "a…ef");
+  assert.equal(cutText("abcdef", 4, true, measure), "…def");
+  const name = "step0.mb1.layer2.moe.dispatch.fwd #3";
+  assert.equal(shortenName(name, 40, measure), name);
+  assert.equal(shortenName(name, 30, measure), "ste0.mb1.lay2.moe.dis.fwd #3");
+  assert.equal(shortenName(name, 22, measure), "s0.m1.l2.m.dis.fwd #3");
+  assert.equal(shortenName(name, 10, measure), "….m.d.f #3");
   assert.equal(cutText("abcdef", 4, false, measure), "abc…");
   assert.equal(cutText("abcdef", 1, false, measure), "");
 });
