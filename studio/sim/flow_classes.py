@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from studio.analysis.numbering import number_by_first
 from studio.sim.charges import Costs
 from studio.sim.flow_plans import NEVER, Bundles, Expansion
 from studio.sim.folding import Folding, Unfoldable
@@ -91,7 +92,7 @@ def fold_flows(bundles: Bundles, cost: Int64, kind_of: Int64, per_node: int, *, 
             raise Unfoldable("no two ranks are equivalent")
         pairs = np.stack([class_of.astype(np.uint64), signs.of_ranks(class_of)])
         class_of = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
-    class_of, representatives = _number_classes(class_of)
+    class_of, representatives = number_by_first(class_of)
     bundle = _first_of(signs.of_bundles(class_of))
     node_class = _first_of(signs.of_nodes(class_of)) if by_node else class_of
     _check(bundles, cost, class_of, representatives, bundle)
@@ -111,15 +112,6 @@ def fold_flows(bundles: Bundles, cost: Int64, kind_of: Int64, per_node: int, *, 
     flow = flow.reshape(-1)
     folding = Folding(class_of, representatives, {}, {}, {})
     return FlowClasses(folding, owners, flows, flow, _standing(flows, used, flow, representatives))
-
-
-def _number_classes(class_of: Int64) -> tuple[Int64, Int64]:
-    """Return classes numbered in the order of their first ranks, and these."""
-    first = np.unique(class_of, return_index=True)[1]
-    order = np.argsort(first)
-    number = np.empty(len(first), np.int64)
-    number[order] = np.arange(len(first))
-    return number[class_of], first[order]
 
 
 def _first_of(signs: UInt64) -> Int64:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from studio.analysis.collectives.matching import Collectives, GroupMatching, match_collectives
 from studio.analysis.collectives.messages import Channels, match_channels
+from studio.analysis.graph.neighbours import ranges
 from studio.errors import ConfigError, TraceError
 from studio.sim.agreement import UNEVEN_TYPES
 from studio.sim.charges import FLOW_KINDS, SEND_RECV, UNKNOWN, Costs, Float64, crossed_dimensions, group_shape
@@ -183,11 +184,11 @@ class Bundles:
         lengths = np.diff(self.offsets)[sort]
         first = np.full(len(self), NONE, np.int64)
         first[chosen] = np.cumsum(lengths) - lengths
-        case = self.case[_ranges(self.offsets[sort], lengths)]
+        case = self.case[ranges(self.offsets, sort)]
         mine = np.flatnonzero(first[self.bundle] != NONE)
         part = self.part[mine]
         nodes = np.diff(self.part_offsets)[part]
-        at = _ranges(self.part_offsets[part], nodes)
+        at = ranges(self.part_offsets, part)
         flow = np.repeat(first[self.bundle[mine]].astype(np.int32), nodes)
         flow += self.position.astype(np.int32)[at]
         return Expansion(
@@ -222,14 +223,6 @@ class Bundles:
             flows.role,
             flows.counts,
         )
-
-
-def _ranges(starts: Int64, lengths: Int64) -> Int64:
-    """Return the numbers from each start on, so many of each as its length says, one after the other."""
-    numbers: Int64 = np.arange(int(lengths.sum())) + np.repeat(
-        starts - (np.cumsum(lengths) - lengths), lengths
-    )
-    return numbers
 
 
 def plan_flows(trace: Trace, config: SystemConfig, places: Int64 | None = None) -> Flows:

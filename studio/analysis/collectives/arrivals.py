@@ -15,6 +15,7 @@ import numpy as np
 from studio.analysis.collectives.clocks import clocks_ahead
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.analysis.collectives.messages import Channels, Messages, match_channels
+from studio.analysis.graph.neighbours import ranges
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, CommGroup, Int64, NodeType, Trace
@@ -77,11 +78,9 @@ class Ran:
         channels = self.channels
         named = np.flatnonzero(channels.parties == place)
         mine = np.unique(np.searchsorted(channels.party_offsets, named, side="right") - 1)
-        counts = channels.messages
-        offsets = np.append(0, np.cumsum(counts[self.shown]))
-        length = counts[mine]
-        first = offsets[self.which[mine]]
-        at = np.arange(int(length.sum())) + np.repeat(first - (np.cumsum(length) - length), length)
+        # A channel has as many messages as the one that stands for it.
+        offsets = np.append(0, np.cumsum(channels.messages[self.shown]))
+        at = ranges(offsets, self.which[mine])
         return _pick(channels.expand(mine), np.flatnonzero(self.ran[at]))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from studio.analysis.collectives.members import Members
 from studio.analysis.collectives.times import bus_factor, whole_bytes
+from studio.analysis.numbering import number_by_first
 from studio.trace import NONE, Bool, Float64, Int64, collective_name
 
 Metric = Literal["size", "duration", "waiting", "lateness", "algorithm", "bus"]
@@ -68,16 +69,13 @@ def rows_of(members: Members, by: Grouping = "none", *, fold: bool = False) -> R
     if not len(members):
         return Rows(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), (), fold)
     of = np.arange(len(members)) if by == "group" else _parallel(members)
-    _, first, of = np.unique(of, return_index=True, return_inverse=True)
     section, sections = _sections(members, by)
     if fold:
         of, first = section.copy(), np.unique(section, return_index=True)[1]
         return Rows(of, first, np.arange(len(first)), sections, folded=True)
     # In order of time, which is that of the collectives.
-    order = np.argsort(first, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return Rows(place[of], first[order], section[first[order]], sections)
+    of, first = number_by_first(of)
+    return Rows(of, first, section[first], sections)
 
 
 def _parallel(members: Members) -> Int64:
@@ -129,12 +127,9 @@ def _sections(members: Members, by: Grouping) -> tuple[Int64, tuple[str, ...]]:
         "step": (members.step, lambda code: f"step {code}" if code != NONE else "outside of steps"),
         "name": (members.title, lambda code: members.titles[code] or "(no name)"),
     }[by]
-    values, first, inverse = np.unique(column, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    number, first = number_by_first(column)
     tell: Callable[[int], str] = name
-    return place[inverse], tuple(tell(value) for value in values[order].tolist())
+    return number, tuple(tell(value) for value in column[first].tolist())
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.matching import issue_order
+from studio.analysis.graph.neighbours import ranges
+from studio.analysis.numbering import number_by_first
 from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, int_column
 
 
@@ -94,9 +96,7 @@ class Channels:
         exchange = self.exchange[chosen]
         lengths = np.diff(self.offsets)[exchange]
         channel = np.repeat(chosen, lengths)
-        at = np.arange(len(channel)) + np.repeat(
-            self.offsets[exchange] - (np.cumsum(lengths) - lengths), lengths
-        )
+        at = ranges(self.offsets, exchange)
         first = self.party_offsets[channel]
         ranks = [
             np.where(party == NONE, NONE, self.parties[first + np.maximum(party, 0)])
@@ -122,21 +122,11 @@ class Channels:
             of_rank: (R,) a number for each rank of the trace; those with equal ones are the same.
             besides: (C,) a number that has to be the same, too.
         """
-        counts = np.diff(self.party_offsets)
         code = np.zeros(len(self), np.int64) if besides is None else besides
-        number = np.unique(of_rank, return_inverse=True)[1].reshape(-1) + 1
-        most = int(number.max(initial=0)) + 1
-        for turn in range(int(counts.max(initial=0))):
-            more = counts > turn
-            party = np.where(more, number[self.parties[np.where(more, self.party_offsets[:-1] + turn, 0)]], 0)
-            code = np.unique(code * most + party, return_inverse=True)[1].reshape(-1)
-        first, which = np.unique(
-            code * len(self.offsets) + self.exchange, return_index=True, return_inverse=True
-        )[1:]
-        order = np.argsort(first)
-        place = np.empty(len(first), np.int64)
-        place[order] = np.arange(len(first))
-        return first[order], place[which.reshape(-1)]
+        number = np.unique(of_rank, return_inverse=True)[1].reshape(-1)
+        code = _number_lists(number[self.parties], self.party_offsets, code)
+        which, first = number_by_first(code * len(self.offsets) + self.exchange)
+        return first, which
 
     def doubtful(self, numbers: Sequence[int]) -> Int64:
         """Return the channels of which a message lacks a half, or names a wrong rank or none.
@@ -271,15 +261,26 @@ def _exchanges(kind: Int64, bounds: Int64) -> tuple[Int64, Int64]:
         kind: The ways in which each channel is named, channel after channel.
         bounds: (C + 1,) where those of each begin.
     """
-    counts = np.diff(bounds)
-    code, base = np.zeros(len(counts), np.int64), int(kind.max()) + 2
-    for turn in range(int(counts.max())):
-        more = counts > turn
-        # 0 stands for no further way.
-        named = np.where(more, kind[np.where(more, bounds[:-1] + turn, 0)] + 1, 0)
-        code = np.unique(code * base + named, return_inverse=True)[1].reshape(-1)
+    code = _number_lists(kind, bounds, np.zeros(len(bounds) - 1, np.int64))
     shown, exchange = np.unique(code, return_index=True, return_inverse=True)[1:]
     return shown, exchange.reshape(-1)
+
+
+def _number_lists(values: Int64, bounds: Int64, code: Int64) -> Int64:
+    """Return (C,) a number for each list, the same of equal lists that had the same number before.
+
+    Args:
+        values: The items of all lists, one after the other; none is negative.
+        bounds: (C + 1,) where those of each list begin.
+        code: (C,) the numbers before.
+    """
+    counts, base = np.diff(bounds), int(values.max(initial=0)) + 2
+    for turn in range(int(counts.max(initial=0))):
+        more = counts > turn
+        # 0 stands for no further item.
+        item = np.where(more, values[np.where(more, bounds[:-1] + turn, 0)] + 1, 0)
+        code = np.unique(code * base + item, return_inverse=True)[1].reshape(-1)
+    return code
 
 
 def _match(
@@ -339,7 +340,7 @@ def _halves(ways: Sequence[_Ways], kind: Int64, bounds: Int64, shown: Int64) -> 
     party = np.arange(len(exchange)) - np.repeat(np.cumsum(counts) - counts, counts)
     mine = kind[bounds[shown][exchange] + party]
     lengths = of_way[mine]
-    at = np.arange(int(lengths.sum())) + np.repeat(starts[mine] - (np.cumsum(lengths) - lengths), lengths)
+    at = ranges(starts, mine)
     return np.repeat(exchange, lengths), np.repeat(party, lengths), np.concatenate(tables)[at]
 
 
