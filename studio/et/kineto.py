@@ -29,7 +29,7 @@ from studio.et.event_pieces import Pieces, split_events
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.pytorch import integers
-from studio.et.recording import DeviceTrace, EventKind, Group, Head, NotedCall
+from studio.et.recording import DeviceTrace, EventKind, Group, Head, NotedCall, mark_names
 from studio.trace import NONE, Bool, Finding, Float64, Int32, Int64, UInt8
 
 CATEGORIES = {
@@ -322,34 +322,27 @@ def _piece_of_rows(rows: EventRows, name: str) -> tuple[DeviceTrace, int]:
 
 def _trace_of_rows(rows: EventRows, name: str) -> DeviceTrace:
     """Return the trace of events as `_trace` does."""
-    count = len(rows)
-    numbers = dict(zip(_NUMERIC, rows.columns[k.FIRST_NUMBER : k.GRID], strict=True))
-    external = np.where(numbers["external"] < 0, numbers["external_old"], numbers["external"])
+    numbers = {
+        key: column.copy()
+        for key, column in zip(_NUMERIC, rows.columns[k.FIRST_NUMBER : k.GRID], strict=True)
+    }
     raw_names, coded = rows.texts(k.NAME)
     names, worded = _merge_words([_text_of(raw) for raw in raw_names], coded)
     threads, thread = _merge_words(*_pairs(rows))
-    named = np.array([word.startswith(_COMM_NAMES) for word in names] or [False], np.bool_)
-    communicating = np.flatnonzero(named[worded] | (rows.columns[k.COMMUNICATES] >= 0))
+    communicating = np.flatnonzero(_names_communication(names, worded) | (rows.columns[k.COMMUNICATES] >= 0))
     told = (_arguments(raw) if raw else _NO_ARGS for raw in rows.content(k.ARGUMENTS, communicating))
     inputs, input_texts = _inputs_of_rows(rows)
-    own = {key: numbers[key].copy() for key in _NUMERIC if key not in ("external", "external_old")}
-    return DeviceTrace(
+    return _make_trace(
+        numbers,
         file=name,
-        head=Head(),
-        kind=np.zeros(count, np.uint8),
         name=worded,
-        start_ns=np.zeros(count, np.int64),
-        duration_ns=np.zeros(count, np.int64),
+        names=names,
         thread=thread,
         threads=tuple(threads),
-        external=external,
         grid=np.clip(rows.columns[k.GRID : k.GRID + 3].T, NONE, _MOST_BLOCKS),
         comm={row: _comm(args) for row, args in zip(communicating.tolist(), told, strict=True)},
         inputs=inputs,
         input_texts=input_texts,
-        names=names,
-        pid=NONE,
-        **own,
     )
 
 
@@ -357,17 +350,12 @@ def _pairs(rows: EventRows) -> tuple[list[tuple[str, str]], Int32]:
     """Return the distinct processes and threads of events as they are written, and (M,) which each is of."""
     processes, process = rows.texts(k.PROCESS)
     threads, thread = rows.texts(k.THREAD)
-    codes, first, both = np.unique(
-        process.astype(np.int64) * len(threads) + thread, return_index=True, return_inverse=True
-    )
-    order = np.argsort(first)
-    place = np.empty(len(codes), np.int32)
-    place[order] = np.arange(len(codes))
+    codes, both = np.unique(process.astype(np.int64) * len(threads) + thread, return_inverse=True)
     words = [
         (_text_of(processes[code // len(threads)]), _text_of(threads[code % len(threads)]))
-        for code in codes[order].tolist()
+        for code in codes.tolist()
     ]
-    return words, place[both.reshape(-1)]
+    return words, both.reshape(-1).astype(np.int32)
 
 
 _Word = TypeVar("_Word", str, tuple[str, str])
@@ -485,42 +473,45 @@ def _threads(events: Sequence[_Event]) -> tuple[tuple[tuple[str, str], ...], Int
 def _trace(name: str, events: Sequence[_Event]) -> DeviceTrace:
     """Return the trace of events, times, kinds and what the file says as a whole still to be filled in."""
     args = [event.args or _NO_ARGS for event in events]
-    columns = {field: _numbers(values) for field, values in _values(args).items()}
-    external = columns["external"]
-    older = columns["external_old"]
-    external = np.where(external < 0, older, external)
-    count = len(events)
+    numbers = {key: _numbers(list(map(attrgetter(key), args))) for key in _NUMERIC}
     threads, thread = _threads(events)
     names, worded = _codes([event.name for event in events])
-    named = np.array([word.startswith(_COMM_NAMES) for word in names] or [False], np.bool_)
     describes_collective = [arg.collective is not None or arg.group is not None for arg in args]
-    communicating = named[worded] | np.array(describes_collective, np.bool_)
+    communicating = _names_communication(names, worded) | np.array(describes_collective, np.bool_)
     inputs, input_texts = _inputs(args)
-    return DeviceTrace(
+    return _make_trace(
+        numbers,
         file=name,
-        head=Head(),
-        kind=np.zeros(count, np.uint8),
         name=worded,
-        start_ns=np.zeros(count, np.int64),
-        duration_ns=np.zeros(count, np.int64),
+        names=names,
         thread=thread,
         threads=threads,
-        record_function=columns["record_function"],
-        external=external,
-        correlation=columns["correlation"],
-        stream=columns["stream"],
-        device=columns["device"],
-        bytes=columns["bytes"],
-        wait_stream=columns["wait_stream"],
-        wait_record=columns["wait_record"],
         grid=_grids(args),
-        flops=columns["flops"],
         comm={row: _comm(args[row]) for row in np.flatnonzero(communicating).tolist()},
         inputs=inputs,
         input_texts=input_texts,
-        names=names,
-        pid=NONE,
     )
+
+
+def _make_trace(numbers: dict[str, Any], **rest: Any) -> DeviceTrace:
+    """Return a trace of numeric fields by name, and of what else it is made of, with times and kinds still to be filled in."""
+    external, older = numbers.pop("external"), numbers.pop("external_old")
+    count = len(external)
+    return DeviceTrace(
+        head=Head(),
+        kind=np.zeros(count, np.uint8),
+        start_ns=np.zeros(count, np.int64),
+        duration_ns=np.zeros(count, np.int64),
+        external=np.where(external < 0, older, external),
+        pid=NONE,
+        **numbers,
+        **rest,
+    )
+
+
+def _names_communication(names: Sequence[str], codes: Int32) -> Bool:
+    """Return which events (M,) have the name of a call for communication."""
+    return mark_names(names, codes, lambda name: name.startswith(_COMM_NAMES))
 
 
 def _grids(args: Sequence[_Args]) -> Int64:
@@ -553,22 +544,6 @@ _INPUTS = attrgetter("values", "dims", "types")
 def _in_one_line(raw: bytes) -> str:
     """Return the text of a JSON value without line breaks, which recorders write into lists."""
     return str(msgspec.json.format(raw, indent=0) if b"\n" in raw else raw, "utf-8", "replace")
-
-
-def _values(args: Sequence[_Args]) -> dict[str, list[Any]]:
-    """Return the values of every numeric field."""
-    return {
-        "external": [arg.external for arg in args],
-        "external_old": [arg.external_old for arg in args],
-        "record_function": [arg.record_function for arg in args],
-        "correlation": [arg.correlation for arg in args],
-        "stream": [arg.stream for arg in args],
-        "device": [arg.device for arg in args],
-        "bytes": [arg.bytes for arg in args],
-        "wait_stream": [arg.wait_stream for arg in args],
-        "wait_record": [arg.wait_record for arg in args],
-        "flops": [arg.flops for arg in args],
-    }
 
 
 def _numbers(values: list[Any]) -> Int64:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from studio.et.allocations import Allocations, no_allocations
 from studio.trace import NONE, Bool, Int32, Int64, UInt8
@@ -221,3 +223,10 @@ class DeviceTrace:
     def is_host(self) -> Bool:
         """Which events (E,) are operators or annotations of the program."""
         return np.isin(self.kind, (EventKind.OPERATOR, EventKind.ANNOTATION))
+
+
+def mark_names(names: Sequence[str], codes: NDArray[np.integer], is_so: Callable[[str], bool]) -> Bool:
+    """Return which of M codes of names are of one that is so; each name is looked at once, however often it is used."""
+    marked = np.array([is_so(name) for name in names] or [False], np.bool_)
+    found: Bool = marked[codes]
+    return found

@@ -29,7 +29,7 @@ from studio.et.link.names import (
 )
 from studio.et.link.noted import match_noted
 from studio.et.link.operations import Operations
-from studio.et.recording import DeviceTrace, EventKind, Group, HostTrace, is_root
+from studio.et.recording import DeviceTrace, EventKind, Group, HostTrace, is_root, mark_names
 from studio.trace import NONE, CollectiveType
 
 INIT = "process_group:init"
@@ -504,13 +504,11 @@ def _device_side(
 ) -> set[int]:
     """Give kernels of communication libraries their facts; return the calls they carry out."""
     kernels = np.flatnonzero(device.kind[launched.event] == EventKind.KERNEL)
-    named = np.array([KERNEL.search(name) is not None for name in device.names] or [False], np.bool_)
     events = launched.event[kernels]
+    named = mark_names(device.names, device.name[events], lambda name: KERNEL.search(name) is not None)
     communicating = [
         (place, event)
-        for place, event, by_name in zip(
-            kernels.tolist(), events.tolist(), named[device.name[events]].tolist(), strict=True
-        )
+        for place, event, by_name in zip(kernels.tolist(), events.tolist(), named.tolist(), strict=True)
         if by_name or "collective" in device.comm.get(event, ())
     ]
     of_call: dict[int, list[int]] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.et.link.intervals import find_parents
-from studio.et.recording import DeviceTrace, HostTrace
+from studio.et.recording import DeviceTrace, HostTrace, mark_names
 from studio.trace import NONE, Bool, Int64
 
 STEP = "ProfilerStep"
@@ -110,8 +110,7 @@ def from_device(device: DeviceTrace) -> Operations:
     thread = device.thread[rows].astype(np.int64)
     parent, depth = find_parents(start, end, thread)
     names = [device.names[code] for code in device.name[rows].tolist()]
-    steps = np.array([name.startswith(STEP) for name in device.names] or [False], np.bool_)
-    frame = steps[device.name[rows]]
+    frame = mark_names(device.names, device.name[rows], lambda name: name.startswith(STEP))
     ids = np.arange(1, len(rows) + 1, dtype=np.int64)
     return Operations(ids, parent, names, start, end, start, end, depth, thread, rows, frame)
 

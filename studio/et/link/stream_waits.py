@@ -22,7 +22,7 @@ from collections.abc import Collection
 import numpy as np
 
 from studio.et.link.attribute import DeviceOperations
-from studio.et.recording import DeviceTrace, EventKind
+from studio.et.recording import DeviceTrace, EventKind, mark_names
 from studio.trace import Int64
 
 _WAIT = re.compile(r"(cuda|hip|cu)StreamWaitEvent")
@@ -40,8 +40,8 @@ def unsaid_waits(
     """
     nothing = np.zeros(0, np.int64), np.zeros(0, np.int64)
     told = (device.kind == EventKind.SYNC) & (device.wait_stream >= 0)
-    named = np.array([_WAIT.match(name) is not None for name in device.names] or [False], np.bool_)
-    calls = np.flatnonzero((device.kind == EventKind.RUNTIME) & named[device.name])
+    waits = mark_names(device.names, device.name, lambda name: _WAIT.match(name) is not None)
+    calls = np.flatnonzero((device.kind == EventKind.RUNTIME) & waits)
     if told.any() or not len(calls) or not communicating:
         return nothing
     places = np.flatnonzero(launched.launch >= 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +11,8 @@ from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.launches import WAITING_COPY, LaunchedByStream, streams_of
 from studio.et.link.operations import Operations
 from studio.et.link.spans import COMPUTING, REST_NS
-from studio.et.recording import DeviceTrace, EventKind
-from studio.trace import NONE, Bool, Int64
+from studio.et.recording import DeviceTrace, EventKind, mark_names
+from studio.trace import NONE, Int64
 
 _ASYNC_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|cuMemcpy)\w*Async")
 _BLOCKED = 0.9
@@ -43,7 +42,7 @@ def find_waits(operations: Operations, device: DeviceTrace, launched: DeviceOper
     are not among them, but where the mark of a step is around them.
     """
     runtime = np.flatnonzero(device.kind == EventKind.RUNTIME)
-    calls = runtime[_named(device, runtime, _is_sync)].tolist()
+    calls = runtime[mark_names(device.names, device.name[runtime], _is_sync)].tolist()
     blocked = _blocking_copies(device, launched, runtime)
     calls = sorted({*calls, *blocked})
     if not calls or not len(launched):
@@ -125,7 +124,8 @@ def leave_out_untimely(
 
 def _blocking_copies(device: DeviceTrace, launched: DeviceOperations, runtime: Int64) -> dict[int, int]:
     """Return calls that lasted as long as the copy they started, as of pageable memory → the copy's place."""
-    asynchronous = runtime[_named(device, runtime, lambda name: _ASYNC_COPY.match(name) is not None)]
+    is_copy = mark_names(device.names, device.name[runtime], lambda name: _ASYNC_COPY.match(name) is not None)
+    asynchronous = runtime[is_copy]
     places = np.flatnonzero(np.isin(launched.launch, asynchronous) & (launched.launch >= 0))
     copies, calls = launched.event[places], launched.launch[places]
     took = device.duration_ns[copies]
@@ -133,11 +133,6 @@ def _blocking_copies(device: DeviceTrace, launched: DeviceOperations, runtime: I
     high = np.minimum(device.start_ns[copies] + took, device.start_ns[calls] + device.duration_ns[calls])
     blocked = (high - low >= REST_NS) & (high - low >= _BLOCKED * took)
     return dict(zip(calls[blocked].tolist(), places[blocked].tolist(), strict=True))
-
-
-def _named(device: DeviceTrace, events: Int64, is_so: Callable[[str], bool]) -> Bool:
-    """Return which events (M,) have a name that is so."""
-    return np.array([is_so(name) for name in device.names] or [False], np.bool_)[device.name[events]]
 
 
 def _is_sync(name: str) -> bool:
