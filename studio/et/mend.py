@@ -63,17 +63,27 @@ def decode_mended(
         TraceFormatError: Nothing of it can be read.
     """
     try:
+        return _decode(data, decode, name)
+    except msgspec.ValidationError as error:
+        if _OUT_OF_RANGE not in str(error):
+            raise
+        # What looks like a number beyond all types, and was not made a text, is no number at all, as `2e98306.0`.
+        raise TraceFormatError(
+            f"{name}: {str(error).replace(' - at', ', or no number at all, at')}.",
+            hint="Look for numbers with exponents of three digits or more, or copy or record the file again.",
+        ) from None
+
+
+def _decode(
+    data: bytes | memoryview, decode: Callable[[bytes | memoryview], Decoded], name: str
+) -> tuple[Decoded, tuple[Finding, ...]]:
+    """Decode a file, as it is if that is possible, else repaired, else the part before the damage."""
+    try:
         return decode(data), ()
     except msgspec.ValidationError as error:
         if _OUT_OF_RANGE not in str(error):
             raise
-        in_range = _in_range(bytes(data))
-        try:
-            return decode(in_range), (_mended_finding(name),)
-        except msgspec.ValidationError as still:
-            raise _refusal(still, name) from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            problem = error
+        problem: Exception = error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = error
     raw = bytes(data)
@@ -81,24 +91,13 @@ def decode_mended(
     if plain != raw:
         try:
             return decode(plain), (_mended_finding(name),)
-        except msgspec.ValidationError as error:
-            raise _refusal(error, name) from None
+        except msgspec.ValidationError:
+            raise
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             problem = error
+    if isinstance(problem, msgspec.ValidationError):
+        raise problem
     return _decoded_start(plain, decode, problem, name)
-
-
-def _refusal(error: msgspec.ValidationError, name: str) -> Exception:
-    """Return what to raise for content of another shape than is decoded: the error, or one that a user can read.
-
-    What looks like a number beyond all types may be no number at all, as `2e98306.0`.
-    """
-    if _OUT_OF_RANGE not in str(error):
-        return error
-    return TraceFormatError(
-        f"{name}: {str(error).replace(' - at', ', or no number at all, at')}.",
-        hint="Look for numbers with exponents of three digits or more, or copy or record the file again.",
-    )
 
 
 def _decoded_start(
@@ -117,8 +116,8 @@ def _decoded_start(
     closing = b"]}" if plain.lstrip()[:1] == b"{" else b"]"
     try:
         value = decode(plain[:kept] + closing)
-    except msgspec.ValidationError as error:
-        raise _refusal(error, name) from None
+    except msgspec.ValidationError:
+        raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise refused from None
     finding = Finding(
