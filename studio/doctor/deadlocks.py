@@ -10,7 +10,7 @@ import numpy as np
 from studio.analysis.collectives.matching import disagreement
 from studio.analysis.graph.digraph import cycle_components, shortest_cycle
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt
-from studio.doctor.orders import has_few_events, is_small, try_orders
+from studio.doctor.orders import FEW_EVENTS, count_events, is_small, try_orders
 from studio.doctor.waits import Waits, Why, waits_of
 from studio.machine_memory import available_bytes
 from studio.sim.agreement import group_label, is_certain, node_label, rank_list
@@ -128,7 +128,7 @@ def _by_order(case: Case, waits: Waits) -> Iterator[Found]:
     if tried is None or not tried.hangs:
         return
     will = tried.complete and not tried.ends
-    if not (will or tried.hangs_by_id or has_few_events(case)):
+    if not (will or tried.hangs_by_id or count_events(case) <= FEW_EVENTS):
         return
     ranks = [case.trace.ranks[place] for place, _ in tried.stuck]
     numbers = tuple(sorted(rank.number for rank in ranks))

@@ -90,23 +90,19 @@ def try_orders(case: Case, tick: Callable[[], None] = lambda: None) -> Tried | N
 
 def is_small(case: Case) -> bool:
     """Whether a job has so little communication that its orders can be tried."""
-    events = _count_events(case)
-    many = sum(each * len(one.ranks) for each, one in zip(events, case.graphs, strict=True))
-    waits = sum(each * len(one.graph) * len(one.ranks) for each, one in zip(events, case.graphs, strict=True))
-    return 0 < many <= FEW_EVENTS or (many <= MOST_EVENTS and 0 < waits <= MOST_WAITS)
+    events = count_events(case)
+    waits = sum(_events_of(one) * len(one.graph) * len(one.ranks) for one in case.graphs)
+    return 0 < events <= FEW_EVENTS or (events <= MOST_EVENTS and 0 < waits <= MOST_WAITS)
 
 
-def has_few_events(case: Case) -> bool:
-    """Whether a job has so little communication that an order in which it hangs is worth knowing though it is unusual."""
-    return (
-        sum(each * len(one.ranks) for each, one in zip(_count_events(case), case.graphs, strict=True))
-        <= FEW_EVENTS
-    )
+def count_events(case: Case) -> int:
+    """Return how many communication nodes all ranks have."""
+    return sum(_events_of(one) * len(one.ranks) for one in case.graphs)
 
 
-def _count_events(case: Case) -> list[int]:
-    """Return the communication nodes of a rank of each graph."""
-    return [int((one.communicates | takes_turns(one)).sum()) for one in case.graphs]
+def _events_of(graph_case: GraphCase) -> int:
+    """Return how many communication nodes a rank of a graph has."""
+    return int((graph_case.communicates | takes_turns(graph_case)).sum())
 
 
 class _Search:

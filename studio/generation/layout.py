@@ -554,14 +554,17 @@ def _replicas(wish: Wish) -> int:
 def _check_stages(model: Model, wish: Wish) -> None:
     """Refuse more stages than layers, whatever the number of ranks."""
     if wish.pp > model.layers:
-        able = [n for n in range(1, model.layers + 1) if shared_layers(model.layers, n) is not None]
-        # Those that divide the ranks as well, where there are any.
-        both = [n for n in able if wish.ranks % (wish.tp * wish.cp * n) == 0] or able
         raise ConfigError(
             f"--pp is {wish.pp}, more stages than the {model.layers} layers of {model.name}.",
-            hint=f"The nearest: --pp {nearest(wish.pp, both)}.",
+            hint=f"The nearest: --pp {_nearest_stages(model, wish)}.",
             key="pp",
         )
+
+
+def _nearest_stages(model: Model, wish: Wish) -> str:
+    """Return the nearest numbers of stages that share the layers, of those that divide the ranks as well where there are any."""
+    able = [n for n in range(1, model.layers + 1) if shared_layers(model.layers, n) is not None]
+    return nearest(wish.pp, [n for n in able if wish.ranks % (wish.tp * wish.cp * n) == 0] or able)
 
 
 def _stage_layers(model: Model, wish: Wish, chunks: int) -> tuple[int, ...]:
@@ -580,12 +583,10 @@ def _stage_layers(model: Model, wish: Wish, chunks: int) -> tuple[int, ...]:
         return given
     layers = shared_layers(model.layers, count)
     if layers is None:
-        able = [n for n in range(1, model.layers + 1) if shared_layers(model.layers, n) is not None]
-        near = nearest(wish.pp, [n for n in able if wish.ranks % (wish.tp * wish.cp * n) == 0] or able)
         raise ConfigError(
             f"--pp is {wish.pp}; the {model.layers} layers of {model.name} do not divide so, nor where the first and the last "
             "stage have fewer.",
-            hint=f"The nearest that does: {near}; --stage-layers gives any other split.",
+            hint=f"The nearest that does: {_nearest_stages(model, wish)}; --stage-layers gives any other split.",
             key="pp",
         )
     return layers
