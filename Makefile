@@ -14,8 +14,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; d
 PIP_OPTIONS := --quiet --no-compile --prefer-binary --disable-pip-version-check --no-input --progress-bar off
 INSTALL := $(BIN)/python -m pip install $(PIP_OPTIONS) --constraint constraints.txt --build-constraint constraints.txt
 COMPILE := $(STEP) "compiled reader and simulator, once per installation" $(BIN)/python -c \
-	"from studio.et import event_columns, wire; from studio.et.link import intervals; from studio.sim import engine; \
-	[home.load_kernel() for home in (wire, engine, event_columns, intervals)]"
+	"from studio.commands.base.compiled import compile_kernels; compile_kernels()"
 INPUTS := pyproject.toml constraints.txt
 PYTEST := $(BIN)/python -m pytest
 # Node comes from PyPI. What checks the scripts is fetched by it, in the versions of package-lock.json.

@@ -25,8 +25,7 @@ for version in ${*:-3.11 3.12 3.13}; do
     "$folder/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --editable . \
         --group test import-linter
     # As in .venv: else studios that tests start would compile in the background, longer than the tests take.
-    "$folder/bin/python" -c "from studio.et import event_columns, wire; from studio.et.link import intervals; \
-        from studio.sim import engine; [one.load_kernel() for one in (wire, event_columns, intervals, engine)]"
+    "$folder/bin/python" -c "from studio.commands.base.compiled import compile_kernels; compile_kernels()"
     echo "Python $version: $("$folder/bin/python" -VV)"
     "$folder/bin/python" -m pytest --quiet --numprocesses logical --dist worksteal -m "not e2e" || failed="$failed $version"
 done

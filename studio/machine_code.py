@@ -189,6 +189,21 @@ def compile_entries(namespace: Any, entries: Iterable[Entry], **options: Any) ->
     return made
 
 
+def prepare_functions(names: Iterable[str], entries: Sequence[Entry]) -> Callable[[Any], list[Made]]:
+    """Return what compiles functions of a module, callees before their callers, and those of them that are entries to C functions."""
+
+    def prepare(module: Any) -> list[Made]:
+        import numba
+
+        # Without numba's counting of references: nothing is allocated, and arrays belong to the caller.
+        options: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+        for name in names:
+            setattr(module, name, numba.njit(getattr(module, name), **options))
+        return compile_entries(module, entries)
+
+    return prepare
+
+
 def _pointer_to(kind: str) -> Any:
     """Return numba's function that takes an address for one of items of a type."""
     import numba

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
+from studio.commands.base.compiled import KERNELS
 from studio.commands.base.logs import log_problems
 from studio.commands.base.options import PathOption, rank_option, size_options
 from studio.commands.base.output import progress_line, say
 from studio.errors import ConfigError
-from studio.et import Progress, event_columns, wire
+from studio.et import Progress
 from studio.et.format import UNSAID, JobSize
-from studio.et.link import intervals
 from studio.jobs.checking import start_check
 from studio.jobs.importing import open_paths, open_sample, upload_reader
 from studio.jobs.simulations import Simulations, simulate_jobs
@@ -37,7 +37,6 @@ from studio.server.serve import (
 )
 from studio.server.ticket import Ticket
 from studio.session import Session
-from studio.sim import engine
 from studio.store.access import workspace_token
 from studio.store.drafts import tidy_drafts
 from studio.store.imports import open_registry
@@ -140,7 +139,7 @@ def _serve(
         )
         announce("Press Ctrl+C to stop.")
         _show(f"{address}{joint}ticket={ticket.secret}" if token else address, request, announce)
-        for kernel in (wire.KERNEL, engine.KERNEL, event_columns.KERNEL, intervals.KERNEL):
+        for kernel in KERNELS:
             kernel.warm_up()
 
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from studio.et import event_kernel as k
 from studio.et.wire import CompiledInterner
-from studio.machine_code import Entry, Items, Made, Number, compile_entries
+from studio.machine_code import Entry, Items, Number, prepare_functions
 from studio.native import Kernel
 from studio.trace import Bool, Float64, Int32, Int64, UInt8
 
@@ -21,7 +20,17 @@ _ROWS = 1 << 14
 _BYTES, _NUMBERS, _NUMBER = Items("uint8"), Items("int64"), Number()
 _FUNCTIONS = (
     *("white", "is_hex", "string_end", "digits_end", "number_end", "is_null", "word_end", "after_colon"),
-    *("value_end", "field_of", "whole_number", "put_time", "put_grid", "put_argument", "put_arguments"),
+    *(
+        "value_end",
+        "field_of",
+        "read_key",
+        "pass_value",
+        "whole_number",
+        "put_time",
+        "put_grid",
+        "put_argument",
+        "put_arguments",
+    ),
     *("put_field", "put_event", "walk"),
 )
 """What is compiled, callees before their callers."""
@@ -149,16 +158,7 @@ def _keys() -> tuple[UInt8, Int64, Int64]:
     return np.frombuffer(pool, np.uint8), np.array(places, np.int64), np.array(table, np.int64)
 
 
-def _prepare(module: Any) -> Sequence[Made]:
-    import numba
-
-    options: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
-    for name in _FUNCTIONS:
-        setattr(module, name, numba.njit(getattr(module, name), **options))
-    return compile_entries(module, _ENTRIES)
-
-
-KERNEL = Kernel(k, __name__, _ENTRIES, _prepare)
+KERNEL = Kernel(k, __name__, _ENTRIES, prepare_functions(_FUNCTIONS, _ENTRIES))
 
 
 def load_kernel() -> Any:

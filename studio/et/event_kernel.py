@@ -239,6 +239,26 @@ def field_of(buf, start, end, which, names, places, table):
     return -1
 
 
+def read_key(buf, pos, end, which, names, places, table):
+    """Return the column of the key that begins here, and where its value begins; that is -1 where it is not as usual."""
+    last = string_end(buf, pos, end)
+    if last < 0:
+        return -1, -1
+    field = field_of(buf, pos + 1, last - 1, which, names, places, table)
+    return field, -1 if field == -2 else after_colon(buf, last, end)
+
+
+def pass_value(buf, pos, end):
+    """Return where the next key of an object begins and that there is one, behind the value that ends here.
+
+    At its end it is where the object ends, and that there is none; -1 where it goes on otherwise.
+    """
+    pos = white(buf, pos, end)
+    if pos < end and buf[pos] == 44:
+        return white(buf, pos + 1, end), True
+    return pos + 1 if pos < end and buf[pos] == 125 else -1, False
+
+
 def whole_number(buf, start, end):
     """Return the whole number between two places, which hold digits and perhaps a sign, and the count of digits."""
     pos = start
@@ -356,22 +376,14 @@ def put_arguments(buf, pos, end, names, places, table, out, row, stack):
     else:
         more = True
         while more:
-            start = pos
-            pos = string_end(buf, pos, end)
+            field, pos = read_key(buf, pos, end, 1, names, places, table)
+            if pos >= 0:
+                pos = put_argument(buf, pos, end, field, out, row, stack)
             if pos < 0:
                 return -1
-            field = field_of(buf, start + 1, pos - 1, 1, names, places, table)
-            pos = after_colon(buf, pos, end)
-            if pos < 0 or field == -2:
-                return -1
-            pos = put_argument(buf, pos, end, field, out, row, stack)
-            if pos < 0:
-                return -1
-            pos = white(buf, pos, end)
-            if pos >= end or not (buf[pos] == 44 or buf[pos] == 125):
-                return -1
-            more = buf[pos] == 44
-            pos = white(buf, pos + 1, end) if more else pos + 1
+            pos, more = pass_value(buf, pos, end)
+        if pos < 0:
+            return -1
     out[ARGUMENTS, row] = first
     out[ARGUMENTS + 1, row] = pos - first
     return pos
@@ -412,13 +424,8 @@ def put_event(buf, pos, end, names, places, table, out, row, stack):
         return pos + 1
     more = True
     while more:
-        start = pos
-        pos = string_end(buf, pos, end)
+        field, pos = read_key(buf, pos, end, 0, names, places, table)
         if pos < 0:
-            return -1
-        field = field_of(buf, start + 1, pos - 1, 0, names, places, table)
-        pos = after_colon(buf, pos, end)
-        if pos < 0 or field == -2:
             return -1
         if field == ARGUMENTS:
             # A second set of arguments would take the place of the first.
@@ -429,11 +436,9 @@ def put_event(buf, pos, end, names, places, table, out, row, stack):
             pos = put_field(buf, pos, end, field, out, row, stack)
         if pos < 0:
             return -1
-        pos = white(buf, pos, end)
-        if pos >= end or not (buf[pos] == 44 or buf[pos] == 125):
-            return -1
-        more = buf[pos] == 44
-        pos = white(buf, pos + 1, end) if more else pos + 1
+        pos, more = pass_value(buf, pos, end)
+    if pos < 0:
+        return -1
     out[EVENT, row] = first
     out[EVENT + 1, row] = pos - first
     return pos

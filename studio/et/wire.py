@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from studio.et import kernel as k
-from studio.machine_code import Entry, Items, Made, Number, compile_entries
+from studio.machine_code import Entry, Items, Number, prepare_functions
 from studio.native import Kernel
 from studio.trace import NONE, Int32, Int64, Strings, UInt8, ValueKind
 
@@ -288,17 +288,7 @@ def _allocate(counts: list[int], texts: int) -> tuple[Any, ...]:
     return (*per_node, *ragged, *deps, *per_attr, *rest, np.empty((counts[k.EXTRAS], 2), np.int64))
 
 
-def _prepare(module: Any) -> Sequence[Made]:
-    import numba
-
-    # Without numba's counting of references: nothing is allocated, and arrays belong to the caller.
-    options: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
-    for name in _FUNCTIONS:
-        setattr(module, name, numba.njit(getattr(module, name), **options))
-    return compile_entries(module, _ENTRIES)
-
-
-KERNEL = Kernel(k, __name__, _ENTRIES, _prepare)
+KERNEL = Kernel(k, __name__, _ENTRIES, prepare_functions(_FUNCTIONS, _ENTRIES))
 
 
 def load_kernel() -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from studio.et.link import kernel as k
-from studio.machine_code import Entry, Items, Made, compile_entries
+from studio.machine_code import Entry, Items, prepare_functions
 from studio.native import Kernel
 from studio.trace import Int64
 
@@ -79,16 +79,7 @@ def _run(name: str, count: int, given: Sequence[Int64], lengths: Sequence[int]) 
     return [np.array(values, np.int64) for values in lists]
 
 
-def _prepare(module: Any) -> Sequence[Made]:
-    import numba
-
-    options: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
-    for entry in _ENTRIES:
-        setattr(module, entry.name, numba.njit(getattr(module, entry.name), **options))
-    return compile_entries(module, _ENTRIES)
-
-
-KERNEL = Kernel(k, __name__, _ENTRIES, _prepare)
+KERNEL = Kernel(k, __name__, _ENTRIES, prepare_functions([entry.name for entry in _ENTRIES], _ENTRIES))
 
 
 def load_kernel() -> Any:
