@@ -134,7 +134,7 @@ def studio(started_studio: Studio, request: pytest.FixtureRequest) -> Iterator[S
     contents = {path: path.read_bytes() for path in before if path.name == "job.json"}
     yield started_studio
     if "page" in request.fixturenames:
-        answered(request.getfixturevalue("page"))
+        leave(request.getfixturevalue("page"), started_studio)
     for path in _files(started_studio.workspace) - before:
         path.unlink(missing_ok=True)
     for folder in ("jobs", "trash", "imports"):
@@ -152,12 +152,17 @@ def studio(started_studio: Studio, request: pytest.FixtureRequest) -> Iterator[S
             path.write_bytes(content)
 
 
-def answered(page) -> None:
-    """Wait some seconds until the page has an answer to all it has asked for: then nothing is taken away that it still reads."""
+def leave(page, studio: Studio) -> None:
+    """Leave the page once it has an answer to all it has asked for, after some seconds at most: it asks for nothing then."""
     end = time.monotonic() + _ANSWERED_S
     while not page.is_closed() and page.context.under_way and time.monotonic() < end:
         page.evaluate("1")
         time.sleep(0.01)
+    if page.is_closed():
+        return
+    with suppress(Error):  # the test has taken the network away, or what answers
+        page.unroute_all(behavior="ignoreErrors")
+        page.goto(f"{studio.url}/assets/logo.svg")
 
 
 def _files(workspace: Path) -> set[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.conftest import Studio, quiet
+from tests.e2e.conftest import Studio
 from tests.fleet_jobs import recorded
 
 pytestmark = pytest.mark.e2e
@@ -41,4 +41,3 @@ def test_a_series_is_chosen_measured_and_leads_to_its_jobs(studio: Studio, page)
     page.get_by_role("link", name="Compare them").click()
     page.wait_for_url(f"**/compare?job={jobs[1]}&run=recorded&with={jobs[2]}%2Frecorded")
     page.get_by_text("B is 38.0 µs (17.1 %) slower than A").wait_for()
-    quiet(page)  # its timelines come after what it says of them
