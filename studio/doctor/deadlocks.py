@@ -86,7 +86,7 @@ def deadlocks(case: Case) -> Iterator[Found]:
     """Yield the first way in which ranks wait for each other for ever."""
     if not is_searched(case) or is_alike(case):
         return
-    nodes = sum(len(one.ranks) * len(one.graph) for one in case.graphs)
+    nodes = case.trace.node_count
     free = available_bytes()
     if free is not None and nodes * _NODE_BYTES > free // 2:
         yield Found(
