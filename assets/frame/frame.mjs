@@ -5,8 +5,9 @@
 import { changedIds, noUpdate, onNavigation, propsOf, setProps } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
 import {
-  addressOf, announce, changeView, copyText, goTo, onViewChange, publishView, readView, timeUnit, visit,
+  announce, changeView, copyText, goTo, onViewChange, publishView, readView, timeUnit, visit,
 } from "../base/view.mjs";
+import { pageAddress } from "./jumps.mjs";
 import { changedParts, PARTS } from "./parts.mjs";
 import { report } from "./report.mjs";
 import { toggleTheme } from "./theme.mjs";
@@ -83,15 +84,8 @@ function viewFromAddress() {
   return [view, ...Object.keys(PARTS).map((store) => (store in changed ? changed[store] : noUpdate))];
 }
 
-/**
- * Links keep the job, the run and the selection; what only one page knows stays behind.
- *
- * @param {View} view
- * @param {{ nav: string }[]} ids
- */
-function navLinks({ job, run, rank, node }, ids) {
-  return ids.map((id) => addressOf(id.nav, { job, run, rank, node }));
-}
+/** @type {(view: View, ids: { nav: string }[]) => unknown} */
+const navLinks = (view, ids) => ids.map((id) => pageAddress(id.nav, view));
 
 /** @type {(job: string | null, view: View) => unknown} */
 function switchJob(job, view) {

@@ -1,4 +1,6 @@
-/** Where a choice in the palette leads. No page is needed here. */
+/** Where a choice in the palette and a link of the navigation lead. No page is needed here. */
+
+import { addressOf } from "../base/view.mjs";
 
 /** @import { Patch, View } from "../base/view.mjs" */
 /**
@@ -9,14 +11,29 @@
 /** @typedef {{ path: string, view: Patch } | { patch: Patch }} Jump another page, or a change of the view */
 
 /**
+ * What is kept on the way to another page: job, run and selection. What only one page knows stays behind.
+ *
+ * @param {View} view
+ * @returns {Patch}
+ */
+const keptParts = ({ job, run, rank, node }) => ({ job, run, rank, node });
+
+/**
+ * Return the address of a page of the navigation.
+ *
+ * @param {string} path
+ * @param {View} view of the page that is shown
+ */
+export const pageAddress = (path, view) => addressOf(path, keptParts(view));
+
+/**
  * @param {Item} item
  * @param {string} path of the page that is shown
  * @param {View} view
  * @returns {Jump}
  */
 export function jumpTo(item, path, view) {
-  const { job, run, rank, node } = view;
-  if (item.path) return { path: item.path, view: { job, run, rank, node } };
+  if (item.path) return { path: item.path, view: keptParts(view) };
   if (item.kind === "rank") return jumpToRank(item.view, path, view);
   const isHome = path === "/";
   if (!isHome && item.kind !== "job") return { patch: item.view };

@@ -1,5 +1,5 @@
 /**
- * Links of static parts, which Dash knows nothing of.
+ * Links that Dash does not follow: those of static parts, and those of the navigation.
  *
  * `<a data-view='{"rank":3}'>` changes the view in place; `<a data-link href="/graph?job=...">` visits
  * another page. With a modifier the browser opens either as any link.
@@ -7,9 +7,18 @@
 
 import { isPlainClick, targetOf } from "../base/dom.mjs";
 import { addressOf, changeView, readView, visit } from "../base/view.mjs";
+import { pageAddress } from "./jumps.mjs";
 
 /** @param {Element} target @returns {import("../base/view.mjs").Patch} */
 const patchOf = (target) => JSON.parse(target.getAttribute("data-view") ?? "{}");
+
+/**
+ * Where a link of the navigation leads by now: Dash draws it anew after the address has changed, and a click
+ * can come sooner.
+ *
+ * @param {HTMLAnchorElement} target
+ */
+const navAddress = (target) => pageAddress(target.pathname, readView());
 
 /** Follow links from now on. */
 export function watchLinks() {
@@ -27,10 +36,20 @@ export function watchLinks() {
     event.preventDefault();
     visit(target.getAttribute("href") ?? "/");
   });
+  document.addEventListener("click", (event) => {
+    const target = targetOf(event, "a.cs-nav");
+    if (!(target instanceof HTMLAnchorElement) || !isPlainClick(event)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    visit(navAddress(target));
+  }, true);
   // Opened in a tab of its own it shows the view as it is now, not as it was when the link was drawn.
   document.addEventListener("pointerdown", (event) => {
-    const target = targetOf(event, "a[data-view]");
-    const view = () => (target ? { ...readView(), ...patchOf(target) } : {});
-    target?.setAttribute("href", addressOf(window.location.pathname, view()));
+    const target = targetOf(event, "a[data-view], a.cs-nav");
+    if (!(target instanceof HTMLAnchorElement)) return;
+    const address = target.matches("a.cs-nav")
+      ? navAddress(target)
+      : addressOf(window.location.pathname, { ...readView(), ...patchOf(target) });
+    target.setAttribute("href", address);
   }, true);
 }

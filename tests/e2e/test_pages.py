@@ -308,6 +308,22 @@ def test_enter_in_the_palette_means_what_was_typed(studio: Studio, page) -> None
     assert page.locator(".cs-palette").is_hidden()
 
 
+def test_a_link_of_the_navigation_keeps_a_job_that_has_just_come(studio: Studio, page) -> None:
+    """A click in the moment in which an import opens its job, before Dash has drawn the links anew."""
+    page.goto(studio.url)
+    page.wait_for_selector("#home-drop[data-upload-ready]")
+    job = studio.job("imbalance_8r")
+    page.evaluate(
+        """address => {
+          window.studio.view.visit(address);
+          document.querySelector("a.cs-nav[href^='/nodes']").click();
+        }""",
+        f"/overview?job={job}",
+    )
+    page.wait_for_url(f"**/nodes?job={job}")
+    page.wait_for_selector("#nodes-grid .ag-row")
+
+
 def test_an_unknown_job_is_an_error_in_place(studio: Studio, page) -> None:
     """An address with a job that is gone says so and names the way out."""
     page.goto(f"{studio.url}/overview?job=transformer-8r-000000")
