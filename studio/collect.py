@@ -86,6 +86,8 @@ class Recorder:
         self.steps += 1
         wait, warmup, active = self.schedule
         if self.steps == wait + warmup:
+            # Else what the steps before had left to do would be recorded without its calls, on each rank another part of it.
+            _wait_for_device()
             self.since_ns = time.time_ns()
         if self.steps == wait + warmup + active:
             self.write_calls()
@@ -209,6 +211,13 @@ def _torch() -> Any:
             hint="PyTorch 2.3 and newer can.",
         )
     return torch
+
+
+def _wait_for_device() -> None:
+    """Wait until the GPU of this process, where it uses one, has done all it was asked for."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        cuda.synchronize()
 
 
 def _place(torch: Any) -> tuple[int | None, int | None]:

@@ -123,6 +123,11 @@ SLOT_KEYS = ("pg_name", "comm_group", "comm_src", "comm_dst")
 
 WAITS_FOR = "waits_for"
 """Attribute of a node of the host that is a call which waited, for the `device`: its time is what was left of it then."""
+STEP = "ProfilerStep"
+"""Annotations that start so, with a number behind, stand for a whole training step and take no time of their own: PyTorch's word."""
+
+TIMES_NOTICED = "times_noticed"
+"""Metadata of a rank: how many of its operations are timed by when a watchdog looked, up to a tenth of a second late."""
 
 LAUNCH_NS, LAUNCH_CALL_NS, LAUNCHED_BY = "launch_ns", "launch_call_ns", "launched_by"
 """Attributes of an operation of a device: how long before its start the call that launched it began, how long that call took,

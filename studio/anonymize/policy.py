@@ -114,7 +114,7 @@ NUMBERS = frozenset(
         "comm_type", "comm_src", "comm_dst", "comm_tag", "comm_seq", "comm_group", "comm_priority", "involved_dim",
         "involve_dims", "is_cpu_op", "stream", "device", "correlation", "dep_kinds", "fw_parent", "fw_tid", "rf_id",
         "scope", "seq_id", "tid", "grid", "block", "unfinished", "tensor_loc",
-        "unattributed", "memory_device", "memory_outside", "memory_address",
+        "unattributed", "launched_before", "memory_device", "memory_outside", "memory_address",
     }
 )  # fmt: skip
 """Standard attributes whose numbers stay: kinds, peers, places, what belongs together."""

@@ -68,8 +68,15 @@ def unlinked(case: Case) -> Iterator[Found]:
         )
         for graph_case in case.graphs
     )
+    # What was launched before the recording began has no operator in it; the linker says so.
     loose = where(
-        (graph_case, np.flatnonzero(flag(graph_case.graph, "unattributed"))) for graph_case in case.graphs
+        (
+            graph_case,
+            np.flatnonzero(
+                flag(graph_case.graph, "unattributed") & ~flag(graph_case.graph, "launched_before")
+            ),
+        )
+        for graph_case in case.graphs
     )
     # Of a trace that was just linked the linker says so itself, and why.
     is_reported = any(finding.code == "nothing-linked" for finding in case.trace.findings)

@@ -24,7 +24,7 @@ from studio.et.link.names import RECEIVE, SEND, element_bytes, node_type, operat
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.plain_pickle import CutOffError, load_plain
 from studio.et.records import clean
-from studio.trace import NONE, WORLD_NAMES, Attribute, CommGroup, Finding, Rank, ValueKind
+from studio.trace import NONE, TIMES_NOTICED, WORLD_NAMES, Attribute, CommGroup, Finding, Rank, ValueKind
 from studio.units import format_counted
 
 RECORDER = "flight recorder"
@@ -112,6 +112,7 @@ class _Operation:
         group: Name of its comm group.
         state: One of `_STATES`.
         start_ns, duration_ns: As a node has them.
+        batch: Its group, whether it is a message, and its number among those.
         attrs: The node's attributes.
     """
 
@@ -122,7 +123,7 @@ class _Operation:
     state: str
     start_ns: int
     duration_ns: int
-    batch: tuple[Any, ...]
+    batch: tuple[str, bool, int]
     attrs: dict[str, Any] = field(default_factory=dict)
 
 
@@ -203,25 +204,29 @@ class _Dump:
     def operations(self, entries: list[Any], groups: Mapping[str, CommGroup]) -> list[_Operation]:
         """Return the operations; those issued together have the state and times of the entry that stands for all."""
         made: list[_Operation] = []
-        waiting: dict[tuple[Any, ...], list[_Operation]] = {}
+        waiting: dict[tuple[str, bool, int], list[_Operation]] = {}
+        told: set[tuple[str, bool, int]] = set()
         for place, entry in enumerate(entries):
             operation = self.operation(entry, place, groups) if isinstance(entry, dict) else None
             if operation is None:
                 self.count("entry")
                 continue
-            if operation.name.lower() == _COALESCED and waiting.get(operation.batch):
-                for held in waiting.pop(operation.batch):
-                    held.state = operation.state
-                    held.start_ns, held.duration_ns = operation.start_ns, operation.duration_ns
-                    held.attrs |= {STATE: operation.state, "batch": place + 1}
-                continue
             if operation.name.lower() == _COALESCED:
-                self.count("batch")
+                # Newer versions number it among the collectives, also where it holds messages.
+                keys = [_batch(entry, operation.batch[0], is_p2p) for is_p2p in (True, False)]
+                held = next((waiting.pop(key) for key in keys if waiting.get(key)), [])
+                for each in held:
+                    each.state = operation.state
+                    each.start_ns, each.duration_ns = operation.start_ns, operation.duration_ns
+                    each.attrs |= {STATE: operation.state, "batch": place + 1}
+                if not held and told.isdisjoint(keys):
+                    self.count("batch")
                 continue
             if operation.state == "scheduled":
                 waiting.setdefault(operation.batch, []).append(operation)
             else:
                 waiting.pop(operation.batch, None)
+            told.add(operation.batch)
             made.append(operation)
         return made
 
@@ -241,10 +246,11 @@ class _Dump:
         is_p2p = entry.get("is_p2p") is True
         peers = _PEERS.match(name)
         kind = operator_kind(name.split(" ")[0])
-        serial = _number(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
+        batch = _batch(entry, key, is_p2p)
+        serial = batch[2]
         start_ns, duration_ns = self.times(entry, state)
         known = group.name if group else _group_name(key, group_words[1] if len(group_words) > 1 else "", [])
-        operation = _Operation(place, name, kind, known, state, start_ns, duration_ns, (key, is_p2p, serial))
+        operation = _Operation(place, name, kind, known, state, start_ns, duration_ns, batch)
         operation.attrs = {
             "is_cpu_op": False,
             "pg_name": known,
@@ -370,6 +376,8 @@ class _Dump:
     def metadata(self) -> Iterator[Attribute]:
         """Yield what the dump says of the rank as a whole."""
         yield Attribute("recorder", ValueKind.STRING, RECORDER)
+        if self.counts.get("noticed"):
+            yield Attribute(TIMES_NOTICED, ValueKind.INT64, self.counts["noticed"])
         for key in ("version", "comm_lib_version", "nccl_version"):
             if isinstance(self.content.get(key), str):
                 yield Attribute(key, ValueKind.STRING, clean(self.content[key]))
@@ -424,6 +432,11 @@ def _group_name(name: str, description: str, members: Sequence[int]) -> str:
 
 def _is_rank(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _batch(entry: Mapping[Any, Any], group: str, is_p2p: bool) -> tuple[str, bool, int]:
+    """Return what messages, or collectives, that were issued together have in common: their group and number in it."""
+    return group, is_p2p, _number(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
 
 
 def _number(value: object) -> int:

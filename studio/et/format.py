@@ -153,6 +153,7 @@ class Format:
         read: Reads a file; raises TraceFormatError where it is damaged beyond use.
         describes_job: Whether it tells about the job as a whole rather than being a rank of it.
         half: Whether a file is only one side of a rank, to be linked with the other: its processor or its devices.
+        fuller: The format in which a recorder writes the same recording too, with more in it; "" where there is none.
         whole: Whether a file holds all ranks of a job.
         by_itself: Whether a file is a job only where no traces are read with it: a collective's algorithm, say.
         tells_ranks: Whether the file itself tells its ranks, and its name is that of a process: files of one folder are one job.
@@ -167,6 +168,7 @@ class Format:
     read: Callable[[Reading], list[Part]]
     describes_job: bool = False
     half: Literal["", "host", "device"] = ""
+    fuller: str = ""
     whole: bool = False
     by_itself: bool = False
     tells_ranks: bool = False

@@ -78,6 +78,31 @@ def stem_of(prefix: str) -> str:
     return f"{folder}/{'_'.join(words)}"
 
 
+def find_copies(halves: Sequence[Half]) -> dict[str, str]:
+    """Return files that hold the recording of another one in a form that says less: their names → the other's.
+
+    JAX writes `host.xplane.pb` and `host.trace.json.gz` into one folder, and where it is asked to `perfetto_trace.json.gz`.
+    """
+    kept: dict[tuple[str, PurePosixPath], list[Half]] = {}
+    for half in halves:
+        kept.setdefault((half.fmt.name, half.folder), []).append(half)
+    copies = {}
+    for half in halves:
+        others = kept.get((half.fmt.fuller, half.folder), [])
+        own = _beginning(half)
+        same = next((other for other in others if own == _beginning(other)), None)
+        if own == "perfetto_trace" and same is None:
+            same = next(iter(others), None)
+        if same is not None:
+            copies[half.file.name] = same.file.name
+    return copies
+
+
+def _beginning(half: Half) -> str:
+    """Return a file's name without folder and endings."""
+    return re.sub(r"(\.(xplane|trace|json|pb|gz))+$", "", PurePosixPath(half.file.name).name)
+
+
 def sort_halves(halves: Sequence[Half]) -> list[list[Half]]:
     """Return the files of each job."""
     groups: dict[str, list[Half]] = {}

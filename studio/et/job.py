@@ -27,7 +27,7 @@ from studio.et.format import (
     Reading,
     first_of,
 )
-from studio.et.halves import Half, make_half, names_of, sort_halves
+from studio.et.halves import Half, find_copies, make_half, names_of, sort_halves
 from studio.et.known import FORMATS, KINETO, PYTORCH, known_format
 from studio.et.link.options import LinkOptions
 from studio.et.link.rank_files import RankFiles
@@ -162,6 +162,11 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         left_out += [LeftOut(file.name, f"{fmt.title}, which is opened by itself") for file, fmt in alone]
     else:
         ranks = {_job_key(file.name, fmt)[0]: [(file, fmt, None)] for file, fmt in alone}
+    copies = find_copies(halves)
+    left_out += [
+        LeftOut(name, f"the recording of {other}, which says more") for name, other in copies.items()
+    ]
+    halves = [half for half in halves if half.file.name not in copies]
     ranks = _with_counted(ranks)
     ranks = {key: _believed(members) for key, members in ranks.items()}
     for index, group in enumerate(sort_halves(halves)):

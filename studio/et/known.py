@@ -170,6 +170,7 @@ _XPLANE_JSON = Format(
     sniff=_Sniffer("xplane", "sniff_json", begins=_OBJECT),
     read=_Reader("xplane", "read_json"),
     half="device",
+    fuller="xplane",
     memory_ratio=6.0,
 )
 KINETO = Format(

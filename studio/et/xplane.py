@@ -24,7 +24,7 @@ from studio.et.profile_events import Event, Events, device_kind
 from studio.et.recording import EventKind, Head
 from studio.et.rocprof import findings_of
 from studio.et.varints import field_kinds
-from studio.trace import NONE, Finding
+from studio.trace import NONE, STEP, Finding
 
 RECORDER = "JAX (XLA) recording"
 _DEVICE = re.compile(r"/device:([A-Za-z_]+):([0-9]{1,9})")
@@ -158,7 +158,10 @@ class _Process:
                     self.left[label] = self.left.get(label, 0) + sum(1 for _ in line.events)
 
     def _host(self, line: _Line) -> None:
-        for name, start_ns, duration_ns, values in line.events:
+        for written, start_ns, duration_ns, values in line.events:
+            step = _whole(values.get("step_num"))
+            # What `StepTraceAnnotation` writes; all readers call a step alike.
+            name = written if step < 0 else f"{STEP}#{step}"
             runtime = _RUNTIME.fullmatch(name) is not None
             python = EventKind.PYTHON if name.startswith("$") else EventKind.OPERATOR
             kind = EventKind.RUNTIME if runtime else python
@@ -286,12 +289,14 @@ class _Names:
 
     def values(self, stats: Any) -> dict[str, Any]:
         """Return some values by name; bytes only where they are no text."""
-        return {
-            self._stats.get(stat.metadata_id, str(stat.metadata_id)): self._value(descriptor.name, value)
-            for stat in stats
-            for descriptor, value in stat.ListFields()
-            if descriptor.name != "metadata_id"
-        }
+        values = {}
+        for stat in stats:
+            told = [(field.name, value) for field, value in stat.ListFields() if field.name != "metadata_id"]
+            # A zero is written as no value at all.
+            values[self._stats.get(stat.metadata_id, str(stat.metadata_id))] = (
+                self._value(*told[0]) if told else 0
+            )
+        return values
 
     def _value(self, field_name: str, value: Any) -> Any:
         if field_name == "ref_value":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.trace import NONE, Finding, NodeType, Trace, dense_column
+from studio.trace import Finding, NodeType, Trace, int_column
 from studio.units import format_counted
 
 _TALKS = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
@@ -26,8 +26,8 @@ def missing_fact(trace: Trace) -> Finding | None:
         many += int(talks.sum())
         counts[rank.number] = int((graph.type == NodeType.COMM_COLL).sum())
         untimed += int((talks & (graph.start_ns < 0)).sum())
-        receives = graph.type == NodeType.COMM_RECV
-        lost += int((receives & (dense_column(graph, "comm_src", NONE) == NONE)).sum())
+        receives = np.flatnonzero(graph.type == NodeType.COMM_RECV)
+        lost += int(np.isin(receives, int_column(graph, "comm_src", rank.slots)[0], invert=True).sum())
     if untimed:
         return Finding(
             "warning",

@@ -118,17 +118,22 @@ def test_a_job_that_went_well_has_no_hang(tmp_path: Path):
     assert not [one for one in examine(trace) if one.level == "error"]
 
 
-def test_messages_issued_together_have_the_state_of_their_batch(tmp_path: Path):
+@pytest.mark.parametrize(
+    "batch",
+    [message(1, "coalesced"), operation(0, "coalesced", sizes=(), collective_seq_id=0, p2p_seq_id=1)],
+    ids=["a message", "a collective, as of version 2.10"],
+)
+def test_messages_issued_together_have_the_state_of_their_batch(tmp_path: Path, batch: dict[str, object]):
     """PyTorch leaves each as scheduled and writes one entry for the batch; a lone receive that nobody sends hangs."""
     together = [
         message(1, "send 0->1", "scheduled"),
         message(1, "recv 0<-1", "scheduled"),
-        message(1, "coalesced"),
+        {**batch},
     ]
     answer = [
         message(1, "send 1->0", "scheduled"),
         message(1, "recv 1<-0", "scheduled"),
-        message(1, "coalesced"),
+        {**batch},
     ]
     ranks = {0: together, 1: [*answer, message(2, "recv 1<-0", "started")]}
     pp = ("7", "pp")
@@ -144,6 +149,30 @@ def test_messages_issued_together_have_the_state_of_their_batch(tmp_path: Path):
     [hang] = hangs(trace)
     assert hang.ranks == (1,)
     assert "recv 1<-0" in hang.message
+
+
+def test_the_batch_of_a_collective_that_is_told_itself_is_no_loss(tmp_path: Path):
+    """Version 2.10 ends coalesced collectives with an entry of the same number."""
+    entries = [operation(1, "allreduce_coalesced"), operation(1, "coalesced", sizes=())]
+    trace = studio.read(write_dumps(tmp_path / "dumps", dict.fromkeys(range(2), entries)))
+    assert [len(graph) for graph in trace.graphs] == [1]
+    assert not [finding for finding in trace.findings if finding.code == "left-out"]
+
+
+@pytest.mark.parametrize(("measured", "ranks"), [(False, []), (True, [1])])
+def test_clocks_are_not_compared_by_when_the_watchdog_looked(
+    tmp_path: Path, *, measured: bool, ranks: list[int]
+):
+    """It looks every tenth of a second: ranks of one machine were said to be as far apart."""
+    entries = {rank: [operation(number) for number in range(1, 6)] for rank in range(2)}
+    for each in entries[1]:
+        for key in ("created", "discovered_started", "discovered_completed"):
+            each[f"time_{key}_ns"] += 35_000_000
+    for each in (*entries[0], *entries[1]):
+        each["duration_ms"] = 0.2 if measured else None
+    trace = studio.read(write_dumps(tmp_path / "dumps", entries))
+    found = [one for one in examine(trace) if one.code == "clock-skew"]
+    assert [rank for one in found for rank in one.ranks] == ranks
 
 
 class Evil:

@@ -10,8 +10,9 @@ import pytest
 
 import studio
 from studio.analysis.job.summary import summarise
-from studio.et import perfetto, xla, xplane
+from studio.et import discover, perfetto, xla, xplane
 from studio.et.job import recognise
+from studio.et.source import open_sources
 from studio.trace import Rank, Trace, idles, int_column, node_attributes
 
 METADATA = {"node": {"hostname": "node7"}, "pid": 42}
@@ -165,10 +166,11 @@ def space(tmp_path: Path) -> Path:
     device.lines.add(id=9, name="XLA Ops", timestamp_ns=1000).events.add(metadata_id=1, duration_ps=9)
     host = made.planes.add(name="/host:CPU")
     host.stat_metadata.add(key=1).value.name = b"correlation_id"
+    host.stat_metadata.add(key=2).value.name = b"step_num"
     for number, name in enumerate((b"train", b"cuLaunchKernel"), 1):
         host.event_metadata.add(key=number).value.name = name
     thread = host.lines.add(id=3, name="python", timestamp_ns=1000)
-    thread.events.add(metadata_id=1, offset_ps=0, duration_ps=4_000_000)
+    thread.events.add(metadata_id=1, offset_ps=0, duration_ps=4_000_000).stats.add(metadata_id=2)
     thread.events.add(metadata_id=2, offset_ps=1_000_000, duration_ps=100_000).stats.add(
         metadata_id=1, uint64_value=11
     )
@@ -213,6 +215,25 @@ def test_the_json_of_the_trace_viewer_says_the_same(tmp_path: Path) -> None:
     found = attributes(trace)
     assert (found["gemm"]["stream"], found["gemm"]["correlation"]) == (7, 11)
     assert [(share.name, share.bytes) for share in summarise(trace).collectives] == [("ALL_REDUCE", 4096)]
+
+
+def test_a_step_is_called_as_pytorch_calls_it(tmp_path: Path) -> None:
+    """`StepTraceAnnotation` numbers it; the number 0 is written as no value."""
+    trace = studio.read(space(tmp_path))
+    assert "ProfilerStep#0" in attributes(trace)
+
+
+def test_both_forms_of_a_profile_in_one_folder_are_one_recording(tmp_path: Path) -> None:
+    """As JAX writes them; they were refused as two files without a rank."""
+    path = space(tmp_path)
+    for name in ("host.trace.json.gz", "perfetto_trace.json.gz"):
+        event = {"ph": "M", "name": "process_name", "args": {"name": "/device:GPU:0"}, "pid": 1}
+        (tmp_path / name).write_bytes(gzip.compress(json.dumps({"traceEvents": [event]}).encode()))
+    with open_sources([tmp_path]) as files:
+        [job] = discover(files)
+    assert [Path(file.name).name for file, *_ in job.ranks] == [path.name]
+    assert [file.why.endswith("host.xplane.pb, which says more") for file in job.left_out] == [True, True]
+    assert studio.read(tmp_path).ranks[0].number == 0
 
 
 @pytest.mark.parametrize("cut", [0.3, 0.9])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching
-from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, Trace
+from studio.trace import NONE, TIMES_NOTICED, Bool, CollectiveType, Graph, Int64, Trace
 
 _TOGETHER = (
     CollectiveType.ALL_REDUCE,
@@ -55,16 +55,19 @@ class ClockOffset:
 def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOffset]:
     """Return clock offsets, by rank, of ranks that share timed collectives with others.
 
-    A group's ranks are compared with its lowest one, and groups are joined through the ranks they share.
+    A group's ranks are compared with its lowest one, and groups are joined through the ranks they share; of several groups of
+    the same lowest rank that with most collectives tells.
 
     Args:
         trace: The recording.
         groups: Its matched collectives.
     """
     offsets: dict[int, ClockOffset] = {}
-    graph_of = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
+    # Times that a watchdog noticed tell when it looked.
+    measured = [rank for rank in trace.ranks if all(attr.name != TIMES_NOTICED for attr in rank.metadata)]
+    graph_of = {rank.number: trace.graph_of(rank) for rank in measured}
     waiting = [ends for group in groups if len(ends := _ends(graph_of, group)) > 1]
-    waiting.sort(key=min)
+    waiting.sort(key=lambda ends: (min(ends), -sum(int(there.sum()) for *_, there in ends.values())))
     while waiting:
         next_index = next((index for index, ends in enumerate(waiting) if offsets.keys() & ends.keys()), 0)
         ends = waiting.pop(next_index)
@@ -114,7 +117,7 @@ def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[I
     longest = max(map(len, group.sequences), default=0)
     ends_of = {}
     for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
-        if index == NONE:
+        if index == NONE or member not in graph_of:
             continue
         sequence, graph = group.sequences[index], graph_of[member]
         starts, ends, there = (

@@ -19,6 +19,7 @@ from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.neighbours import Adjacency
 from studio.trace import (
     NONE,
+    STEP,
     Graph,
     Int64,
     NodeType,
@@ -54,7 +55,6 @@ _PHASE_WORDS = (
 _STG_NAME = r"@\d+_(COMP|[XY]\d*_?(COMM|SEND|RECV))$"
 _STG_GRADIENT = r"(^|[./])d[a-z0-9]*@\d+_"
 """The symbolic tensor graph generator calls the gradient of a tensor by the tensor's name with a d before it."""
-_PROFILER_STEP = "ProfilerStep#"
 _STEP = re.compile(r"(?i)(?:ProfilerStep#|(?:step|iteration|iter)[ _#]?)(\d+)")
 _STEPS_AT_MOST = 20_000
 """Parts of names that are looked at: where there are more, they count something else."""
@@ -152,7 +152,7 @@ def _group_label(groups: tuple[str, ...], slot: int) -> str:
 def _may_have_steps(source: Source) -> bool:
     """Whether names count at least two steps; of many nodes a sample is checked."""
     graph = source.graph
-    rows = np.flatnonzero(source.parts.containing(_PROFILER_STEP, ignore_case=False))
+    rows = np.flatnonzero(source.parts.containing(f"{STEP}#", ignore_case=False))
     if not len(rows):
         rows = np.arange(0, len(graph), max(1, len(graph) // _SAMPLE))
     steps = _counted_steps(source, rows)

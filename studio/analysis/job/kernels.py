@@ -14,11 +14,9 @@ import numpy as np
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, MEMORY, work_kinds
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Float64, Graph, Int64, Trace, dense_column
+from studio.trace import NONE, STEP, Float64, Graph, Int64, Trace, dense_column
 
 KIND_WORDS = {COMPUTE: "compute", COMMUNICATION: "communication", COPY: "copy", MEMORY: "memory"}
-_ANNOTATION = "ProfilerStep"
-"""How annotations of steps begin, which run nothing."""
 _COUNTED = re.compile(
     r"(?i)(?<![a-z])((?:step|mb|micro_?batch|layers?|iter(?:ation)?|blocks?|stage|expert|chunk)[ ._#-]?)\d+"
 )
@@ -106,7 +104,7 @@ def _part(
     place, first = where
     start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
     rows = np.flatnonzero(np.isin(kinds, list(KIND_WORDS)) & (start >= 0) & (end >= start))
-    names_of_steps = [place for place, name in enumerate(graph.strings) if name.startswith(_ANNOTATION)]
+    names_of_steps = [place for place, name in enumerate(graph.strings) if name.startswith(STEP)]
     rows = rows[~np.isin(graph.name[rows], names_of_steps)]
     code, inverse = np.unique(graph.name[rows].astype(np.int64) * 8 + kinds[rows], return_inverse=True)
     keys = [(family(graph.strings[each // 8]), each % 8) for each in code.tolist()]
@@ -114,7 +112,12 @@ def _part(
     size = np.maximum(dense_column(graph, "tensor_size", 0)[rows], 0)
     many = np.ones(1, np.int64)
     key = numbers[inverse] if len(rows) else np.zeros(0, np.int64)
-    return key, rows, (end - start)[rows], size, np.full(len(rows), place), many
+    # A kernel that overlaps the next of its stream lasted longer than until that began.
+    lasted = (end - start)[rows]
+    whole = dense_column(graph, "inclusive_ns", NONE)[rows]
+    longer = (dense_column(graph, "stream", NONE)[rows] >= 0) & (lasted == graph.duration_ns[rows])
+    lasted = np.where(longer, np.maximum(whole, lasted), lasted)
+    return key, rows, lasted, size, np.full(len(rows), place), many
 
 
 def _summed(parts: list[tuple[Int64, ...]], names: list[tuple[str, int]], numbers: list[int]) -> list[Kernel]:

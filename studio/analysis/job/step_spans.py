@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.step_times import STEP
 from studio.analysis.job.steps import graph_steps
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column, idles
+from studio.trace import NONE, STEP, Bool, Graph, Int64, Trace, dense_column, idles
 
 
 @dataclass(frozen=True, slots=True)

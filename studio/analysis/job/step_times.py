@@ -7,10 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column
-
-STEP = "ProfilerStep"
-"""PyTorch's profiler calls its steps so, with a number."""
+from studio.trace import NONE, STEP, Bool, Graph, Int64, Trace, dense_column
 
 
 @dataclass(frozen=True, slots=True)

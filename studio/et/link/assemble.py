@@ -145,7 +145,7 @@ class _Nodes:
         duration = [np.maximum(rank_draft.plan.own_ns, 0), gaps.duration_ns]
         if rank_draft.device is not None and rank_draft.launched is not None:
             start.append(rank_draft.device.start_ns[rank_draft.launched.event])
-            duration.append(rank_draft.device.duration_ns[rank_draft.launched.event])
+            duration.append(rank_draft.launched.own_ns)
         start.append(self.idles.start_ns)
         duration.append(self.idles.duration_ns)
         raw = np.concatenate(start)
@@ -271,7 +271,10 @@ def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_d
     )
     moved = (device.bytes[events] >= 0) & (device.kind[events] != EventKind.KERNEL)
     columns.numbers("tensor_size", places[moved], device.bytes[events][moved], ValueKind.UINT64)
+    overlaps = np.flatnonzero(launched.own_ns < device.duration_ns[events])
+    columns.numbers("inclusive_ns", places[overlaps], device.duration_ns[events][overlaps])
     columns.flag("unattributed", places[launched.operator < 0], True)
+    columns.flag("launched_before", places[launched.earlier], True)
     _launch_attributes(columns, device, launched, places)
 
 

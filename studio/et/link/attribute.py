@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.et.link.intervals import find_innermost
+from studio.et.link.names import KERNEL
 from studio.et.link.operations import Operations
-from studio.et.recording import DeviceTrace, EventKind
-from studio.trace import NONE, Int64
+from studio.et.recording import DeviceTrace, EventKind, mark_names
+from studio.trace import NONE, Bool, Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,17 @@ class DeviceOperations:
         event: (D,) rows of the Kineto events.
         launch: (D,) row of the runtime call that launched it, -1 where the trace has none.
         operator: (D,) row of the operator around that call, -1 where there is none.
+        own_ns: (D,) how long it ran until the next one of its stream began, where that came before its end and ended later: kernels of
+            one stream overlap where a launch lets the next one begin early. Of those that communicate, the whole time.
+        earlier: (D,) whether it was launched before the recording began: the step before that is not recorded had asked for it.
         why: Reasons for missing operators → how many.
     """
 
     event: Int64
     launch: Int64
     operator: Int64
+    own_ns: Int64
+    earlier: Bool
     why: dict[str, int]
 
     def __len__(self) -> int:
@@ -42,14 +48,35 @@ def attribute(operations: Operations, device: DeviceTrace) -> DeviceOperations:
     operator = np.full(len(rows), NONE, np.int64)
     distinct, back = np.unique(launch[there], return_inverse=True)
     operator[there] = covering(operations, device, distinct)[back]
-    called = bool((device.kind == EventKind.RUNTIME).any())
-    outside = "launched outside the recorded window" if called else "no launch is recorded"
+    # Correlation ids rise from launch to launch.
+    ids = device.correlation[(device.kind == EventKind.RUNTIME) & (device.correlation >= 0)]
+    first = int(ids.min()) if len(ids) else 0
+    earlier = ~there & (device.correlation[rows] >= 0) & (device.correlation[rows] < first)
+    outside = "launched outside the recorded window" if there.any() else "no launch is recorded"
     why = {
         "no correlation id": int((device.correlation[rows] < 0).sum()),
-        outside: int(((device.correlation[rows] >= 0) & ~there).sum()),
+        "launched before the recording began": int(earlier.sum()),
+        outside: int(((device.correlation[rows] >= 0) & ~there & ~earlier).sum()),
         "no operator around the launch": int((there & (operator < 0)).sum()),
     }
-    return DeviceOperations(rows, launch, operator, {reason: count for reason, count in why.items() if count})
+    known = {reason: count for reason, count in why.items() if count}
+    return DeviceOperations(rows, launch, operator, _own_times(device, rows), earlier, known)
+
+
+def _own_times(device: DeviceTrace, rows: Int64) -> Int64:
+    """Return `DeviceOperations.own_ns`."""
+    start, took = device.start_ns[rows], device.duration_ns[rows]
+    order = np.lexsort((start, device.stream[rows], device.device[rows]))
+    first, then = order[:-1], order[1:]
+    same = (device.stream[rows[first]] == device.stream[rows[then]]) & (device.stream[rows[first]] >= 0)
+    same &= device.device[rows[first]] == device.device[rows[then]]
+    end = start + took
+    overlap = same & (start[first] < start[then]) & (start[then] < end[first]) & (end[first] <= end[then])
+    talks = mark_names(device.names, device.name[rows], lambda name: KERNEL.search(name) is not None)
+    overlap &= ~talks[first] & ~talks[then]
+    own = took.copy()
+    own[first[overlap]] = (start[then] - start[first])[overlap]
+    return own
 
 
 def launches(device: DeviceTrace, rows: Int64) -> Int64:

@@ -6,11 +6,12 @@ bound the offset from both sides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from studio.et.link.communication import Facts
 from studio.et.link.draft import Clock, RankDraft
 from studio.et.link.names import RECEIVE, SEND
 from studio.trace import NONE, CollectiveType, Finding, Int64
@@ -135,28 +136,38 @@ def collective_ends(rank_draft: RankDraft) -> _Ends:
 
 def _evidence(rank_draft: RankDraft) -> _Evidence:
     """Return what the times of a rank can be compared by."""
-    operations, number = rank_draft.operations, rank_draft.number or 0
     sent: dict[tuple[int, int], list[int]] = {}
     received: dict[tuple[int, int], list[int]] = {}
-    facts_by_begin = sorted(
-        rank_draft.communication.operators.items(), key=lambda item: int(operations.begin[item[0]])
-    )
-    for row, facts in facts_by_begin:
-        if facts.peer == NONE or operations.start_ns[row] < 0 or rank_draft.device is None:
-            continue
+    for _, begin, end, facts in sorted(_message_times(rank_draft), key=lambda each: each[0]):
         if facts.kind == SEND:
-            # gloo may note a send down after it was received.
-            call = rank_draft.communication.issued_by.get(row, row)
-            begin = min(int(operations.start_ns[row]), int(operations.begin[call]))
             sent.setdefault((facts.peer, facts.tag), []).append(begin)
-        elif facts.kind == RECEIVE:
-            received.setdefault((facts.peer, facts.tag), []).append(int(operations.end_ns[row]))
+        else:
+            received.setdefault((facts.peer, facts.tag), []).append(end)
     return _Evidence(
         collective_ends(rank_draft),
         {key: np.array(times, np.int64) for key, times in sent.items()},
         {key: np.array(times, np.int64) for key, times in received.items()},
-        number,
+        rank_draft.number or 0,
     )
+
+
+def _message_times(rank_draft: RankDraft) -> Iterator[tuple[int, int, int, Facts]]:
+    """Yield the messages of a rank whose peer is known: when their turn was, their start and end, and the facts."""
+    operations, device, launched = rank_draft.operations, rank_draft.device, rank_draft.launched
+    communication = rank_draft.communication
+    if device is None:
+        return
+    for row, facts in communication.operators.items():
+        if facts.kind in (SEND, RECEIVE) and facts.peer != NONE and operations.start_ns[row] >= 0:
+            # gloo may note a send down after it was received.
+            call = communication.issued_by.get(row, row)
+            begin = min(int(operations.start_ns[row]), int(operations.begin[call]))
+            yield int(operations.begin[row]), begin, int(operations.end_ns[row]), facts
+    for place, facts in communication.devices.items():
+        if facts.kind in (SEND, RECEIVE) and facts.peer != NONE and launched is not None:
+            event = int(launched.event[place])
+            start = int(device.start_ns[event])
+            yield start, start, start + int(device.duration_ns[event]), facts
 
 
 def _count_shared(this: _Ends, other: _Ends) -> int:

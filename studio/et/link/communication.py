@@ -116,6 +116,7 @@ class Communication:
     Attributes:
         operators: Facts by row of the operation that is the communication itself.
         devices: Facts by place among the device operations.
+        batches: All messages of a device operation that sends or receives several, by place; the first is in `devices` too.
         issued_by: Row of the call behind a communicating operation of another thread.
         groups: Process groups the rank's files list.
         unknown: Names of collectives that are not known → how often.
@@ -123,6 +124,7 @@ class Communication:
 
     operators: dict[int, Facts] = field(default_factory=dict)
     devices: dict[int, Facts] = field(default_factory=dict)
+    batches: dict[int, tuple[Facts, ...]] = field(default_factory=dict)
     issued_by: dict[int, int] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
@@ -502,20 +504,30 @@ def _device_side(
     calls: dict[int, Facts],
     communication: Communication,
 ) -> set[int]:
-    """Give kernels of communication libraries their facts; return the calls they carry out."""
+    """Give kernels of communication libraries their facts; return the calls they carry out.
+
+    Those launched before the recording began are left out, unless they say what they are: which call they belong to is not known, and
+    of other ranks another number of them may have been under way.
+    """
     kernels = np.flatnonzero(device.kind[launched.event] == EventKind.KERNEL)
     events = launched.event[kernels]
     named = mark_names(device.names, device.name[events], lambda name: KERNEL.search(name) is not None)
     communicating = [
         (place, event)
         for place, event, by_name in zip(kernels.tolist(), events.tolist(), named.tolist(), strict=True)
-        if by_name or "collective" in device.comm.get(event, ())
+        if (by_name and not launched.earlier[place]) or "collective" in device.comm.get(event, ())
     ]
+    calling = _calls_around(operations, launched, calls, [place for place, _ in communicating])
+    together = _calls_together(operations, device, launched, calls, calling)
     of_call: dict[int, list[int]] = {}
+    done: set[int] = set()
     for place, event in communicating:
-        row = int(launched.operator[place])
-        while row >= 0 and row not in calls:
-            row = int(operations.parent[row])
+        row = calling[place]
+        if place in together and _add_together(
+            place, [calls[each] for each in together[place]], communication
+        ):
+            done.update(together[place])
+            continue
         facts = _kernel_facts(device, event, calls.get(row), communication)
         if facts is None:
             continue
@@ -526,8 +538,20 @@ def _device_side(
         communication.devices[place] = facts
     for row, places in of_call.items():
         _share(places, calls[row], device, launched, communication)
-    _add_coalesced(operations, launched, calls, set(of_call), communication)
-    return set(of_call)
+    return done | set(of_call)
+
+
+def _calls_around(
+    operations: Operations, launched: DeviceOperations, calls: Mapping[int, Facts], places: Sequence[int]
+) -> dict[int, int]:
+    """Return the call around the launch of each kernel, -1 where there is none, by place."""
+    around = {}
+    for place in places:
+        row = int(launched.operator[place])
+        while row >= 0 and row not in calls:
+            row = int(operations.parent[row])
+        around[place] = row
+    return around
 
 
 def _kernel_facts(
@@ -574,33 +598,63 @@ def _share(
         )
 
 
-def _add_coalesced(
+def _calls_together(
     operations: Operations,
+    device: DeviceTrace,
     launched: DeviceOperations,
-    calls: dict[int, Facts],
-    done: set[int],
-    communication: Communication,
-) -> None:
-    """Add up calls whose kernel was launched for several of them at once by a `coalesced` annotation."""
-    for place, facts in list(communication.devices.items()):
-        row = int(launched.operator[place])
-        if row < 0 or not operations.names[row].endswith("coalesced"):
-            continue
-        top = int(operations.parent[row])
-        inside = [
-            other
-            for other in calls
-            if other not in done
-            and other != row
-            and int(operations.parent[other]) in (row, top)
-            and calls[other].kind == facts.kind
-        ]
-        if inside:
-            total = sum(max(calls[other].bytes_in, 0) for other in inside)
-            done.update(inside)
-            communication.devices[place] = replace(
-                facts, bytes_in=total or facts.bytes_in, calls=len(inside), inferred=("size",)
-            )
+    calls: Mapping[int, Facts],
+    calling: Mapping[int, int],
+) -> dict[int, list[int]]:
+    """Return the calls of kernels that were launched after them, for several at once, by place.
+
+    Within a group of calls NCCL launches nothing until its end, which is outside of all of them. They are those that no kernel was
+    launched in, since the kernel of a library that the thread launched before; on one group of ranks, as one kernel is.
+    """
+    launches = [place for place in calling if int(launched.launch[place]) >= 0]
+    if not any(calling[place] < 0 for place in launches):
+        return {}
+    busy = set(calling.values())
+    steps: list[tuple[int, int, bool, int]] = []
+    for place in launches:
+        launch = int(launched.launch[place])
+        steps.append((int(device.thread[launch]), int(device.start_ns[launch]), True, place))
+    for row in calls:
+        event = int(operations.event[row])
+        if event >= 0 and row not in busy:
+            steps.append((int(device.thread[event]), int(device.start_ns[event]), False, row))
+    together: dict[int, list[int]] = {}
+    held: list[int] = []
+    last = None
+    for thread, _, is_launch, number in sorted(steps):
+        if thread != last:
+            held, last = [], thread
+        if not is_launch:
+            held.append(number)
+        else:
+            if calling[number] < 0 and held:
+                together[number] = [row for row in held if calls[row].group == calls[held[-1]].group]
+            held = []
+    return together
+
+
+def _add_together(place: int, facts: Sequence[Facts], communication: Communication) -> bool:
+    """Give a kernel the facts of the calls it carries out together; return whether they can be."""
+    kinds = {each.kind for each in facts}
+    if kinds <= {SEND, RECEIVE}:
+        communication.devices[place] = facts[0]
+        if len(facts) > 1:
+            communication.batches[place] = tuple(facts)
+        return True
+    if len(kinds) > 1:
+        return False
+    if len(facts) == 1:
+        communication.devices[place] = facts[0]
+        return True
+    total = sum(max(each.bytes_in, 0) for each in facts)
+    communication.devices[place] = replace(
+        facts[0], bytes_in=total or NONE, calls=len(facts), inferred=("size",)
+    )
+    return True
 
 
 def _add_direct(

@@ -152,7 +152,7 @@ def depend(
         draft.add(calls, rows, DepKind.THREAD)
     if device is not None and launched is not None and len(launched):
         add_device_dependencies(draft, device, launched, first_device)
-        unsaid = unsaid_waits(device, launched, communication.devices.keys())
+        unsaid = unsaid_waits(operations, device, launched, communication.devices.keys())
         draft.add(unsaid[0] + first_device, unsaid[1] + first_device, DepKind.EVENT)
     if host is not None:
         readers = tensor_dependencies(operations, host, communication.issued_by)
@@ -243,7 +243,7 @@ def _recorded_times(
     begin = np.array([gap.start_ns for gap in gaps], np.int64)
     took = np.array([gap.duration_ns for gap in gaps], np.int64)
     start = np.concatenate((operations.begin, begin, device.start_ns[launched.event]))
-    return start, start + np.concatenate((np.maximum(own, 0), took, device.duration_ns[launched.event]))
+    return start, start + np.concatenate((np.maximum(own, 0), took, launched.own_ns))
 
 
 def _add_idles(

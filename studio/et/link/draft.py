@@ -8,6 +8,7 @@ import numpy as np
 
 from studio.et.allocations import no_allocations
 from studio.et.link.attribute import DeviceOperations, attribute
+from studio.et.link.batches import spread
 from studio.et.link.communication import Communication, communicate
 from studio.et.link.depend import Plan, depend
 from studio.et.link.gaps import gap_columns
@@ -119,6 +120,8 @@ def draft(pair: Pair, options: LinkOptions) -> RankDraft:
     launched = attribute(operations, device) if device is not None else None
     communication = communicate(operations, host, device, launched)
     plan = depend(operations, host, device, launched, communication, options)
+    if launched is not None:
+        launched, communication, plan = spread(launched, communication, plan)
     rank_draft = RankDraft(
         pair.number, host, device, joined, count, operations, launched, communication, plan
     )
@@ -199,7 +202,13 @@ def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
         count = sum(rank_draft.launched.why.values())
         message = f"{files}: {count:,} of {len(rank_draft.launched):,} device operations belong to no operator ({reasons})."
         hint = "They are kept with their times and streams (attribute unattributed)."
-        findings.append(Finding("warning", "unattributed", message, hint))
+        earlier = int(rank_draft.launched.earlier.sum())
+        if earlier:
+            hint += (
+                " Those launched before are what was left of an unrecorded step: wait for the device before the first "
+                "recorded step, as studio.collect does."
+            )
+        findings.append(Finding("info" if earlier == count else "warning", "unattributed", message, hint))
     if rank_draft.device is not None and rank_draft.launched is not None:
         findings += _several_devices(files, rank_draft.device, rank_draft.launched)
     if rank_draft.communication.unknown:

@@ -9,10 +9,8 @@ import numpy as np
 
 from studio.et.link.intervals import find_parents
 from studio.et.recording import DeviceTrace, HostTrace, mark_names
-from studio.trace import NONE, Bool, Int64
+from studio.trace import NONE, STEP, Bool, Int64
 
-STEP = "ProfilerStep"
-"""Annotations that start so stand for a whole training step and take no time of their own."""
 LIBRARY = "gloo:"
 """Operations that start so are those in which a library carries out calls on the processor."""
 

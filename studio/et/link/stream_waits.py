@@ -2,12 +2,12 @@
 
 Two cases: calls that make a stream wait without saying for what, and operations whose launch was not recorded.
 
-CUPTI tells which event a stream waits for only where it was asked to; otherwise, and with ROCm, the trace holds no more
-than the call: some stream waits for something. Around collectives there is little to choose from: PyTorch lets the stream
-of the library wait for that of the caller before it launches a collective, and the caller's stream for the collective
-where its result is needed. So the first operation that a thread launches after the call waits: a collective for what the
-thread launched last on another stream, anything else for the last collective launched before. A wait that the recorded
-times contradict is none.
+CUPTI tells which event a stream waits for only where it was asked to, and newer versions not even then; with ROCm the trace
+holds no more than the call: some stream waits for something. Around collectives there is little to choose from: within a call
+for a collective PyTorch lets the stream of the library wait for that of the caller, which may be the same; elsewhere the caller's
+stream waits for a collective whose result is needed. So the first operation that a thread launches after the call waits, on the
+stream that waits where that is told: the collective that is being called for what the thread launched last on streams of its own,
+anything else for the last collective launched before on another stream. A wait that the recorded times contradict is none.
 
 Of an operation whose launch was not recorded, nothing tells what it waited for but the times: it is taken to wait for what
 its device ended last before it. So the idle time before it is that of the device, not that of its stream alone, during which
@@ -21,19 +21,22 @@ from collections.abc import Collection
 
 import numpy as np
 
-from studio.et.link.attribute import DeviceOperations
+from studio.et.link.attribute import DeviceOperations, covering
+from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, EventKind, mark_names
-from studio.trace import Int64
+from studio.trace import NONE, Bool, Int32, Int64
 
+_CALLS = ("c10d::", "record_param_comms", "nccl:", "rccl:")
 _WAIT = re.compile(r"(cuda|hip|cu)StreamWaitEvent")
 
 
 def unsaid_waits(
-    device: DeviceTrace, launched: DeviceOperations, communicating: Collection[int]
+    operations: Operations, device: DeviceTrace, launched: DeviceOperations, communicating: Collection[int]
 ) -> tuple[Int64, Int64]:
     """Return which device operations wait for which: sources and targets, as places among them.
 
     Args:
+        operations: What the processor did.
         device: The trace.
         launched: Its device operations.
         communicating: Places of those that communicate.
@@ -51,17 +54,27 @@ def unsaid_waits(
     stream, start = device.stream[events], device.start_ns[events]
     finish, thread = start + device.duration_ns[events], device.thread[launched.launch[places]]
     talks = np.isin(places, list(communicating))
+    within = _calls_of_library(operations, launched.operator[places])
+    call_of_wait = _calls_of_library(operations, covering(operations, device, calls))
+    waiting = _waiting_streams(device, calls)
+    own = _streams_of_callers(thread, stream, within)
     pairs: set[tuple[int, int]] = set()
-    for call in calls.tolist():
+    for call, on, around in zip(calls.tolist(), waiting.tolist(), call_of_wait.tolist(), strict=True):
         at, caller = int(device.start_ns[call]), int(device.thread[call])
         first = int(np.searchsorted(begun, at, side="left"))
         mine = thread == caller
-        after = first + np.flatnonzero(mine[first:])[:1]
+        after = first + np.flatnonzero(mine[first:] & ((stream[first:] == on) | (on < 0)))[:1]
         if not len(after):
             continue
         target = int(after[0])
-        before = np.arange(len(places)) < first
-        before &= (stream != stream[target]) & (mine & ~talks if talks[target] else talks)
+        before = (np.arange(len(places)) < first) & (stream != stream[target])
+        if not talks[target] or (own[target] and around != within[target]):
+            before &= talks
+        elif own[target]:
+            # The collective runs on the caller's own stream.
+            continue
+        else:
+            before &= mine & (own | ~talks)
         last = np.flatnonzero(before)[-1:]
         if len(last) and finish[last[0]] <= start[target]:
             pairs.add((int(places[last[0]]), int(places[target])))
@@ -69,6 +82,38 @@ def unsaid_waits(
         return nothing
     sources, targets = zip(*sorted(pairs), strict=True)
     return np.array(sources, np.int64), np.array(targets, np.int64)
+
+
+def _waiting_streams(device: DeviceTrace, calls: Int64) -> Int64:
+    """Return which stream each call (M,) makes wait, -1 where nothing tells."""
+    rows = np.flatnonzero((device.kind == EventKind.SYNC) & (device.stream >= 0) & (device.correlation >= 0))
+    stream_of = dict(zip(device.correlation[rows].tolist(), device.stream[rows].tolist(), strict=True))
+    return np.array([stream_of.get(number, NONE) for number in device.correlation[calls].tolist()], np.int64)
+
+
+def _calls_of_library(operations: Operations, rows: Int64) -> Int64:
+    """Return the outermost call for communication around each row (M,), -1 where there is none."""
+    found: dict[int, int] = {NONE: NONE}
+
+    def outermost(row: int) -> int:
+        above = []
+        while row not in found:
+            above.append(row)
+            row = int(operations.parent[row])
+        known = found[row]
+        for each in reversed(above):
+            if known < 0 and operations.names[each].startswith(_CALLS):
+                known = each
+            found[each] = known
+        return known
+
+    return np.array([outermost(row) for row in rows.tolist()], np.int64)
+
+
+def _streams_of_callers(thread: Int32, stream: Int64, within: Int64) -> Bool:
+    """Return (D,) whether an operation ran on a stream on which its thread launches work of its own, outside of calls."""
+    lanes = thread.astype(np.int64) << 32 | stream & 0xFFFFFFFF
+    return np.isin(lanes, lanes[within < 0])
 
 
 def waits_of_unlaunched(

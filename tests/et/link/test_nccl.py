@@ -1,0 +1,269 @@
+"""Jobs on GPUs as PyTorch 2.11 records them with NCCL: groups of calls, work from before the recording, streams that wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import studio
+from studio.analysis.collectives.clocks import clock_offsets
+from studio.analysis.compare.runs import recorded_side
+from studio.analysis.job.kernels import kernels
+from studio.analysis.job.ledger import PartTimes
+from studio.analysis.job.step_times import StepTime
+from studio.commands.base import replay as replaying
+from studio.doctor import examine
+from studio.sim import simulate
+from studio.sim.parts import interpret
+from studio.sim.replays import as_replay, idle_system
+from studio.timeline import node_times, recorded
+from studio.trace import CollectiveType, Graph, NodeType, Trace, int_column, node_attributes
+from tests.et.pytorch_files import device_file, event, kernel, launch
+from tests.kernels import compiled
+
+SEND_RECEIVE = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+WAIT = "cudaStreamWaitEvent"
+SOURCE: dict[str, Any] = {"Src Rank": 1}
+
+
+def called(
+    kind: str, at_us: float, peer: int = -1, elements: int = 1000, **more: Any
+) -> list[dict[str, Any]]:
+    """A call for communication with its recorder, which launches nothing by itself."""
+    name = {"send": "c10d::send", "recv": "c10d::recv_"}.get(kind, f"c10d::{kind}_")
+    ends: dict[str, Any] = {"send": {"Dst Rank": peer}, "recv": {"Src Rank": peer}}.get(kind, {})
+    recorder = event(
+        "record_param_comms", at_us + 1, 3, collective=kind, in_elements=elements, out_elements=elements, dtype="Float",
+        group="0", group_ranks="[0, 1]", **ends, **more,
+    )  # fmt: skip
+    return [event(name, at_us, 5), recorder]
+
+
+def pipeline(rank: int, elements: tuple[int, int] = (1000, 2000)) -> bytes:
+    """A stage computes, then exchanges messages with the other in one group of calls, then computes with what came."""
+    other = 1 - rank
+    given, taken = elements[rank], elements[other]
+    return device_file(
+        [
+            event("ProfilerStep#3", 0, 300, "user_annotation"),
+            event("aten::mm", 10, 10),
+            launch(12, 501),
+            kernel("gemm", 20, 30, 501),
+            *called("send", 30, other, given),
+            *called("recv", 40, other, taken),
+            event("nccl:coalesced", 50, 10, "user_annotation"),
+            launch(51, 600, WAIT),
+            launch(53, 502, "cuLaunchKernelEx"),
+            kernel(SEND_RECEIVE, 60, 40, 502, stream=17),
+            *called("wait", 64, elements=0),
+            launch(66, 601, WAIT),
+            event("aten::mm", 70, 10),
+            launch(72, 503),
+            kernel("gemm", 102, 30, 503),
+        ],
+        distributedInfo={"backend": "nccl", "rank": rank, "world_size": 2},
+        baseTimeNanoseconds=0,
+    )
+
+
+@pytest.fixture
+def stages(tmp_path: Path) -> Trace:
+    for rank in (0, 1):
+        (tmp_path / f"kineto_{rank}.json").write_bytes(pipeline(rank))
+    return studio.read(tmp_path)
+
+
+def rows(graph: Graph, *types: NodeType) -> list[int]:
+    return np.flatnonzero(np.isin(graph.type, types)).tolist()
+
+
+def dependencies(graph: Graph) -> set[tuple[int, int]]:
+    return {(int(source), row) for row in range(len(graph)) for source in graph.data.of(row)}
+
+
+def account_of(trace: Trace) -> PartTimes:
+    return recorded_side(trace, node_times(trace, recorded(trace))).ledger().totals()
+
+
+def test_messages_of_one_kernel_are_operations_beside_each_other(stages: Trace) -> None:
+    """Before, the kernel was of unknown type and the messages had the time of their calls."""
+    graph = stages.graphs[0]
+    sent, received = rows(graph, NodeType.COMM_SEND), rows(graph, NodeType.COMM_RECV)
+    assert (len(sent), len(received)) == (1, 1)
+    both = [*sent, *received]
+    told = [
+        {attr.name: attr.value for attr in node_attributes(graph, row, stages.ranks[0].slots)} for row in both
+    ]
+    assert [(each["comm_size"], each["stream"]) for each in told] == [(4000, 17), (8000, 17)]
+    assert (told[0]["comm_dst"], told[1]["comm_src"]) == (1, 1)
+    assert graph.start_ns[both].tolist() == [graph.start_ns[both[0]]] * 2
+    assert graph.duration_ns[both].tolist() == [40_000, 40_000]
+    waits = dependencies(graph)
+    gemms = [row for row in range(len(graph)) if graph.strings[int(graph.name[row])] == "gemm"]
+    first, second = sorted(gemms, key=lambda row: int(graph.start_ns[row]))
+    assert all((first, row) in waits for row in both)
+    assert all((row, second) in waits for row in both)
+    assert not {(both[0], both[1]), (both[1], both[0])} & waits
+    assert not [finding for finding in stages.findings if finding.code == "unknown-collective"]
+
+
+def test_their_time_counts_once_and_the_job_is_healthy(stages: Trace) -> None:
+    assert account_of(stages).exposed_ns.tolist() == [40_000, 40_000]
+    assert not {found.code for found in examine(stages)} & {"deadlock", "stream-order", "unlinked"}
+    for step in replayed(stages):
+        assert abs(step.difference) < 0.02, step
+
+
+def test_messages_that_do_not_fit_each_other_are_told_of(tmp_path: Path) -> None:
+    """Ranks with equal graphs that differ in peers alone; the error was a traceback."""
+    for rank in (0, 1):
+        content = pipeline(0).replace(b'"rank": 0', f'"rank": {rank}'.encode())
+        content = content.replace(b'"Dst Rank": 1', f'"Dst Rank": {1 - rank}'.encode())
+        content = content.replace(b'"Src Rank": 1', f'"Src Rank": {1 - rank}'.encode())
+        (tmp_path / f"kineto_{rank}.json").write_bytes(content)
+    with pytest.raises(studio.StudioError, match=r"receive|wait"):
+        replayed(studio.read(tmp_path))
+
+
+def replayed(trace: Trace) -> list[StepTime]:
+    config = interpret(as_replay(idle_system(len(trace.ranks)))).config
+    return replaying.steps(simulate(trace, config, native=compiled()))
+
+
+def test_collectives_of_one_kernel_are_one_of_their_bytes(tmp_path: Path) -> None:
+    """And only those: of two groups of calls each kernel has its own, and a call with a kernel keeps it."""
+    events = [
+        *called("allreduce_coalesced", 10, elements=100),
+        *called("allreduce_coalesced", 20, elements=200),
+        event("nccl:coalesced", 30, 10, "user_annotation"),
+        launch(33, 501),
+        kernel(ALL_REDUCE, 40, 10, 501, stream=17),
+        *called("allreduce_coalesced", 50, elements=300),
+        event("nccl:coalesced", 60, 10, "user_annotation"),
+        launch(63, 502),
+        kernel(ALL_REDUCE, 70, 10, 502, stream=17),
+        event("c10d::allreduce_", 80, 10),
+        event("record_param_comms", 81, 8, collective="allreduce", in_elements=5, out_elements=5, dtype="Float", group="0"),
+        launch(83, 503),
+        kernel(ALL_REDUCE, 90, 10, 503, stream=17),
+    ]  # fmt: skip
+    (tmp_path / "kineto_0.json").write_bytes(
+        device_file(events, distributedInfo={"backend": "nccl", "rank": 0, "world_size": 2})
+    )
+    trace = studio.read(tmp_path)
+    graph = trace.graphs[0]
+    found = rows(graph, NodeType.COMM_COLL)
+    told = [
+        {attr.name: attr.value for attr in node_attributes(graph, row, trace.ranks[0].slots)} for row in found
+    ]
+    assert [(each["comm_type"], each["comm_size"], each.get("comm_calls", 1)) for each in told] == [
+        (CollectiveType.ALL_REDUCE, 1200, 2),
+        (CollectiveType.ALL_REDUCE, 1200, 1),
+        (CollectiveType.ALL_REDUCE, 20, 1),
+    ]
+
+
+def cut(rank: int, left: int) -> bytes:
+    """A recording that begins while the device still has collectives of an unrecorded step to do."""
+    before = [kernel(ALL_REDUCE, 10 * place, 8, 100 + place) for place in range(left)]
+    after = [
+        event("ProfilerStep#5", 0, 75, "user_annotation"),
+        event("c10d::allreduce_", 50, 10),
+        event("record_param_comms", 51, 8, collective="allreduce", in_elements=5, out_elements=5, dtype="Float", group="0"),
+        launch(53, 501),
+        kernel(ALL_REDUCE, 60, 10, 501),
+    ]  # fmt: skip
+    return device_file(
+        [*before, *after],
+        distributedInfo={"backend": "nccl", "rank": rank, "world_size": 2},
+        baseTimeNanoseconds=0,
+    )
+
+
+def test_collectives_from_before_the_recording_match_nothing(tmp_path: Path) -> None:
+    """Ranks have other numbers of them under way; before, such jobs were refused."""
+    for rank, left in ((0, 3), (1, 2)):
+        (tmp_path / f"kineto_{rank}.json").write_bytes(cut(rank, left))
+    trace = studio.read(tmp_path)
+    assert [len(rows(trace.graph_of(rank), NodeType.COMM_COLL)) for rank in trace.ranks] == [1, 1]
+    assert [len(int_column(trace.graph_of(rank), "launched_before")[0]) for rank in trace.ranks] == [3, 2]
+    [told] = [found for found in trace.findings if found.code == "unattributed" and found.rank == 0]
+    assert told.level == "info"
+    assert "(launched before the recording began: 3)" in told.message
+    assert "studio.collect" in told.hint
+    assert not {found.code for found in examine(trace)} & {"unlinked", "collectives-disagree"}
+    # What it did then stays communication.
+    assert account_of(trace).exposed_ns.tolist() == [34_000, 26_000]
+    assert all(abs(step.difference) < 0.02 for step in replayed(trace))
+
+
+def waiting(call_us: float, correlation: int, stream: int) -> list[dict[str, Any]]:
+    """A stream is made to wait; of CUDA 13 the event that tells so names no other stream."""
+    said = event(
+        "Stream Wait Event", call_us + 0.5, 1, "cuda_sync", pid=0, tid=stream, stream=stream, correlation=correlation,
+        wait_on_stream=-1, wait_on_cuda_event_record_corr_id=-1, wait_on_cuda_event_id=14,
+    )  # fmt: skip
+    return [launch(call_us, correlation, WAIT), said]
+
+
+def test_a_collective_on_the_callers_stream_waits_for_the_one_before_it_on_another(tmp_path: Path) -> None:
+    """PyTorch 2.9 and newer run what is not asynchronous on the caller's stream.
+
+    The wait within a call is one of the stream for itself; the wait before it is for the receive whose result is needed.
+    """
+    events = [
+        event("aten::mm", 0, 9),
+        launch(2, 500),
+        kernel("gemm", 10, 5, 500),
+        event("c10d::recv_", 20, 10),
+        event("record_param_comms", 21, 8, collective="recv", in_elements=5, out_elements=5, dtype="Float", group="0", **SOURCE),
+        *waiting(22, 600, 17),
+        launch(25, 501),
+        kernel(SEND_RECEIVE, 30, 10, 501, stream=17, collective="recv", in_elements=5, out_elements=5, dtype="Float", group="0"),
+        event("record_param_comms", 31, 3, collective="wait"),
+        *waiting(32, 601, 7),
+        event("c10d::allreduce_", 40, 10),
+        event("record_param_comms", 41, 8, collective="allreduce", in_elements=5, out_elements=5, dtype="Float", group="0"),
+        *waiting(42, 602, 7),
+        launch(45, 502),
+        kernel(ALL_REDUCE, 50, 10, 502, collective="allreduce", in_elements=5, out_elements=5, dtype="Float", group="0"),
+    ]  # fmt: skip
+    (tmp_path / "kineto_0.json").write_bytes(
+        device_file(events, distributedInfo={"backend": "nccl", "rank": 0, "world_size": 2})
+    )
+    trace = studio.read(tmp_path)
+    graph = trace.graphs[0]
+    [received], [reduced] = rows(graph, NodeType.COMM_RECV), rows(graph, NodeType.COMM_COLL)
+    [gemm] = [row for row in range(len(graph)) if graph.strings[int(graph.name[row])] == "gemm"]
+    assert {(gemm, received), (received, reduced)} <= dependencies(graph)
+
+
+def test_a_kernel_that_the_next_of_its_stream_overlaps_takes_the_time_until_then(tmp_path: Path) -> None:
+    """Of kernels in a CUDA graph each may begin before the one before it has ended: their times add up to more than was."""
+    events = [
+        event("ProfilerStep#1", 0, 100, "user_annotation"),
+        event("cudaGraphLaunch", 1, 3, "cuda_runtime", correlation=501),
+        *(kernel(f"part_{place}", 10 + 20 * place, 25, 501) for place in range(3)),
+    ]
+    (tmp_path / "kineto_0.json").write_bytes(device_file(events))
+    trace = studio.read(tmp_path)
+    graph = trace.graphs[0]
+    parts = [row for row in range(len(graph)) if graph.strings[int(graph.name[row])].startswith("part_")]
+    assert graph.duration_ns[parts].tolist() == [20_000, 20_000, 25_000]
+    assert [
+        each.total_ns
+        for each in kernels(trace, node_times(trace, recorded(trace)))
+        if each.name.startswith("part_")
+    ] == [25_000] * 3
+    assert all(abs(step.difference) < 0.01 for step in replayed(trace))
+
+
+def test_clocks_are_compared_by_the_messages_of_the_device(stages: Trace) -> None:
+    """Messages go both ways, in kernels; the calls that issue them return at once and tell nothing."""
+    [told] = [found for found in stages.findings if found.code == "clock"]
+    assert (told.level, "2 matched collectives or messages" in told.message) == ("info", True)
+    assert clock_offsets(stages, ()) == []
