@@ -41,20 +41,24 @@ def main(table: Path, target: Path) -> None:
     picture = target.parent / "pictures" / PICTURE
     picture.parent.mkdir(exist_ok=True)
     picture.write_text(_picture(steps, measured, times["defaults"], rest), encoding="utf-8")
-    _write(target, _section(steps, measured, times, fitted, rest, table.name, target.name))
+    replace_section(
+        target, (BEGIN, END), _section(steps, measured, times, fitted, rest, table.name, target.name)
+    )
     times["plain"] = times["defaults"].copy()
     for row, step in enumerate(steps):
         if step.given["tp"] > 1:
             times["plain"][row] = simulated_ms(step, sequence_parallel=False)
-    _write(target, _section(steps, measured, times, fitted, rest, table.name, target.name))
+    replace_section(
+        target, (BEGIN, END), _section(steps, measured, times, fitted, rest, table.name, target.name)
+    )
 
 
-def _write(target: Path, section: Iterator[str]) -> None:
-    """Put the section in the place of the last one."""
+def replace_section(target: Path, marks: tuple[str, str], section: Iterator[str]) -> None:
+    """Put a section between its two marks in a report, in the place of the last one."""
     text = target.read_text(encoding="utf-8") if target.exists() else ""
-    before, _, behind = text.partition(BEGIN)
-    after = behind.partition(END)[2]
-    made = "\n".join([BEGIN, *section, END])
+    before, _, behind = text.partition(marks[0])
+    after = behind.partition(marks[1])[2]
+    made = "\n".join([marks[0], *section, marks[1]])
     target.write_text(f"{before.rstrip()}\n\n{made}\n{after.lstrip()}", encoding="utf-8")
 
 

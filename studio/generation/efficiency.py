@@ -8,7 +8,7 @@ kernel, the forward pass from Python, the backward pass from its own thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from studio.errors import ConfigError
 from studio.operators.roofline import Gpu, peak
@@ -49,6 +49,8 @@ class Efficiency:
         memory: Share of its memory's bandwidth.
         forward_ns: Time in which the host launches a kernel of a forward pass.
         backward_ns: The same in a backward pass.
+        kernel_ns: Time that a kernel takes besides its work, as in a CUDA graph, where the host launches none: to begin, to fill the GPU
+            and to drain it.
         source: Where the numbers are from, in words; "" for numbers given.
         gpu: A word in the name of the GPU that the numbers are of; "" for numbers given.
     """
@@ -58,6 +60,7 @@ class Efficiency:
     memory: float = 1.0
     forward_ns: float = 0.0
     backward_ns: float = 0.0
+    kernel_ns: float = 0.0
     source: str = ""
     gpu: str = ""
 
@@ -73,7 +76,7 @@ class Efficiency:
                 raise ConfigError(
                     f"The {name} efficiency is {share:g}; allowed: above 0, at most 1.", key=name
                 )
-        for name in ("forward_ns", "backward_ns"):
+        for name in ("forward_ns", "backward_ns", "kernel_ns"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} is {getattr(self, name):g}; allowed: 0 and above.", key=name)
 
@@ -92,7 +95,7 @@ class Efficiency:
         arithmetic = work.flop / (rate * 1e3 * share)
         memory = work.moved / (gpu.memory_bytes_per_ns * self.memory)
         launched = work.kernels * (self.backward_ns if work.backward else self.forward_ns)
-        return max(arithmetic, memory, launched, 1.0)
+        return max(max(arithmetic, memory) + work.kernels * self.kernel_ns, launched, 1.0)
 
     def told(self, gpu: Gpu) -> str:
         """Return where its numbers are from, in words."""
@@ -116,12 +119,24 @@ FITTED = Efficiency(
 )
 """What `python -m benchmarks.measured_steps` fits to vTrain's table of steps on one node, see docs/accuracy.md."""
 RECORDED = (
-    Efficiency(0.657, 0.306, 0.588, 18_900.0, 18_900.0, "as recorded in two public traces of H100", "H100"),
     Efficiency(
-        0.400, 0.186, 0.525, 15_600.0, 15_600.0, "as recorded in two public traces of MI300X", "MI300X"
+        0.657, 0.306, 0.588, 18_900.0, 18_900.0, source="as recorded in two public traces of H100", gpu="H100"
+    ),
+    Efficiency(
+        0.400,
+        0.186,
+        0.525,
+        15_600.0,
+        15_600.0,
+        source="as recorded in two public traces of MI300X",
+        gpu="MI300X",
     ),
 )
 """What operators reach in forward passes that were recorded, see docs/generation.md; odd sizes lose as much as on A100."""
+SERVED = Efficiency(
+    0.689, 0.689, 0.891, kernel_ns=4_740.0, source="fitted to 12 steps of inference on H100", gpu="H100"
+)
+"""What `python -m benchmarks.measured_gpu` fits to steps of inference, see docs/accuracy.md: layers compiled, decoding as a CUDA graph."""
 _LIKE = (("H200", "H100"), ("GH200", "H100"), ("B200", "H100"), ("B300", "H100"), ("GB200", "H100"), ("GB300", "H100"), ("MI3", "MI300X"))  # fmt: skip
 """GPUs of which nothing was recorded, by a word of their name, and the one whose numbers are carried over; else those of A100."""
 
@@ -140,5 +155,23 @@ def efficiency_of(gpu: Gpu) -> Efficiency:
     return known[own or like]
 
 
-NUMBERS = tuple(spec.name for spec in fields(Efficiency) if spec.name not in ("source", "gpu"))
-"""The numbers that are fitted, by name."""
+def serving_efficiency(gpu: Gpu) -> Efficiency:
+    """Return what steps of inference reach of a GPU: as measured on H100, of GPUs of AMD by as much less as was recorded there.
+
+    Example:
+        >>> from studio.sim.systems.gpus import find_gpu
+        >>> [round(serving_efficiency(find_gpu(name)).matmul, 3) for name in ("h100", "h200", "a100", "mi300x")]
+        [0.689, 0.689, 0.689, 0.419]
+    """
+    recorded = {numbers.gpu: numbers for numbers in RECORDED}
+    there, here = efficiency_of(gpu), recorded[SERVED.gpu]
+    if there.gpu not in recorded:
+        return SERVED
+    return replace(
+        SERVED,
+        **{name: getattr(SERVED, name) * getattr(there, name) / getattr(here, name) for name in _SHARES},
+    )
+
+
+NUMBERS = tuple(spec.name for spec in fields(Efficiency) if spec.name not in ("kernel_ns", "source", "gpu"))
+"""The numbers that are fitted to steps of training, by name."""

@@ -82,7 +82,9 @@ def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOf
             contradiction = max(int((began - base_ends)[both].max()), int((starts - times)[both].max()))
             shared = contradiction < _LEAST_SKEW_NS and _on_one_machine(trace, rank, base)
             offset = int(np.median(apart))
-            residual = int(np.median(np.abs(apart - offset)))
+            # Ends that were further apart when the ranks were linked are so still, by whatever collectives that was seen.
+            scatter = (_residual_ns(trace, rank), _residual_ns(trace, base))
+            residual = max(int(np.median(np.abs(apart - offset))), *scatter)
             shared = shared and (known.is_shared or base == known.by)
             offsets[rank] = ClockOffset(
                 rank, base, offset + known.offset_ns, residual, int(both.sum()), shared
@@ -100,6 +102,14 @@ def clocks_ahead(trace: Trace, groups: Sequence[GroupMatching]) -> Int64:
         if clock.is_skewed:
             ahead[place[clock.rank]] = clock.offset_ns
     return ahead
+
+
+def _residual_ns(trace: Trace, number: int) -> int:
+    """Return the median distance of ends that linking noted down for a rank, 0 where it noted none."""
+    rank = trace.rank(number)
+    assert rank is not None
+    noted = next((attr.value for attr in rank.metadata if attr.name == "clock_residual_ns"), 0)
+    return noted if isinstance(noted, int) else 0
 
 
 def _on_one_machine(trace: Trace, *numbers: int) -> bool:

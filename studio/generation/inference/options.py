@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from studio.generation.efficiency import serving_efficiency
 from studio.generation.inference.counts import BYTES, Precision
 from studio.generation.inference.deployment import DISAGGREGATED, PHASES, StepWish
 from studio.generation.models import Model, find_model
@@ -104,9 +105,6 @@ def asked_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Asked:
     """
     values = fill_defaults(given, INFERENCE)
     training = {key: given.get(key) for key in _SHARED if key not in ("batch", "steps", "dtype")}
-    if given.get("gpu") and given.get("compute_efficiency") is None:
-        # Steps of training tell nothing of inference: the bare roofline, unless shares are given.
-        training["compute_efficiency"] = 1.0
     # Degrees are those of the ranks that decode.
     decoding = ranks - (values["prefill_ranks"] or 0) if values["phase"] == DISAGGREGATED else ranks
     workload = workload_of(model, max(decoding, 1), training)
@@ -120,7 +118,15 @@ def asked_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Asked:
         values["ep"], values["expert_skew"],
     )  # fmt: skip
     recipe = recipe_text(model, ranks, given, INFERENCE_KIND)
-    return Asked(workload.model, wish, workload.speed, recipe)
+    speed = workload.speed
+    if (
+        speed is not None
+        and given.get("compute_efficiency") is None
+        and given.get("memory_efficiency") is None
+    ):
+        # Steps of training tell nothing of inference.
+        speed = Speed(speed.gpu, serving_efficiency(speed.gpu))
+    return Asked(workload.model, wish, speed, recipe)
 
 
 def _text(length: int | str | None) -> str | None:

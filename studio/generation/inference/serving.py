@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from studio.errors import ConfigError
-from studio.generation.efficiency import Efficiency
+from studio.generation.efficiency import serving_efficiency
 from studio.generation.inference.batches import Load
 from studio.generation.inference.batching import (
     BLOCK_TOKENS,
@@ -147,7 +147,7 @@ def server_of(
             key="tp",
         )
     config = preset(system_of_gpu(gpu), npus=layout.tp * layout.ep * layout.pp).config
-    speed = asked.speed or Speed(found, Efficiency())
+    speed = asked.speed or Speed(found, serving_efficiency(found))
     times, *drafting = (
         StepTimes(replace(steps, model=one, layout=ranks), config, speed) for one, ranks in both
     )

@@ -14,6 +14,7 @@ from studio.generation.inference.fitting import propose_steps
 from studio.generation.inference.options import asked_of
 from studio.generation.llm import describe
 from studio.generation.models import Model
+from studio.generation.program import Speed
 from studio.generation.proposal import propose
 from studio.generation.workload import Workload
 from studio.jobs.generating import Generating, Kind, described, model_of_config, system_of
@@ -52,6 +53,13 @@ class Filled:
         """The training of a transformer that it is."""
         assert self.of is not None
         return self.of
+
+    @property
+    def speed(self) -> Speed | None:
+        """How fast compute nodes of a transformer run."""
+        if self.of is not None:
+            return self.of.speed
+        return asked_of(self.wanted.model, self.wanted.ranks, dict(self.wanted.given)).speed
 
     @property
     def fits(self) -> bool:

@@ -184,10 +184,9 @@ def times(filled: Filled, told: Told) -> Any:
 
 
 def _about_step(filled: Filled) -> str:
-    if filled.wanted.kind == "inference":
-        return f"{STEP} Compute nodes reach the GPU's roofline, unless efficiencies are given: a lower bound."
-    speed = filled.of.speed if filled.of else None
-    return f"{STEP} Compute nodes have {told_times(speed)}." if filled.of else STEP
+    if filled.of is None and filled.wanted.kind != "inference":
+        return STEP
+    return f"{STEP} Compute nodes have {told_times(filled.speed)}."
 
 
 def _step(step: StepTime) -> list[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -267,3 +269,68 @@ def test_clocks_are_compared_by_the_messages_of_the_device(stages: Trace) -> Non
     [told] = [found for found in stages.findings if found.code == "clock"]
     assert (told.level, "2 matched collectives or messages" in told.message) == ("info", True)
     assert clock_offsets(stages, ()) == []
+
+
+RECORDED = Path(__file__).parents[2] / "data" / "nccl_4r"
+"""Two steps of four ranks on one H100, each taken for a host of its own (PyTorch 2.11, NCCL 2.28.9), by `studio.collect`: every collective once,
+some of them in groups of two ranks, messages alone and in groups of calls, three all-reduces in one kernel."""
+
+
+@pytest.fixture(scope="module")
+def real() -> Trace:
+    return studio.read(RECORDED)
+
+
+def test_a_real_job_has_the_communication_that_its_script_asks_for(real: Trace) -> None:
+    counts = {
+        CollectiveType(int(kind)).name: int(count)
+        for graph in real.graphs
+        for kind, count in zip(*np.unique(int_column(graph, "comm_type")[1], return_counts=True), strict=True)
+    }
+    assert counts == {
+        "ALL_REDUCE": 6, "ALL_GATHER": 2, "BROADCAST": 2, "REDUCE": 2, "REDUCE_SCATTER": 2, "GATHER": 2, "SCATTER": 2, "BARRIER": 2,
+    }  # fmt: skip
+    # A ring of messages in one kernel, and a chain of lone ones from the last rank to the first.
+    assert [len(rows(graph, NodeType.COMM_SEND)) for graph in real.graphs] == [2, 4, 4, 4]
+    assert [len(rows(graph, NodeType.COMM_RECV)) for graph in real.graphs] == [4, 4, 4, 2]
+    assert [sorted(group.ranks) for group in real.groups] == [[0, 1, 2, 3], [0, 2], [1, 3]]
+    assert not {found.code for found in real.findings} & {
+        "unknown-collective",
+        "unattributed",
+        "comm-group-inferred",
+    }
+    assert not [
+        found for found in examine(real) if found.code in ("deadlock", "stream-order", "collectives-disagree")
+    ]
+
+
+def test_a_real_job_accounts_for_the_time_of_its_kernels_and_replays(real: Trace) -> None:
+    """Exposed communication is what the raw events say: kernels of NCCL, but for what other work of the device overlaps.
+
+    A stage that waits for a message of another stage is a bubble.
+    """
+    account = account_of(real)
+    exposed = account.exposed_ns + account.of("bubble")
+    for rank, told in enumerate(exposed.tolist()):
+        events = json.loads(gzip.decompress((RECORDED / f"kineto_{rank}.json.gz").read_bytes()))[
+            "traceEvents"
+        ]
+        work = [event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+        talking = [span_of(event) for event in work if "nccl" in event["name"]]
+        others = [span_of(event) for event in work if "nccl" not in event["name"]]
+        assert told == pytest.approx(1e3 * (union(talking + others) - union(others)), abs=100)
+    for step in replayed(real):
+        assert abs(step.difference) < 0.02, step
+
+
+def span_of(one: dict[str, Any]) -> tuple[float, float]:
+    return one["ts"], one["ts"] + one["dur"]
+
+
+def union(spans: list[tuple[float, float]]) -> float:
+    """How long at least one of some spans lasts."""
+    total, reached = 0.0, -1.0
+    for begin, end in sorted(spans):
+        total += max(end - max(begin, reached), 0)
+        reached = max(reached, end)
+    return total
