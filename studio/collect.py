@@ -106,7 +106,8 @@ def recorder(folder: Path | str, *, wait: int = 1, warmup: int = 1, active: int 
     """Record training steps of this process, as a context in which `step()` is called after each.
 
     Both files appear together when the last step to record has ended, or at the end of the context if that comes first.
-    They are recorded in one session, with shapes and the device's waiting, so that they can be linked exactly.
+    They are recorded in one session, with shapes and the device's waiting, so that they can be linked exactly. Before the first step
+    to record the GPU is waited for: what earlier steps had asked for is no part of the recording.
 
     Args:
         folder: Where the files go, the same for all ranks; made where it is not there.

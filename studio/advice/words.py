@@ -35,6 +35,7 @@ LABELS: Mapping[Kind, str] = MappingProxyType(
     }
 )
 """What kinds of change are called where there is little room."""
+_MORE_THAN_SINGLY = 1.25
 _SHOWN_PERCENT = 0.1
 """Smaller savings are not listed on a terminal."""
 
@@ -172,17 +173,23 @@ def by_reason(advised: Advised) -> list[tuple[str, str]]:
 
 
 def together_words(combined: Advice, listed: Sequence[Advice]) -> str:
-    """Name the changes of a combination by their numbers in a list; "" where one of them is not in it."""
+    """Name the changes of a combination by their numbers in a list; "" where one of them is not in it.
+
+    Savings do not add. Where they come to much more than one by one, the words say why.
+    """
     edits, settings = set(map(id, combined.change.edits)), set(combined.change.settings)
-    numbers, found = [], 0
+    numbers, found, singly_ns = [], 0, 0
     for number, item in enumerate(listed, start=1):
         mine = set(map(id, item.change.edits))
         if mine <= edits and set(item.change.settings) <= settings:
             numbers.append(str(number))
             found += len(mine) + len(item.change.settings)
+            singly_ns += item.saving_ns
     if found != len(edits) + len(settings) or len(numbers) < 2:
         return ""
-    return f"{', '.join(numbers[:-1])} and {numbers[-1]} together"
+    more = combined.saving_ns > _MORE_THAN_SINGLY * singly_ns
+    why = ": more than one by one, as each alone leaves another wait as long" if more else ""
+    return f"{', '.join(numbers[:-1])} and {numbers[-1]} together{why}"
 
 
 def _item_lines(number: str, item: Advice, words: str = "") -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import studio
 from studio.advice.advice import advise
 from studio.advice.words import together_words
@@ -46,3 +48,7 @@ def test_a_combination_is_named_by_the_numbers_of_its_changes() -> None:
     chosen = [listed[number - 1] for number in numbers]
     assert sorted(item.kind for item in chosen) == sorted(made.combined.parts)
     assert together_words(made.combined, [item for item in listed if item is not chosen[0]]) == ""
+    more = replace(made.combined, saving_ns=2 * sum(item.saving_ns for item in chosen))
+    assert together_words(more, listed).endswith(
+        "together: more than one by one, as each alone leaves another wait as long"
+    )
