@@ -9,6 +9,7 @@ from typing import Any
 from dash import Dash, Input, Output, dcc, html
 
 from studio.analysis.collectives.groups import group_of
+from studio.analysis.collectives.meeting import meeting_of
 from studio.analysis.graph.neighbours import predecessors, successors
 from studio.analysis.job.completeness import completeness, ranges_of
 from studio.analysis.job.nodes import NodeIndex, find_node, node_ref
@@ -18,6 +19,7 @@ from studio.pages.base.still import still
 from studio.pages.base.widgets import error_box, link
 from studio.sim.kinds import COLLECTIVE_KINDS
 from studio.trace import (
+    NONE,
     Attribute,
     CollectiveType,
     Graph,
@@ -31,12 +33,19 @@ from studio.trace import (
     shown_type,
     type_name,
 )
-from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
+from studio.units import format_bytes, format_count, format_ns, format_offset, format_rate, format_si
 from studio.views.address import rank_of, shown_run
 
 _NEIGHBOURS_SHOWN = 100
 _ITEMS_SHOWN = 200
 _TEXT_SHOWN = 4000
+_MOST_NODES = 500_000
+"""Of larger jobs who waited for whom is told where another page has worked it out already."""
+_MEETS = (NodeType.COMM_COLL, NodeType.COMM_RECV)
+_BANDWIDTH = (
+    "By the time from when all had begun. algbw: the size of the whole array by that time; busbw: made comparable with the bandwidth "
+    "of links, whatever the number of ranks (nccl-tests)."
+)
 
 
 def connect(app: Dash) -> None:
@@ -77,6 +86,7 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
                         *_facts(trace, rank, row, attributes, view),
                         *_times(index, graph, row, simulated=bool(shown_run(session(), view["job"], view))),
                         *_simulated_facts(trace, rank, row, view),
+                        *_meeting_facts(trace, rank, row, view),
                         *_path_facts(trace, rank, row, view),
                     ]
                 )
@@ -174,6 +184,43 @@ def _simulated_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -
         ("callback", _exact(format_offset(end, whole), f"{end:,} ns after the beginning")),
         ("took in run", _exact(format_ns(end - start), f"{end - start:,} ns")),
     ]
+
+
+def _meeting_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return how long a node of communication waited for another rank, and how fast it went then, in what is shown."""
+    run = shown_run(session(), view["job"], view)
+    is_known = session().kept_of_job("use", view["job"], run or "") is not None
+    if run is None or not (is_known or trace.node_count <= _MOST_NODES):
+        return []
+    times = session().times(view["job"], run)
+    if int(times.first[trace.ranks.index(rank)]) == NONE or int(trace.graph_of(rank).type[row]) not in _MEETS:
+        return []
+    met = meeting_of(trace, times, session().rank_use(view["job"], run)[0].arrivals, rank, row)
+    if met is None:
+        return []
+    others = f"the last of {met.members:,} to begin" if met.members > 2 else "which began later"
+    who = {**{name: view.get(name) for name in ("job", "run")}, "rank": met.last_rank}
+    waited: Any = f"for nobody: {'it began last' if met.last_rank == rank.number else 'all began together'}"
+    if met.waited_ns:
+        waited = [
+            _exact(format_ns(met.waited_ns), f"{met.waited_ns:,} ns"),
+            " for ",
+            _link_fact(f"rank {met.last_rank}", "/timeline", who, "See its lanes in the timeline"),
+            f", {others}",
+        ]
+    facts: list[tuple[str, Any]] = [
+        ("waited", waited),
+        (
+            "took then",
+            _exact(format_ns(met.took_ns), f"{met.took_ns:,} ns from when all had begun to its end here"),
+        ),
+    ]
+    if met.algorithm_bytes_per_ns > 0:
+        shown = format_rate(met.algorithm_bytes_per_ns)
+        if met.bus_bytes_per_ns > 0:
+            shown = f"{shown} (algbw), {format_rate(met.bus_bytes_per_ns)} (busbw)"
+        facts.append(("bandwidth", html.Span(shown, title=_BANDWIDTH)))
+    return facts
 
 
 def _path_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:

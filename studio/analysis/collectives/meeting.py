@@ -1,0 +1,73 @@
+"""What a collective was to one of its ranks, or a message to its receiver: how long it waited for the last to come, and how fast it went then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.arrivals import Arrivals
+from studio.analysis.collectives.groups import group_of
+from studio.analysis.collectives.times import bus_factor, whole_bytes
+from studio.timeline import NodeTimes
+from studio.trace import NONE, NodeType, Rank, Trace, int_column
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A collective as one rank ran it, or a message as its receiver did.
+
+    Attributes:
+        waited_ns: How long the rank was in it before all had begun.
+        last_rank: The rank that began last; the rank itself where that was it.
+        took_ns: From then to its end on this rank.
+        members: Ranks that take part.
+        algorithm_bytes_per_ns: Of a collective the size of its array by `took_ns`, as NCCL's tests count it, of a message its bytes; NaN
+            where it moves nothing or took no time.
+        bus_bytes_per_ns: The same, made comparable with the bandwidth of links; NaN for messages too.
+    """
+
+    waited_ns: int
+    last_rank: int
+    took_ns: int
+    members: int
+    algorithm_bytes_per_ns: float
+    bus_bytes_per_ns: float
+
+
+def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: int) -> Meeting | None:
+    """Return what a collective or a receive was to its rank; None for other nodes, or where nothing tells when all had begun.
+
+    Args:
+        trace: The job.
+        times: When its nodes ran.
+        met: When all had begun them.
+        rank: The rank.
+        row: Its node.
+    """
+    place = trace.ranks.index(rank)
+    graph = trace.graph_of(rank)
+    first = int(times.first[place])
+    kind = int(graph.type[row])
+    if first == NONE or kind not in (NodeType.COMM_COLL, NodeType.COMM_RECV):
+        return None
+    start, end, begun = (int(column[first + row]) for column in (times.start_ns, times.end_ns, met.begun_ns))
+    last = int(met.partners(place, len(graph))[0][row])
+    if start == NONE or begun == NONE or last == NONE:
+        return None
+    took = max(end - max(start, begun), 0)
+    members = _count_members(trace, rank, row) if kind == NodeType.COMM_COLL else 2
+    sizes = int_column(graph, "comm_size", rank.slots, np.array([row]))[1]
+    kinds = int_column(graph, "comm_type", rank.slots, np.array([row]))[1]
+    size, collective = np.append(sizes, 0)[:1], np.append(kinds, NONE)[:1]
+    count = np.array([members])
+    whole = whole_bytes(collective, size, count) if kind == NodeType.COMM_COLL else size
+    rate = float(whole[0]) / took if took and whole[0] > 0 else float("nan")
+    factor = float(bus_factor(collective, count)[0])
+    return Meeting(max(begun - start, 0), trace.ranks[last].number, took, members, rate, rate * factor)
+
+
+def _count_members(trace: Trace, rank: Rank, row: int) -> int:
+    name = group_of(trace, rank, row)
+    listed = next((group for group in trace.groups if group.name == name), None)
+    return len(listed.ranks) if listed is not None and listed.ranks else len(trace.ranks)
