@@ -68,6 +68,7 @@ class Heat:
         lines: (N,) the row of each line, -1 for a line that stays empty.
         columns: (R,) place of the rank of each column.
         nth, alike: (L,) which row of its name it is, counted from 0, and how many there are.
+        mixed: Names, as places in `members.titles`, of collectives of several types: NCCL has one kernel for gathers and scatters, say.
     """
 
     members: Members
@@ -78,6 +79,7 @@ class Heat:
     columns: Int64
     nth: Int64
     alike: Int64
+    mixed: frozenset[int]
 
     def find(self, rank: int, row: int) -> tuple[int, int] | None:
         """Return line and column of a rank's node; None where it is no collective, or not shown."""
@@ -127,7 +129,10 @@ def heat_of(members: Members, look: Look) -> Heat:
     columns = np.arange(members.ranks)
     if look.ranks == "load" and len(lines):
         columns = np.argsort(-np.nan_to_num(load(table[lines], spread.own[lines]), nan=-1.0), kind="stable")
-    return Heat(members, rows, table, spread, lines, columns, *_number_repeats(members, rows))
+    kinds = np.unique(np.stack([members.title, members.type]), axis=1)[0]
+    titles, types = np.unique(kinds, return_counts=True)
+    mixed = frozenset(titles[types > 1].tolist())
+    return Heat(members, rows, table, spread, lines, columns, *_number_repeats(members, rows), mixed)
 
 
 def load(table: Float64, own: Float64) -> Float64:
@@ -311,5 +316,8 @@ def line_name(heat: Heat, line: int, *, whole: bool = False) -> str:
         return heat.rows.sections[int(heat.rows.section[row])] or "all collectives"
     members, first = heat.members, int(heat.rows.first[row])
     title = members.titles[int(members.title[first])]
-    name = (title if whole else short_function_name(title)) or collective_name(int(members.type[first]))
+    kind = collective_name(int(members.type[first]))
+    name = (title if whole else short_function_name(title)) or kind
+    if title and int(members.title[first]) in heat.mixed:
+        name = f"{name} · {kind}"
     return f"{name} #{int(heat.nth[row]) + 1}" if heat.alike[row] > 1 else name

@@ -12,6 +12,7 @@ from studio.analysis.collectives.groups import group_of
 from studio.analysis.collectives.meeting import meeting_of
 from studio.analysis.graph.neighbours import predecessors, successors
 from studio.analysis.job.completeness import completeness, ranges_of
+from studio.analysis.job.function_names import short_function_name
 from studio.analysis.job.nodes import NodeIndex, find_node, node_ref
 from studio.errors import StudioError
 from studio.pages.base.state import session, workspace
@@ -79,7 +80,10 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
     name = graph.strings[int(graph.name[row])] or "(no name)"
     return html.Div(
         [
-            html.Div([html.H2(_plain(name)), _close()], className="cs-inspector-head"),
+            html.Div(
+                [html.H2(_plain(short_function_name(name)), title=_plain(name)), _close()],
+                className="cs-inspector-head",
+            ),
             html.Dl(
                 _pairs(
                     [
@@ -277,7 +281,15 @@ def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: di
         there = link("", view, node=ref)
         items.append(
             html.Li(
-                [kind, html.A(html.Bdi(name), href=there, title=f"{name} (id {ref})", **_changes(node=ref))]
+                [
+                    kind,
+                    html.A(
+                        html.Bdi(short_function_name(name)),
+                        href=there,
+                        title=f"{name} (id {ref})",
+                        **_changes(node=ref),
+                    ),
+                ]
             )
         )
     more = len(rows) - len(items)

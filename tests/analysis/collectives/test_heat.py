@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+import studio
 from studio.analysis.collectives.cell import cell_words
 from studio.analysis.collectives.heat import Look, Shown, align_lines, heat_of, line_name, strongest, tile
 from tests.analysis.collectives.test_imbalance import at, members_of, side_by_side
@@ -77,3 +80,14 @@ def test_one_section_alone_can_be_shown() -> None:
     assert [line_name(heat, line) for line in range(len(heat.lines))] == ["n2"]
     world = heat_of(members_of(side_by_side()), Look(by="group", only="0"))
     assert [line_name(world, line) for line in range(len(world.lines))] == ["step1.norm"]
+
+
+def test_collectives_of_one_kernel_are_told_apart_by_their_type():
+    """NCCL sends and receives for gathers and scatters by the same kernel: their lines had the same names."""
+    trace = studio.read(Path(__file__).parents[2] / "data" / "nccl_4r")
+    members = members_of(trace)
+    heat = heat_of(members, Look())
+    names = [line_name(heat, line) for line in range(len(heat.lines))]
+    assert len(set(names)) == len(names)
+    assert {"ncclDevKernel_SendRecv · GATHER #1", "ncclDevKernel_SendRecv · SCATTER #2"} <= set(names)
+    assert "ncclDevKernel_AllGather_RING_LL #1" in names
