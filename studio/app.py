@@ -303,6 +303,13 @@ def _context_bar() -> Any:
                         w=230,
                         comboboxProps={"shadow": "sm"},
                     ),
+                    html.Button(
+                        [html.Span("Compare ", className="cs-roomy"), "+"],
+                        id="compare-shown",
+                        className="cs-button",
+                        **aria_label("Compare +: choose the shown run for a comparison"),
+                        title="Choose the shown run for a comparison; choose others the same way, here or on other pages",
+                    ),
                 ],
                 id="run-field",
                 className="cs-context-field",

@@ -1,6 +1,7 @@
-/* A tray of runs chosen on any page by <button data-compare="job/run" data-compare-name="…">. */
+/* A tray of runs chosen on any page: by <button data-compare="job/run" data-compare-name="…">, and the
+   shown one by the button in the bar. */
 
-import { onNavigation } from "../base/dash.mjs";
+import { onNavigation, propsOf } from "../base/dash.mjs";
 import { byId, element, targetOf } from "../base/dom.mjs";
 import { addressOf } from "../base/view.mjs";
 import { LETTERS } from "./layout.mjs";
@@ -60,14 +61,33 @@ function showTray(chosen) {
   bar.replaceChildren(...chips, go, empty);
 }
 
+/** The label of what is chosen in a select of the bar. @param {string} id */
+function chosenLabel(id) {
+  /** @type {{ value?: string, data?: { value: string, label: string }[] }} */
+  const { value, data = [] } = propsOf(id) ?? {};
+  return [value, data.find((entry) => entry.value === value)?.label];
+}
+
+/** The run that is shown, and what to call it. @returns {Chosen | null} */
+function shownRun() {
+  const [job, name] = chosenLabel("job-pick"), [run, label] = chosenLabel("run-pick");
+  return job && run ? [`${job}/${run}`, [name ?? job, label ?? run].join(" · ")] : null;
+}
+
+/** @param {Chosen} wanted */
+function choose(wanted) {
+  const chosen = readChosen(), isNew = !chosen.some(([other]) => other === wanted[0]);
+  if (isNew && chosen.length < LETTERS.length) chosen.push(wanted);
+  keep(chosen);
+}
+
 /** Show the tray on every page, and listen to the buttons that fill it. */
 export function watchTray() {
   document.addEventListener("click", (event) => {
     const button = targetOf(event, "[data-compare]"), value = button?.dataset.compare;
-    if (!button || !value) return;
-    const chosen = readChosen(), isNew = !chosen.some(([other]) => other === value);
-    if (isNew && chosen.length < LETTERS.length) chosen.push([value, button.dataset.compareName || value]);
-    keep(chosen);
+    if (button && value) choose([value, button.dataset.compareName || value]);
+    const shown = targetOf(event, "#compare-shown") ? shownRun() : null;
+    if (shown) choose(shown);
   });
   onNavigation(() => {
     window.setTimeout(() => showTray(readChosen()), 0);

@@ -141,3 +141,14 @@ def test_a_comparison_from_the_first_click_to_the_link(studio: Studio, page, run
         found = Axe().run(page, options=BRIEF if scheme == "light" else COLOUR_RULES).response["violations"]
         serious = [one for one in found if one["impact"] in ("serious", "critical")]
         assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
+
+
+def test_the_run_that_is_shown_is_chosen_in_the_bar(studio: Studio, page) -> None:
+    """On whatever page: two recordings, compared from the tray."""
+    for name in ("imbalance_8r", "transformer_8r"):
+        page.goto(studio.address("nodes", name, run="recorded"))
+        until(page, lambda name=name: name in page.input_value("#job-pick"))
+        until(page, lambda: page.input_value("#run-pick") == "as recorded")
+        page.click("#compare-shown")
+    page.click("#compare-tray >> text=Compare 2")
+    page.wait_for_url(f"**/compare?job={studio.job('imbalance_8r')}&run=recorded&with=*")
