@@ -106,6 +106,40 @@ export function gridFilters(text, isText) {
   return model;
 }
 
+/** @type {Record<string, string>} */
+const WORDS = {
+  contains: "contains", notContains: "does not contain", equals: "is", notEqual: "is not",
+  startsWith: "begins with", endsWith: "ends with", blank: "is blank", notBlank: "is not blank", matches: "",
+};
+
+/** @param {Condition} condition */
+const conditionWords = ({ type, filter }) => [WORDS[type] ?? type, filter].filter(Boolean).join(" ");
+
+/**
+ * Say what each filter asks for.
+ * @param {FilterModel} model
+ * @returns {[string, string][]} the column, and the words that follow its title
+ */
+export function filterWords(model) {
+  return Object.entries(model).map(([column, condition]) => [
+    column,
+    "operator" in condition
+      ? condition.conditions.map(conditionWords).join(` ${condition.operator.toLowerCase()} `)
+      : conditionWords(condition),
+  ]);
+}
+
+/**
+ * Return the filters of an address without that of a column.
+ * @param {string} text
+ * @param {string} column
+ */
+export function withoutFilter(text, column) {
+  const filters = readFilters(text);
+  delete filters[column];
+  return sortedJson(filters);
+}
+
 /**
  * Write the order of the grid as the address does.
  * @param {readonly ColumnOrder[]} columns
@@ -150,8 +184,5 @@ export function rankOf(text) {
  * @param {string | null} rank
  */
 export function withRank(text, rank) {
-  const filters = readFilters(text);
-  if (rank) filters.rank = ["matches", rank];
-  else delete filters.rank;
-  return sortedJson(filters);
+  return rank ? sortedJson({ ...readFilters(text), rank: ["matches", rank] }) : withoutFilter(text, "rank");
 }

@@ -121,7 +121,7 @@ export class NodeList {
     this.#list = list;
     setVisible(byId("nodes-empty"), false);
     if (isAhead) {
-      list.filters = filterText(this.#gridFilters(list.f));
+      list.filters = filterText(this.gridFiltersOf(list.f));
       list.order = orderText(gridOrder(list.sort).filter(({ colId }) => grid.getColumn(colId)));
     } else {
       this.#filterGrid(list);
@@ -138,8 +138,11 @@ export class NodeList {
     return filterText(this.grid.getFilterModel());
   }
 
-  /** @param {string} text */
-  #gridFilters(text) {
+  /**
+   * The filters of an address as the grid takes them.
+   * @param {string} text
+   */
+  gridFiltersOf(text) {
     return gridFilters(text, (name) => this.grid.getColumn(name)?.getColDef().context.text ?? null);
   }
 
@@ -148,7 +151,7 @@ export class NodeList {
    * @param {Listing} list
    */
   #filterGrid({ f, sort }) {
-    const wanted = this.#gridFilters(f);
+    const wanted = this.gridFiltersOf(f);
     if (filterText(wanted) !== this.#filterText()) this.grid.setFilterModel(wanted);
     if (orderText(this.grid.getColumnState()) === sort) return;
     this.grid.applyColumnState({ state: gridOrder(sort), defaultState: { sort: null, sortIndex: null } });

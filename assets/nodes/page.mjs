@@ -1,10 +1,10 @@
 /* The Nodes page: its controls, and the list in its grid. */
 
 import { noUpdate, setProps } from "../base/dash.mjs";
-import { byId, setVisible, targetOf } from "../base/dom.mjs";
+import { byId, element, setVisible, targetOf } from "../base/dom.mjs";
 import { pageTimers } from "../base/timers.mjs";
 import { changeView, isTouched, readView } from "../base/view.mjs";
-import { rankOf, withRank } from "./filters.mjs";
+import { filterWords, rankOf, withoutFilter, withRank } from "./filters.mjs";
 import { findGrid } from "./grid.mjs";
 import { GRID, NodeList } from "./list.mjs";
 
@@ -55,6 +55,25 @@ class NodesPage {
     this.#rank = rankOf(f);
     setProps("nodes-rank", { value: this.#rank });
     setVisible(byId("nodes-clear"), Boolean(q || f));
+    this.#showChips(f);
+  }
+
+  /**
+   * Show each filter, to be taken away by a click.
+   * @param {string} f
+   */
+  #showChips(f) {
+    const list = this.#list, bar = byId("nodes-chips");
+    if (!list || !bar) return;
+    const chips = filterWords(list.gridFiltersOf(f)).map(([column, words]) => {
+      const text = `${list.grid.getColumn(column)?.getColDef().headerName ?? column} ${words}`;
+      return element("button", {
+        class: "cs-nodes-chip", title: `Remove: ${text}`,
+        onclick: () => changeView({ f: withoutFilter(readView().f ?? "", column) || null }),
+      }, element("bdi", { text }), " ×");
+    });
+    bar.replaceChildren(...chips);
+    setVisible(bar, chips.length > 0);
   }
 
   /** @param {string | null} value */

@@ -4,11 +4,13 @@ import { test } from "node:test";
 import { chooseColumns, splitName } from "../../assets/nodes/columns.mjs";
 import {
   filterText,
+  filterWords,
   gridFilters,
   gridOrder,
   orderText,
   rankOf,
   readFilters,
+  withoutFilter,
   withRank,
 } from "../../assets/nodes/filters.mjs";
 
@@ -86,4 +88,14 @@ test("a long name keeps its end, whole surrogate pairs included", () => {
   assert.deepEqual(splitName("a".repeat(6) + "b".repeat(16)), ["aaaaaa", "b".repeat(16)]);
   const pair = "a".repeat(9) + "😀" + "b".repeat(15);
   assert.deepEqual(splitName(pair), ["a".repeat(9), "😀" + "b".repeat(15)]);
+});
+
+test("a filter says what it asks for, and is taken away alone", () => {
+  const text =
+    '{"bytes":["matches",">= 32 MiB"],"name":["OR",["contains","a"],["notContains","b"]],"type":["blank"]}';
+  assert.deepEqual(filterWords(gridFilters(text, isText)), [
+    ["bytes", ">= 32 MiB"], ["name", "contains a or does not contain b"], ["type", "is blank"],
+  ]);
+  assert.equal(withoutFilter(text, "name"), '{"bytes":["matches",">= 32 MiB"],"type":["blank"]}');
+  assert.equal(withoutFilter('{"type":["blank"]}', "type"), "");
 });

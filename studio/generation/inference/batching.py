@@ -17,7 +17,9 @@ The policy is that of vLLM (Kwon et al., "PagedAttention", SOSP 2023) with chunk
 5. With pipeline stages there are as many batches as stages, each with running sequences of its own (vLLM's virtual engines, SGLang's
    micro-batches): while one is at a stage, others are at the stages before and after. They take turns at the first stage. A batch takes
    its turn once that stage is free and the tokens of its last step have come back; one that has nothing to do is passed over. Rules 1
-   to 4 hold for each batch, 3 among the sequences of the batch alone. The waiting requests and the blocks are shared, and a batch
+   to 4 hold for each batch, 3 among the sequences of the batch that came later. But the earliest request at work is not sent back: in
+   place of it the latest sequences of batches that are not under way are, and while there are none it waits and nobody else is given
+   blocks. So every request ends; batches that only send back their own could do so to each other for ever. The waiting requests and the blocks are shared, and a batch
    admits no request beyond its even share, rounded up, of the sequences that run or wait, or of the most that may run. A stage begins a step
    once it has come and what the step before made has been sent on: a stage sends before it goes on, as in generated steps.
 6. Replicas that divide experts exchange tokens in every layer, so their steps begin and end together. Each plans its own from the requests
@@ -126,9 +128,10 @@ class StepRecord:
 
 @dataclass(slots=True)
 class _Sequence:
-    """A request at work: tokens still to be read before the next one is made, tokens in the cache, and tokens made."""
+    """A request at work: its place by arrival, tokens still to be read before the next one is made, tokens in the cache, and tokens made."""
 
     served: Served
+    number: int
     unread: int
     cached: int = 0
     made: int = 0
@@ -144,6 +147,7 @@ class _Replica:
         come: How many of its requests have come.
         running: Who runs, by batch in the order of admission.
         blocks: Blocks in use.
+        short: The earliest request at work, where it waits for blocks that batches under way hold: nobody else is given any until then.
         draw: Says which drafted tokens are accepted.
         served: What its requests saw so far.
         records: Steps that ended.
@@ -156,6 +160,7 @@ class _Replica:
     waiting: deque[_Sequence] = field(default_factory=deque)
     come: int = 0
     blocks: int = 0
+    short: _Sequence | None = None
     records: list[StepRecord] = field(default_factory=list)
 
     @property
@@ -167,25 +172,32 @@ class _Replica:
         """Let requests wait that have come."""
         while self.come < len(self.served) and self.served[self.come].request.arrival_ns <= now:
             served = self.served[self.come]
-            self.waiting.append(_Sequence(served, served.request.prompt))
+            self.waiting.append(_Sequence(served, self.come, served.request.prompt))
             self.come += 1
 
-    def plan(self, now: float, batch: int) -> list[tuple[_Sequence, int]]:
-        """Return the sequences of a batch's next step with their new tokens, and take the blocks that they need."""
+    def plan(self, now: float, batch: int, idle: Sequence[int]) -> list[tuple[_Sequence, int]]:
+        """Return the sequences of a batch's next step with their new tokens, and take the blocks that they need.
+
+        Args:
+            now: When it begins.
+            batch: The batch.
+            idle: Batches that are not under way, of which sequences can be sent back.
+        """
         planned: list[tuple[_Sequence, int]] = []
         running = self.running[batch]
         budget, preempted, place = self.policy.budget, False, 0
         while place < len(running) and budget:
             sequence = running[place]
-            new = min(self._wanted(sequence), budget)
-            while not self._take(sequence, new) and len(running) > place:
-                preempted = True
-                if self._preempt(running) is sequence:
-                    break
-            else:
+            new, count = min(self._wanted(sequence), budget), self.runs
+            if self._make_room(place, new, batch, idle):
                 planned.append((sequence, new))
                 budget -= new
-            place += 1
+                place += 1
+            elif place < len(running) and running[place] is sequence:
+                # It waits for blocks.
+                preempted = True
+                place += 1
+            preempted = preempted or self.runs < count
         most = min(self.policy.sequences, self.runs + len(self.waiting))
         share = -(-most // self.policy.stages)
         while not preempted and self.waiting and budget:
@@ -201,6 +213,31 @@ class _Replica:
             planned.append((sequence, new))
             budget -= new
         return planned
+
+    def _make_room(self, place: int, new: int, batch: int, idle: Sequence[int]) -> bool:
+        """Take the blocks for new tokens of a running sequence; whether there were enough, or others could be sent back for them.
+
+        Of those of its batch that are not planned yet the latest goes that came after it, itself where there are none. The earliest
+        request at work never goes: those of idle batches do in its place, and while there are none it waits, so that every request
+        ends at some time.
+        """
+        running = self.running[batch]
+        sequence = running[place]
+        while not self._take(sequence, new):
+            later = [each for each in running[place + 1 :] if each.number > sequence.number]
+            if not later and any(each.number < sequence.number for others in self.running for each in others):
+                self._preempt(sequence, running)
+                return False
+            if later:
+                self._preempt(max(later, key=_number), running)
+                continue
+            others = [each for other in idle if other != batch for each in self.running[other]]
+            if not others:
+                self.short = sequence
+                return False
+            latest = max(others, key=_number)
+            self._preempt(latest, next(own for own in self.running if latest in own))
+        return True
 
     def _wanted(self, sequence: _Sequence) -> int:
         """Return how many tokens a running sequence reads in a step: its last token when decoding, plus drafted ones."""
@@ -219,19 +256,21 @@ class _Replica:
     def _take(self, sequence: _Sequence, new: int) -> bool:
         """Take the blocks for new tokens; whether there were enough."""
         more = blocks_of(sequence.cached + new) - blocks_of(sequence.cached)
-        if self.blocks + more > self.policy.blocks:
+        if self.blocks + more > self.policy.blocks or (more and self.short not in (None, sequence)):
             return False
         self.blocks += more
+        if sequence is self.short:
+            self.short = None
         return True
 
-    def _preempt(self, running: list[_Sequence]) -> _Sequence:
-        """Send the sequence of a batch that was admitted last back to wait."""
-        last = running.pop()
-        self.blocks -= blocks_of(last.cached)
-        last.unread, last.cached = last.served.request.prompt + last.made, 0
-        last.served.preemptions += 1
-        self.waiting.appendleft(last)
-        return last
+    def _preempt(self, sequence: _Sequence, running: list[_Sequence]) -> None:
+        """Send a sequence of a batch back to wait, before those that came later."""
+        running.remove(sequence)
+        self.blocks -= blocks_of(sequence.cached)
+        sequence.unread, sequence.cached = sequence.served.request.prompt + sequence.made, 0
+        sequence.served.preemptions += 1
+        earlier = sum(each.number < sequence.number for each in self.waiting)
+        self.waiting.insert(earlier, sequence)
 
     def finish(self, planned: Sequence[tuple[_Sequence, int]], now: float) -> int:
         """Note what a step made, and let go of requests that are done; returns how many drafted tokens were not accepted."""
@@ -261,6 +300,10 @@ class _Replica:
                 [each for each in running if each.served.finish_ns < 0] for running in self.running
             ]
         return rejected
+
+
+def _number(sequence: _Sequence) -> int:
+    return sequence.number
 
 
 def _drafted(sequence: _Sequence, new: int) -> int:
@@ -389,11 +432,11 @@ def _next_step(
     replicas: Sequence[_Replica], turns: Sequence[int], ready: Sequence[float], now: float
 ) -> tuple[int, list[_Planned] | None]:
     """Return the first batch in its turn that has something to do, and what on each replica; None where none has."""
-    for batch in turns:
-        if ready[batch] <= now:
-            plans = [replica.plan(now, batch) for replica in replicas]
-            if any(plans):
-                return batch, plans
+    idle = [batch for batch in turns if ready[batch] <= now]
+    for batch in idle:
+        plans = [replica.plan(now, batch, idle) for replica in replicas]
+        if any(plans):
+            return batch, plans
     return 0, None
 
 

@@ -121,7 +121,7 @@ def layout(**_query: str) -> Any:
         [
             html.Div(no_job(), id="nodes-none", hidden=True),
             html.Div(
-                [_head(), html.Div(id="nodes-error", role="alert"), _list()],
+                [_head(), html.Div(id="nodes-error", role="alert"), _list(), _chips()],
                 id="nodes-page",
                 className="cs-page cs-nodes",
             ),
@@ -221,6 +221,13 @@ def _list() -> Any:
         hidden=True,
     )
     return html.Div([grid, empty, loading("Listing the nodes…")], className="cs-nodes-list")
+
+
+def _chips() -> Any:
+    """Return the place of the filters that are set, below the list: there nothing moves when they come."""
+    return html.Div(
+        id="nodes-chips", className="cs-nodes-chips", hidden=True, **aria_label("Filters"), role="group"
+    )
 
 
 @callback(Output("nodes-rank", "data"), Input("job", "data"))

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import studio
@@ -176,12 +176,34 @@ def test_a_full_cache_sends_the_last_one_back_by_hand():
     st.lists(st.tuples(st.integers(0, 500), st.integers(1, 60), st.integers(1, 40)), min_size=1, max_size=12),
     st.integers(1, 40), st.integers(1, 5), st.integers(7, 12), st.integers(0, 3), st.integers(1, 3),
 )  # fmt: skip
+@example(
+    [
+        (115, 25, 28),
+        (120, 37, 30),
+        (470, 48, 14),
+        (305, 31, 34),
+        (425, 44, 12),
+        (164, 52, 30),
+        (282, 33, 26),
+        (290, 38, 4),
+        (364, 4, 27),
+    ],
+    40,
+    3,
+    7,
+    3,
+    3,
+).via("batches sent each other's sequences back for ever")
 @settings(max_examples=30)
 def test_every_request_is_served_within_the_limits(rows, budget, sequences, blocks, draft, stages):
     requests = [Request(*row) for row in sorted(rows)]
     policy = Policy(budget, sequences, blocks, draft, 0.5, stages=stages)
 
+    begun = []
+
     def course(load):
+        begun.append(load)
+        assert len(begun) < 20_000, "it does not come to an end"
         return Course((10.0 + load.tokens, *(12.0 for _ in range(stages - 1))), (3.0,) * (stages - 1), 1.0)
 
     served, steps = serve(requests, policy, course)
