@@ -135,6 +135,11 @@ def clear_sort_together_and_pick_a_rank(nodes):
     counted(nodes, "297 of 2,488 nodes")
     wait_for_view(nodes, f='{"rank":["matches","3"]}', sort="type,-duration_ns")
     becomes(nodes, lambda: set(shown(nodes, "rank")), {"3"})
+    # Below the list each filter says what it asks for, and goes by a click.
+    nodes.click("#nodes-chips >> text=Rank 3")
+    counted(nodes, "2,488 nodes")
+    wait_for_view(nodes, sort="type,-duration_ns")
+    until(nodes, nodes.locator("#nodes-chips").is_hidden)
 
 
 def filter_by_keyboard(nodes):
