@@ -58,30 +58,54 @@ def unsaid_waits(
     call_of_wait = _calls_of_library(operations, covering(operations, device, calls))
     waiting = _waiting_streams(device, calls)
     own = _streams_of_callers(thread, stream, within)
+    lanes = {
+        (number, each): np.flatnonzero((thread == number) & ((stream == each) | (each < 0)))
+        for number in np.unique(thread).tolist()
+        for each in (NONE, *np.unique(waiting[waiting >= 0]).tolist())
+    }
+    collectives = _Launched(np.flatnonzero(talks), stream)
+    asked = {
+        number: _Launched(np.flatnonzero((thread == number) & (own | ~talks)), stream)
+        for number in np.unique(thread).tolist()
+    }
     pairs: set[tuple[int, int]] = set()
-    for call, on, around in zip(calls.tolist(), waiting.tolist(), call_of_wait.tolist(), strict=True):
-        at, caller = int(device.start_ns[call]), int(device.thread[call])
-        first = int(np.searchsorted(begun, at, side="left"))
-        mine = thread == caller
-        after = first + np.flatnonzero(mine[first:] & ((stream[first:] == on) | (on < 0)))[:1]
-        if not len(after):
+    firsts = np.searchsorted(begun, device.start_ns[calls], side="left")
+    for place, (caller, on) in enumerate(zip(device.thread[calls].tolist(), waiting.tolist(), strict=True)):
+        first, lane = int(firsts[place]), lanes.get((caller, on))
+        after = NONE if lane is None else int(np.searchsorted(lane, first))
+        if lane is None or after == len(lane):
             continue
-        target = int(after[0])
-        before = (np.arange(len(places)) < first) & (stream != stream[target])
-        if not talks[target] or (own[target] and around != within[target]):
-            before &= talks
+        target = int(lane[after])
+        if not talks[target] or (own[target] and call_of_wait[place] != within[target]):
+            last = collectives.last_elsewhere(first, int(stream[target]))
         elif own[target]:
             # The collective runs on the caller's own stream.
             continue
         else:
-            before &= mine & (own | ~talks)
-        last = np.flatnonzero(before)[-1:]
-        if len(last) and finish[last[0]] <= start[target]:
-            pairs.add((int(places[last[0]]), int(places[target])))
+            last = asked[caller].last_elsewhere(first, int(stream[target]))
+        if last >= 0 and finish[last] <= start[target]:
+            pairs.add((int(places[last]), int(places[target])))
     if not pairs:
         return nothing
     sources, targets = zip(*sorted(pairs), strict=True)
     return np.array(sources, np.int64), np.array(targets, np.int64)
+
+
+class _Launched:
+    """Some operations in the order of their launches, to find the last one on another stream than a given one."""
+
+    def __init__(self, at: Int64, stream: Int64) -> None:
+        self.at, self.stream = at, stream[at]
+        changes = np.append(True, self.stream[1:] != self.stream[:-1])[: len(at)]
+        # Of each where those of its stream begin that follow each other without one of another stream between them.
+        self.since = np.maximum.accumulate(np.where(changes, np.arange(len(at)), 0))
+
+    def last_elsewhere(self, first: int, stream: int) -> int:
+        """Return the last before a place that is on another stream, -1 where there is none."""
+        place = int(np.searchsorted(self.at, first)) - 1
+        if place >= 0 and self.stream[place] == stream:
+            place = int(self.since[place]) - 1
+        return int(self.at[place]) if place >= 0 else NONE
 
 
 def _waiting_streams(device: DeviceTrace, calls: Int64) -> Int64:
