@@ -170,6 +170,8 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
         for aside, path in zip((host, device), recording.files, strict=True):
             aside.replace(path)
 
+    # There is one cycle, so nothing is cleared; newer versions of PyTorch warn of it all the same.
+    warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
     try:
         with torch.profiler.profile(
             schedule=torch.profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=1),
