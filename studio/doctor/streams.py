@@ -49,10 +49,9 @@ def stream_order(case: GraphCase) -> StreamOrder:
     rows, stream, device = rows[order], stream[order], device[order]
     same = (stream[1:] == stream[:-1]) & (device[1:] == device[:-1])
     # One kernel that carries several messages stands as several nodes of the same time, which wait for nothing of each other.
-    together = same & case.communicates[rows[1:]] & case.communicates[rows[:-1]] & (when[rows[1:]] >= 0)
-    together &= (graph.start_ns[rows[1:]] == graph.start_ns[rows[:-1]]) & (
-        graph.duration_ns[rows[1:]] == graph.duration_ns[rows[:-1]]
-    )
+    together = same & recorded & case.communicates[rows[1:]] & case.communicates[rows[:-1]]
+    for times in (graph.start_ns[rows], graph.duration_ns[rows]):
+        together &= times[1:] == times[:-1]
     before, after = rows[:-1][same & ~together], rows[1:][same & ~together]
     if not len(after):
         return StreamOrder(before, after, np.zeros(0, np.bool_), 0, recorded)

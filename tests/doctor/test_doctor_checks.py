@@ -282,6 +282,14 @@ def test_without_start_times_the_order_is_that_of_launch():
     assert evidence(one)["order taken from"] == "the order of launch, as no start times are recorded"
 
 
+def test_collectives_without_times_on_one_stream_need_an_order():
+    """Only recorded times show that two of them are one kernel; no times are no equal ones."""
+    sums = [collective(number, "ALL_REDUCE", 64, is_cpu_op=False, stream=7) for number in (1, 2)]
+    assert found(trace_of([sums]), "stream-order").count == 1
+    assert "stream-order" not in codes(started(trace_of([sums]), [10, 10]))
+    assert found(started(trace_of([sums]), [10, 20]), "stream-order").count == 1
+
+
 def test_two_streams_need_no_order_between_them():
     nodes = [comp(1, stream=7), comp(2, stream=8)]
     assert "stream-order" not in codes(started(trace_of([nodes]), [0, 10]))
