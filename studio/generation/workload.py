@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from studio.generation.memory import fullest_stage
 from studio.generation.models import Model, find_model
 from studio.generation.options import BY_KEY, OPTIONS, fill_defaults
 from studio.generation.program import Speed
+from studio.operators.roofline import Gpu
 from studio.sim.systems.gpus import find_gpu
 from studio.trace import RECIPE, Attribute, Trace, ValueKind
 
@@ -28,6 +29,7 @@ _MORE = (
     "value_size", "window", "full_every",
 )  # fmt: skip
 _GPT_VOCABULARY = 50_257
+Reached = Callable[[Gpu], Efficiency]
 _SHAPE = tuple(option for option in OPTIONS if option.part == "shape")
 
 
@@ -55,13 +57,16 @@ class Workload:
         return fullest_stage(self.model, self.layout)[1]
 
 
-def workload_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Workload:
+def workload_of(
+    model: str | Model, ranks: int, given: Mapping[str, Any], reached: Reached = efficiency_of
+) -> Workload:
     """Return the workload that a user asks for.
 
     Args:
         model: The name of a preset, `custom`, or the numbers of a model.
         ranks: How many ranks.
         given: Options by key (`options.OPTIONS`); one that is None or not there takes its default.
+        reached: What is reached of a GPU where no efficiency is given: that of steps of training, or of inference.
 
     Raises:
         ConfigError: A name is not known, numbers are missing, contradict each other or do not divide.
@@ -75,7 +80,7 @@ def workload_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Wor
     else:
         shape = find_model(model) if isinstance(model, str) else model
     wish = Wish(ranks, **{spec.name: values[spec.name] for spec in fields(Wish) if spec.name in values})
-    speed = speed_of(values["gpu"], values["compute_efficiency"], values["memory_efficiency"])
+    speed = speed_of(values["gpu"], values["compute_efficiency"], values["memory_efficiency"], reached)
     if speed is not None and values["dtype"] == "fp8" and "fp8" not in speed.gpu.tera_flops:
         raise ConfigError(
             f"--dtype is fp8, but {speed.gpu.name} has no units for it.",
@@ -133,13 +138,19 @@ def _custom_more(values: Mapping[str, Any]) -> dict[str, Any]:
     return more
 
 
-def speed_of(gpu: str | None, compute: float | None = None, memory: float | None = None) -> Speed | None:
+def speed_of(
+    gpu: str | None,
+    compute: float | None = None,
+    memory: float | None = None,
+    reached: Reached = efficiency_of,
+) -> Speed | None:
     """Return how fast compute nodes run on a GPU; None where none is named.
 
     Args:
         gpu: The name of a GPU.
         compute: Share of its peak that is reached; None is 1 where `memory` is given, else what was measured.
         memory: Share of its memory's bandwidth, likewise.
+        reached: What was measured of a GPU.
 
     Raises:
         ConfigError: There is no GPU of this name, or an efficiency is out of its range or given without a GPU.
@@ -150,7 +161,7 @@ def speed_of(gpu: str | None, compute: float | None = None, memory: float | None
         return None
     if (compute, memory) == (None, None):
         found = find_gpu(gpu)
-        return Speed(found, efficiency_of(found))
+        return Speed(found, reached(found))
     matmul = 1.0 if compute is None else compute
     return Speed(find_gpu(gpu), Efficiency(matmul, matmul, 1.0 if memory is None else memory))
 

@@ -19,9 +19,10 @@ The policy is that of vLLM (Kwon et al., "PagedAttention", SOSP 2023) with chunk
    its turn once that stage is free and the tokens of its last step have come back; one that has nothing to do is passed over. Rules 1
    to 4 hold for each batch, 3 among the sequences of the batch that came later. But the earliest request at work is not sent back: in
    place of it the latest sequences of batches that are not under way are, and while there are none it waits and nobody else is given
-   blocks. So every request ends; batches that only send back their own could do so to each other for ever. The waiting requests and the blocks are shared, and a batch
-   admits no request beyond its even share, rounded up, of the sequences that run or wait, or of the most that may run. A stage begins a step
-   once it has come and what the step before made has been sent on: a stage sends before it goes on, as in generated steps.
+   blocks. So every request ends; batches that only send back their own could do so to each other for ever. The waiting requests and
+   the blocks are shared, and a batch admits no request beyond its even share, rounded up, of the sequences that run or wait, or of the
+   most that may run. A stage begins a step once it has come and what the step before made has been sent on: a stage sends before it
+   goes on, as in generated steps.
 6. Replicas that divide experts exchange tokens in every layer, so their steps begin and end together. Each plans its own from the requests
    that came to it; the step takes as long as if all had to do the most that one has of each kind: tokens, logits, attention, cache.
    One that has nothing to do waits for the others.
@@ -33,6 +34,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from studio.generation.inference.batches import Load
 from studio.generation.inference.requests import Request
@@ -126,9 +128,17 @@ class StepRecord:
     busy_ns: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Sequence:
-    """A request at work: its place by arrival, tokens still to be read before the next one is made, tokens in the cache, and tokens made."""
+    """A request at work, equal to itself alone.
+
+    Attributes:
+        served: What it sees.
+        number: Its place by arrival.
+        unread: Tokens still to be read before the next one is made.
+        cached: Tokens in the cache.
+        made: Tokens made.
+    """
 
     served: Served
     number: int
@@ -185,19 +195,18 @@ class _Replica:
         """
         planned: list[tuple[_Sequence, int]] = []
         running = self.running[batch]
-        budget, preempted, place = self.policy.budget, False, 0
-        while place < len(running) and budget:
-            sequence = running[place]
-            new, count = min(self._wanted(sequence), budget), self.runs
-            if self._make_room(place, new, batch, idle):
+        budget, count = self.policy.budget, self.runs
+        for sequence in list(running):
+            if not budget:
+                break
+            if self.runs < count and sequence not in running:
+                continue
+            new = min(self._wanted(sequence), budget)
+            if self._make_room(sequence, new, batch, idle):
                 planned.append((sequence, new))
                 budget -= new
-                place += 1
-            elif place < len(running) and running[place] is sequence:
-                # It waits for blocks.
-                preempted = True
-                place += 1
-            preempted = preempted or self.runs < count
+        # While a sequence waits for blocks (`short`), there are none to admit another one with.
+        preempted = self.runs < count
         most = min(self.policy.sequences, self.runs + len(self.waiting))
         share = -(-most // self.policy.stages)
         while not preempted and self.waiting and budget:
@@ -214,7 +223,7 @@ class _Replica:
             budget -= new
         return planned
 
-    def _make_room(self, place: int, new: int, batch: int, idle: Sequence[int]) -> bool:
+    def _make_room(self, sequence: _Sequence, new: int, batch: int, idle: Sequence[int]) -> bool:
         """Take the blocks for new tokens of a running sequence; whether there were enough, or others could be sent back for them.
 
         Of those of its batch that are not planned yet the latest goes that came after it, itself where there are none. The earliest
@@ -222,21 +231,17 @@ class _Replica:
         ends at some time.
         """
         running = self.running[batch]
-        sequence = running[place]
         while not self._take(sequence, new):
-            later = [each for each in running[place + 1 :] if each.number > sequence.number]
-            if not later and any(each.number < sequence.number for others in self.running for each in others):
-                self._preempt(sequence, running)
+            behind = running[running.index(sequence) + 1 :]
+            later = [each for each in behind if each.number > sequence.number]
+            if not later and any(each.number < sequence.number for own in self.running for each in own):
+                self._preempt(sequence)
                 return False
-            if later:
-                self._preempt(max(later, key=_number), running)
-                continue
-            others = [each for other in idle if other != batch for each in self.running[other]]
-            if not others:
+            victims = later or [each for other in idle if other != batch for each in self.running[other]]
+            if not victims:
                 self.short = sequence
                 return False
-            latest = max(others, key=_number)
-            self._preempt(latest, next(own for own in self.running if latest in own))
+            self._preempt(max(victims, key=attrgetter("number")))
         return True
 
     def _wanted(self, sequence: _Sequence) -> int:
@@ -263,9 +268,9 @@ class _Replica:
             self.short = None
         return True
 
-    def _preempt(self, sequence: _Sequence, running: list[_Sequence]) -> None:
-        """Send a sequence of a batch back to wait, before those that came later."""
-        running.remove(sequence)
+    def _preempt(self, sequence: _Sequence) -> None:
+        """Send a running sequence back to wait, before those that came later."""
+        next(own for own in self.running if sequence in own).remove(sequence)
         self.blocks -= blocks_of(sequence.cached)
         sequence.unread, sequence.cached = sequence.served.request.prompt + sequence.made, 0
         sequence.served.preemptions += 1
@@ -300,10 +305,6 @@ class _Replica:
                 [each for each in running if each.served.finish_ns < 0] for running in self.running
             ]
         return rejected
-
-
-def _number(sequence: _Sequence) -> int:
-    return sequence.number
 
 
 def _drafted(sequence: _Sequence, new: int) -> int:

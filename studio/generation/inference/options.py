@@ -107,7 +107,8 @@ def asked_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Asked:
     training = {key: given.get(key) for key in _SHARED if key not in ("batch", "steps", "dtype")}
     # Degrees are those of the ranks that decode.
     decoding = ranks - (values["prefill_ranks"] or 0) if values["phase"] == DISAGGREGATED else ranks
-    workload = workload_of(model, max(decoding, 1), training)
+    # Steps of training tell nothing of inference.
+    workload = workload_of(model, max(decoding, 1), training, serving_efficiency)
     draft = values["draft_model"]
     wish = StepWish(
         ranks, values["phase"], values["tp"], values["pp"], values["dp"], values["batch"],
@@ -118,15 +119,7 @@ def asked_of(model: str | Model, ranks: int, given: Mapping[str, Any]) -> Asked:
         values["ep"], values["expert_skew"],
     )  # fmt: skip
     recipe = recipe_text(model, ranks, given, INFERENCE_KIND)
-    speed = workload.speed
-    if (
-        speed is not None
-        and given.get("compute_efficiency") is None
-        and given.get("memory_efficiency") is None
-    ):
-        # Steps of training tell nothing of inference.
-        speed = Speed(speed.gpu, serving_efficiency(speed.gpu))
-    return Asked(workload.model, wish, speed, recipe)
+    return Asked(workload.model, wish, workload.speed, recipe)
 
 
 def _text(length: int | str | None) -> str | None:
