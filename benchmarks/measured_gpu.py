@@ -21,9 +21,10 @@ import numpy as np
 
 import studio
 from benchmarks.measured_steps import descend
-from benchmarks.report_steps import replace_section
+from benchmarks.sections import replace_section
 from studio.generation.efficiency import SERVED, Efficiency, Work
 from studio.generation.models import Model, find_model
+from studio.generation.program import BACKWARD
 from studio.sim.systems.gpus import find_gpu
 from studio.trace import Float64, NodeType, Trace, dense_column
 
@@ -85,6 +86,11 @@ def _model(name: str, layers: int) -> Model:
     return replace(find_model(name), layers=layers)
 
 
+def inference_rows(rows: Sequence[Measured], how: str = "compiled") -> list[Measured]:
+    """Return the steps of inference; those with each layer compiled are what `SERVED` is fitted to."""
+    return [row for row in rows if row.step in ("decode", "prefill") and row.how == how]
+
+
 @cache
 def _works(step: str, model: Model, tp: int, batch: int, tokens: int) -> tuple[Work, ...]:
     """Return what the compute nodes of a rank's step have to do."""
@@ -135,7 +141,7 @@ def _parts(trace: Trace) -> dict[str, float]:
     times = {"forward": 0.0, "backward": 0.0, "optimizer": 0.0}
     for row in np.flatnonzero(graph.type == NodeType.COMP).tolist():
         name = graph.strings[int(graph.name[row])]
-        backward = name.endswith((".bwd", "grad"))
+        backward = name.endswith(BACKWARD)
         part = "optimizer" if "optimizer" in name else "backward" if backward else "forward"
         times[part] += int(graph.duration_ns[row]) / 1e3
     return times
@@ -143,7 +149,7 @@ def _parts(trace: Trace) -> dict[str, float]:
 
 def section(rows: Sequence[Measured]) -> Iterator[str]:
     """Yield the lines of the report."""
-    served = [row for row in rows if row.step in ("decode", "prefill") and row.how == "compiled"]
+    served = inference_rows(rows)
     yield ""
     yield "Made by `python -m benchmarks.measured_gpu accuracy.md`; not edited. Steps of Llama models in PyTorch 2.11 on one H100 SXM of 80 GB, in bf16,"
     yield "recorded for this project (`benchmarks/h100_llama.csv`). Nothing is fitted to those of training."
@@ -191,7 +197,7 @@ def section(rows: Sequence[Measured]) -> Iterator[str]:
     mean = 100 * np.abs(errors).mean(axis=0)
     yield ""
     yield f"The mean |error| is {mean[0]:.1f} %, left out {mean[1]:.1f} %, by the roofline {mean[2]:.1f} %. Without a compiler the same steps took"
-    eager = [row for row in rows if row.step in ("decode", "prefill") and row.how == "eager"]
+    eager = inference_rows(rows, "eager")
     pairs = [
         (row, other)
         for row in served
@@ -210,7 +216,7 @@ def _ms(time_us: float) -> str:
 def main(target: Path) -> None:
     """Print the fit and write the tables."""
     rows = read_measured()
-    found = fit([row for row in rows if row.step in ("decode", "prefill") and row.how == "compiled"])
+    found = fit(inference_rows(rows))
     sys.stdout.write(f"{found}\n")
     replace_section(target, (BEGIN, END), section(rows))
 

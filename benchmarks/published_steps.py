@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import studio
+from benchmarks.sections import replace_section
 from studio.generation.transformer import recomputed_flop, step_flop
 from studio.generation.workload import workload_of
 from studio.sim.presets import preset
@@ -214,10 +215,7 @@ def main(report: Path, part: str = "") -> None:
         print(_row(step, rows[-1]), flush=True)
     if part:
         return
-    text = report.read_text(encoding="utf-8")
-    before, _, behind = text.partition(BEGIN)
-    made = "\n".join([BEGIN, *_section(chosen, rows), END])
-    report.write_text(f"{before.rstrip()}\n\n{made}\n{behind.partition(END)[2].lstrip()}", encoding="utf-8")
+    replace_section(report, (BEGIN, END), _section(chosen, rows))
 
 
 def _row(step: Published, found: Held) -> str:

@@ -29,11 +29,7 @@ def main(source: Path, target: Path) -> None:
     command = f"python -m benchmarks.report_accuracy {source.name} {target.name}"
     # What follows from the first section of other programs on stays.
     known = target.read_text(encoding="utf-8") if target.exists() else ""
-    begins = [
-        known.find(part.section_of(known))
-        for part in (report_completion, report_steps)
-        if part.section_of(known)
-    ]
+    begins = [known.find(part.BEGIN) for part in (report_completion, report_steps) if part.BEGIN in known]
     kept = known[min(begins) :] if begins else ""
     report = accuracy_report(tables, command=command, starts=starts)
     target.write_text(f"{report.rstrip()}\n\n{kept}" if kept else report, encoding="utf-8")

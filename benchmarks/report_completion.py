@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import studio
+from benchmarks.sections import replace_section
 from studio.analysis.job.completeness import completeness, is_recording
 from studio.analysis.job.step_times import step_times
 from studio.calibration.machines import system_for
@@ -81,7 +82,6 @@ class Row:
 def main(traces: Path, target: Path) -> None:
     """Write the tables into the report."""
     lines = [
-        BEGIN,
         "## Completed and scaled jobs",
         "",
         f"Made by `python -m benchmarks.report_completion traces {target.name}`; not edited. Simulated on {SYSTEM}, sized by the job.",
@@ -89,19 +89,8 @@ def main(traces: Path, target: Path) -> None:
         *_held_out([*_jobs(traces)]),
         *_scaled(traces / "stg_scale"),
         *_foreign(traces / "foreign"),
-        END,
     ]
-    text = target.read_text(encoding="utf-8") if target.exists() else ""
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    made = "\n".join(lines)
-    target.write_text(f"{before.rstrip()}\n\n{made}\n{after.lstrip()}", encoding="utf-8")
-
-
-def section_of(report: str) -> str:
-    """Return the part of a report that this program writes, "" where there is none."""
-    begin, end = report.find(BEGIN), report.find(END)
-    return report[begin : end + len(END)] + "\n" if 0 <= begin < end else ""
+    replace_section(target, (BEGIN, END), lines)
 
 
 def _jobs(traces: Path) -> Iterator[tuple[str, Trace]]:

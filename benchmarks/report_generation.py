@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import studio
+from benchmarks.sections import replace_section
 from studio.generation.job import make_job
 from studio.generation.layout import Layout, Wish, layout_of
 from studio.generation.models import Model
@@ -199,10 +200,7 @@ def main(arguments: Sequence[str]) -> None:
     if len(arguments) < 2:
         print(told)
         return
-    document = Path(arguments[1])
-    text = document.read_text(encoding="utf-8")
-    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    document.write_text(f"{text[:start]}\n{told}\n{text[end:]}", encoding="utf-8")
+    replace_section(Path(arguments[1]), (BEGIN, END), [told])
 
 
 if __name__ == "__main__":

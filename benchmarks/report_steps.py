@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measured_steps import SEED, SYSTEM, Step, drawn, read_steps, simulated_ms
+from benchmarks.sections import replace_section
 from studio.generation.efficiency import FITTED, NUMBERS
 from studio.trace import Float64
 
@@ -51,21 +52,6 @@ def main(table: Path, target: Path) -> None:
     replace_section(
         target, (BEGIN, END), _section(steps, measured, times, fitted, rest, table.name, target.name)
     )
-
-
-def replace_section(target: Path, marks: tuple[str, str], section: Iterator[str]) -> None:
-    """Put a section between its two marks in a report, in the place of the last one."""
-    text = target.read_text(encoding="utf-8") if target.exists() else ""
-    before, _, behind = text.partition(marks[0])
-    after = behind.partition(marks[1])[2]
-    made = "\n".join([marks[0], *section, marks[1]])
-    target.write_text(f"{before.rstrip()}\n\n{made}\n{after.lstrip()}", encoding="utf-8")
-
-
-def section_of(report: str) -> str:
-    """Return the part of a report that this program writes, "" where there is none."""
-    begin, end = report.find(BEGIN), report.find(END)
-    return report[begin : end + len(END)] + "\n" if 0 <= begin < end else ""
 
 
 def regressed(steps: Sequence[Step], fitted: Sequence[int], *, products: bool) -> tuple[Float64, int]:

@@ -119,19 +119,9 @@ FITTED = Efficiency(
 )
 """What `python -m benchmarks.measured_steps` fits to vTrain's table of steps on one node, see docs/accuracy.md."""
 RECORDED = (
-    Efficiency(
-        0.657, 0.306, 0.588, 18_900.0, 18_900.0, source="as recorded in two public traces of H100", gpu="H100"
-    ),
-    Efficiency(
-        0.400,
-        0.186,
-        0.525,
-        15_600.0,
-        15_600.0,
-        source="as recorded in two public traces of MI300X",
-        gpu="MI300X",
-    ),
-)
+    Efficiency(0.657, 0.306, 0.588, 18_900.0, 18_900.0, source="as recorded in two public traces of H100", gpu="H100"),
+    Efficiency(0.400, 0.186, 0.525, 15_600.0, 15_600.0, source="as recorded in two public traces of MI300X", gpu="MI300X"),
+)  # fmt: skip
 """What operators reach in forward passes that were recorded, see docs/generation.md; odd sizes lose as much as on A100."""
 SERVED = Efficiency(
     0.689, 0.689, 0.891, kernel_ns=4_740.0, source="fitted to 12 steps of inference on H100", gpu="H100"

@@ -18,7 +18,7 @@ _TO_HOST, _FROM_HOST = 1, 2
 """Streams of copies; all else that a device does is in the one that nobody names."""
 _IN_PASSES = ("tp", "cp", "ep")
 """Comm groups whose collectives are part of a pass; those of replicas are launched ahead, or once a step."""
-_BACKWARD = (".bwd", "grad")
+BACKWARD = (".bwd", "grad")
 """How the names of a backward pass's nodes end."""
 
 
@@ -65,7 +65,7 @@ def told_times(speed: Speed | None) -> str:
 
 def work_of(name: str, flop: int, moved: int, kernels: int, *, aligned: bool, dtype: str = "bf16") -> Work:
     """Return the work of a node: operations, bytes and kernels; the end of its name tells a backward pass."""
-    return Work(flop, moved, kernels, aligned, name.endswith(_BACKWARD), dtype)
+    return Work(flop, moved, kernels, aligned, name.endswith(BACKWARD), dtype)
 
 
 class Program:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import studio
-from benchmarks.measured_gpu import inference_us, read_measured, training_us
+from benchmarks.measured_gpu import inference_rows, inference_us, read_measured, training_us
 from studio.errors import ConfigError
 from studio.generation.efficiency import FITTED, NUMBERS, SERVED, Efficiency, Work
 from studio.generation.inference.options import asked_of
@@ -97,7 +97,7 @@ def test_what_durations_are_from_is_said():
 
 def test_steps_of_inference_take_about_as_long_as_on_an_h100():
     """Every compiled step of the table, by the numbers that the report names; by the bare roofline they were 36 % off."""
-    rows = [row for row in read_measured() if row.step in ("decode", "prefill") and row.how == "compiled"]
+    rows = inference_rows(read_measured())
     assert len(rows) == 12
     errors = [inference_us(row, SERVED) / row.time_us - 1 for row in rows]
     assert np.abs(errors).mean() < 0.03
