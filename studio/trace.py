@@ -123,6 +123,7 @@ SLOT_KEYS = ("pg_name", "comm_group", "comm_src", "comm_dst")
 
 WAITS_FOR = "waits_for"
 """Attribute of a node of the host that is a call which waited, for the `device`: its time is what was left of it then."""
+
 STEP = "ProfilerStep"
 """Annotations that start so, with a number behind, stand for a whole training step and take no time of their own: PyTorch's word."""
 
@@ -505,6 +506,15 @@ class Rank:
 
     __repr__ = one_line
 
+    def metadata_value(self, name: str, missing: Value = None) -> Value:
+        """Return the first value of this name in the metadata; `missing` where there is none."""
+        return next((item.value for item in self.metadata if item.name == name), missing)
+
+    def metadata_number(self, name: str) -> int:
+        """Return a whole number from the metadata, -1 where there is none of that name."""
+        value = self.metadata_value(name)
+        return value if isinstance(value, int) else NONE
+
 
 def copied_metadata(like: Rank, number: int, source: int | None) -> tuple[Attribute, ...]:
     """Return the metadata of a rank that has the graph of another one.
@@ -531,13 +541,13 @@ def is_generated(rank: Rank) -> bool:
 
 def assumed_from(rank: Rank) -> int | None:
     """Return the rank whose recording a rank repeats; None where it was recorded itself."""
-    value = next((item.value for item in rank.metadata if item.name == ASSUMED), None)
+    value = rank.metadata_value(ASSUMED)
     return value if isinstance(value, int) else None
 
 
 def assumed_stage(rank: Rank) -> str:
     """Return how the pipeline stage of a rank was built where no rank of it was recorded; "" where one was."""
-    return next((str(item.value) for item in rank.metadata if item.name == ASSUMED_STAGE), "")
+    return str(rank.metadata_value(ASSUMED_STAGE, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -591,6 +601,10 @@ class Trace:
                 hint=f"Its ranks are {listed}{', …' if len(self.ranks) > 8 else ''}.",
             )
         return found
+
+    def group(self, name: str | None) -> CommGroup | None:
+        """Return the listed comm group of a name, None where there is none."""
+        return next((group for group in self.groups if group.name == name), None)
 
     def __repr__(self) -> str:
         """Return it in a line."""

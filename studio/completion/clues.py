@@ -231,7 +231,7 @@ def _messages(
 
 def _descriptions(rank: Rank) -> Mapping[str, str]:
     """Return what a recording says each process group is for, by name: PyTorch's `pg_desc`."""
-    text = next((item.value for item in rank.metadata if item.name == "process_groups"), None)
+    text = rank.metadata_value("process_groups")
     return _described(text) if isinstance(text, str) else {}
 
 

@@ -12,7 +12,6 @@ from studio.analysis.collectives.clocks import clock_offsets
 from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, disagreement
 from studio.analysis.collectives.messages import Messages
 from studio.analysis.job.completeness import completeness, is_recording, range_words
-from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
 from studio.doctor.hangs import is_flight
 from studio.doctor.inferred import level_of_missing
@@ -81,7 +80,7 @@ def _are_whole(case: Case, hints: list[tuple[str, bool]]) -> bool:
     alone = told == [True, False, False] and len(case.trace.ranks) == 1
     return (
         is_recording(case.trace)
-        or any(metadata_number(rank, "link_host_operations") > 0 for rank in case.trace.ranks)
+        or any(rank.metadata_number("link_host_operations") > 0 for rank in case.trace.ranks)
         or (alone and not any(one.communicates.any() for one in case.graphs))
     )
 
@@ -521,13 +520,13 @@ def clock_skew(case: Case) -> Iterator[Found]:
 
 def _moved_clocks(case: Case) -> Iterator[Found]:
     """Yield findings of linking about clocks that differed much before it aligned them."""
-    moved = {rank.number: metadata_number(rank, "clock_offset_ns") for rank in case.trace.ranks}
+    moved = {rank.number: rank.metadata_number("clock_offset_ns") for rank in case.trace.ranks}
     # -1 stands for no such number; a nanosecond is no skew either.
     far = {rank: by for rank, by in moved.items() if abs(by) >= _FAR_APART_NS}
     if not far:
         return
     worst = max(far, key=lambda rank: abs(far[rank]))
-    residual = {rank.number: metadata_number(rank, "clock_residual_ns") for rank in case.trace.ranks}
+    residual = {rank.number: rank.metadata_number("clock_residual_ns") for rank in case.trace.ranks}
     yield Found(
         "info",
         f"Linking moved the clock{'s' if len(far) > 1 else ''} of {rank_list(sorted(far))}, by up to "

@@ -21,7 +21,6 @@ from studio.trace import (
     Int64,
     Level,
     NodeType,
-    Rank,
     dense_column,
     int_column,
 )
@@ -39,12 +38,6 @@ def _first(nodes: Where) -> str:
 
 # ---------------------------------------------------------------------------------------------------
 # Linking
-
-
-def metadata_number(rank: Rank, name: str) -> int:
-    """Return a whole number from a rank's metadata, -1 where there is none of that name."""
-    value = next((attribute.value for attribute in rank.metadata if attribute.name == name), NONE)
-    return value if isinstance(value, int) else NONE
 
 
 _ONE_SESSION = (
@@ -84,12 +77,12 @@ def unlinked(case: Case) -> Iterator[Found]:
         rank.number
         for rank in case.trace.ranks
         if not is_reported
-        and metadata_number(rank, "link_host_operations") > 0
-        and metadata_number(rank, "link_device_operations") > 0
-        and metadata_number(rank, "link_linked") == 0
+        and rank.metadata_number("link_host_operations") > 0
+        and rank.metadata_number("link_device_operations") > 0
+        and rank.metadata_number("link_linked") == 0
     ]
     host, device = (
-        sum(max(metadata_number(rank, f"link_{key}_operations"), 0) for rank in case.trace.ranks)
+        sum(max(rank.metadata_number(f"link_{key}_operations"), 0) for rank in case.trace.ranks)
         for key in ("host", "device")
     )
     if none:
@@ -100,7 +93,7 @@ def unlinked(case: Case) -> Iterator[Found]:
     if not (lost.count or loose.count):
         return
     level: Level = "warning" if lost.count + loose.count > _FEW * (host + device) else "info"
-    linked = sum(max(metadata_number(rank, "link_linked"), 0) for rank in case.trace.ranks)
+    linked = sum(max(rank.metadata_number("link_linked"), 0) for rank in case.trace.ranks)
     parts = [
         f"{format_counted(nodes.count, noun)} {'has' if nodes.count == 1 else 'have'} no {what}, such as {_first(nodes)}"
         for nodes, noun, what in (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching
-from studio.trace import NONE, TIMES_NOTICED, Bool, CollectiveType, Graph, Int64, Trace
+from studio.trace import NONE, TIMES_NOTICED, Bool, CollectiveType, Graph, Int64, Rank, Trace
 
 _TOGETHER = (
     CollectiveType.ALL_REDUCE,
@@ -64,8 +64,8 @@ def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOf
     """
     offsets: dict[int, ClockOffset] = {}
     # Times that a watchdog noticed tell when it looked.
-    measured = [rank for rank in trace.ranks if all(attr.name != TIMES_NOTICED for attr in rank.metadata)]
-    graph_of = {rank.number: trace.graph_of(rank) for rank in measured}
+    measured = {rank.number: rank for rank in trace.ranks if rank.metadata_value(TIMES_NOTICED) is None}
+    graph_of = {number: trace.graph_of(rank) for number, rank in measured.items()}
     waiting = [ends for group in groups if len(ends := _ends(graph_of, group)) > 1]
     waiting.sort(key=lambda ends: (min(ends), -sum(int(there.sum()) for *_, there in ends.values())))
     while waiting:
@@ -80,11 +80,11 @@ def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOf
                 continue
             apart = times[both] - base_ends[both]
             contradiction = max(int((began - base_ends)[both].max()), int((starts - times)[both].max()))
-            shared = contradiction < _LEAST_SKEW_NS and _on_one_machine(trace, rank, base)
+            shared = contradiction < _LEAST_SKEW_NS and _on_one_machine(measured[rank], measured[base])
             offset = int(np.median(apart))
             # Ends that were further apart when the ranks were linked are so still, by whatever collectives that was seen.
-            scatter = (_residual_ns(trace, rank), _residual_ns(trace, base))
-            residual = max(int(np.median(np.abs(apart - offset))), *scatter)
+            noted = [measured[number].metadata_number("clock_residual_ns") for number in (rank, base)]
+            residual = max(int(np.median(np.abs(apart - offset))), *noted)
             shared = shared and (known.is_shared or base == known.by)
             offsets[rank] = ClockOffset(
                 rank, base, offset + known.offset_ns, residual, int(both.sum()), shared
@@ -104,22 +104,10 @@ def clocks_ahead(trace: Trace, groups: Sequence[GroupMatching]) -> Int64:
     return ahead
 
 
-def _residual_ns(trace: Trace, number: int) -> int:
-    """Return the median distance of ends that linking noted down for a rank, 0 where it noted none."""
-    rank = trace.rank(number)
-    assert rank is not None
-    noted = next((attr.value for attr in rank.metadata if attr.name == "clock_residual_ns"), 0)
-    return noted if isinstance(noted, int) else 0
-
-
-def _on_one_machine(trace: Trace, *numbers: int) -> bool:
-    """Whether linking noted the same machine down for all these ranks."""
-    hosts = set()
-    for number in numbers:
-        rank = trace.rank(number)
-        assert rank is not None
-        hosts.add(next((attr.value for attr in rank.metadata if attr.name == "clock_host"), None))
-    return len(hosts) == 1 and None not in hosts
+def _on_one_machine(one: Rank, other: Rank) -> bool:
+    """Whether linking noted the same machine down for both ranks."""
+    host = one.metadata_value("clock_host")
+    return host is not None and host == other.metadata_value("clock_host")
 
 
 def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[Int64, Int64, Bool]]:

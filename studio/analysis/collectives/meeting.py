@@ -10,7 +10,10 @@ from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.collectives.groups import group_of
 from studio.analysis.collectives.times import bus_factor, whole_bytes
 from studio.timeline import NodeTimes
-from studio.trace import NONE, NodeType, Rank, Trace, int_column
+from studio.trace import NONE, Graph, Int64, NodeType, Rank, Trace, int_column
+
+MEETS = (NodeType.COMM_COLL, NodeType.COMM_RECV)
+"""Types of nodes in which a rank waits for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: i
     graph = trace.graph_of(rank)
     first = int(times.first[place])
     kind = int(graph.type[row])
-    if first == NONE or kind not in (NodeType.COMM_COLL, NodeType.COMM_RECV):
+    if first == NONE or kind not in MEETS:
         return None
     start, end, begun = (int(column[first + row]) for column in (times.start_ns, times.end_ns, met.begun_ns))
     last = int(met.partners(place, len(graph))[0][row])
@@ -57,9 +60,7 @@ def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: i
         return None
     took = max(end - max(start, begun), 0)
     members = _count_members(trace, rank, row) if kind == NodeType.COMM_COLL else 2
-    sizes = int_column(graph, "comm_size", rank.slots, np.array([row]))[1]
-    kinds = int_column(graph, "comm_type", rank.slots, np.array([row]))[1]
-    size, collective = np.append(sizes, 0)[:1], np.append(kinds, NONE)[:1]
+    size, collective = (_written(rank, graph, row, *of) for of in (("comm_size", 0), ("comm_type", NONE)))
     count = np.array([members])
     whole = whole_bytes(collective, size, count) if kind == NodeType.COMM_COLL else size
     rate = float(whole[0]) / took if took and whole[0] > 0 else float("nan")
@@ -68,6 +69,11 @@ def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: i
 
 
 def _count_members(trace: Trace, rank: Rank, row: int) -> int:
-    name = group_of(trace, rank, row)
-    listed = next((group for group in trace.groups if group.name == name), None)
+    listed = trace.group(group_of(trace, rank, row))
     return len(listed.ranks) if listed is not None and listed.ranks else len(trace.ranks)
+
+
+def _written(rank: Rank, graph: Graph, row: int, key: str, missing: int) -> Int64:
+    """Return (1,) what a node's attribute says."""
+    values = int_column(graph, key, rank.slots, np.array([row]))[1]
+    return values[:1] if len(values) else np.array([missing])

@@ -194,8 +194,7 @@ def assumed_words(trace: Trace) -> str:
 
 def told_world(rank: Rank) -> int:
     """Return the world size that a rank's files give, -1 where they give none."""
-    value = next((item.value for item in rank.metadata if item.name == "world_size"), NONE)
-    return value if isinstance(value, int) else NONE
+    return rank.metadata_number("world_size")
 
 
 def is_recording(trace: Trace) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from dash import Dash, Input, Output, dcc, html
 
 from studio.analysis.collectives.groups import group_of
-from studio.analysis.collectives.meeting import meeting_of
+from studio.analysis.collectives.meeting import MEETS, meeting_of
 from studio.analysis.graph.neighbours import predecessors, successors
 from studio.analysis.job.completeness import completeness, ranges_of
 from studio.analysis.job.function_names import short_function_name
@@ -20,7 +20,6 @@ from studio.pages.base.still import still
 from studio.pages.base.widgets import error_box, link
 from studio.sim.kinds import COLLECTIVE_KINDS
 from studio.trace import (
-    NONE,
     Attribute,
     CollectiveType,
     Graph,
@@ -42,7 +41,6 @@ _ITEMS_SHOWN = 200
 _TEXT_SHOWN = 4000
 _MOST_NODES = 500_000
 """Of larger jobs who waited for whom is told where another page has worked it out already."""
-_MEETS = (NodeType.COMM_COLL, NodeType.COMM_RECV)
 _BANDWIDTH = (
     "By the time from when all had begun. algbw: the size of the whole array by that time; busbw: made comparable with the bandwidth "
     "of links, whatever the number of ranks (nccl-tests)."
@@ -137,7 +135,7 @@ def _facts(
         facts.append(("collective", collective_name(int(values["comm_type"]))))  # type: ignore[arg-type]
     group = group_of(trace, rank, row)
     if group is not None:
-        listed = next((candidate for candidate in trace.groups if candidate.name == group), None)
+        listed = trace.group(group)
         ranks = f" · ranks {_short_list(listed.ranks)}" if listed else ""
         shown = group or "(unnamed)"
         if number == NodeType.COMM_COLL:
@@ -192,13 +190,13 @@ def _simulated_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -
 
 def _meeting_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return how long a node of communication waited for another rank, and how fast it went then, in what is shown."""
+    if int(trace.graph_of(rank).type[row]) not in MEETS:
+        return []
     run = shown_run(session(), view["job"], view)
     is_known = session().kept_of_job("use", view["job"], run or "") is not None
     if run is None or not (is_known or trace.node_count <= _MOST_NODES):
         return []
     times = session().times(view["job"], run)
-    if int(times.first[trace.ranks.index(rank)]) == NONE or int(trace.graph_of(rank).type[row]) not in _MEETS:
-        return []
     met = meeting_of(trace, times, session().rank_use(view["job"], run)[0].arrivals, rank, row)
     if met is None:
         return []
@@ -372,14 +370,13 @@ def _explain_link(
     if number != NodeType.COMM_COLL or not isinstance(kind, int) or not isinstance(size, int):
         return None
     name = collective_name(kind).lower()
-    group = group_of(trace, rank, row)
-    listed = next((candidate.ranks for candidate in trace.groups if candidate.name == group), ())
+    listed = trace.group(group_of(trace, rank, row))
     run = shown_run(session(), view["job"], view)
     world = completeness(trace).world
     if name not in COLLECTIVE_KINDS or world < 2:
         return None
     keep = {name: view.get(name) for name in ("job", "rank", "node")}
-    ranges = ranges_of(listed)
+    ranges = ranges_of(listed.ranks if listed else ())
     return link(
         "/explain",
         {
