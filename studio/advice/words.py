@@ -36,6 +36,7 @@ LABELS: Mapping[Kind, str] = MappingProxyType(
 )
 """What kinds of change are called where there is little room."""
 _MORE_THAN_SINGLY = 1.25
+"""That changes do more together than one by one is said where they save more than so many times what they save singly."""
 _SHOWN_PERCENT = 0.1
 """Smaller savings are not listed on a terminal."""
 

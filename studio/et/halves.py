@@ -83,18 +83,19 @@ def find_copies(halves: Sequence[Half]) -> dict[str, str]:
 
     JAX writes `host.xplane.pb` and `host.trace.json.gz` into one folder, and where it is asked to `perfetto_trace.json.gz`.
     """
-    kept: dict[tuple[str, PurePosixPath], list[Half]] = {}
+    fuller = {half.fmt.fuller for half in halves}
+    kept: dict[tuple[str, PurePosixPath], dict[str, str]] = {}
     for half in halves:
-        kept.setdefault((half.fmt.name, half.folder), []).append(half)
+        if half.fmt.name in fuller:
+            others = kept.setdefault((half.fmt.name, half.folder), {})
+            others.setdefault(_beginning(half), half.file.name)
     copies = {}
     for half in halves:
-        others = kept.get((half.fmt.fuller, half.folder), [])
-        own = _beginning(half)
-        same = next((other for other in others if own == _beginning(other)), None)
-        if own == "perfetto_trace" and same is None:
-            same = next(iter(others), None)
-        if same is not None:
-            copies[half.file.name] = same.file.name
+        if others := kept.get((half.fmt.fuller, half.folder), {}):
+            own = _beginning(half)
+            same = others.get(own, next(iter(others.values())) if own == "perfetto_trace" else None)
+            if same is not None:
+                copies[half.file.name] = same
     return copies
 
 

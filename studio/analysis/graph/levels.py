@@ -55,7 +55,7 @@ _PHASE_WORDS = (
 _STG_NAME = r"@\d+_(COMP|[XY]\d*_?(COMM|SEND|RECV))$"
 _STG_GRADIENT = r"(^|[./])d[a-z0-9]*@\d+_"
 """The symbolic tensor graph generator calls the gradient of a tensor by the tensor's name with a d before it."""
-_STEP = re.compile(r"(?i)(?:ProfilerStep#|(?:step|iteration|iter)[ _#]?)(\d+)")
+_STEP = re.compile(rf"(?i)(?:{STEP}#|(?:step|iteration|iter)[ _#]?)(\d+)")
 _STEPS_AT_MOST = 20_000
 """Parts of names that are looked at: where there are more, they count something else."""
 _SAMPLE = 20_000

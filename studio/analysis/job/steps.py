@@ -10,10 +10,10 @@ import re
 
 import numpy as np
 
-from studio.trace import NONE, Graph, Int64, dense_column
+from studio.trace import NONE, STEP, Graph, Int64, dense_column
 
 _NAMED = re.compile(r"(?:^|[^A-Za-z])(?:step|iteration|iter)[ _#.\-]?(\d{1,9})(?![A-Za-z0-9])", re.IGNORECASE)
-_ENCLOSING = re.compile(rb"ProfilerStep ?#(\d{1,9})")
+_ENCLOSING = re.compile((STEP + r" ?#(\d{1,9})").encode())
 
 
 def graph_steps(graph: Graph) -> Int64:

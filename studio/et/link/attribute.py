@@ -72,9 +72,10 @@ def _own_times(device: DeviceTrace, rows: Int64) -> Int64:
     same &= device.device[rows[first]] == device.device[rows[then]]
     end = start + took
     overlap = same & (start[first] < start[then]) & (start[then] < end[first]) & (end[first] <= end[then])
-    talks = mark_names(device.names, device.name[rows], lambda name: KERNEL.search(name) is not None)
-    overlap &= ~talks[first] & ~talks[then]
     own = took.copy()
+    if overlap.any():
+        talks = mark_names(device.names, device.name[rows], lambda name: KERNEL.search(name) is not None)
+        overlap &= ~talks[first] & ~talks[then]
     own[first[overlap]] = (start[then] - start[first])[overlap]
     return own
 

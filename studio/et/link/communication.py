@@ -30,11 +30,11 @@ from studio.et.link.names import (
 from studio.et.link.noted import match_noted
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, EventKind, Group, HostTrace, is_root, mark_names
-from studio.trace import NONE, CollectiveType
+from studio.trace import NONE, STEP, CollectiveType
 
 INIT = "process_group:init"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
-_MARK = re.compile(rf"{INIT}|ProfilerStep")
+_MARK = re.compile(rf"{INIT}|{STEP}")
 _RECORDER = "record_param_comms"
 _NAMESPACES = ("c10d::", "_c10d_functional::", "c10d_functional::", "_c10d_functional_autograd::")
 _LIBRARIES = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "xccl:", "hccl:")
@@ -640,20 +640,16 @@ def _calls_together(
 def _add_together(place: int, facts: Sequence[Facts], communication: Communication) -> bool:
     """Give a kernel the facts of the calls it carries out together; return whether they can be."""
     kinds = {each.kind for each in facts}
-    if kinds <= {SEND, RECEIVE}:
-        communication.devices[place] = facts[0]
-        if len(facts) > 1:
-            communication.batches[place] = tuple(facts)
-        return True
-    if len(kinds) > 1:
+    are_messages = kinds <= {SEND, RECEIVE}
+    if len(kinds) > 1 and not are_messages:
         return False
-    if len(facts) == 1:
-        communication.devices[place] = facts[0]
-        return True
-    total = sum(max(each.bytes_in, 0) for each in facts)
-    communication.devices[place] = replace(
-        facts[0], bytes_in=total or NONE, calls=len(facts), inferred=("size",)
-    )
+    whole = facts[0]
+    if len(facts) > 1 and are_messages:
+        communication.batches[place] = tuple(facts)
+    elif len(facts) > 1:
+        total = sum(max(each.bytes_in, 0) for each in facts)
+        whole = replace(whole, bytes_in=total or NONE, calls=len(facts), inferred=("size",))
+    communication.devices[place] = whole
     return True
 
 

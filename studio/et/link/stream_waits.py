@@ -43,8 +43,8 @@ def unsaid_waits(
     """
     nothing = np.zeros(0, np.int64), np.zeros(0, np.int64)
     told = (device.kind == EventKind.SYNC) & (device.wait_stream >= 0)
-    waits = mark_names(device.names, device.name, lambda name: _WAIT.match(name) is not None)
-    calls = np.flatnonzero((device.kind == EventKind.RUNTIME) & waits)
+    named = mark_names(device.names, device.name, lambda name: _WAIT.match(name) is not None)
+    calls = np.flatnonzero((device.kind == EventKind.RUNTIME) & named)
     if told.any() or not len(calls) or not communicating:
         return nothing
     places = np.flatnonzero(launched.launch >= 0)
@@ -58,22 +58,21 @@ def unsaid_waits(
     call_of_wait = _calls_of_library(operations, covering(operations, device, calls))
     waiting = _waiting_streams(device, calls)
     own = _streams_of_callers(thread, stream, within)
+    waits = list(zip(device.thread[calls].tolist(), waiting.tolist(), strict=True))
     lanes = {
-        (number, each): np.flatnonzero((thread == number) & ((stream == each) | (each < 0)))
-        for number in np.unique(thread).tolist()
-        for each in (NONE, *np.unique(waiting[waiting >= 0]).tolist())
+        (caller, on): np.flatnonzero((thread == caller) & ((stream == on) | (on < 0)))
+        for caller, on in set(waits)
     }
     collectives = _Launched(np.flatnonzero(talks), stream)
     asked = {
-        number: _Launched(np.flatnonzero((thread == number) & (own | ~talks)), stream)
-        for number in np.unique(thread).tolist()
+        caller: _Launched(np.flatnonzero((thread == caller) & (own | ~talks)), stream) for caller, _ in lanes
     }
     pairs: set[tuple[int, int]] = set()
     firsts = np.searchsorted(begun, device.start_ns[calls], side="left")
-    for place, (caller, on) in enumerate(zip(device.thread[calls].tolist(), waiting.tolist(), strict=True)):
-        first, lane = int(firsts[place]), lanes.get((caller, on))
-        after = NONE if lane is None else int(np.searchsorted(lane, first))
-        if lane is None or after == len(lane):
+    for place, (caller, on) in enumerate(waits):
+        first, lane = int(firsts[place]), lanes[caller, on]
+        after = int(np.searchsorted(lane, first))
+        if after == len(lane):
             continue
         target = int(lane[after])
         if not talks[target] or (own[target] and call_of_wait[place] != within[target]):
