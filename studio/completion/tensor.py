@@ -1,23 +1,32 @@
-"""Divide the operators of a recorded job by more tensor-parallel ranks, where the shapes of their inputs say how they are divided.
+"""Divide the operators of a recorded job by more tensor-parallel ranks, where their tensors say how they are divided.
 
-A matrix product whose result an all-reduce of the tensor dimension sums up is divided along what it sums over. That number is a
-divided size: tensors that have it belong to divided operators, and a product that has it twice, or sums over it without
-being summed up by an all-reduce, shows that something else has the same size, so that the shapes do not tell.
-Attention is refused: its operators name heads, which no shape tells from other numbers.
+A matrix product whose result an all-reduce of the tensor dimension sums up is divided along what it sums over: what is outermost
+in that size (the heads of attention, of heads × width) is a divided factor. It is followed through all operators
+(`dimensions.py`), and divided wherever it is. An operator of which is not known what becomes of a divided size is refused, and so
+is one that needs all of it.
 """
 
 from __future__ import annotations
 
-import ast
 import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from studio.completion.dimensions import (
+    Dimensions,
+    Inputs,
+    Place,
+    Product,
+    Tensor,
+    follow_dimensions,
+    is_tensor,
+)
+from studio.completion.factors import Size
 from studio.completion.mesh import Mesh
 from studio.completion.rules import TENSOR
 from studio.completion.surgery import with_texts
@@ -37,8 +46,6 @@ from studio.trace import (
 )
 from studio.units import format_count, format_counted
 
-_PRODUCTS = ("aten::mm", "aten::addmm")
-_UNCLEAR = re.compile(r"bmm|attention|einsum|conv(olution|\d)|_attn|flash_|expert|all_to_all", re.IGNORECASE)
 _DEEPEST = 64
 """Calls within calls that are looked through."""
 _VIEWS = frozenset(
@@ -50,21 +57,6 @@ _VIEWS = frozenset(
     )
 )  # fmt: skip
 """Operators that touch no element, so that their time does not follow from how many there are."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """A matrix product (M × K by K × N) at a row of a graph, with the bytes of its result."""
-
-    row: int
-    rows: int
-    summed: int
-    columns: int
-    bytes: int
-
-    @property
-    def words(self) -> str:
-        return f"{format_count(self.rows)} × {format_count(self.summed)} by {format_count(self.summed)} × {format_count(self.columns)}"
 
 
 def divided_operators(trace: Trace, mesh: Mesh, times: int) -> Trace:
@@ -120,39 +112,39 @@ def _divide_operators(graph: Graph, rank: Rank, along: set[str], times: int) -> 
     if other:
         listed = ", ".join(f"{format_count(count)} {name}" for name, count in other.most_common())
         raise _unclear(f"rank {rank.number} exchanges {listed} along it; known is what an all-reduce means")
-    products = _products(graph)
-    if not own or not products:
+    inputs = Inputs(graph)
+    known = follow_dimensions(graph, inputs)
+    if not own or not known.products:
         raise _unclear(
-            f"rank {rank.number} has {format_counted(len(own), 'collective')} along it and {format_counted(len(products), 'matrix product')} with recorded shapes"
+            f"rank {rank.number} has {format_counted(len(own), 'collective')} along it and {format_counted(len(known.products), 'matrix product')} with recorded shapes"
         )
-    odd = Counter(
-        name for name in (graph.strings[int(code)] for code in graph.name.tolist()) if _UNCLEAR.search(name)
-    )
-    if odd:
-        listed = ", ".join(f"{name!r}" for name, _ in odd.most_common(3))
-        raise _unclear(f"shapes of {listed} do not say along which side they are divided")
-    divided = _divided_sizes(graph, rank, own, products)
-    for size in sorted(divided):
+    divided = _divided_factors(graph, rank, own, known)
+    for factor in sorted(divided, key=known.factors.value):
+        size = known.factors.value(factor)
         if size % times:
             raise ConfigError(
                 f"tp: a divided size is {format_count(size)}, which {times} times as many ranks cannot share evenly",
                 hint="Choose a number of ranks that divides it.",
             )
+    shapes = _Shapes(known, divided, times)
+    _refuse_unclear(graph, known, shapes)
     others = set(collectives.tolist()) - set(own)
-    _refuse_buckets(graph, rank, others, products)
-    return _rewritten(graph, divided, times, others)
+    _refuse_buckets(graph, rank, others, known.products, inputs)
+    return _rewritten(graph, inputs, shapes, others)
 
 
-def _refuse_buckets(graph: Graph, rank: Rank, others: set[int], products: list[_Product]) -> None:
+def _refuse_buckets(
+    graph: Graph, rank: Rank, others: set[int], products: Sequence[Product], inputs: Inputs
+) -> None:
     """Raise an error where a collective moves several tensors in one buffer, of which some may be divided.
 
     Raises:
         ConfigError: One does; names it.
     """
     sizes = dense_column(graph, "comm_size", 0)
-    known = {size for one in products for size in (one.rows, one.summed, one.columns)}
+    known = {size for one in products for shape in one.shapes for size in shape}
     for row in sorted(others):
-        shapes = _flat(_read_column(graph, row, 1)) if len(graph.io) else []
+        shapes = _flat(inputs.lists(row, 1)) if len(graph.io) else []
         if sizes[row] > 0 and (
             not shapes or any(len(shape) == 1 and shape[0] not in known for shape in shapes)
         ):
@@ -176,91 +168,121 @@ def _unclear(why: str) -> ConfigError:
     )
 
 
-def _products(graph: Graph) -> list[_Product]:
-    """Return the matrix products of a graph in order, without those that call another one."""
-    if not len(graph.io):
-        return []
-    codes = {graph.strings.find(name) for name in _PRODUCTS} - {NONE}
-    rows = np.flatnonzero(
-        np.isin(graph.name, list(codes)) & (graph.io[:, 1] >= 0) & (dense_column(graph, "is_cpu_op", 1) != 0)
-    )
-    outer = set[int]()
-    wanted = set(rows.tolist())
-    for row in rows.tolist():
-        above = _caller(graph, row)
-        for _ in range(_DEEPEST):
-            outer |= wanted & {above}
-            above = _caller(graph, above)
-    found = []
-    for row in rows[np.argsort(graph.start_ns[rows], kind="stable")].tolist():
-        if row in outer:
-            continue
-        shapes = [
-            shape for shape in _read_column(graph, row, 1) if isinstance(shape, list) and len(shape) == 2
-        ]
-        if len(shapes) >= 2 and shapes[-2][1] == shapes[-1][0]:
-            one, two = shapes[-2:]
-            values = _read_column(graph, row, 0)
-            width = next((value[4] for value in values if isinstance(value, list) and len(value) == 6), 4)
-            found.append(_Product(row, one[0], one[1], two[1], one[0] * two[1] * width))
-    return found
+def _divided_factors(graph: Graph, rank: Rank, own: list[int], known: Dimensions) -> set[int]:
+    """Return the factors of sizes that are divided among the ranks along the tensor dimension.
 
-
-def _caller(graph: Graph, row: int) -> int:
-    """Return the operator that called one, -1 where there is none."""
-    above = graph.ctrl.of(row) if row >= 0 else graph.ctrl.rows[:0]
-    return int(above[0]) if len(above) else NONE
-
-
-def _divided_sizes(graph: Graph, rank: Rank, own: list[int], products: list[_Product]) -> set[int]:
-    """Return the sizes that are divided among the ranks along the tensor dimension.
+    Args:
+        graph: The graph.
+        rank: A rank that has it.
+        own: Its collectives along the tensor dimension.
+        known: What is known of sizes.
 
     Raises:
-        ConfigError: Shapes contradict each other.
+        ConfigError: An all-reduce sums up no product, or a product that sums over a divided size is summed up by none.
     """
+    by_row = {one.row: one for one in known.products}
     sizes = dense_column(graph, "comm_size", NONE)
-    start = [int(graph.start_ns[product.row]) for product in products]
-    divided = set[int]()
+    reduced = set[int]()
     for row in own:
-        before = np.searchsorted(start, graph.start_ns[row])
-        source = next((one for one in reversed(products[:before]) if one.bytes == sizes[row]), None)
-        if source is None:
+        terms = set(_partial(graph, row, known))
+        if not terms:
             raise _unclear(
                 f"no matrix product before the all-reduce at node {graph.id[row]} of rank {rank.number} makes its {format_count(int(sizes[row]))} bytes"
             )
-        divided.add(source.summed)
-    for one in products:
-        if sum(size in divided for size in (one.rows, one.summed, one.columns)) > 1:
+        reduced |= terms
+    divided = set[int]()
+    # Of queries, keys and values in one weight (3 × heads × width) the heads are divided, which the sums over heads × width tell.
+    for factors in sorted((known.factors.split(by_row[row].summed) for row in reduced), key=len):
+        if divided.isdisjoint(factors):
+            divided |= set(factors[:1])
+    for one in known.products:
+        if one.row not in reduced and divided & set(known.factors.split(one.summed)):
             raise _unclear(
-                f"{graph.strings[int(graph.name[one.row])]!r} of {one.words} (node {graph.id[one.row]}) has divided sizes ({', '.join(map(format_count, sorted(divided)))}) twice"
+                f"{_words(graph, one)} sums over a divided size ({format_count(known.factors.number(one.summed))}), and no all-reduce sums its parts up"
             )
-    summed = sum(one.summed in divided for one in products)
-    if summed != len(own):
-        raise _unclear(
-            f"rank {rank.number} has {format_counted(summed, 'matrix product')} that sum over a divided size ({', '.join(map(format_count, sorted(divided)))}) and {format_counted(len(own), 'all-reduce')} to sum them up"
-        )
     return divided
 
 
-def _literal(text: str) -> list[Any]:
-    """Return recorded inputs as a list; empty where the text is no list."""
-    try:
-        made = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return []
-    return made if isinstance(made, list) else []
+def _partial(graph: Graph, row: int, known: Dimensions) -> frozenset[int]:
+    """Return the products whose sum a collective, or the operator that calls it, exchanges."""
+    for _ in range(_DEEPEST):
+        if row < 0 or known.partial.get(row):
+            break
+        above = graph.ctrl.of(row)
+        row = int(above[0]) if len(above) else NONE
+    return known.partial.get(row, frozenset())
+
+
+def _words(graph: Graph, product: Product) -> str:
+    one, two = (" × ".join(map(format_count, shape)) for shape in product.shapes)
+    return f"{graph.strings[int(graph.name[product.row])]!r} of {one} by {two} (node {graph.id[product.row]})"
+
+
+class _Shapes:
+    """Shapes of tensors after the divided factors were divided."""
+
+    def __init__(self, known: Dimensions, divided: set[int], times: int) -> None:
+        self.known, self.times = known, times
+        self._divided = divided
+
+    def divides(self, size: Size) -> bool:
+        """Return whether a size has a divided factor."""
+        return not self._divided.isdisjoint(self.known.factors.split(size))
+
+    def of(self, tensor: Tensor) -> list[int]:
+        """Return the new shape of a tensor."""
+        return [
+            number // self.times if self.divides(size) else number
+            for number, size in zip(tensor.shape, tensor.sizes, strict=True)
+        ]
+
+
+def _refuse_unclear(graph: Graph, known: Dimensions, shapes: _Shapes) -> None:
+    """Raise an error where a divided size is summed over or needed whole, or where an operator does not say what becomes of it.
+
+    Raises:
+        ConfigError: Names the operators.
+    """
+    for size, row in known.summed:
+        if shapes.divides(size):
+            raise _unclear(
+                f"{graph.strings[int(graph.name[row])]!r} (node {graph.id[row]}) needs all of a divided size ({format_count(known.factors.number(size))})"
+            )
+    odd = Counter[str]()
+    for row in known.unknown:
+        tensors = known.tensors[row]
+        parts = [any(map(shapes.divides, one.sizes)) for one in tensors]
+        given = [part for part, one in zip(parts, tensors, strict=True) if one.place[0] == 0]
+        made = [
+            part
+            for part, one in zip(parts, tensors, strict=True)
+            if one.place[0] == 3 and math.prod(one.shape) > 1
+        ]
+        if given and made and any(given) != any(made):
+            odd[_named(graph, row)] += 1
+    if odd:
+        listed = ", ".join(f"{name!r}" for name, _ in odd.most_common(3))
+        raise _unclear(f"it is not known what {listed} makes of a divided size")
+
+
+def _named(graph: Graph, row: int) -> str:
+    """Return the name of the operator that called one, which says more than that of what it is made of; else its own."""
+    above = graph.ctrl.of(row)
+    names = [graph.strings[int(graph.name[one])] for one in (*above[:1].tolist(), row) if one >= 0]
+    return next((name for name in names if name.startswith("aten::")), names[-1])
 
 
 # ---------------------------------------------------------------------------------------------------
 # New sizes
 
 
-def _rewritten(graph: Graph, divided: set[int], times: int, others: set[int]) -> Graph:
+def _rewritten(graph: Graph, inputs: Inputs, shapes: _Shapes, others: set[int]) -> Graph:
     """Return a graph with the sizes and durations of divided operators; collectives of other groups move as much as is left."""
-    io, texts, share = _new_inputs(graph, divided, times)
+    io, texts, share = _new_inputs(graph, inputs, shapes)
     strings, _ = with_texts(graph.strings, texts)
     # A product has a divided size once, so that its operations are divided whatever its bytes are.
-    operations = {**share, **{one.row: 1 / times for one in _products(graph) if one.row in share}}
+    products = {one.row for one in shapes.known.products}
+    operations = {row: 1 / shapes.times if row in products else left for row, left in share.items()}
     duration = graph.duration_ns.copy()
     for row in _working(graph, share):
         duration[row] = max(round(duration[row] * operations[row]), 1)
@@ -280,7 +302,7 @@ def _rewritten(graph: Graph, divided: set[int], times: int, others: set[int]) ->
     )
 
 
-def _new_inputs(graph: Graph, divided: set[int], times: int) -> tuple[Int32, list[str], dict[int, float]]:
+def _new_inputs(graph: Graph, inputs: Inputs, shapes: _Shapes) -> tuple[Int32, list[str], dict[int, float]]:
     """Return inputs and outputs with divided sizes, the texts to add for them, and the share of elements left by row."""
     io = graph.io.copy()
     texts: dict[str, int] = {}
@@ -289,19 +311,60 @@ def _new_inputs(graph: Graph, divided: set[int], times: int) -> tuple[Int32, lis
     def code(lists: Any) -> int:
         return len(graph.strings) + texts.setdefault(repr(lists).replace(", ", ","), len(texts))
 
-    for row in np.flatnonzero((graph.io[:, 1] >= 0) | (graph.io[:, 4] >= 0)).tolist():
-        before = after = 0
+    for row, tensors in _tensors_by_row(graph, shapes.known):
+        new = {one.place: shapes.of(one) for one in tensors}
+        before = sum(math.prod(one.shape) for one in tensors)
+        after = sum(map(math.prod, new.values()))
+        if after == before:
+            continue
+        share[row] = after / before
+        changed = {one.shape: new[one.place] for one in tensors if list(one.shape) != new[one.place]}
         for column in (0, 3):
-            shapes = _read_column(graph, row, column + 1)
-            new = _divided_shapes(shapes, divided, times)
-            before, after = before + _elements(shapes), after + _elements(new)
-            if new != shapes:
-                io[row, column + 1] = code(new)
-                values = _read_column(graph, row, column)
-                io[row, column] = code(_divided_values(values, shapes, new)) if values else io[row, column]
-        if after < before:
-            share[row] = after / before
+            values, listed = deepcopy(inputs.lists(row, column)), deepcopy(inputs.lists(row, column + 1))
+            for one in tensors:
+                if one.place[0] == column:
+                    _put(listed, one.place[1:], new[one.place])
+                    value = _at(values, one.place[1:])
+                    value[3] = value[3] * math.prod(new[one.place]) // math.prod(one.shape)
+            values = [_new_argument(value, changed) for value in values]
+            io[row, column] = code(values) if values else io[row, column]
+            io[row, column + 1] = code(listed) if listed else io[row, column + 1]
     return io, list(texts), share
+
+
+def _tensors_by_row(graph: Graph, known: Dimensions) -> Iterator[tuple[int, list[Tensor]]]:
+    """Yield the tensors of rows, of operations of a device those of the operator that launched them where they are the same."""
+    yield from known.tensors.items()
+    if not len(graph.io):
+        return
+    for row in np.flatnonzero(graph.io[:, 1] >= 0).tolist():
+        if row in known.tensors:
+            continue
+        above = row
+        for _ in range(_DEEPEST):
+            callers = graph.ctrl.of(above) if above >= 0 else graph.ctrl.rows[:0]
+            above = int(callers[0]) if len(callers) else NONE
+            if above < 0:
+                break
+            if above in known.tensors and (graph.io[above, :2] == graph.io[row, :2]).all():
+                yield row, [one for one in known.tensors[above] if one.place[0] == 0]
+                break
+
+
+def _new_argument(value: Any, changed: dict[tuple[int, ...], list[int]]) -> Any:
+    """Return an argument that names a size of a divided tensor with the new one."""
+    whole = isinstance(value, list) and not is_tensor(value) and all(type(number) is int for number in value)
+    return changed.get(tuple(value), value) if whole else value
+
+
+def _at(values: Any, place: Place) -> Any:
+    for index in place:
+        values = values[index]
+    return values
+
+
+def _put(values: Any, place: Place, value: Any) -> None:
+    _at(values, place[:-1])[place[-1]] = value
 
 
 def _working(graph: Graph, rows: Iterable[int]) -> Iterator[int]:
@@ -313,36 +376,3 @@ def _working(graph: Graph, rows: Iterable[int]) -> Iterator[int]:
         works = not is_cpu[row] if on_device else name.startswith("aten::") and name not in _VIEWS
         if works and graph.type[row] == NodeType.COMP and graph.duration_ns[row] > 0:
             yield row
-
-
-def _read_column(graph: Graph, row: int, column: int) -> list[Any]:
-    """Return what a recorder wrote in a column of inputs and outputs, as lists; an empty one where it is none."""
-    return _literal(graph.strings[int(graph.io[row, column])]) if graph.io[row, column] >= 0 else []
-
-
-def _divided_shapes(shapes: Any, divided: set[int], times: int) -> Any:
-    if isinstance(shapes, list):
-        return [_divided_shapes(one, divided, times) for one in shapes]
-    return shapes // times if isinstance(shapes, int) and shapes in divided else shapes
-
-
-def _elements(shapes: Any) -> int:
-    """Return the elements of all tensors of some shapes."""
-    return sum(math.prod(shape) for shape in _flat(shapes))
-
-
-def _divided_values(values: Any, shapes: Any, new: Any) -> Any:
-    """Return inputs with the numbers of elements that their new shapes have: a tensor is its ids, offset, elements, width and device."""
-    if not isinstance(values, list) or not isinstance(shapes, list):
-        return values
-    if (
-        len(values) == 6
-        and isinstance(values[5], str)
-        and shapes
-        and all(isinstance(one, int) for one in shapes)
-    ):
-        before, after = _elements(shapes), _elements(new)
-        return [*values[:3], values[3] * after // before if before else values[3], *values[4:]]
-    if len(values) != len(shapes):
-        return values
-    return [_divided_values(*each) for each in zip(values, shapes, new, strict=True)]

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import studio
 from studio.analysis.job.completeness import completeness
+from studio.completion.factors import Factors
 from studio.completion.scale import scale
+from studio.completion.surgery import with_texts
 from studio.errors import ConfigError
 from studio.operators.report import list_operators
 from studio.trace import NodeType, Trace, dense_column
@@ -54,27 +60,126 @@ def test_what_shapes_do_not_tell_is_refused_with_the_operators(shared: Path, tmp
     traces = shared / "traces"
     with pytest.raises(ConfigError, match="rank 0 exchanges 48 ALL_GATHER, 32 REDUCE_SCATTER along it"):
         scale(studio.read(traces / "stg/llama_8r_tp8"), tp=16)
-    with pytest.raises(ConfigError, match="shapes of 'aten::scaled_dot_product_attention'"):
+    with pytest.raises(ConfigError, match="no matrix product before the all-reduce at node 1649"):
         scale(studio.read(traces / "torch/ddp_gpt_2r"), tp=4, layout="tp=2")
-    # A sum that no product makes, and products whose sums nobody makes.
-    job = studio.read(traces / "torch/tp_mlp_2r")
-    graph = job.graph_of(0)
-    rows = np.flatnonzero(graph.type == NodeType.COMM_COLL).tolist()
-    odd = replace(job, graphs=(with_size(graph, rows[0], 12_345), *job.graphs[1:]))
-    with pytest.raises(
-        ConfigError, match=r"no matrix product before the all-reduce .* makes its 12,345 bytes"
-    ):
-        scale(odd, tp=4, layout="tp=2")
     bare = studio.read(studio.sample_path("transformer_8r"))
     with pytest.raises(ConfigError, match="0 matrix products with recorded shapes"):
         scale(bare, tp=4)
 
 
-def with_size(graph, row: int, size: int):
-    at, where = graph.rows_with("comm_size")
-    value = graph.attrs.value.copy()
-    value[where[at == row]] = size
-    return replace(graph, attrs=replace(graph.attrs, value=value))
+DATA = Path(__file__).parents[1] / "data"
+COPIES = {
+    "aten::clone",
+    "aten::copy_",
+    "aten::empty",
+    "aten::empty_like",
+    "aten::_unsafe_view",
+    "aten::_reshape_alias",
+}
+"""Ways to the same keys for several heads: of a single head PyTorch needs no copy."""
+
+
+def shapes(trace: Trace) -> Counter[tuple[str, str, str]]:
+    """Count the operators of rank 0 by name and by shapes of inputs and outputs."""
+    graph = trace.graph_of(0)
+    names = [graph.strings[int(code)] for code in graph.name.tolist()]
+    texts = [
+        [graph.strings[int(code)] if code >= 0 else "" for code in row]
+        for row in graph.io[:, [1, 4]].tolist()
+    ]
+    return Counter(
+        (name, *both)
+        for name, both in zip(names, texts, strict=True)
+        if name.startswith("aten::") and name not in COPIES
+    )
+
+
+@pytest.mark.parametrize("kind", ["llama", "fused"])
+def test_attention_on_four_ranks_has_the_shapes_recorded_on_four(kind: str):
+    """Keys of fewer heads than queries, and queries, keys and values in one weight; perceptrons as wide as the model on four ranks."""
+    two = studio.read(DATA / f"tp_{kind}_2r")
+    four = scale(two, tp=4, layout="tp=2")
+    recorded = shapes(studio.read(DATA / f"tp_{kind}_4r"))
+    assert shapes(four) == recorded
+    assert sum((shapes(two) - recorded).values()) > 100
+    assert sizes(four) == sizes(two)
+    # Attention of half the heads takes half the time; what touches no element stays.
+    graph, larger = two.graph_of(0), four.graph_of(0)
+    attention = graph.name == graph.strings.find("aten::_scaled_dot_product_flash_attention_for_cpu")
+    assert attention.any()
+    assert np.allclose(larger.duration_ns[attention], graph.duration_ns[attention] / 2, atol=1)
+    views = graph.name == graph.strings.find("aten::transpose")
+    assert (graph.duration_ns[views] == larger.duration_ns[views]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "new", "why"),
+    [
+        ("aten::transpose", "aten::mystery", "it is not known what 'aten::mystery' makes of a divided size"),
+        (
+            "aten::silu",
+            "aten::_softmax",
+            r"'aten::_softmax' \(node \d+\) needs all of a divided size \(256\)",
+        ),
+    ],
+)
+def test_operators_that_do_not_say_what_becomes_of_heads_are_refused(name: str, new: str, why: str):
+    job = studio.read(DATA / "tp_llama_2r")
+    graphs = []
+    for graph in job.graphs:
+        strings, code = with_texts(graph.strings, [new])
+        renamed = np.where(graph.name == graph.strings.find(name), code, graph.name)
+        graphs.append(replace(graph, strings=strings, name=renamed.astype(graph.name.dtype)))
+    with pytest.raises(ConfigError, match=why):
+        scale(replace(job, graphs=tuple(graphs)), tp=4, layout="tp=2")
+
+
+def test_a_sum_over_heads_that_no_all_reduce_makes_whole_is_refused():
+    job = studio.read(DATA / "tp_llama_2r")
+    graphs = []
+    for graph in job.graphs:
+        kind = graph.type.copy()
+        kind[np.flatnonzero(kind == NodeType.COMM_COLL)[0]] = NodeType.COMP
+        graphs.append(replace(graph, type=kind))
+    with pytest.raises(
+        ConfigError, match=r"'aten::mm' of 96 × 64 by 64 × 128 .* no all-reduce sums its parts up"
+    ):
+        scale(replace(job, graphs=tuple(graphs)), tp=4, layout="tp=2")
+
+
+def test_more_ranks_than_heads_are_refused():
+    with pytest.raises(ConfigError, match="a divided size is 2, which 4 times as many ranks"):
+        scale(studio.read(DATA / "tp_llama_2r"), tp=8, layout="tp=2")
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.data())
+def test_regrouped_sizes_keep_their_numbers(numbers: list[int], data: st.DataObject):
+    """However the factors of a shape are put together, views of views have the same factors."""
+    factors = Factors()
+    sizes = [factors.new(number) for number in numbers]
+    cuts = data.draw(st.lists(st.integers(0, len(numbers)), max_size=3).map(sorted))
+    groups = [numbers[a:b] for a, b in zip([0, *cuts], [*cuts, len(numbers)], strict=True)]
+    merged = factors.regroup(sizes, [math.prod(group) for group in groups])
+    assert merged is not None
+    assert [factors.number(size) for size in merged] == [math.prod(group) for group in groups]
+    back = factors.regroup(merged, numbers)
+    assert back is not None
+    assert [factors.split(size) for size in back] == [factors.split(size) for size in sizes]
+    other = [factors.new(math.prod(group)) for group in groups]
+    assert all(factors.equate(one, two) for one, two in zip(merged, other, strict=True))
+    assert [factors.split(size) for size in other] == [factors.split(size) for size in merged]
+
+
+def test_sizes_whose_factors_do_not_fit_stay_apart():
+    factors = Factors()
+    six = factors.new(6)
+    assert factors.regroup([six], [4, 2]) is None
+    assert factors.regroup([six], [2, 3]) is not None
+    other = factors.new(6)
+    assert factors.regroup([other], [3, 2]) is not None
+    assert not factors.equate(six, other)
+    assert [factors.value(factor) for factor in factors.split(six)] == [2, 3]
+    assert not factors.equate(six, factors.new(7))
 
 
 @pytest.mark.parametrize("options", [{"pp": 2, "gpu": "h100"}, {"zero": 1, "dp": 2}])

@@ -1,0 +1,578 @@
+"""Follow the dimensions of tensors through the operators of a recorded rank: which sizes of which tensors are the same.
+
+A recorder writes the tensors of every operator: their id and storage, shapes, and arguments that are numbers. A rule per operator
+says which sizes of its inputs and outputs have to be the same; sizes are products of factors (`factors.py`). Operators without a
+rule relate tensors of the same shape.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from studio.completion.factors import Factors, Size
+from studio.trace import NONE, Graph, NodeType, dense_column
+
+Place = tuple[int, ...]
+"""Where a tensor stands: 0 for inputs and 3 for outputs, then its place in these lists."""
+_Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor as one operator sees it.
+
+    Attributes:
+        place: Where it stands among inputs and outputs.
+        shape: Its shape.
+        sizes: The same sizes, by factors.
+        key: What tells it from other tensors at that time.
+    """
+
+    place: Place
+    shape: tuple[int, ...]
+    sizes: tuple[Size, ...]
+    key: _Key
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix product at a row of a graph.
+
+    Attributes:
+        row: Its row.
+        shapes: The shapes of the two that are multiplied.
+        summed: The size that it sums over.
+    """
+
+    row: int
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    summed: Size
+
+
+@dataclass(slots=True)
+class Dimensions:
+    """What is known of the sizes of a rank's tensors.
+
+    Attributes:
+        factors: The factors of the sizes.
+        tensors: Tensors of each row that has any.
+        products: Matrix products, in order.
+        partial: Rows of the products that the tensor of a collective is the sum of, by the row of the collective.
+        summed: Sizes that are summed over, and the rows that do so; a part of such a sum is none yet.
+        unknown: Rows that relate their tensors by nothing but equal shapes.
+    """
+
+    factors: Factors = field(default_factory=Factors)
+    tensors: dict[int, list[Tensor]] = field(default_factory=dict)
+    products: list[Product] = field(default_factory=list)
+    partial: dict[int, frozenset[int]] = field(default_factory=dict)
+    summed: list[tuple[Size, int]] = field(default_factory=list)
+    unknown: list[int] = field(default_factory=list)
+
+
+class Inputs:
+    """What a recorder wrote of the inputs and outputs of operators: values, shapes and types, each once however often it occurs."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._lists: dict[int, list[Any]] = {}
+        self._tensors: dict[tuple[int, int, int], tuple[tuple[Place, _Key, tuple[int, ...]], ...]] = {}
+
+    def lists(self, row: int, column: int) -> list[Any]:
+        """Return a column as lists, not to be changed; an empty one where it is none."""
+        code = int(self._graph.io[row, column])
+        if code not in self._lists:
+            self._lists[code] = _read_list(self._graph.strings[code]) if code >= 0 else []
+        return self._lists[code]
+
+    def tensors(self, row: int, column: int) -> tuple[tuple[Place, _Key, tuple[int, ...]], ...]:
+        """Return place, key and shape of the tensors of a column: 0 for inputs, 3 for outputs."""
+        codes = (column, int(self._graph.io[row, column]), int(self._graph.io[row, column + 1]))
+        if codes not in self._tensors:
+            both = self.lists(row, column), self.lists(row, column + 1)
+            self._tensors[codes] = tuple(_listed((column,), *both))
+        return self._tensors[codes]
+
+
+def _read_list(text: str) -> list[Any]:
+    try:
+        made = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return []
+    return made if isinstance(made, list) else []
+
+
+def _listed(place: Place, value: Any, shape: Any) -> Iterator[tuple[Place, _Key, tuple[int, ...]]]:
+    """Yield place, key and shape of a tensor or of those in lists."""
+    if is_tensor(value):
+        if isinstance(shape, list) and all(isinstance(number, int) for number in shape) and 0 not in shape:
+            yield place, (value[0], value[1], value[2], tuple(shape)), tuple(shape)
+    elif isinstance(value, list) and isinstance(shape, list) and len(value) == len(shape):
+        for index, both in enumerate(zip(value, shape, strict=True)):
+            yield from _listed((*place, index), *both)
+
+
+def follow_dimensions(graph: Graph, inputs: Inputs) -> Dimensions:
+    """Return which sizes of a rank's tensors are the same.
+
+    Args:
+        graph: The graph of a rank.
+        inputs: The recorded inputs of its operators.
+    """
+    walk = _Walk(graph, inputs)
+    for visit in _in_order(graph, inputs):
+        walk.take(visit)
+    return walk.found
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """An operator on the walk.
+
+    Attributes:
+        row: Its row.
+        caller: The row of the operator that called it, -1 for none with tensors.
+        begin: The place on the walk of the first operator that it calls, its own where it calls none.
+        caller_begin: The same of its caller.
+    """
+
+    row: int
+    caller: int
+    begin: int
+    caller_begin: int
+
+
+def _in_order(graph: Graph, inputs: Inputs) -> list[_Visit]:
+    """Return operators of the host with recorded tensors, those that one calls before it.
+
+    Calls of one operator, and operators that no other one calls, come by their starts. Recorded ends do not tell what called what.
+    """
+    if not len(graph.io):
+        return []
+    host = (dense_column(graph, "is_cpu_op", 1) != 0) | (graph.type == NodeType.COMM_COLL)
+    rows = np.flatnonzero(host & ((graph.io[:, 1] >= 0) | (graph.io[:, 4] >= 0)))
+    rows = rows[np.argsort(graph.start_ns[rows], kind="stable")]
+    wanted = {row for row in rows.tolist() if inputs.tensors(row, 0) or inputs.tensors(row, 3)}
+    called: dict[int, list[int]] = {NONE: []}
+    callers: dict[int, int] = {}
+    for row in rows.tolist():
+        if row in wanted:
+            above = graph.ctrl.of(row)
+            callers[row] = int(above[0]) if len(above) and int(above[0]) in wanted else NONE
+            called.setdefault(callers[row], []).append(row)
+    order: list[_Visit] = []
+    stack = [(row, NONE, NONE) for row in reversed(called[NONE])]
+    while stack:
+        row, begin, outer = stack.pop()
+        if begin >= 0:
+            order.append(_Visit(row, callers[row], begin, outer))
+        else:
+            stack.append((row, len(order), outer))
+            stack += [(inner, NONE, len(order)) for inner in reversed(called.get(row, ()))]
+    return order
+
+
+def is_tensor(value: object) -> bool:
+    """Return whether a value is a tensor: its id, storage, offset, elements, width and device."""
+    return (
+        isinstance(value, list)
+        and len(value) == 6
+        and isinstance(value[5], str)
+        and isinstance(value[3], int)
+    )
+
+
+class _Walk:
+    """The walk along a rank's operators.
+
+    Ids of tensors and storages are used again, so that a tensor is what was made last with them.
+    """
+
+    def __init__(self, graph: Graph, inputs: Inputs) -> None:
+        self.found = Dimensions()
+        self._graph, self._inputs = graph, inputs
+        self._sizes: dict[_Key, tuple[Size, ...]] = {}
+        self._partial: dict[_Key, frozenset[int]] = {}
+        self._made_at: dict[_Key, int] = {}
+        self._place = 0
+        self._calls = {int(above) for row in range(len(graph)) for above in graph.ctrl.of(row).tolist()}
+
+    def take(self, visit: _Visit) -> None:
+        """Relate the sizes of an operator's tensors."""
+        graph, found, row = self._graph, self.found, visit.row
+        inputs, outputs = self._take_inputs(visit), self._take_outputs(visit)
+        found.tensors[row] = [*inputs.values(), *outputs.values()]
+        if graph.type[row] == NodeType.COMM_COLL:
+            found.partial[row] = self._terms(inputs)
+        else:
+            rule = _rule_of(self._name(row))
+            if rule or row not in self._calls:
+                if rule is None and _rule_of(self._name(visit.caller)) is None:
+                    found.unknown.append(row)
+                call = Call(row, self._inputs.lists(row, 0), inputs, outputs, found)
+                (rule or _relate_equal_shapes)(call)
+                self._pass_on(row, inputs, outputs)
+        self._place += 1
+
+    def _name(self, row: int) -> str:
+        return self._graph.strings[int(self._graph.name[row])] if row >= 0 else ""
+
+    def _take_inputs(self, visit: _Visit) -> dict[Place, Tensor]:
+        """Return the inputs of an operator with the sizes that they had when they were made."""
+        # What an operator did not get it made itself: what had the same id or storage before is gone.
+        inside = visit.caller >= 0 and self._name(visit.caller).startswith("aten::")
+        storages = {key[1] for _, key, _ in self._inputs.tensors(visit.caller, 0)} if inside else set[Any]()
+        found: dict[Place, Tensor] = {}
+        for place, key, shape in self._inputs.tensors(visit.row, 0):
+            since = visit.caller_begin if inside and key[1] not in storages else 0
+            made = next((one for one in (key, key[1:]) if self._made_at.get(one, NONE) >= since), None)
+            found[place] = Tensor(place, shape, self._sizes[made] if made else self._make(key, shape), key)
+            self._sizes[key] = self._sizes[key[1:]] = found[place].sizes
+        return found
+
+    def _take_outputs(self, visit: _Visit) -> dict[Place, Tensor]:
+        """Return the outputs of an operator: inputs that it changed, what operators that it called made, or new ones."""
+        given = {key for _, key, _ in self._inputs.tensors(visit.row, 0)}
+        found: dict[Place, Tensor] = {}
+        for place, key, shape in self._inputs.tensors(visit.row, 3):
+            since = 0 if key in given else visit.begin
+            made = next((one for one in (key, key[1:]) if self._made_at.get(one, NONE) >= since), None)
+            sizes = self._sizes[made] if made else self._make(key, shape)
+            self._sizes[key] = self._sizes[key[1:]] = sizes
+            self._made_at[key] = self._made_at[key[1:]] = self._place
+            found[place] = Tensor(place, shape, sizes, key)
+        return found
+
+    def _make(self, key: _Key, shape: tuple[int, ...]) -> tuple[Size, ...]:
+        """Return the sizes of a tensor that was not seen before."""
+        self._made_at[key] = self._made_at[key[1:]] = self._place
+        return tuple(self.found.factors.new(number) for number in shape)
+
+    def _terms(self, tensors: Mapping[Place, Tensor]) -> frozenset[int]:
+        """Return the products that some tensors are sums of."""
+        return frozenset().union(*(self._partial.get(one.key, frozenset()) for one in tensors.values()))
+
+    def _pass_on(self, row: int, inputs: Mapping[Place, Tensor], outputs: Mapping[Place, Tensor]) -> None:
+        """Note of which products the outputs of an operator are sums."""
+        name, own = self._name(row), self.found.products
+        if own and own[-1].row == row:
+            terms = frozenset((row,))
+        else:
+            terms = self._terms(inputs) if name.removeprefix("aten::") in _LINEAR else frozenset[int]()
+        given = {one.key for one in inputs.values()}
+        for one in outputs.values():
+            if terms or one.key not in given or name.startswith("aten::"):
+                self._partial[one.key] = terms
+
+
+# ---------------------------------------------------------------------------------------------------
+# Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of an operator.
+
+    Attributes:
+        row: Its row.
+        arguments: Its arguments; tensors as the recorder wrote them.
+        inputs: Its tensors by place.
+        outputs: Likewise.
+        found: Where what is found goes.
+    """
+
+    row: int
+    arguments: list[Any]
+    inputs: dict[Place, Tensor]
+    outputs: dict[Place, Tensor]
+    found: Dimensions
+
+    def tensor(self, argument: int) -> Tensor | None:
+        """Return the tensor that is an argument."""
+        return self.inputs.get((0, argument))
+
+    def number(self, argument: int, default: int) -> int:
+        """Return the number that is an argument."""
+        value = self.arguments[argument] if argument < len(self.arguments) else default
+        return value if isinstance(value, int) else default
+
+    @property
+    def output(self) -> Tensor | None:
+        """The first tensor that it returns."""
+        return next(iter(self.outputs.values()), None)
+
+    def equate(self, one: Size, other: Size) -> None:
+        """Make two sizes the same, where they can be."""
+        self.found.factors.equate(one, other)
+
+    def lay_out(self, sizes: Sequence[Size] | None) -> None:
+        """Make the sizes of the output those given, where there are as many of the same numbers."""
+        if self.output and sizes is not None and len(sizes) == len(self.output.sizes):
+            for one, other in zip(self.output.sizes, sizes, strict=True):
+                self.equate(one, other)
+
+
+_Rule = Callable[[Call], None]
+
+
+def _relate_equal_shapes(call: Call) -> None:
+    """Tensors of the same shape have the same sizes; so have the tensors of lists, pair by pair."""
+    groups: dict[Any, Tensor] = {}
+    for one in (*call.inputs.values(), *call.outputs.values()):
+        # Of lists of tensors the first ones belong together, and so on.
+        first = groups.setdefault((one.shape, one.place[2:]), one)
+        for size, other in zip(first.sizes, one.sizes, strict=True):
+            call.equate(size, other)
+
+
+def _broadcast(call: Call) -> None:
+    """Sizes are compared from the last one on, and equal ones are the same."""
+    _relate_equal_shapes(call)
+    tensors = [*call.inputs.values(), *call.outputs.values()]
+    largest = max(tensors, key=lambda one: len(one.shape), default=None)
+    for one in tensors:
+        if largest and one.place[2:] == largest.place[2:]:
+            for size, other in zip(reversed(largest.sizes), reversed(one.sizes), strict=False):
+                call.equate(size, other)
+
+
+def _multiply(first: int) -> _Rule:
+    """Return the rule of a product of two matrices, or of as many as a third size says: M × K by K × N."""
+
+    def rule(call: Call) -> None:
+        one, two = call.tensor(first), call.tensor(first + 1)
+        if not one or not two or len(one.sizes) < 2 or len(two.sizes) < 2 or len(one.sizes) != len(two.sizes):
+            return
+        call.equate(one.sizes[-1], two.sizes[-2])
+        for size, other in zip(one.sizes[:-2], two.sizes[:-2], strict=True):
+            call.equate(size, other)
+        made = (*one.sizes[:-1], two.sizes[-1])
+        call.lay_out(made)
+        bias = call.tensor(0) if first else None
+        for size, other in zip(reversed(bias.sizes if bias else ()), reversed(made), strict=False):
+            call.equate(size, other)
+        call.found.products.append(Product(call.row, (one.shape, two.shape), one.sizes[-1]))
+
+    return rule
+
+
+def _view(call: Call) -> None:
+    """The same elements in the same order, by other sizes."""
+    one, made = call.tensor(0), call.output
+    if one and made:
+        call.lay_out(call.found.factors.regroup(one.sizes, made.shape))
+
+
+def _transpose(call: Call) -> None:
+    one = call.tensor(0)
+    if one and one.sizes:
+        order = list(range(len(one.sizes)))
+        a, b = call.number(1, 0), call.number(2, len(order) - 1)
+        order[a], order[b] = order[b], order[a]
+        call.lay_out([one.sizes[index] for index in order])
+
+
+def _permute(call: Call) -> None:
+    one = call.tensor(0)
+    order = call.arguments[1] if len(call.arguments) > 1 else None
+    if one and isinstance(order, list) and len(order) == len(one.sizes):
+        call.lay_out([one.sizes[index] for index in order])
+
+
+def _expand(call: Call) -> None:
+    """Sizes of 1 become larger; the others stay."""
+    one, made = call.tensor(0), call.output
+    if one and made:
+        for size, other in zip(reversed(one.sizes), reversed(made.sizes), strict=False):
+            call.equate(size, other)
+
+
+def _select(call: Call) -> None:
+    """One dimension goes: one index of it is taken."""
+    one = call.tensor(0)
+    if one and one.sizes:
+        dim = call.number(1, 0) % len(one.sizes)
+        call.found.summed.append((one.sizes[dim], call.row))
+        call.lay_out([size for index, size in enumerate(one.sizes) if index != dim])
+
+
+def _slice(call: Call) -> None:
+    """A part of one dimension is taken: one of several equal parts where it can be."""
+    one, made = call.tensor(0), call.output
+    if one and made and one.sizes and len(one.shape) == len(made.shape):
+        dim = call.number(1, 0) % len(one.sizes)
+        whole, part = one.shape[dim], made.shape[dim]
+        inner = (
+            call.found.factors.regroup([one.sizes[dim]], [whole // part, part]) if whole % part == 0 else None
+        )
+        for index, (size, other) in enumerate(zip(one.sizes, made.sizes, strict=True)):
+            if index != dim:
+                call.equate(size, other)
+            elif inner:
+                call.equate(inner[1], other)
+
+
+def _concatenate(call: Call) -> None:
+    """Parts are put together along one dimension, which is so many times one of them where they are equal."""
+    made = call.output
+    parts = [one for one in call.inputs.values() if len(one.place) == 3]
+    if not made or not made.sizes or any(len(one.sizes) != len(made.sizes) for one in parts):
+        return
+    dim = call.number(1, 0) % len(made.sizes)
+    for one in parts:
+        for index, (size, other) in enumerate(zip(one.sizes, made.sizes, strict=True)):
+            if index != dim:
+                call.equate(size, other)
+    if len({one.shape[dim] for one in parts}) == 1:
+        inner = call.found.factors.regroup([made.sizes[dim]], [len(parts), parts[0].shape[dim]])
+        for one in parts:
+            if inner:
+                call.equate(one.sizes[dim], inner[1])
+
+
+def _sum(call: Call) -> None:
+    """Some dimensions are summed over: all where none are named."""
+    one, made = call.tensor(0), call.output
+    if not one:
+        return
+    named = call.arguments[1] if len(call.arguments) > 1 else None
+    named = [named] if isinstance(named, int) and not isinstance(named, bool) else named
+    dims = (
+        [dim % len(one.sizes) for dim in named if isinstance(dim, int)]
+        if isinstance(named, list) and one.sizes
+        else []
+    )
+    dims = dims or list(range(len(one.sizes)))
+    call.found.summed += [(one.sizes[dim], call.row) for dim in dims]
+    kept = [() if index in dims else size for index, size in enumerate(one.sizes)]
+    if made and len(made.sizes) != len(kept):
+        kept = [size for index, size in enumerate(one.sizes) if index not in dims]
+    call.lay_out(kept)
+
+
+def _normalize(call: Call) -> None:
+    """Every element depends on all of one dimension: a softmax; the argument after the last tensor says which."""
+    _relate_equal_shapes(call)
+    one = call.tensor(0)
+    last = max((place[1] for place in call.inputs), default=0)
+    if one and one.sizes:
+        call.found.summed.append((one.sizes[call.number(last + 1, -1) % len(one.sizes)], call.row))
+
+
+def _normalize_layer(call: Call) -> None:
+    """Every element depends on all of the last dimension."""
+    _broadcast(call)
+    one = call.tensor(0)
+    if one and one.sizes:
+        call.found.summed.append((one.sizes[-1], call.row))
+
+
+def _look_up(call: Call) -> None:
+    """Rows of a table, by numbers of rows: an embedding."""
+    table, index = call.tensor(0), call.tensor(1)
+    if table and index and table.sizes:
+        call.found.summed.append((table.sizes[0], call.row))
+        call.lay_out([*index.sizes, *table.sizes[1:]])
+
+
+def _look_up_along(call: Call) -> None:
+    """Entries of one dimension, by their numbers."""
+    table, index = call.tensor(0), call.tensor(2)
+    if table and index and table.sizes:
+        dim = call.number(1, 0) % len(table.sizes)
+        call.found.summed.append((table.sizes[dim], call.row))
+        call.lay_out([*table.sizes[:dim], *index.sizes, *table.sizes[dim + 1 :]])
+
+
+def _add_to_table(call: Call) -> None:
+    """What was looked up is added to the rows of a table: the gradient of an embedding."""
+    one, made = call.tensor(0), call.output
+    if one and made and one.sizes and len(made.sizes) == 2:
+        call.equate(one.sizes[-1], made.sizes[-1])
+
+
+def _attend(heads: int) -> _Rule:
+    """Return the rule of attention whose tensors have heads in a given dimension, counted from the end.
+
+    Keys and values may have fewer heads, each of which serves several of the queries (grouped-query attention).
+    """
+
+    def rule(call: Call) -> None:
+        queries = call.tensor(0)
+        rank = len(queries.shape) if queries else 0
+        if not queries or rank < 3:
+            return
+        _relate_equal_shapes(call)
+        for one in (*call.inputs.values(), *call.outputs.values()):
+            if len(one.shape) == rank and one.shape[-1] == queries.shape[-1]:
+                _share_heads(call, queries.sizes[heads], one.sizes[heads])
+            elif one.shape == queries.shape[:-1]:
+                # Of a sum per row of each head.
+                _share_heads(call, queries.sizes[heads], one.sizes[heads + 1])
+            if rank == 4 and len(one.shape) >= 3:
+                call.equate(queries.sizes[0], one.sizes[0])
+
+    return rule
+
+
+def _share_heads(call: Call, queries: Size, others: Size) -> None:
+    """Make heads the same, or so many of the queries' share one of the others."""
+    factors = call.found.factors
+    few, many = sorted((queries, others), key=factors.number)
+    if factors.number(many) % factors.number(few) == 0:
+        outer = factors.number(many) // factors.number(few)
+        cut = factors.regroup([many], [factors.number(few), outer])
+        if cut:
+            call.equate(cut[0], few)
+
+
+_RULES: dict[str, _Rule] = {
+    **dict.fromkeys(("mm", "bmm"), _multiply(0)),
+    **dict.fromkeys(("addmm", "baddbmm"), _multiply(1)),
+    **dict.fromkeys(
+        ("view", "_unsafe_view", "_reshape_alias", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten"), _view
+    ),
+    **dict.fromkeys(("t", "transpose"), _transpose),
+    "permute": _permute,
+    "expand": _expand,
+    "select": _select,
+    **dict.fromkeys(("slice", "narrow"), _slice),
+    "cat": _concatenate,
+    **dict.fromkeys(("sum", "mean"), _sum),
+    **dict.fromkeys(("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"), _normalize),
+    **dict.fromkeys(("native_layer_norm", "native_layer_norm_backward", "_fused_rms_norm"), _normalize_layer),
+    "embedding": _look_up,
+    "index_select": _look_up_along,
+    "embedding_dense_backward": _add_to_table,
+    **dict.fromkeys(
+        (
+            "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "copy_", "where", "masked_fill", "masked_fill_", "addcmul",
+            "addcmul_", "addcdiv", "addcdiv_", "lerp", "lerp_", "pow", "maximum", "minimum",
+        ),
+        _broadcast,
+    ),
+}  # fmt: skip
+"""How operators relate the sizes of their tensors."""
+_LINEAR = frozenset(
+    (
+        "add", "add_", "sub", "sub_", "clone", "contiguous", "copy_", "detach", "alias", "view", "_unsafe_view", "_reshape_alias",
+        "reshape", "squeeze", "unsqueeze", "flatten", "t", "transpose", "permute", "expand", "view_as", "to", "_to_copy", "resolve_conj",
+    )
+)  # fmt: skip
+"""Operators whose output is a sum of the same products as their inputs."""
+
+
+def _rule_of(name: str) -> _Rule | None:
+    """Return the rule of an operator; those of attention have names that differ by library and device."""
+    if name.removeprefix("aten::") in _RULES:
+        return _RULES[name.removeprefix("aten::")]
+    if "scaled_dot_product" in name:
+        return _attend(-3)
+    if "_flash_attention_" in name or "_efficient_attention_" in name or name.startswith("flash_attn"):
+        return _attend(-2)
+    return None
