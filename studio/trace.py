@@ -162,7 +162,7 @@ COPY = -(2**31)
 _PIECE_BYTES = 1 << 22
 _COPY_NAMES = (b"Memcpy", b"Memset", b"__amd_rocclr_copy", b"__amd_rocclr_fill", b"MEMORY_COPY_")
 """How profilers begin the names of copies that ran on a device."""
-_COPY_KINDS = ("memcpy", "memset")
+COPY_KINDS = ("memcpy", "memset")
 """What linking writes as `device_kind` of a copy."""
 
 Scalar = int | float | bool | str | bytes
@@ -795,7 +795,7 @@ def copies(graph: Graph) -> Bool:
     rows, where = graph.rows_with("device_kind")
     # Most graphs have neither, and np.isin imports masked arrays.
     if len(rows):
-        words = [graph.strings.find(word) for word in _COPY_KINDS]
+        words = [graph.strings.find(word) for word in COPY_KINDS]
         chosen[rows[np.isin(graph.attrs.value[where], [word for word in words if word != NONE])]] = True
     names = _copy_names(graph.strings)
     if len(names):
@@ -881,9 +881,7 @@ def shown_type(graph: Graph, row: int) -> int:
         key = graph.strings.raw(int(graph.attrs.key[index]))
         if key == b"is_cpu_op" and graph.attrs.value[index]:
             return int(graph.type[row])
-        is_copy |= (
-            key == b"device_kind" and decode_value(graph.attrs, index, graph.strings, ()) in _COPY_KINDS
-        )
+        is_copy |= key == b"device_kind" and decode_value(graph.attrs, index, graph.strings, ()) in COPY_KINDS
     return COPY if is_copy else int(graph.type[row])
 
 

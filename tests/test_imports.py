@@ -22,6 +22,7 @@ from studio.et.records import write_metadata
 from studio.et.source import SourceFile
 from studio.jobs import importing
 from studio.store import imports
+from studio.store.arrays import write_json
 from studio.store.imports import (
     Announced,
     Import,
@@ -38,6 +39,7 @@ from studio.store.imports import (
     get_import,
     list_files,
     list_imports,
+    model,
     start,
 )
 from studio.store.tasks import close_tasks, open_tasks
@@ -391,6 +393,34 @@ def test_what_each_file_is_used_as_is_told_before_any_is_read(
     ]
     assert files[3].error
     assert files[3].error.message == "job/notes.txt: a text file, no execution trace"
+
+
+def test_a_first_picture_is_there_before_the_last_rank_is_read(
+    studio: Studios, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the ranks read so far, of all there are, what they do and send."""
+    monkeypatch.setattr(model, "_PROGRESS_EVERY_S", 0.0)
+    names = [f"job/a.{rank}.et" for rank in range(3)]
+    body = write_metadata("0.0.4", [])
+    registry = studio(importing.upload_reader(Workspace(tmp_path)))
+    made = create_import(registry, [Announced(name, len(body)) for name in names])
+    shown = []
+
+    def look(path: Path, value: object, **options: bool) -> None:
+        write_json(path, value, **options)
+        if path.name == "progress.json":
+            shown.append(get_import(registry, made.id).progress)
+
+    monkeypatch.setattr(model, "write_json", look)
+    upload(registry, made.id, (body,) * 3)
+    start(registry, made.id)
+    assert ended(registry, made.id).status == "done"
+    pictures = [phase.picture for phase in shown if phase and phase.phase == "reading" and phase.picture]
+    assert {picture.ranks for picture in pictures} >= {1, 2}
+    assert {picture.of_ranks for picture in pictures} == {3}
+    assert all(phase.picture is None for phase in shown if phase and phase.phase == "checking")
+    assert {phase.unit for phase in shown if phase and phase.phase == "reading"} == {"bytes"}
+    assert get_import(registry, made.id).progress is None
 
 
 def test_details_of_an_internal_error_stay_in_the_state(studio: Studios) -> None:

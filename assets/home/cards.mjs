@@ -6,6 +6,7 @@
 import { element, setAttribute, setText, setVisible } from "../base/dom.mjs";
 import { isPlainClick } from "../base/dom.mjs";
 import { byName } from "./files.mjs";
+import { PictureView } from "./picture.mjs";
 import { prefix } from "./server.mjs";
 import {
   BUSY, namesAsked, noteText, percent, restText, shareDone, sortedText, statusText, URGENT,
@@ -121,6 +122,7 @@ export class CardView {
     this.name = element("strong", { class: "cs-up-name" });
     this.status = element("span", { class: "cs-up-status" });
     this.bar = makeBar(`Progress of ${card.name}`);
+    this.picture = new PictureView();
     this.sorted = element("p", { class: "cs-up-more" });
     this.files = element("ul", { class: "cs-up-files" });
     this.more = element("p", { class: "cs-up-more" });
@@ -139,8 +141,8 @@ export class CardView {
     this.root = element(
       "section", { class: "cs-up-card", "data-import": card.id },
       element("div", { class: "cs-up-head" }, this.name, this.status, actions),
-      this.bar.root, this.error, this.hint, this.warnings, this.questions, this.sorted, this.files,
-      this.more,
+      this.bar.root, this.error, this.hint, this.warnings, this.questions, this.picture.root, this.sorted,
+      this.files, this.more,
     );
   }
 
@@ -169,6 +171,7 @@ export class CardView {
     setText(this.cancel, isUploading ? "Cancel all" : isBusy ? "Cancel" : "Dismiss");
     setAttribute(this.cancel, "aria-label", `${this.cancel.textContent}: ${card.name}`);
     drawQuestions(this.questions, card);
+    this.picture.draw((card.status === "reading" && card.progress?.picture) || null);
     this.#drawFiles(card);
   }
 

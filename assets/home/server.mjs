@@ -1,8 +1,19 @@
 /** The routes of imports, asked again while there is no connection: see studio/server/uploads.py. */
 
 /** @typedef {{ message: string, hint?: string, ranks_for?: string[], npus_for?: string[] }} Failure */
+/** Bytes that a rank sends, or the mean of a few neighbours. */
+/** @typedef {{ place: number, first: number, last: number, sent_bytes: number }} Bar */
+
 /**
- * @typedef {{ phase: string, done: number, total: number | null, message?: string, unit?: string }} Progress
+ * A job as far as it is read; see studio/et/seen.py.
+ * @typedef {{ ranks: number, of_ranks: number, operations: Record<string, number>, span_ns: number,
+ *   bars: Bar[], of_bars: number, sent_bytes: number, refused: [string, string][], more_refused: number
+ * }} Picture
+ */
+
+/**
+ * @typedef {{ phase: string, done: number, total: number | null, message?: string, unit?: string,
+ *   picture?: Picture | null }} Progress
  */
 
 /**

@@ -2,6 +2,7 @@
 
 import { formatBytes, formatCount, formatRate, plural } from "../base/format.mjs";
 
+/** @import { Bar, Picture } from "./server.mjs" */
 /** @import { Card, Upload } from "./uploads.mjs" */
 
 /** Imports that are under way. */
@@ -9,6 +10,12 @@ export const BUSY = new Set(["announcing", "uploading", "queued", "reading"]);
 
 /** The order in which files are listed where there is no room for all. */
 export const URGENT = ["failed", "left out", "uploading", "waiting", "used", "done", "cancelled"];
+
+/** What operations do, in the order in which it is told. @type {[string, string][]} */
+const WORK = [
+  ["compute", "Compute"], ["copy", "Copies"], ["collective", "Collectives"], ["message", "Messages"],
+  ["memory", "Memory"], ["host", "Host"],
+];
 
 /** Another window that sent nothing for so long has gone. */
 const GONE_S = 15;
@@ -107,9 +114,12 @@ function readingText({ progress }) {
   if (!progress) return "reading";
   if (progress.message) return progress.message;
   if (!progress.total) return progress.phase;
-  const { phase, done, total, unit } = progress;
-  if (unit === "bytes") return `${phase} ${formatBytes(done)} of ${formatBytes(total)}`;
-  return [phase, formatCount(done), "of", formatCount(total), unit].filter(Boolean).join(" ");
+  const { phase, done, total, unit, picture } = progress;
+  const { ranks: read = 0, of_ranks: of = 0 } = picture ?? {};
+  const isBytes = unit === "bytes";
+  const counts = isBytes ? [formatBytes(done), formatBytes(total)] : [formatCount(done), formatCount(total)];
+  const words = [phase, counts[0], "of", counts[1], isBytes ? "" : unit].filter(Boolean).join(" ");
+  return of && phase === "reading" ? `${words} · ${formatCount(read)} of ${plural(of, "rank")}` : words;
 }
 
 /** Words for states that need no further details. @type {Record<string, string>} */
@@ -192,4 +202,37 @@ export function restText(files) {
     return count ? [`${formatCount(count)} ${status}`] : [];
   });
   return `and ${formatCount(files.length)} more: ${words.join(", ")}`;
+}
+
+/**
+ * Counts of operations by what they do, with a name for each; there is none for what does not occur.
+ *
+ * @param {Record<string, number>} operations
+ */
+export function workOf(operations) {
+  return WORK.flatMap(([key, name]) => {
+    const count = operations[key];
+    return count ? [{ key, name, count }] : [];
+  });
+}
+
+/**
+ * @param {Bar} bar
+ * @returns {string} which ranks it stands for, and what they send
+ */
+export function barText({ first, last, sent_bytes: sent }) {
+  if (first === last) return `rank ${formatCount(first)} sends ${formatBytes(sent)}`;
+  return `ranks ${formatCount(first)} to ${formatCount(last)} send ${formatBytes(sent)} on average`;
+}
+
+/**
+ * What the figure of a first picture shows.
+ *
+ * @param {Picture} picture
+ * @returns {string}
+ */
+export function sentText({ sent_bytes: sent, bars }) {
+  if (!sent) return "Bytes sent by rank: none so far";
+  const most = Math.max(...bars.map((bar) => bar.sent_bytes));
+  return `Bytes sent by rank: ${formatBytes(sent)} so far, up to ${formatBytes(most)} each`;
 }

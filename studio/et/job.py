@@ -37,6 +37,7 @@ from studio.et.plugins import Plugins, installed
 from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, says_rank
 from studio.et.ranks import ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
+from studio.et.seen import JobSeen, RankSeen, graph_seen, half_seen, seen_by
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
 from studio.machine_memory import available_bytes
@@ -338,7 +339,7 @@ def read_job(  # noqa: PLR0913 - all but the first by name
     Args:
         job: Its files.
         ranks: Rank numbers by file name, where neither the files nor their names tell.
-        progress: Told the bytes read.
+        progress: Told the bytes read; an attribute `seen` of it learns of the ranks, as `JobSeen` does.
         options: What linking derives.
         size: NPUs and passes, where a workload leaves them open.
         executor: Reads and links the files; where none is given, processes of this machine do so for large jobs.
@@ -354,7 +355,7 @@ def read_job(  # noqa: PLR0913 - all but the first by name
     sizes = {file.path: measure_file(file.path) for file, _, _ in job.ranks}
     meter = _Meter(progress, sum(sizes[file.path][0] for file, _, _ in job.ranks))
     total = sum(sizes[file.path][1] for file, _, _ in job.ranks)
-    builder = _Builder(shelf)
+    builder = _Builder(shelf, _onlooking(progress, job))
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
     with _executor_for(executor, job, sizes) as chosen:
         by_several = _by_several(job, numbers) if chosen else []
@@ -377,6 +378,16 @@ def read_job(  # noqa: PLR0913 - all but the first by name
     builder.link(options, linking)
     _add_others(builder, job, total)
     return builder.trace(job, numbers)
+
+
+def _onlooking(progress: Progress | None, job: JobFiles) -> JobSeen | None:
+    """Return what is to learn of the ranks of a job as they are read, None where nobody looks on."""
+    seen = seen_by(progress)
+    if seen:
+        devices = sum(fmt.half == "device" for _, fmt, _ in job.ranks)
+        several = any(fmt.whole for _, fmt, _ in job.ranks)
+        seen.begin(0 if several else devices or len(job.ranks))
+    return seen
 
 
 def _add_ranks(
@@ -644,8 +655,10 @@ class Shelf(Protocol):
 class _Builder:
     """Collects ranks and keeps equal graphs once."""
 
-    def __init__(self, shelf: Shelf | None = None) -> None:
+    def __init__(self, shelf: Shelf | None = None, seen: JobSeen | None = None) -> None:
         self.shelf = shelf
+        self.seen = seen
+        self.graphs_seen: dict[int, RankSeen] = {}
         self.graphs: list[Graph] = []
         self.known: dict[bytes, int] = {}
         # By identity, of graphs that are kept: files that are like one before share its graph, and need no digest,
@@ -666,6 +679,8 @@ class _Builder:
         self.refused.append(error)
         why = error.message.removeprefix(f"{file.name}:").strip().rstrip(".")
         self.left_out.append(LeftOut(file.name, why, lost=True))
+        if self.seen:
+            self.seen.refused(file.name, why)
 
     def refuse_all(self) -> None:
         """Raise the error of the first file that cannot be read, if nothing else was."""
@@ -681,6 +696,9 @@ class _Builder:
             of_file = named if part.trace.head.rank is None else part.trace.head.rank
             number = of_file if given is None else given
             self.devices.append((part.trace, number))
+        if self.seen and not (isinstance(part, HostPart) and self.devices):
+            key = part.trace.file if number is None else number
+            self.seen.rank(key, half_seen(part, number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 
     def link(self, options: LinkOptions | None, tick: Callable[[int, int], None] | None) -> None:
@@ -693,6 +711,8 @@ class _Builder:
         parts, groups, findings = link_ranks(
             self.hosts, self.devices, options, tick or (lambda _done, _total: None)
         )
+        if self.seen:
+            self.seen.linked(len(parts))
         for part in parts:
             self.add(part, part.number, alone=len(parts) == 1)
         self.groups += groups
@@ -708,17 +728,16 @@ class _Builder:
         executor: Executor,
     ) -> bool:
         """Read and link the ranks by an executor; returns False if their names do not pair them."""
-        from studio.et.link.parallel import link_files
+        from studio.et.link.parallel import Onlookers, link_files
 
         sizes = {file.name: file.path.stat().st_size for file, _, _ in job.ranks}
-        with link_files(
-            ranks,
-            options or LinkOptions(),
-            executor,
+        onlookers = Onlookers(
             lambda name: meter.tick(name, sizes[name]) if name else meter.look(),
             tick or (lambda _done, _total: None),
-            folder=self.shelf.folder if self.shelf else None,
-        ) as made:
+            self.seen,
+        )
+        folder = self.shelf.folder if self.shelf else None
+        with link_files(ranks, options or LinkOptions(), executor, onlookers, folder=folder) as made:
             if made is None:
                 return False
             rank_of = {name: files.number for files in ranks for name in files.names}
@@ -763,6 +782,10 @@ class _Builder:
                 self.graphs.append(part.graph)
                 self.kept[id(part.graph)] = index
                 self.shared[columns] = shared
+        if self.seen and not alone:
+            if index not in self.graphs_seen:
+                self.graphs_seen[index] = graph_seen(part.graph, None)
+            self.seen.rank(len(self.ranks), replace(self.graphs_seen[index], number=number))
         self.ranks.append((part.rank, index, number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 

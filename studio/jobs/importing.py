@@ -13,6 +13,7 @@ from typing import Protocol
 from studio.et import JobFiles, Progress, discover, read_job
 from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
+from studio.et.seen import seen_by
 from studio.et.source import SourceFile, open_sources
 from studio.files import open_file
 from studio.samples import RECORDING, SAMPLES, sample_path
@@ -161,6 +162,9 @@ def _import(
     progress: Progress | None,
     recorded: float = 0.0,
 ) -> str:
+    if seen := seen_by(progress):
+        # What it knows is of the job before.
+        seen.begin(0)
     mark = fingerprint(job, said.ranks, progress, said.size)
     known = workspace.find(mark)
     if known:

@@ -106,3 +106,30 @@ test("before files are read it is said how many are used, and as what", () => {
   const files = ["used", "left out", "used"].map((status) => makeFile({ status }));
   assert.equal(words.restText(files), "and 3 more: 1 left out, 2 used");
 });
+
+test("a first picture names what ranks do and send, and which ranks a bar stands for", () => {
+  const bars = [
+    { place: 0, first: 0, last: 0, sent_bytes: 2 * KIB },
+    { place: 1, first: 1024, last: 1031, sent_bytes: KIB },
+  ];
+  const picture = {
+    ranks: 12, of_ranks: 128, operations: { host: 4, compute: 2, copy: 0 }, span_ns: 5, bars, of_bars: 128,
+    sent_bytes: 3 * KIB, refused: [], more_refused: 0,
+  };
+  const progress = { phase: "reading", done: KIB, total: 4 * KIB, unit: "bytes", picture };
+  const card = makeCard({ status: "reading", progress });
+  assert.equal(words.statusText(card, 0), "reading 1.00 KiB of 4.00 KiB · 12 of 128 ranks");
+  const linking = makeCard({ status: "reading", progress: { ...progress, phase: "linking", unit: "" } });
+  assert.equal(words.statusText(linking, 0), "linking 1,024 of 4,096");
+  assert.deepEqual(words.workOf(picture.operations), [
+    { key: "compute", name: "Compute", count: 2 },
+    { key: "host", name: "Host", count: 4 },
+  ]);
+  assert.deepEqual(bars.map(words.barText), [
+    "rank 0 sends 2.00 KiB",
+    "ranks 1,024 to 1,031 send 1.00 KiB on average",
+  ]);
+  assert.equal(words.sentText(picture), "Bytes sent by rank: 3.00 KiB so far, up to 2.00 KiB each");
+  const silent = { ...picture, sent_bytes: 0 };
+  assert.equal(words.sentText(silent), "Bytes sent by rank: none so far");
+});

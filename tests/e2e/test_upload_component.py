@@ -15,6 +15,7 @@ from waitress import wasyncore
 from waitress.server import create_server
 
 from studio.errors import TraceFormatError
+from studio.et.seen import JobSeen, RankSeen
 from studio.et.source import SourceFile
 from studio.server.uploads import uploads_blueprint
 from studio.store import imports
@@ -49,6 +50,8 @@ class Studio:
         self.chunks.set()
         self.reading.set()
         self.puts: list[tuple[str, int]] = []
+        self.seen: JobSeen | None = None
+        self.seen_bytes = 0
         self.folder = folder
         self.registry = imports.open_registry(open_tasks(folder), self.read)
         app = Flask("test", static_folder=ASSETS, static_url_path="/assets")
@@ -77,7 +80,11 @@ class Studio:
         progress.files_sorted(used, {file.path: f"{file.name}: a text file" for file in notes})
         for index in range(len(files)):
             while not self.reading.wait(0.01):
-                progress("reading", index + 12, 64, "reading 12 of 64 ranks")
+                if self.seen:
+                    progress.seen = self.seen
+                    progress("reading", self.seen_bytes, 640 << 20)
+                else:
+                    progress("reading", index + 12, 64, "reading 12 of 64 ranks")
         for file in files:
             if file.path.read_bytes()[:4] == b"ask?" and file.name not in progress.ranks:
                 raise RanksNeededError([file.name])
@@ -242,6 +249,50 @@ def test_a_lost_connection_is_told_and_the_upload_goes_on_where_it_was(
     offsets = [offset for _, offset in studio.puts]
     assert losses == [3]
     assert offsets == sorted(set(offsets))
+
+
+def test_a_first_picture_grows_while_ranks_are_read(studio: Studio, page: Page, tmp_path: Path) -> None:
+    """It stays in place while bars are added, says what each rank sends, and is found again after a reload."""
+    studio.reading.clear()
+    studio.seen = seen = JobSeen()
+    seen.begin(64)
+    page.goto(studio.url)
+    drop(page, *write(tmp_path / "in", a=10))
+    card = page.locator(".cs-up-card")
+    card.get_by_text("reading 0 B of 640 MiB").wait_for()
+    picture = card.get_by_role("region", name="What is read so far")
+    assert picture.count() == 0
+    for rank in range(12):
+        seen.rank(rank, RankSeen(rank, {"compute": 900, "collective": 100}, 0, 2_500_000, (rank + 1) << 20))
+    studio.seen_bytes = 120 << 20
+    picture.wait_for()
+    card.get_by_text("reading 120 MiB of 640 MiB · 12 of 64 ranks").wait_for()
+    facts = picture.locator("dl > div")
+    assert facts.all_inner_texts() == [
+        "Ranks read\n12 of 64",
+        "Longest recording\n2.50 ms",
+        "Compute\n10,800",
+        "Collectives\n1,200",
+    ]
+    figure = picture.get_by_role("img")
+    words = "Bytes sent by rank: 78.0 MiB so far, up to 12.0 MiB each"
+    assert figure.get_attribute("aria-label") == f"{words}; most: rank 11 sends 12.0 MiB"
+    before, bars = figure.bounding_box(), figure.locator("rect")
+    assert bars.count() == 12
+    first = bars.first.bounding_box()
+    for rank in range(12, 40):
+        seen.rank(rank, RankSeen(rank, {"compute": 900}, 0, 2_500_000, 6 << 20))
+    seen.refused("in/a.63.et", "cut off after 12 bytes")
+    until(page, lambda: bars.count() == 40)
+    assert (figure.bounding_box(), bars.first.bounding_box()) == (before, first)
+    assert bars.nth(39).locator("title").text_content() == "rank 39 sends 6.00 MiB"
+    picture.get_by_text("in/a.63.et: cut off after 12 bytes, left out.").wait_for()
+    page.reload()
+    picture.wait_for()
+    assert facts.first.inner_text() == "Ranks read\n40 of 64"
+    studio.reading.set()
+    card.get_by_role("link", name="Open job").wait_for()
+    picture.wait_for(state="hidden")
 
 
 def test_a_reading_is_found_again_after_a_reload_and_can_be_cancelled(

@@ -20,6 +20,7 @@ from waitress import wasyncore
 from waitress.server import create_server
 
 from studio.errors import TraceFormatError
+from studio.et.seen import RankSeen
 from studio.et.source import SourceFile
 from studio.server.uploads import CHUNK_BYTES, uploads_blueprint
 from studio.store import imports
@@ -42,8 +43,8 @@ def sizes(files: list[SourceFile], progress: Progress) -> str:
 class Server:
     """The routes on a free port; `call` gives status and JSON."""
 
-    def __init__(self, folder: Path) -> None:
-        self.registry = imports.open_registry(open_tasks(folder), sizes)
+    def __init__(self, folder: Path, reader: imports.ReadJob = sizes) -> None:
+        self.registry = imports.open_registry(open_tasks(folder), reader)
         app = Flask("test")
         app.register_blueprint(uploads_blueprint(self.registry))
         self.server = create_server(app, host="127.0.0.1", port=0, threads=8)
@@ -127,6 +128,50 @@ def test_files_arrive_in_chunks_and_become_a_job(server: Server) -> None:
     assert (done["status"], done["job"]) == ("done", "10-4")
     assert [one["id"] for one in server.call("GET", "")[1]["imports"]] == [import_id]
     assert "files" not in server.call("GET", f"/{import_id}?files=0")[1]
+
+
+def test_what_is_known_of_the_ranks_comes_with_the_progress(tmp_path: Path) -> None:
+    """A page draws it while the other ranks are still read."""
+    go, told = threading.Event(), threading.Event()
+
+    def reader(files: list[SourceFile], progress: Progress) -> str:
+        progress.seen.begin(128)
+        progress.seen.rank(0, RankSeen(0, {"compute": 3, "collective": 1}, 10, 1_010, 4096))
+        progress.seen.refused("a.7.et", "cut off")
+        progress("reading", 5, 640)
+        told.set()
+        assert go.wait(PATIENCE_S)
+        return "job"
+
+    server = Server(tmp_path, reader)
+    try:
+        import_id, [file] = announce(server, ("a.0.et", 1))
+        server.call("PUT", f"/{import_id}/files/{file['id']}?offset=0", b"x")
+        server.call("POST", f"/{import_id}/start", {})
+        assert told.wait(PATIENCE_S)
+        progress = server.call("GET", f"/{import_id}?files=0")[1]["progress"]
+        assert (progress["phase"], progress["done"], progress["total"], progress["unit"]) == (
+            "reading",
+            5,
+            640,
+            "bytes",
+        )
+        assert progress["picture"] == {
+            "ranks": 1,
+            "of_ranks": 128,
+            "operations": {"compute": 3, "collective": 1},
+            "span_ns": 1_000,
+            "bars": [{"place": 0, "first": 0, "last": 0, "sent_bytes": 4096}],
+            "of_bars": 128,
+            "sent_bytes": 4096,
+            "refused": [["a.7.et", "cut off"]],
+            "more_refused": 0,
+        }
+        go.set()
+        assert ended(server, import_id)["progress"] is None
+    finally:
+        go.set()
+        server.close()
 
 
 def test_small_files_may_come_together(server: Server) -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,13 +16,17 @@ import msgspec
 from studio.commands.base.losses import STATUS, losses, lost_line
 from studio.commands.base.terminal import QUIET, printable
 from studio.trace import Finding
+from studio.units import format_count, format_counted, format_si
 
 if TYPE_CHECKING:
     from studio.comparing import Compared
+    from studio.et.seen import JobSeen
 
 _T = TypeVar("_T")
 _BAR = 30
 _SHOW_EVERY_S = 0.1
+_READING = ("reading", "linking")
+"""Phases that are about ranks which are read."""
 
 
 def say(text: str) -> None:
@@ -91,21 +96,51 @@ def progress_line() -> Callable[[str, int, int], None] | None:
     context = click.get_current_context(silent=True)
     if not sys.stderr.isatty() or (context is not None and context.meta.get(QUIET)):
         return None
-    # Reading reports from two threads.
-    lock, shown, shown_s = threading.Lock(), "", 0.0
+    from studio.et.seen import JobSeen
 
-    def show(phase: str, done: int, total: int) -> None:
-        nonlocal shown, shown_s
-        with lock:
+    return _Line(JobSeen())
+
+
+class _Line:
+    """Shows progress in one line of the terminal, with what is known of the job that is read.
+
+    Attributes:
+        seen: Told of ranks as they are read.
+    """
+
+    def __init__(self, seen: JobSeen) -> None:
+        self.seen = seen
+        # Reading reports from two threads.
+        self._lock, self._shown, self._shown_s = threading.Lock(), "", 0.0
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        with self._lock:
             now_s, ends = time.monotonic(), done >= total
-            if phase == shown and not ends and now_s - shown_s < _SHOW_EVERY_S:
+            if phase == self._shown and not ends and now_s - self._shown_s < _SHOW_EVERY_S:
                 return
-            shown, shown_s = phase, now_s
+            self._shown, self._shown_s = phase, now_s
             filled = _BAR * done // max(total, 1)
             bar = "#" * filled + "." * (_BAR - filled)
             # Cleared at the end: what follows, an error above all, starts on a line of its own.
-            end = "\r\033[K" if ends else ""
-            line = f"\r{phase:10} [{bar}] {100 * done // max(total, 1):3}%{end}"
-            click.echo(line, nl=False, err=True, color=True)
+            end = "\r\033[K" if ends else "\033[K"
+            line = f"{phase:10} [{bar}] {100 * done // max(total, 1):3}%"
+            # A line that is longer than the terminal is wide cannot be written over.
+            left = get_terminal_size().columns - len(line)
+            for words in _seen_words(self.seen) if phase in _READING else ():
+                left -= len(words)
+                line += words if left > 0 else ""
+            click.echo(f"\r{line}{end}", nl=False, err=True, color=True)
 
-    return show
+
+def _seen_words(seen: JobSeen) -> list[str]:
+    """Return what is known of a job that is read, to follow how far it is; most important first."""
+    picture = seen.picture()
+    if picture is None:
+        return []
+    ranks = f"{format_count(picture.ranks)} of {format_count(picture.of_ranks)} ranks"
+    parts = [ranks if picture.of_ranks else format_counted(picture.ranks, "rank")]
+    parts.append(f"{format_si(sum(picture.operations.values()))} operations")
+    if picture.refused:
+        refused = len(picture.refused) + picture.more_refused
+        parts.append(f"{format_counted(refused, 'file')} left out")
+    return [f"  {parts[0]}", *(f", {part}" for part in parts[1:])]

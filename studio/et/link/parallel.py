@@ -22,9 +22,12 @@ from studio.et.link.assemble import assemble
 from studio.et.link.communication import Facts
 from studio.et.link.draft import Clock, RankDraft, draft, essence, outline
 from studio.et.link.join import LEAST_SHARE
+from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, may_belong, pair
 from studio.et.link.rank_files import RankFiles
+from studio.et.recording import DeviceTrace
+from studio.et.seen import JobSeen, RankSeen, Work, device_seen, with_communication
 from studio.et.source import SourceFile, load
 from studio.trace import Finding, digests
 
@@ -44,13 +47,27 @@ class LinkedRanks:
     findings: dict[str, tuple[Finding, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class Onlookers:
+    """What is told how far linking is.
+
+    Attributes:
+        read: Told the name of a file that was read, and "" several times a second meanwhile; may raise to stop.
+        linked: Told the ranks that are finished; may raise to stop.
+        seen: Told what each rank tells once it is drafted.
+    """
+
+    read: Callable[[str], None]
+    linked: Callable[[int, int], None]
+    seen: JobSeen | None = None
+
+
 @contextmanager
 def link_files(
     ranks: Sequence[RankFiles],
     options: LinkOptions,
     executor: Executor,
-    read: Callable[[str], None],
-    linked: Callable[[int, int], None],
+    onlookers: Onlookers,
     *,
     folder: Path | None = None,
 ) -> Iterator[LinkedRanks | None]:
@@ -60,8 +77,7 @@ def link_files(
         ranks: Which files belong to which rank.
         options: What to derive.
         executor: Who reads and links.
-        read: Told the name of a file that was read, and "" several times a second meanwhile; may raise to stop.
-        linked: Told the ranks that are finished; may raise to stop.
+        onlookers: Told how far it is.
         folder: Where drafts and graphs wait, which the executor sees; one for temporary files where none is given.
 
     Yields:
@@ -73,16 +89,20 @@ def link_files(
         outlines: list[RankDraft] = []
         findings: dict[str, tuple[Finding, ...]] = {}
         calls = [(draft_files, (files, options, place)) for files in ranks]
-        for files, noticed in zip(ranks, call_in_order(executor, calls, lambda: read("")), strict=True):
-            if noticed is None:
+        for files, drafted in zip(
+            ranks, call_in_order(executor, calls, lambda: onlookers.read("")), strict=True
+        ):
+            if drafted is None:
                 yield None
                 return
             outlines.append(take_up(place / f"{files.number}.outline"))
-            findings |= noticed
+            findings |= drafted.findings
+            if onlookers.seen:
+                onlookers.seen.rank(files.number, drafted.seen)
             for name in files.names:
-                read(name)
+                onlookers.read(name)
         settled = settle(outlines, options)
-        yield LinkedRanks(_finished(executor, place, settled, options, linked), settled, findings)
+        yield LinkedRanks(_finished(executor, place, settled, options, onlookers.linked), settled, findings)
 
 
 def _finished(
@@ -114,14 +134,21 @@ def _finished(
 # Where the executor is
 
 
-def draft_files(
-    files: RankFiles, options: LinkOptions, scratch: Path
-) -> Mapping[str, tuple[Finding, ...]] | None:
-    """Read and draft a rank, and put it and its outline aside.
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What is told of a rank that was drafted and put aside.
 
-    Returns:
-        What the readers noticed, by file name; None if the files may be of two ranks.
+    Attributes:
+        findings: What the readers noticed, by file name.
+        seen: What the rank tells at once.
     """
+
+    findings: Mapping[str, tuple[Finding, ...]]
+    seen: RankSeen
+
+
+def draft_files(files: RankFiles, options: LinkOptions, scratch: Path) -> Drafted | None:
+    """Read and draft a rank, and put it and its outline aside; returns None if the files may be of two ranks."""
     hosts = [] if files.host is None else pytorch.read(_reading(files.host))
     [device] = kineto.read(_reading(files.device))
     assert isinstance(device, DevicePart)
@@ -141,7 +168,22 @@ def draft_files(
     rank_draft = draft(both, options)
     put_aside(scratch / f"{files.number}.outline", outline(rank_draft))
     put_aside(scratch / f"{files.number}.draft", essence(rank_draft))
-    return findings
+    return Drafted(findings, _seen(rank_draft, device.trace))
+
+
+def _seen(rank_draft: RankDraft, device: DeviceTrace) -> RankSeen:
+    """Return what a rank that was drafted tells at once."""
+    rank = device_seen(device, rank_draft.number)
+    communication = rank_draft.communication
+    on_device = [_call(facts) for facts in communication.devices.values()]
+    on_host = [_call(facts) for facts in communication.operators.values()]
+    return with_communication(with_communication(rank, on_device, on_device=True), on_host, on_device=False)
+
+
+def _call(facts: Facts) -> tuple[Work, int]:
+    """Return what kind of work a communication is, and the bytes it sends."""
+    is_message = facts.kind in (SEND, RECEIVE)
+    return "message" if is_message else "collective", 0 if facts.kind == RECEIVE else facts.bytes
 
 
 def _reading(file: SourceFile) -> Reading:

@@ -15,6 +15,7 @@ from filelock import FileLock
 
 from studio import units
 from studio.errors import StudioError
+from studio.et.seen import JobSeen, Picture
 from studio.et.source import SourceFile
 from studio.store.arrays import write_json
 from studio.store.tasks import Problem, Report, TaskCancelled, Tasks
@@ -63,13 +64,17 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Progress of reading an import; `message`, if given, is shown instead of the numbers, which count `unit`."""
+    """Progress of reading an import; `message`, if given, is shown instead of the numbers, which count `unit`.
+
+    `picture` is what is known of the job by then.
+    """
 
     phase: str
     done: int
     total: int
     message: str = ""
     unit: str = ""
+    picture: Picture | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +175,7 @@ class Progress:
         name: A name for the job, made from the files' paths.
         ranks: Ranks the user entered, by `SourceFile.name`; see RanksNeededError.
         npus: The number of NPUs the user entered; see NpusNeededError.
+        seen: Told of ranks as they are read; shown with the progress.
     """
 
     def __init__(self, folder: Path, state: State, report: Report) -> None:
@@ -182,6 +188,7 @@ class Progress:
         self.used: dict[str, str] = {}
         self.on_sorted: Callable[[], None] = lambda: None
         self.upload_of: dict[Path, str] = {}
+        self.seen = JobSeen()
         self._folder = folder
         self._report = report
         self._shown = Phase("", 0, 0)
@@ -195,7 +202,9 @@ class Progress:
         now_s = time.monotonic()
         if phase == self._shown.phase and done < total and now_s - self._written_s < _PROGRESS_EVERY_S:
             return
-        self._shown, self._written_s = Phase(phase, done, total, message), now_s
+        # What is known of a job counts until the next one of the same import is read.
+        picture = self.seen.picture()
+        self._shown, self._written_s = Phase(phase, done, total, message, unit, picture), now_s
         with contextlib.suppress(OSError):
             write_json(self._folder / "progress.json", self._shown, durable=False)
 
