@@ -271,12 +271,14 @@ def _use_chosen_unit() -> None:
 
 
 def _context_bar() -> Any:
+    followed: dict[str, Any] = {"data-link": ""}
     return html.Div(
         [
             html.A(
                 [html.Img(src="/assets/logo.svg", alt="", height=20), "Chakra Studio"],
                 href="/",
                 className="cs-brand",
+                **followed,
             ),
             html.Label("job", htmlFor="job-pick", className="cs-dim"),
             dmc.Select(

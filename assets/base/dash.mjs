@@ -45,15 +45,15 @@ export function notifyNavigation() {
   page.dispatchEvent(new CustomEvent(NAVIGATED));
 }
 
-/** @type {Set<() => boolean | void>} */
+/** @type {Set<(isReturn: boolean) => boolean | void>} */
 const navigated = new Set();
 
 /**
- * Call a function whenever the address changes: by a link, by `notifyNavigation`, or by going back and forth.
- * All are called, before Dash hears of it; where one returns true Dash does not, and leaves the page as it
- * is.
+ * Call a function whenever the address changes: by a link, by `notifyNavigation`, or by going back and forth,
+ * which is told as `isReturn`. All are called, before Dash hears of it; where one returns true Dash does not,
+ * and leaves the page as it is.
  *
- * @param {() => boolean | void} listener
+ * @param {(isReturn: boolean) => boolean | void} listener
  */
 export function onNavigation(listener) {
   navigated.add(listener);
@@ -61,7 +61,7 @@ export function onNavigation(listener) {
 
 /** @param {Event} event */
 function navigate(event) {
-  const answers = [...navigated].map((listener) => listener());
+  const answers = [...navigated].map((listener) => listener(event.type === "popstate"));
   if (answers.includes(true)) event.stopImmediatePropagation();
 }
 

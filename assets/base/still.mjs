@@ -37,6 +37,29 @@ function folds(host) {
   });
 }
 
+/**
+ * What was focused or pressed last, if it is to keep the focus where it is drawn anew.
+ *
+ * @type {Element | null}
+ */
+let held = null;
+
+/** @param {Event} event */
+function noteHeld(event) {
+  held = event.target instanceof Element ? event.target.closest("[data-held]") : null;
+}
+
+/**
+ * Give the focus of a button that was drawn anew by what it did to the one that took its place.
+ *
+ * @param {Element} host
+ */
+function focusAgain(host) {
+  if (!held || held.isConnected) return;
+  const again = host.querySelector(`[data-held="${CSS.escape(held.getAttribute("data-held") ?? "")}"]`);
+  if (again instanceof HTMLElement) again.focus({ preventScroll: true });
+}
+
 /** @param {Element} host */
 function fill(host) {
   const text = host.getAttribute("data-still");
@@ -44,11 +67,14 @@ function fill(host) {
   shown.set(host, text);
   const open = new Map(folds(host).map(([title, section]) => [title, section.open]));
   host.replaceChildren(make(JSON.parse(text)));
+  focusAgain(host);
   for (const [title, section] of folds(host)) section.open = open.get(title) ?? section.open;
 }
 
 /** Fill static parts from now on: right after React has put them down, before they are painted. */
 export function watchStatic() {
+  document.addEventListener("pointerdown", noteHeld, true);
+  document.addEventListener("focusin", noteHeld);
   document.querySelectorAll("[data-still]").forEach(fill);
   const observer = new MutationObserver((changes) => {
     for (const change of changes) {

@@ -9,6 +9,7 @@ import {
 } from "../base/view.mjs";
 import { pageAddress } from "./jumps.mjs";
 import { changedParts, PARTS } from "./parts.mjs";
+import { pinnedNode, withPin } from "./pin.mjs";
 import { report } from "./report.mjs";
 import { toggleTheme } from "./theme.mjs";
 
@@ -24,10 +25,13 @@ const QUIET_AT_FIRST = 10, QUIET = 2;
 const takeChanged = changedParts();
 let awaiting = 0;
 let shownPath = window.location.pathname;
+/** The pin of the view, as it was published last. @type {string | undefined} */
+let pin;
 
 /** Give Dash the view, and those parts of it that have changed. */
 function publish() {
   const view = readView();
+  pin = view.pin;
   setProps("view", { data: view });
   const changed = takeChanged(view, window.location.pathname);
   if ("job" in changed) dimUntilComplete();
@@ -53,9 +57,13 @@ function dimUntilComplete() {
 
 /**
  * Within a page the view is followed; Dash would draw the page anew, empty. Another page is drawn by Dash,
- * and the view comes with it: see `viewFromAddress`.
+ * and the view comes with it: see `viewFromAddress`. A pin goes along, but for steps back.
+ *
+ * @param {boolean} isReturn
  */
-function followAddress() {
+function followAddress(isReturn) {
+  const { search } = window.location, next = isReturn ? search : withPin(search, pin);
+  if (next !== search) window.history.replaceState(null, "", next);
   if (window.location.pathname !== shownPath) {
     shownPath = window.location.pathname;
     return false;
@@ -81,6 +89,7 @@ const clear = () => null;
  */
 function viewFromAddress() {
   const view = readView(), changed = takeChanged(view, window.location.pathname);
+  pin = view.pin;
   return [view, ...Object.keys(PARTS).map((store) => (store in changed ? changed[store] : noUpdate))];
 }
 
@@ -140,7 +149,7 @@ function switchTime(unit) {
 
 /** @type {(view: View, aside: Record<string, unknown>) => unknown} */
 function showInspector(view, aside) {
-  const isClosed = !(view.job && view.node);
+  const isClosed = !(view.job && view.node) && !pinnedNode(view.pin);
   return { ...aside, collapsed: { desktop: isClosed, mobile: isClosed } };
 }
 

@@ -1,5 +1,7 @@
 /** What callbacks of the frame listen to: parts of the view, as texts. */
 
+import { pinnedNode } from "./pin.mjs";
+
 /** @import { View } from "../base/view.mjs" */
 
 /**
@@ -12,8 +14,9 @@ export const PARTS = {
   job: (view) => view.job || null,
   "shown-run": (view) => JSON.stringify([view.job || null, view.run || null]),
   selection: (view) => {
-    const { job, run, rank, node, crit } = view;
-    return JSON.stringify(job && node ? { job, run, rank, node, crit } : {});
+    const pinned = pinnedNode(view.pin), pin = pinned ? view.pin : undefined;
+    const { job, run, rank, node, crit } = { ...view, ...pinned };
+    return JSON.stringify(job && node ? { job, run, rank, node, crit, pin } : {});
   },
   searched: (view) => JSON.stringify(view.q ? view : {}),
   // What the server looks up, to say what of it does not exist.

@@ -6,6 +6,7 @@ import test from "node:test";
 import { addressOf } from "../../assets/base/view.mjs";
 import { jumpTo } from "../../assets/frame/jumps.mjs";
 import { changedParts } from "../../assets/frame/parts.mjs";
+import { pinnedNode, withPin } from "../../assets/frame/pin.mjs";
 
 const VIEW = { job: "j", run: "r", rank: "3", node: "7", q: "x" };
 
@@ -28,6 +29,29 @@ test("a store changes when its part of the view does, and only then", () => {
     "shown-run": '["j","r"]', named: '["/graph","j","r",null,null,null]',
   });
   assert.deepEqual(take({ run: "r" }, "/graph").job, null);
+});
+
+test("a pin is what the inspector shows, whatever is selected, until it is taken out", () => {
+  const take = changedParts(), pin = "j/recorded/2/5.1";
+  const pinned = { job: "j", run: "recorded", rank: "2", node: "5.1", pin };
+  assert.deepEqual(JSON.parse(take({ ...VIEW, pin }, "/graph").selection ?? ""), pinned);
+  assert.equal("selection" in take({ ...VIEW, node: "8", pin }, "/nodes"), false);
+  assert.equal("selection" in take({ pin }, "/"), false);
+  const { selection } = take(VIEW, "/graph");
+  assert.deepEqual(JSON.parse(selection ?? ""), { job: "j", run: "r", rank: "3", node: "7" });
+});
+
+test("what is no pin is none, and the selection is shown", () => {
+  for (const pin of [undefined, "", "j", "j/r/1", "j//1/2", "j/r/1/2/3"]) assert.equal(pinnedNode(pin), null);
+  const { selection } = changedParts()({ job: "j", node: "7", pin: "j/r" }, "/graph");
+  assert.deepEqual(JSON.parse(selection ?? ""), { job: "j", node: "7" });
+});
+
+test("a pin goes along to another page, unless that names its own", () => {
+  assert.equal(withPin("?job=k", "j/r/1/2"), "?job=k&pin=j%2Fr%2F1%2F2");
+  assert.equal(withPin("", "j/r/1/2"), "?pin=j%2Fr%2F1%2F2");
+  assert.equal(withPin("?pin=k%2Fr%2F1%2F2", "j/r/1/2"), "?pin=k%2Fr%2F1%2F2");
+  assert.equal(withPin("?job=a+b", undefined), "?job=a+b");
 });
 
 test("the palette keeps job, run and selection on the way to a page", () => {

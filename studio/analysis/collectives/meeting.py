@@ -23,6 +23,7 @@ class Meeting:
     Attributes:
         waited_ns: How long the rank was in it before all had begun.
         last_rank: The rank that began last; the rank itself where that was it.
+        last_row: Its node there.
         took_ns: From then to its end on this rank.
         members: Ranks that take part.
         algorithm_bytes_per_ns: Of a collective the size of its array by `took_ns`, as NCCL's tests count it, of a message its bytes; NaN
@@ -32,6 +33,7 @@ class Meeting:
 
     waited_ns: int
     last_rank: int
+    last_row: int
     took_ns: int
     members: int
     algorithm_bytes_per_ns: float
@@ -55,7 +57,7 @@ def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: i
     if first == NONE or kind not in MEETS:
         return None
     start, end, begun = (int(column[first + row]) for column in (times.start_ns, times.end_ns, met.begun_ns))
-    last = int(met.partners(place, len(graph))[0][row])
+    last, last_row = (int(column[row]) for column in met.partners(place, len(graph)))
     if start == NONE or begun == NONE or last == NONE:
         return None
     took = max(end - max(start, begun), 0)
@@ -65,7 +67,8 @@ def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: i
     whole = whole_bytes(collective, size, count) if kind == NodeType.COMM_COLL else size
     rate = float(whole[0]) / took if took and whole[0] > 0 else float("nan")
     factor = float(bus_factor(collective, count)[0])
-    return Meeting(max(begun - start, 0), trace.ranks[last].number, took, members, rate, rate * factor)
+    waited = max(begun - start, 0)
+    return Meeting(waited, trace.ranks[last].number, last_row, took, members, rate, rate * factor)
 
 
 def _count_members(trace: Trace, rank: Rank, row: int) -> int:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dash import html
+from dash import dcc, html
 
 from studio.analysis.collectives.cell import FORMATS, exact_text
 from studio.analysis.collectives.heat import Shown, line_name, worst_lines
@@ -205,7 +205,7 @@ def _leads(shown: Shown, view: dict[str, Any], name: str, cells: Any, change: di
     members = shown.heat.members
     leads = []
     if not shown.heat.rows.folded:
-        leads.append(html.A("nodes", href=link("/nodes", keep, q=name.rsplit(" #", 1)[0])))
+        leads.append(dcc.Link("nodes", href=link("/nodes", keep, q=name.rsplit(" #", 1)[0])))
     if len(cells):
         start, end = members.start_ns[cells], members.end_ns[cells]
         known = start >= 0
@@ -213,7 +213,7 @@ def _leads(shown: Shown, view: dict[str, Any], name: str, cells: Any, change: di
             low, high = int(start[known].min()) - shown.origin_ns, int(end[known].max()) - shown.origin_ns
             room = max((high - low) // 4, 1000)
             span = {"from": max(low - room, 0), "to": high + room}
-            leads.append(html.A("timeline", href=link("/timeline", {**keep, **span})))
+            leads.append(dcc.Link("timeline", href=link("/timeline", {**keep, **span})))
     return [part for lead in leads for part in (" · ", lead)]
 
 

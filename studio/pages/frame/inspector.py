@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dash import Dash, Input, Output, dcc, html
 
 from studio.analysis.collectives.groups import group_of
-from studio.analysis.collectives.meeting import MEETS, meeting_of
+from studio.analysis.collectives.meeting import MEETS, Meeting, meeting_of
 from studio.analysis.graph.neighbours import predecessors, successors
 from studio.analysis.job.completeness import completeness, ranges_of
 from studio.analysis.job.function_names import short_function_name
 from studio.analysis.job.nodes import NodeIndex, find_node, node_ref
 from studio.errors import StudioError
-from studio.pages.base.state import session, workspace
+from studio.pages.base.state import RECORDED, session, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import error_box, link
 from studio.sim.kinds import COLLECTIVE_KINDS
@@ -37,6 +37,7 @@ from studio.units import format_bytes, format_count, format_ns, format_offset, f
 from studio.views.address import rank_of, shown_run
 
 _NEIGHBOURS_SHOWN = 100
+_MEMBERS_SHOWN = 16
 _ITEMS_SHOWN = 200
 _TEXT_SHOWN = 4000
 _MOST_NODES = 500_000
@@ -61,14 +62,59 @@ def connect(app: Dash) -> None:
             row = find_node(index.trace.graph_of(rank), view["node"])
             return still(_node(index, rank, row, view))
         except StudioError as error:
-            head = html.Div([html.H2("No node"), _close()], className="cs-inspector-head")
-            return html.Div([head, error_box(error)], className="cs-inspector")
+            return html.Div(
+                [_head("No node", None, view), *_pinned_line(view), error_box(error)],
+                className="cs-inspector",
+            )
 
 
-def _close() -> Any:
-    return html.Button(
-        "Close", className="cs-button-quiet", **_changes(node=None), title="Close the inspector"
+def pin_of(view: Mapping[str, Any], rank: Rank) -> str:
+    """Return the pin that names the node of a view, as `assets/frame/pin.mjs` reads it: job, run, rank and node.
+
+    The run is named even where the address leaves it open: which is shown then depends on what else was simulated.
+    """
+    run = shown_run(session(), view["job"], view) or RECORDED
+    return "/".join([view["job"], run, str(rank.number), view["node"]])
+
+
+def _head(shown: str, rank: Rank | None, view: dict[str, Any], *, title: str | None = None) -> Any:
+    """Return the name of the node, and buttons that pin and close; without a rank there is nothing to pin."""
+    pinned = bool(view.get("pin"))
+    buttons = [
+        _button("Close", "Close the inspector", "close", node=None, **({"pin": None} if pinned else {}))
+    ]
+    if pinned:
+        buttons.insert(0, _button("Unpin", "Follow the selection again", "pin", pin=None))
+    elif rank is not None:
+        stays = "Stay on this node while the selection moves, also to other pages"
+        buttons.insert(0, _button("Pin", stays, "pin", pin=pin_of(view, rank)))
+    return html.Div([html.H2(shown, title=title), html.Span(buttons)], className="cs-inspector-head")
+
+
+def _button(words: str, title: str, held: str, **changes: Any) -> Any:
+    """Return a button of the head, which keeps the focus where the inspector is drawn anew."""
+    about = {**_changes(**changes), "data-held": held}
+    return html.Button(words, className="cs-button-quiet", title=title, **about)
+
+
+def _pinned_line(view: dict[str, Any]) -> list[Any]:
+    """Say of a pinned node that it is one, and of which job and run: the page may show others."""
+    if not view.get("pin"):
+        return []
+    try:
+        of = workspace().info(view["job"]).name
+        run = shown_run(session(), view["job"], view)
+        of += f", {workspace().run_info(view['job'], run).label}" if run else ", as recorded"
+    except StudioError:
+        of = str(view["job"])[:60]
+    select = html.Button(
+        "Select it",
+        className="cs-button-quiet",
+        title="Make it the selection of the page again",
+        **_changes(**{name: view.get(name) for name in ("job", "run", "rank", "node")}),
     )
+    where = f"rank {str(view.get('rank'))[:20]} of {of}"
+    return [html.P([html.Strong("Pinned: "), html.Bdi(where), " ", select], className="cs-pinned")]
 
 
 def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
@@ -78,10 +124,8 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
     name = graph.strings[int(graph.name[row])] or "(no name)"
     return html.Div(
         [
-            html.Div(
-                [html.H2(_plain(short_function_name(name)), title=_plain(name)), _close()],
-                className="cs-inspector-head",
-            ),
+            _head(_plain(short_function_name(name)), rank, view, title=_plain(name)),
+            *_pinned_line(view),
             html.Dl(
                 _pairs(
                     [
@@ -129,30 +173,71 @@ def _facts(
         ("rank", _link_fact(str(rank.number), "/timeline", keep, "See its lanes in the timeline")),
         *_assumed_fact(rank, keep),
         ("id", str(int(graph.id[row]))),
-        ("type", type_name(shown_type(graph, row))),
+        ("type", _type_link(graph, rank, row, keep)),
     ]
     if number == NodeType.COMM_COLL and isinstance(values.get("comm_type"), int):
-        facts.append(("collective", collective_name(int(values["comm_type"]))))  # type: ignore[arg-type]
+        kind = collective_name(int(values["comm_type"]))  # type: ignore[arg-type]
+        only = {**keep, "by": "type", "only": kind}
+        facts.append(
+            ("collective", _link_fact(kind, "/collectives", only, "See all collectives of this type"))
+        )
     group = group_of(trace, rank, row)
     if group is not None:
         listed = trace.group(group)
-        ranks = f" · ranks {_short_list(listed.ranks)}" if listed else ""
-        shown = group or "(unnamed)"
-        if number == NodeType.COMM_COLL:
-            only = {**keep, "by": "group", "only": group}
-            facts.append(
-                (
-                    "comm group",
-                    [_link_fact(shown, "/collectives", only, "See the collectives of the group"), ranks],
-                )
-            )
-        else:
-            facts.append(("comm group", f"{shown}{ranks}"))
+        shown = _group_link(group, number, keep)
+        facts.append(("comm group", [shown, *(_members(listed.ranks, keep) if listed else [])]))
+    facts += _peer_fact(trace, number, values, keep)
     if isinstance(values.get("comm_size"), int):
         facts.append(("bytes", _exact(format_bytes(int(values["comm_size"])), values["comm_size"])))  # type: ignore[arg-type]
     if isinstance(values.get("num_ops"), int):
         facts.append(("operations", _exact(format_si(int(values["num_ops"]), "FLOP"), values["num_ops"])))  # type: ignore[arg-type]
     return facts
+
+
+def _type_link(graph: Graph, rank: Rank, row: int, keep: dict[str, Any]) -> Any:
+    shown = type_name(shown_type(graph, row))
+    filters = {"rank": ["matches", str(rank.number)], "type": ["equals", shown]}
+    view = {**keep, "f": json.dumps(filters, separators=(",", ":"))}
+    return _link_fact(shown, "/nodes", view, "List the nodes of this type of the rank")
+
+
+def _group_link(group: str, number: int, keep: dict[str, Any]) -> Any:
+    """Return a comm group as a link to its collectives, of a message to what its ranks send each other."""
+    shown = group or "(unnamed)"
+    if number == NodeType.COMM_COLL:
+        only = {**keep, "by": "group", "only": group}
+        return _link_fact(shown, "/collectives", only, "See the collectives of the group")
+    traffic = {**keep, "tab": "traffic", "of": group or None}
+    return _link_fact(shown, "/collectives", traffic, "See what the ranks of the group send each other")
+
+
+def _members(ranks: tuple[int, ...], keep: dict[str, Any]) -> list[Any]:
+    """Return the ranks of a group, each as a link to its lanes."""
+    links = [part for number in ranks[:_MEMBERS_SHOWN] for part in (", ", _lanes_link(number, keep))]
+    more = len(ranks) - _MEMBERS_SHOWN
+    return [" · ranks ", *links[1:], f" and {more:,} more" if more > 0 else ""]
+
+
+def _lanes_link(rank: int, keep: dict[str, Any], words: str = "", **node: str) -> Any:
+    """Return a rank as a link to its lanes in the timeline, with a node of it selected where one is told."""
+    view = {name: keep.get(name) for name in ("job", "run")} | {"rank": rank, **node}
+    return _link_fact(words or str(rank), "/timeline", view, f"See rank {rank}'s lanes in the timeline")
+
+
+def _peer_fact(
+    trace: Trace, number: int, values: Mapping[str, Any], keep: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    """Say of a message which rank is at its other end."""
+    ways: dict[int, tuple[str, str]] = {
+        NodeType.COMM_SEND: ("sends to", "comm_dst"),
+        NodeType.COMM_RECV: ("receives from", "comm_src"),
+    }
+    label, key = ways.get(number, ("", ""))
+    peer = values.get(key)
+    if not isinstance(peer, int):
+        return []
+    words = f"rank {peer}"
+    return [(label, words if trace.rank(peer) is None else _lanes_link(peer, keep, words))]
 
 
 def _assumed_fact(rank: Rank, keep: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -201,13 +286,12 @@ def _meeting_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> 
     if met is None:
         return []
     others = f"the last of {met.members:,} to begin" if met.members > 2 else "which began later"
-    who = {**{name: view.get(name) for name in ("job", "run")}, "rank": met.last_rank}
     waited: Any = f"for nobody: {'it began last' if met.last_rank == rank.number else 'all began together'}"
     if met.waited_ns:
         waited = [
             _exact(format_ns(met.waited_ns), f"{met.waited_ns:,} ns"),
             " for ",
-            _link_fact(f"rank {met.last_rank}", "/timeline", who, "See its lanes in the timeline"),
+            _lanes_link(met.last_rank, view, f"rank {met.last_rank}", node=_last_node(trace, met)),
             f", {others}",
         ]
     facts: list[tuple[str, Any]] = [
@@ -225,13 +309,21 @@ def _meeting_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> 
     return facts
 
 
+def _last_node(trace: Trace, met: Meeting) -> str:
+    last = trace.rank(met.last_rank)
+    assert last is not None, "it is a rank of the job"
+    return node_ref(trace.graph_of(last), met.last_row)
+
+
 def _path_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return why the node is on the critical path, where that is shown."""
     run = shown_run(session(), view["job"], view)
     if view.get("crit") != "1" or run is None:
         return []
     words = session().whole_path(view["job"], run).why(trace, trace.ranks.index(rank), row)
-    return [("critical path", words or "not on it")]
+    keep = {name: view.get(name) for name in ("job", "run", "rank", "node", "crit")}
+    shown = _link_fact(words, "/timeline", keep, "See the path in the timeline") if words else "not on it"
+    return [("critical path", shown)]
 
 
 def _section(title: str, *children: Any) -> Any:
@@ -256,11 +348,6 @@ def _times(index: NodeIndex, graph: Graph, row: int, *, simulated: bool) -> list
     ]
 
 
-def _short_list(ranks: tuple[int, ...], most: int = 16) -> str:
-    shown = ", ".join(str(rank) for rank in ranks[:most])
-    return shown + (f" and {len(ranks) - most} more" if len(ranks) > most else "")
-
-
 def _exact(shown: str, value: Any) -> Any:
     return html.Span(shown, title=f"{value:,}" if isinstance(value, int) else str(value))
 
@@ -268,6 +355,8 @@ def _exact(shown: str, value: Any) -> Any:
 def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: dict[str, Any]) -> Any:
     """Return a list of neighbours, each one click away."""
     items = []
+    # The page may have gone on to another rank than that of a pinned node.
+    chosen = {name: view.get(name) for name in ("job", "run", "rank")} if view.get("pin") else {}
     for row, is_data in rows[:_NEIGHBOURS_SHOWN]:
         kind = html.Span("data" if is_data else "ctrl", className="cs-tag")
         if row < 0:
@@ -285,7 +374,7 @@ def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: di
                         html.Bdi(short_function_name(name)),
                         href=there,
                         title=f"{name} (id {ref})",
-                        **_changes(node=ref),
+                        **_changes(**chosen, node=ref),
                     ),
                 ]
             )
@@ -397,8 +486,8 @@ def _elsewhere(view: dict[str, Any], *, timed: bool, meets: bool, explained: str
         places.append(("Timeline", "/timeline"))
     if meets:
         places.append(("Collectives", "/collectives"))
-    links = [html.A(name, href=link(path, keep)) for name, path in places]
+    links = [dcc.Link(name, href=link(path, keep)) for name, path in places]
     if explained:
-        links.append(html.A("Explain", href=explained, title="What this collective costs, by every way"))
+        links.append(dcc.Link("Explain", href=explained, title="What this collective costs, by every way"))
     between = [part for anchor in links for part in (" · ", anchor)]
     return html.Div([html.H3("Open in"), html.Div(between[1:])])

@@ -180,7 +180,7 @@ def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
 
 def _job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> Any:
     summary, stored = job.summary, job.stored_bytes + job.runs_bytes
-    name: Any = html.A(job.name, href=link("/overview", {"job": job.id}))
+    name: Any = dcc.Link(job.name, href=link("/overview", {"job": job.id}))
     if renaming:
         field = dcc.Input(value=job.name, className="cs-rename", maxLength=200, autoFocus=True)
         name = html.Span(
@@ -210,7 +210,7 @@ def _job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> Any:
             html.Td(_ranks(job), className="cs-num"),
             html.Td(format_count(summary.nodes), className="cs-num"),
             html.Td(span, className="cs-num"),
-            html.Td(html.A(_count_findings(job, checking), href=link("/findings", {"job": job.id}))),
+            html.Td(dcc.Link(_count_findings(job, checking), href=link("/findings", {"job": job.id}))),
             html.Td(
                 exact(format_bytes(stored), f"{stored:,} bytes{_runs(job)}"),
                 className="cs-num",

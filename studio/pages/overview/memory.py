@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dash import html
+from dash import dcc, html
 
 from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, MemoryUse
 from studio.errors import ConfigError
@@ -87,7 +87,7 @@ def _row(use: MemoryUse, view: dict[str, Any], *, reserved: bool) -> list[Any]:
     how = "" if use.noted else "about "
     held = "; ".join(f"{_name(one)} {format_bytes(one.bytes)}" for one in use.holders[:_HOLDERS])
     return [
-        html.A(str(use.rank), href=link("/timeline", view, rank=str(use.rank))),
+        dcc.Link(str(use.rank), href=link("/timeline", view, rank=str(use.rank))),
         "processor" if use.device == HOST_MEMORY else f"device {use.device}",
         exact(how + format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes"),
         exact(format_ns(use.peak_ns), f"{use.peak_ns:,} ns"),

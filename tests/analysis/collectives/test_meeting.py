@@ -36,6 +36,7 @@ def test_every_member_waits_until_the_last_and_bandwidths_are_those_of_the_table
             found[rank.number, row] = one
     for place in range(len(table)):
         one = found[int(table.last_rank[place]), int(table.last_row[place])]
+        assert (one.last_rank, one.last_row) == (int(table.last_rank[place]), int(table.last_row[place]))
         assert one.took_ns == table.end_ns[place] - table.arrived_ns[place]
         assert one.algorithm_bytes_per_ns == pytest.approx(table.algorithm_bytes_per_ns[place], nan_ok=True)
         assert one.bus_bytes_per_ns == pytest.approx(table.bus_bytes_per_ns[place], nan_ok=True)
