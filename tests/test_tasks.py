@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from studio.doctor import REPAIRS
 from studio.errors import StudioError
 from studio.jobs.mending import mend, start_mending
 from studio.session import Session
@@ -200,7 +201,7 @@ def test_a_job_is_mended_in_the_background(tmp_path, tasks):
     assert "no repair 'magic'" in failed.error.message
 
 
-@pytest.mark.parametrize("moment", ["repairing", "storing", "stored"])
+@pytest.mark.parametrize("moment", [REPAIRS["cycle"].title, "storing", "stored"])
 def test_a_repair_that_is_cancelled_leaves_no_job(tmp_path, tasks, monkeypatch, moment):
     session = Session(Workspace(tmp_path))
     job = session.workspace.save(BROKEN["cycle"](), "llama")

@@ -157,6 +157,7 @@ def _drop_dependencies(
     made: dict[int, Graph] = {}
     count, first = 0, []
     for case in Case(trace, tick).graphs:
+        tick()
         graph = case.graph
         for deps in (graph.ctrl, graph.data):
             dependencies = edit.entries(graph, deps)
@@ -252,6 +253,7 @@ def _chain_collectives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     names = []
     case = Case(trace, tick)
     for numbered, group in zip(case.groups, map(comparable, case.ordered), strict=True):
+        tick()
         difference = disagreement(group)
         if difference is None or is_certain(trace, group, difference):
             continue

@@ -61,10 +61,13 @@ def mend(session: Session, job: str, codes: Sequence[str], report: Report | None
         return known.id
     trace, changes = session.trace(job), 0
     for done, code in enumerate([*wanted, *(code for code in codes if code not in REPAIRS)]):
+        title = REPAIRS[code].title if code in REPAIRS else code
 
-        def tell(made: int = done) -> None:
+        def tell(made: int = done, title: str = title) -> None:
             if report:
-                report.running(made, len(wanted), phase="repairing", unit="repairs")
+                # Of one repair there is nothing to count.
+                total = len(wanted) if len(wanted) > 1 else 0
+                report.running(made, total, phase=title, unit="repairs")
 
         tell()
         repaired = repair(trace, code, tell)

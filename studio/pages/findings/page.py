@@ -17,7 +17,13 @@ from studio.jobs.checking import check_again, start_check
 from studio.jobs.mending import origin, start_mending
 from studio.pages.base.asked import FINDINGS, Asked, answer, answer_output, asks, stores
 from studio.pages.base.export import Table, exports
-from studio.pages.base.followed import changed_by_tasks, follow_tasks, list_tasks_again, tasks_changed
+from studio.pages.base.followed import (
+    changed_by_tasks,
+    follow_tasks,
+    list_tasks_again,
+    tasks_changed,
+    tasks_ticked,
+)
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import (
@@ -31,8 +37,9 @@ from studio.pages.base.widgets import (
     page,
     show_errors,
 )
+from studio.pages.findings.under_way import show_repairs
 from studio.sim.agreement import rank_list
-from studio.store.tasks import ACTIVE, dismiss, wait
+from studio.store.tasks import ACTIVE, cancel, dismiss, list_tasks, wait
 from studio.store.workspace import JobInfo
 from studio.trace import Level, Trace
 from studio.units import format_count
@@ -41,7 +48,6 @@ dash.register_page(__name__, path="/findings", name="Findings", title="Findings 
 
 _AT_ONCE_S = 2.0
 """How long the page waits for a repair; after that it continues in the background."""
-_GOES_ON = "The repair continues in the background. The bar above shows its progress; the new job will appear on Home."
 _LEVEL_WORDS = {"error": ("error", "errors"), "warning": ("warning", "warnings"), "info": ("note", "notes")}
 
 
@@ -51,6 +57,7 @@ def layout(**_query: str) -> Any:
         [
             html.Div(id="findings-error"),
             html.Div(page("Findings", loading("Checking the job…")), id="findings-body"),
+            html.Div(id="findings-repairs"),
             stores(FINDINGS),
             dcc.Store(id="findings-checked"),
             follow_tasks("findings"),
@@ -117,6 +124,10 @@ def change(asked: Asked | None) -> Any:
     # The button names the job: by the time of a second click the page may show another.
     job, _, rest = asked["of"].partition(" ")
     try:
+        if asked["verb"] == "stop":
+            cancel(tasks(), rest)
+            list_tasks_again()
+            return None, answer(FINDINGS, asked)
         if asked["verb"] == "check":
             check_again(tasks(), session(), job)
             list_tasks_again()
@@ -130,7 +141,7 @@ def change(asked: Asked | None) -> Any:
         return error_box(error, title="That did not work"), answer(FINDINGS, asked)
     if there is None:
         list_tasks_again()
-        return html.P(_GOES_ON, className="cs-dim"), answer(FINDINGS, asked)
+        return None, answer(FINDINGS, asked)
     # The job switch in the frame lists the jobs.
     dash.set_props("imported", {"data": time.time()})
     return None, answer(FINDINGS, asked, go=link("/findings", {"job": there}))
@@ -152,6 +163,22 @@ def _repair_job(job: str, codes: Sequence[str]) -> str | None:
 
 
 clear_with_job("findings-error")
+
+
+@callback(
+    Output("findings-repairs", "children"),
+    Input("view", "data"),
+    tasks_changed("findings"),
+    tasks_ticked("findings"),
+)
+def follow_repairs(view: dict[str, Any], _changed: str | None, _ticked: int | None) -> Any:
+    """Show the repairs of the job that take longer than the page waits, and what they have made."""
+    job = view.get("job")
+    if not job:
+        return None
+    names = {info.id: info.name for info in workspace().jobs()}
+    known = list_tasks(tasks(), "repair", job)
+    return still(show_repairs(known, names, tasks().now(), tasks().live))
 
 
 def _counts(examination: Examination) -> list[Any]:

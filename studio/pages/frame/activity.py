@@ -13,10 +13,9 @@ from studio.jobs.checking import start_check
 from studio.pages.base.asked import ACTIVITY, Asked, asks
 from studio.pages.base.followed import list_tasks_again
 from studio.pages.base.state import RECORDED, session, tasks, workspace
+from studio.pages.base.task_words import describe_progress
 from studio.pages.base.widgets import aria_label, findings_badge, link
-from studio.store.pace import describe_remaining
 from studio.store.tasks import ACTIVE, KindName, Task, cancel, dismiss, list_tasks
-from studio.units import format_bytes, format_count
 from studio.views.address import runs_of
 
 _PAGES: Mapping[KindName, str] = {
@@ -75,7 +74,11 @@ def _failed_unseen(task: Task) -> bool:
 
 def _show_task(task: Task, names: Mapping[str, str]) -> Any:
     page, name = _PAGES[task.kind], names.get(task.job)
-    about = [task.kind, *([name] if name and name != task.title else []), _describe_progress(task)]
+    about = [
+        task.kind,
+        *([name] if name and name != task.title else []),
+        describe_progress(task, tasks().now()),
+    ]
     active = task.status in ACTIVE
     verb, label = ("cancel", "Cancel") if active else ("dismiss", "Dismiss")
     button = html.Button(
@@ -93,20 +96,6 @@ def _show_task(task: Task, names: Mapping[str, str]) -> Any:
             button if own else None,
         ]
     )
-
-
-def _describe_progress(task: Task) -> str:
-    """Describe the progress of a task in one sentence."""
-    if task.error:
-        return task.error.message
-    if task.status != "running":
-        return task.status
-    if not task.total:
-        return task.phase or "preparing"
-    size = format_bytes if task.unit == "bytes" else format_count
-    words = f"{task.phase} {100 * task.done // task.total} %".strip()
-    words += f", {size(task.done)} of {size(task.total)}" + ("" if task.unit == "bytes" else f" {task.unit}")
-    return ", ".join(filter(None, (words, describe_remaining(task.remaining_s(tasks().now())))))
 
 
 def change_activity(asked: Asked) -> None:
