@@ -135,9 +135,9 @@ def report(told: Mapping[str, Any]) -> Mapping[str, Any]:
 def text(told: Mapping[str, Any]) -> str:
     """Format the result for a terminal."""
     policy = told["policy"]
-    room = policy["kv_cache_tokens"] * policy["kv_cache_bytes_per_token"]
     ranks = told["world_size"] // told["replicas"]
-    cache = f"{policy['kv_cache_tokens']:,} tokens, {format_bytes(room / ranks)} on each of its {ranks} ranks"
+    held = format_bytes(policy["kv_cache_bytes_of_a_rank"])
+    cache = f"{policy['kv_cache_tokens']:,} tokens, {held} on each of its {ranks} ranks"
     lines = [
         f"{told['model']} on {told['world_size']} × {told['gpu']}, {told['layout']}, {told['dtype']}, KV cache in {told['kv_dtype']}",
         f"a step: up to {policy['token_budget']:,} tokens of {policy['max_sequences']:,} sequences; KV cache of a replica: {cache}",

@@ -173,15 +173,19 @@ class Passes:
             self.matmul(f"{part}.{product.name}.fwd", [node], own_tokens(layout), hidden, product.columns)
         if model.kv_rank:
             node = self._compressed_norm(f"{part}.compressed.norm.fwd", _NORM, 2)
-        whole = self.enter(part, "fwd", node, entering_width(model))
-        made = [
-            self.matmul(f"{part}.{product.name}.fwd", [whole], tokens, product.rows, product.columns // tp)
-            for product in up_products(model)
-        ]
-        core = self._attention(f"{part}.core.fwd", made, 1, layer)
+        core = self.attended(part, layer, self.enter(part, "fwd", node, entering_width(model)))
         out = self.matmul(f"{part}.proj.fwd", [core], tokens, outputs(model) // tp, hidden)
         out = self.leave(part, "fwd", out)
         return self.residual(part, [out, x])
+
+    def attended(self, part: str, layer: int, whole: int) -> int:
+        """Append queries, keys and values of what a layer's attention is given, and attention; returns the node that makes its result."""
+        tokens, tp = self.layout.tokens, self.layout.tp
+        made = [
+            self.matmul(f"{part}.{product.name}.fwd", [whole], tokens, product.rows, product.columns // tp)
+            for product in up_products(self.model)
+        ]
+        return self._attention(f"{part}.core.fwd", made, 1, layer)
 
     def residual(self, part: str, parts: Sequence[int]) -> int:
         """Append the sum of a part and the residual stream, behind dropout or the norm after the part where a model has one."""

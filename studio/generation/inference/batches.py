@@ -52,6 +52,21 @@ Batch = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Sequences of a step of one kind, in totals.
+
+    Attributes:
+        tokens: New tokens.
+        pairs: Pairs of a new token and one that it attends to.
+        cached: Tokens in the cache after the step, all of which it reads.
+    """
+
+    tokens: int = 0
+    pairs: int = 0
+    cached: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """What a step computes, in totals: all that its time depends on.
 
@@ -60,34 +75,53 @@ class Load:
         logits: Tokens whose logits are computed.
         pairs: Pairs of a new token and one that it attends to.
         cached: Tokens whose keys and values are read, those of the step among them.
-        decoding: Those of the pairs whose new token makes a next one, as all of its sequence do.
-        behind: Tokens that the cache holds before what prompts read.
+        decoding: The part of sequences of which all new tokens make a next one.
+        reading: The part of prompts. Attention of most models does not ask which part a token is of.
     """
 
     tokens: int
     logits: int
     pairs: int
     cached: int
-    decoding: int = 0
-    behind: int = 0
+    decoding: Part = Part()
+    reading: Part = Part()
 
 
 def load_of(batch: Batch) -> Load:
     """Return the totals of a batch.
 
     Example:
-        >>> load_of((Piece(1, 4, 0), Piece(2, 1, 99)))
-        Load(tokens=6, logits=3, pairs=210, cached=204, decoding=200, behind=0)
+        >>> load_of((Piece(1, 4, 0), Piece(2, 1, 99))).decoding
+        Part(tokens=2, pairs=200, cached=200)
     """
-    decoding = [piece for piece in batch if piece.logits == piece.new]
-    prompts = [piece for piece in batch if piece.logits != piece.new]
+    decoding = _part_of(piece for piece in batch if piece.logits == piece.new)
+    reading = _part_of(piece for piece in batch if piece.logits != piece.new)
+    return load_of_parts(decoding, reading, sum(piece.sequences * piece.logits for piece in batch))
+
+
+def load_of_parts(decoding: Part, reading: Part, logits: int) -> Load:
+    """Return the totals of both parts of a step.
+
+    Example:
+        >>> load_of_parts(Part(2, 200, 200), Part(4, 10, 4), 3)  # doctest: +ELLIPSIS
+        Load(tokens=6, logits=3, pairs=210, cached=204, decoding=Part(...), reading=Part(...))
+    """
     return Load(
-        sum(piece.tokens for piece in batch),
-        sum(piece.sequences * piece.logits for piece in batch),
-        sum(piece.pairs for piece in batch),
-        sum(piece.cached for piece in batch),
-        sum(piece.pairs for piece in decoding),
-        sum(piece.sequences * piece.context for piece in prompts),
+        decoding.tokens + reading.tokens,
+        logits,
+        decoding.pairs + reading.pairs,
+        decoding.cached + reading.cached,
+        decoding,
+        reading,
+    )
+
+
+def _part_of(pieces: Iterable[Piece]) -> Part:
+    every = tuple(pieces)
+    return Part(
+        sum(piece.tokens for piece in every),
+        sum(piece.pairs for piece in every),
+        sum(piece.cached for piece in every),
     )
 
 

@@ -22,7 +22,7 @@ The policy is that of vLLM (Kwon et al., "PagedAttention", SOSP 2023) with chunk
    blocks. So every request ends; batches that only send back their own could do so to each other for ever. The waiting requests and
    the blocks are shared, and a batch admits no request beyond its even share, rounded up, of the sequences that run or wait, or of the
    most that may run. A stage begins a step once it has come and what the step before made has been sent on: a stage sends before it
-   goes on, as in generated steps.
+   goes on, as in generated steps. What drafts has no stages: it runs on the ranks of the first one, before the step that verifies.
 6. Replicas that divide experts exchange tokens in every layer, so their steps begin and end together. Each plans its own from the requests
    that came to it; the step takes as long as if all had to do the most that one has of each kind: tokens, logits, attention, cache.
    One that has nothing to do waits for the others.
@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from studio.generation.inference.batches import Load
+from studio.generation.inference.batches import Load, Part, load_of_parts
 from studio.generation.inference.requests import Request
 
 BLOCK_TOKENS = 16
@@ -246,7 +246,7 @@ class _Replica:
 
     def _wanted(self, sequence: _Sequence) -> int:
         """Return how many tokens a running sequence reads in a step: its last token when decoding, plus drafted ones."""
-        if sequence.unread > 1 or not sequence.made:
+        if _reads(sequence):
             return sequence.unread
         left = sequence.served.request.output - sequence.made
         return min(1 + self.policy.draft, left)
@@ -318,25 +318,31 @@ def blocks_of(tokens: int) -> int:
 
 
 def _load(planned: Sequence[tuple[_Sequence, int]]) -> Load:
-    tokens = logits = pairs = cached = 0
+    logits, parts = 0, {True: [0, 0, 0], False: [0, 0, 0]}
     for sequence, new in planned:
-        tokens += new
         logits += 1 + _drafted(sequence, new) if new >= sequence.unread else 0
-        pairs += new * sequence.cached + new * (new + 1) // 2
-        cached += sequence.cached + new
-    return Load(tokens, logits, pairs, cached)
+        totals = parts[_reads(sequence)]
+        totals[0] += new
+        totals[1] += new * sequence.cached + new * (new + 1) // 2
+        totals[2] += sequence.cached + new
+    return load_of_parts(Part(*parts[False]), Part(*parts[True]), logits)
+
+
+def _reads(sequence: _Sequence) -> bool:
+    """Whether a sequence reads a prompt, rather than the token that it made last."""
+    return sequence.unread > 1 or not sequence.made
 
 
 def _drafting(planned: Sequence[tuple[_Sequence, int]]) -> Iterator[Load]:
     """Yield what the passes of a draft model work on before a step: what the step reads of prompts, then a token of each sequence a pass."""
-    reading = [(sequence, new) for sequence, new in planned if sequence.unread > 1 or not sequence.made]
+    reading = [(sequence, new) for sequence, new in planned if _reads(sequence)]
     if reading:
         yield _load(reading)
     for number in range(1, 1 + max((_drafted(*each) for each in planned), default=0)):
         drafting = [
             sequence.cached + number for sequence, new in planned if _drafted(sequence, new) >= number
         ]
-        yield Load(len(drafting), len(drafting), sum(drafting), sum(drafting))
+        yield load_of_parts(Part(len(drafting), sum(drafting), sum(drafting)), Part(), len(drafting))
 
 
 def serve(
@@ -459,4 +465,14 @@ def _pass_through(course: Course, free: list[float], now: float) -> float:
 
 def _most(loads: Sequence[Load]) -> Load:
     """Return the most that one of several steps has of each kind of work."""
-    return Load(*(max(getattr(load, name) for load in loads) for name in Load.__slots__))
+    tokens, logits, pairs, cached = (
+        max(getattr(load, name) for load in loads) for name in ("tokens", "logits", "pairs", "cached")
+    )
+    decoding, reading = (
+        _most_of(parts) for parts in zip(*((load.decoding, load.reading) for load in loads), strict=True)
+    )
+    return Load(tokens, logits, pairs, cached, decoding, reading)
+
+
+def _most_of(parts: Sequence[Part]) -> Part:
+    return Part(*(max(getattr(part, name) for part in parts) for name in Part.__slots__))

@@ -130,14 +130,22 @@ def attention_flop(model: Model, load: Load) -> int:
     """Return the operations of a layer's attention: scores, and their sum of values.
 
     Multi-head latent attention has two forms (DeepSeek-V2, 2024, section 2.1): tokens that decode attend to what is compressed, in
-    all heads at once; for prompts keys and values are made of it, also of what the cache holds before them.
+    all heads at once (`latent_flop`); for prompts keys and values are made of it, also of what the cache holds before them.
     """
     full = queries(model) + outputs(model)
     if not model.kv_rank:
         return 2 * load.pairs * full
-    compressed = model.heads * (2 * model.kv_rank + model.rope_size)
-    made = 2 * load.behind * up_products(model)[-1].size
-    return 2 * (load.pairs - load.decoding) * full + 2 * load.decoding * compressed + made
+    before = load.reading.cached - load.reading.tokens
+    made = 2 * before * up_products(model)[-1].size
+    return 2 * load.reading.pairs * full + latent_flop(model, load) + made
+
+
+def latent_flop(model: Model, load: Load) -> int:
+    """Return the operations of a layer's attention of tokens that decode to what is compressed.
+
+    A head's query of a token is as wide as what is compressed and the rotary key, its result as what is compressed.
+    """
+    return 2 * load.decoding.pairs * model.heads * (2 * model.kv_rank + model.rope_size)
 
 
 def step_flop(model: Model, load: Load, vocabulary: int) -> int:

@@ -36,7 +36,7 @@ class StepWish:
         prompt: New tokens of each prompt; None is `context` in a prefill.
         cached: Tokens of each prompt that the cache holds before: a shared prefix, or chunks that were read earlier.
         draft: Tokens that are drafted for each sequence, and verified in one pass of one token more.
-        draft_model: What drafts them; None counts no work for it.
+        draft_model: What drafts them, on the ranks of the first stage; None counts no work for it.
         micro_batches: Of each replica.
         steps: How many; each goes on where the one before ended.
         precision: Data types.
@@ -135,11 +135,21 @@ def steps_of(model: Model, wish: StepWish) -> Steps:
             hint="Give fixed lengths.",
             key="ep",
         )
-    draft = None
-    if wish.draft_model is not None:
-        plain = wish if wish.draft_model.experts else replace(wish, ep=1, expert_skew=0.0)
-        draft = Draft(wish.draft_model, ranks_layout(wish.draft_model, plain), wish.draft)
-    return Steps(model, layout, tuple(batches), wish.precision, wish.steps, draft)
+    return Steps(model, layout, tuple(batches), wish.precision, wish.steps, draft_of(wish))
+
+
+def draft_of(wish: StepWish) -> Draft | None:
+    """Return the model that drafts, and how the ranks of the first stage share it; None where none is given.
+
+    Raises:
+        ConfigError: Its numbers do not divide.
+    """
+    if wish.draft_model is None:
+        return None
+    alone = replace(wish, ranks=wish.ranks // wish.pp, pp=1, stage_layers=None)
+    if not wish.draft_model.experts:
+        alone = replace(alone, ep=1, expert_skew=0.0)
+    return Draft(wish.draft_model, ranks_layout(wish.draft_model, alone), wish.draft)
 
 
 def _refuse(wish: StepWish) -> None:
@@ -165,10 +175,8 @@ def _refuse(wish: StepWish) -> None:
             "--prompt or --cached is given, but a decode step reads no prompt.",
             hint="--context is what the cache holds; --phase mixed reads a prompt beside.",
         )
-    if wish.draft_model is not None and (not wish.draft or wish.pp > 1):
-        raise ConfigError(
-            f"A draft model is given with --draft {wish.draft} and --pp {wish.pp}; allowed: --draft of at least 1 with --pp 1."
-        )
+    if wish.draft_model is not None and not wish.draft:
+        raise ConfigError("--draft-model is given without --draft.", hint="Give --draft.", key="draft")
 
 
 def _batch(layout: Layout, wish: StepWish) -> int:

@@ -2,7 +2,8 @@
 
 Sources: Zhong et al., "DistServe", OSDI 2024; Patel et al., "Splitwise", ISCA 2024 (the cache of each layer is sent while the next
 is computed). Prefill ranks come first. The prompts of prefill replica r go to decode replica r mod the number of those. Where
-both divide heads among different numbers of ranks, a rank sends to all that hold some of its heads. Meanwhile the others decode;
+both divide heads among different numbers of ranks, a rank sends to all that hold some of its heads; what multi-head latent attention
+caches is whole on every rank, and each rank that decodes is sent all of it. Meanwhile the others decode;
 the step after their last one has the sequences that arrived as well.
 """
 
@@ -79,11 +80,6 @@ def roles_of(model: Model, wish: StepWish) -> Roles:
     Raises:
         ConfigError: Numbers do not divide, or contradict each other.
     """
-    if model.kv_rank:
-        raise ConfigError(
-            f"{model.name} has multi-head latent attention; allowed where prefill and decode have ranks of their own: models without.",
-            key="model",
-        )
     first, second = role_wishes(wish)
     return Roles(steps_of(model, first), steps_of(model, second))
 
@@ -96,8 +92,13 @@ def joined(roles: Roles, replica: int) -> Batch:
 
 
 def _shared_heads(roles: Roles, first: int, second: int) -> int:
-    """Return the heads of keys and values that a tensor parallel rank of either part both hold."""
+    """Return the heads of keys and values that a tensor parallel rank of either part both hold, and the one is to send to the other.
+
+    What keys and values are compressed to all ranks hold whole; each that decodes is sent it by one of those that read prompts.
+    """
     heads = roles.prefill.model.kv_heads
+    if roles.prefill.model.kv_rank:
+        return heads if first == second % roles.prefill.layout.tp else 0
     one, other = heads // roles.prefill.layout.tp, heads // roles.decode.layout.tp
     return max(0, min((first + 1) * one, (second + 1) * other) - max(first * one, second * other))
 

@@ -35,7 +35,7 @@ class Draft:
 
     Attributes:
         model: It.
-        layout: How the same ranks share it.
+        layout: How the ranks of the first stage share it.
         tokens: How many it proposes for each sequence, one after the other.
     """
 

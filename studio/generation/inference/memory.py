@@ -2,7 +2,8 @@
 
 Weights: parameters by their bytes. KV cache: Kwon et al., "PagedAttention", SOSP 2023, without the unfilled rest of blocks.
 Activations: the tensors that are alive at once in the layer that needs most, beside the residual stream, or the logits in the
-output layer. What libraries, graphs of kernels and the context of the driver take is not counted.
+output layer. With multi-head latent attention, keys and values of what the cache held before a prompt are made in parts no longer than
+what the step reads. What libraries, graphs of kernels and the context of the driver take is not counted.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ def activation_bytes(model: Model, layout: Layout, stage: int, load: Load) -> in
         # Copies of tokens with the inner width of their experts; on an expert parallel rank as many in the mean.
         copies = model.experts_per_token
         layer = max(layer, copies * (hidden + inner_width(model, model.expert_width) // tp))
-    peak = tokens * (hidden + layer)
+    latent = 0
+    if model.kv_rank:
+        # Of tokens that decode, queries and results of heads, each as wide as what is compressed.
+        latent = load.decoding.tokens * model.heads // tp * (2 * model.kv_rank + model.rope_size)
+    peak = tokens * hidden + max(tokens * layer, latent)
     if stage == layout.pp - 1:
         vocabulary = layout.vocabulary(model)
         gathered = vocabulary + vocabulary // tp if tp > 1 else vocabulary
@@ -70,7 +75,7 @@ def stage_memory(steps: Steps, stage: int) -> dict[str, int]:
     every = [_held(steps.model, steps.layout, stage, micro, steps) for micro in steps.batches]
     most = max(every, key=lambda held: sum(held.values()))
     draft = 0
-    if steps.draft is not None:
+    if steps.draft is not None and not stage:
         other = [_held(steps.draft.model, steps.draft.layout, 0, micro, steps) for micro in steps.batches]
         draft = max(held["weights"] + held["kv_cache"] for held in other)
     return {**most, "draft": draft}

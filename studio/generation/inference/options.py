@@ -56,7 +56,7 @@ STEP_OPTIONS = (
         heading=BATCH,
     ),
     Option(
-        "draft_model", "layout", "name", None, "Draft model", "Preset that drafts them, on the same ranks.",
+        "draft_model", "layout", "name", None, "Draft model", "Preset that drafts them, on the ranks of the first stage.",
         "no work is counted for drafting", heading=MODEL,
     ),
     Option(

@@ -14,10 +14,11 @@ from studio.generation.inference.counts import (
     attention_flop,
     cache_shares,
     cached_width,
+    latent_flop,
     layer_cache_bytes,
 )
 from studio.generation.passes import Passes
-from studio.generation.transformer import keys, outputs, queries, values
+from studio.generation.transformer import keys, outputs, queries, up_products, values
 from studio.operators.roofline import peak
 from studio.trace import CollectiveType
 
@@ -30,6 +31,8 @@ _ONE = Load(1, 1, 1, 1)
 @dataclass(slots=True)
 class StepPasses(Passes):
     """The forward passes of a rank's parts over a batch.
+
+    Multi-head latent attention has both of its forms in a step that decodes and reads prompts: see `_latent` and `_expanded`.
 
     Attributes:
         load: What the step computes; its new tokens are the tokens of the layout.
@@ -81,19 +84,60 @@ class StepPasses(Passes):
         """
         del layer
         model, tp, load = self.model, self.layout.tp, self.load
-        each, shares = layer_cache_bytes(model, self.precision), cache_shares(model, tp)
-        elements = cached_width(model) * load.tokens
-        self.cached = self.program.compute(
-            f"{name.replace('.core.', '.cache.')}", after, elements // shares,
-            (ACTIVATION_BYTES * elements + each * load.tokens) // shares, "other",
-        )  # fmt: skip
+        self._write_cache(name.replace(".core.", ".cache."), after)
         flop = times * attention_flop(model, load) // tp
         moved = ACTIVATION_BYTES * load.tokens * (queries(model) + outputs(model)) // tp
-        moved += each * load.cached // shares
-        if model.kv_rank:
-            # Keys and values that are made of what was cached before are written and read.
-            moved += 2 * ACTIVATION_BYTES * load.behind * (keys(model) + values(model)) // tp
+        moved += layer_cache_bytes(model, self.precision) * load.cached // cache_shares(model, tp)
         return self.program.compute(name, [*after, self.cached], flop, moved, "attention")
+
+    def _write_cache(self, name: str, after: Sequence[int]) -> None:
+        """Append what writes new keys and values, or what they are compressed to, into the cache."""
+        model, tokens, shares = self.model, self.load.tokens, cache_shares(self.model, self.layout.tp)
+        elements = cached_width(model) * tokens
+        moved = ACTIVATION_BYTES * elements + layer_cache_bytes(model, self.precision) * tokens
+        self.cached = self.program.compute(name, after, elements // shares, moved // shares, "other")
+
+    def attended(self, part: str, layer: int, whole: int) -> int:
+        """Append queries, keys and values of what a layer's attention is given, and attention; returns the node that makes its result."""
+        model, load = self.model, self.load
+        if not model.kv_rank:
+            # Named, since a class with slots has no super() without arguments.
+            return Passes.attended(self, part, layer, whole)
+        first = up_products(model)[0]
+        query = self.matmul(
+            f"{part}.{first.name}.fwd", [whole], load.tokens, first.rows, first.columns // self.layout.tp
+        )
+        self._write_cache(f"{part}.cache.fwd", [whole])
+        if load.reading.tokens:
+            query = self._expanded(part, [query, self.cached])
+        return self._latent(part, [query, self.cached]) if load.decoding.tokens else query
+
+    def _expanded(self, part: str, after: Sequence[int]) -> int:
+        """Append attention of prompts: to keys and values, made of all that the cache then holds of them, which are written and read."""
+        model, tp, read = self.model, self.layout.tp, self.load.reading
+        up = up_products(model)[1]
+        made = self.matmul(f"{part}.{up.name}.fwd", after, read.cached, up.rows, up.columns // tp)
+        width = read.tokens * (queries(model) + outputs(model)) + read.cached * (keys(model) + values(model))
+        flop = 2 * read.pairs * (queries(model) + outputs(model)) // tp
+        moved = ACTIVATION_BYTES * width // tp
+        return self.program.compute(f"{part}.core.fwd", [*after, made], flop, moved, "attention")
+
+    def _latent(self, part: str, after: Sequence[int]) -> int:
+        """Append attention of tokens that decode to what the cache holds, as it is, with the matrix that would expand it in two.
+
+        What makes keys of it is applied to queries, what makes values of it to the results: a matrix of each head (DeepSeek-V2, 2024,
+        section 2.1.2).
+        """
+        model, own, decoding = self.model, self.model.heads // self.layout.tp, self.load.decoding
+        rows, size = decoding.tokens * own, self.precision.weight_bytes
+        shape = rows, model.head_size, model.kv_rank
+        query = self.product(f"{part}.q_absorb.fwd", after, shape, size, matrices=own)
+        moved = ACTIVATION_BYTES * rows * (2 * model.kv_rank + model.rope_size)
+        moved += layer_cache_bytes(model, self.precision) * decoding.cached
+        flop = latent_flop(model, self.load) // self.layout.tp
+        node = self.program.compute(f"{part}.latent.fwd", [*after, query], flop, moved, "attention")
+        shape = rows, model.kv_rank, outputs(model) // model.heads
+        return self.product(f"{part}.v_absorb.fwd", [node], shape, size, matrices=own)
 
     def embedding_forward(self, at: str, ready: int, waits: Sequence[int] = ()) -> int:
         """Append the embedding, which waits for other nodes as well; returns the node that makes the residual stream."""

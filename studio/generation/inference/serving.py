@@ -11,7 +11,7 @@ import numpy as np
 
 from studio.errors import ConfigError
 from studio.generation.efficiency import serving_efficiency
-from studio.generation.inference.batches import Load
+from studio.generation.inference.batches import Load, Part
 from studio.generation.inference.batching import (
     BLOCK_TOKENS,
     Policy,
@@ -21,12 +21,13 @@ from studio.generation.inference.batching import (
     serve_together,
 )
 from studio.generation.inference.counts import cache_bytes
-from studio.generation.inference.deployment import StepWish, longest_context, ranks_layout
+from studio.generation.inference.deployment import StepWish, draft_of, longest_context, ranks_layout
 from studio.generation.inference.job import Steps
 from studio.generation.inference.memory import activation_bytes, cache_of, weight_bytes
 from studio.generation.inference.options import Asked
 from studio.generation.inference.requests import Request, at_load
 from studio.generation.inference.step_times import StepTimes
+from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.program import Speed
 from studio.sim.presets import preset
@@ -106,31 +107,17 @@ def server_of(
             f"--memory-share is {memory_share:g}; allowed: above 0, at most 1.", key="memory-share"
         )
     _check_drafting(wish, acceptance)
-    if wish.pp > 1 and wish.draft_model is not None:
-        raise ConfigError(
-            f"--draft-model is given with --pp {wish.pp}; allowed where requests are served: --pp 1.",
-            hint="--draft without --draft-model drafts at no cost; more --tp or replicas serve requests without stages.",
-            key="pp",
-        )
-    draft = wish.draft_model
-    latent = next((one for one in (model, draft) if one is not None and one.kv_rank), None)
-    if latent is not None:
-        raise ConfigError(
-            f"{latent.name} has multi-head latent attention; allowed where requests are served: models without.",
-            hint="`generate inference` makes its steps.",
-            key="model",
-        )
-    layout = ranks_layout(model, wish)
+    layout, draft = ranks_layout(model, wish), draft_of(wish)
     found = find_gpu(gpu)
     steps = Steps(model, layout, (), wish.precision)
     room = found.memory_gbytes * 1e9 * memory_share
-    both = [(model, layout)] if draft is None else [(model, layout), (draft, ranks_layout(draft, wish))]
-    most = Load(budget, min(sequences * (1 + wish.draft), budget), 0, 0)
+    decoding = min(sequences * (1 + wish.draft), budget)
+    most = Load(budget, decoding, 0, 0, Part(decoding), Part(budget - decoding))
     spaces = []
     for stage in range(layout.pp):
-        # What drafts has no stages.
-        at = [stage, *(0 for _ in both[1:])]
-        parts = [(one, ranks, own) for (one, ranks), own in zip(both, at, strict=True)]
+        parts = [(model, layout, stage)]
+        if draft is not None and not stage:
+            parts.append((draft.model, draft.layout, 0))
         weights = sum(weight_bytes(*part, wish.precision) for part in parts)
         activations = max(activation_bytes(*part, most) for part in parts)
         each = sum(cache_of(*part, wish.precision, BLOCK_TOKENS) for part in parts)
@@ -146,13 +133,15 @@ def server_of(
             hint="Use a larger --tp or --pp, --dtype fp8, or a GPU with more memory.",
             key="tp",
         )
-    config = preset(system_of_gpu(gpu), npus=layout.tp * layout.ep * layout.pp).config
     speed = asked.speed or Speed(found, serving_efficiency(found))
-    times, *drafting = (
-        StepTimes(replace(steps, model=one, layout=ranks), config, speed) for one, ranks in both
-    )
+
+    def timed(model: Model, layout: Layout) -> StepTimes:
+        config = preset(system_of_gpu(gpu), npus=layout.tp * layout.ep * layout.pp).config
+        return StepTimes(replace(steps, model=model, layout=layout), config, speed)
+
     policy = Policy(budget, sequences, blocks, wish.draft, acceptance or 0.0, wish.seed, layout.pp)
-    return Server(steps, found.name, policy, times, layout.dp, drafting[0] if drafting else None)
+    drafting = None if draft is None else timed(draft.model, draft.layout)
+    return Server(steps, found.name, policy, timed(model, layout), layout.dp, drafting)
 
 
 def _check_drafting(wish: StepWish, acceptance: float | None) -> None:
@@ -352,6 +341,10 @@ def describe_serving(server: Server, outcomes: Sequence[Outcome], left_out: int 
     steps, policy = server.steps, server.policy
     model: Model = steps.model
     each = cache_bytes(model, steps.precision)
+    tokens = policy.blocks * BLOCK_TOKENS
+    held = max(
+        cache_of(model, steps.layout, stage, steps.precision, tokens) for stage in range(steps.layout.pp)
+    )
     told: Mapping[str, Any] = {
         "model": model.name,
         "gpu": server.gpu,
@@ -365,8 +358,9 @@ def describe_serving(server: Server, outcomes: Sequence[Outcome], left_out: int 
             "max_sequences": policy.sequences,
             "block_tokens": BLOCK_TOKENS,
             "kv_cache_blocks": policy.blocks,
-            "kv_cache_tokens": policy.blocks * BLOCK_TOKENS,
+            "kv_cache_tokens": tokens,
             "kv_cache_bytes_per_token": each,
+            "kv_cache_bytes_of_a_rank": held,
             "pipeline_batches": policy.stages,
             "replicas_in_step": steps.layout.ep,
             "draft": policy.draft,

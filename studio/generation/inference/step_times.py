@@ -3,7 +3,9 @@
 A step is one stream of kernels and collectives, one after the other. So its time is that of its tokens and logits with hardly any
 attention, and what attention adds; and each further layer adds the same, so that models of few layers tell the time of all. Both parts
 are tables over two totals of the step (`Load`), linear between points whose distance grows with them: 41 % (two to a doubling) for
-tokens, twofold for logits and attention. `check` says how far all that is from simulating steps whole, as they are.
+tokens, twofold for logits and attention. Multi-head latent attention takes tokens that decode and those of prompts another way, so its
+steps are told by both numbers of tokens, and attention of each kind adds its own. `check` says how far all that is from simulating
+steps whole, as they are.
 
 Of a pipeline one step is simulated on its way through the stages, and remembered is what each stage takes, what lies between them, and
 how long the tokens take back: all of these are parts that are linear in the layers of a stage. Replicas that divide experts all work on
@@ -15,12 +17,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
 
 import numpy as np
 
 from studio.et.build import graph_of_nodes
 from studio.generation.groups import comm_groups, group_ranks, names_by_rank, peers_by_rank
-from studio.generation.inference.batches import Load
+from studio.generation.inference.batches import Load, Part, load_of_parts
 from studio.generation.inference.batching import Course
 from studio.generation.inference.counts import ACTIVATION_BYTES
 from studio.generation.inference.job import TOKEN_BYTES, Steps, layers_forward, step_passes
@@ -41,9 +45,9 @@ def _points(to_double: int) -> tuple[int, ...]:
     return tuple(sorted({round(2 ** (step / to_double)) for step in steps}))
 
 
-_TOKENS, _TOTALS = _points(2), _points(1)
+_TOKENS, _TOTALS = (0, *_points(2)), _points(1)
 _FEW = (2, 4)
-"""Layers of the models that are simulated at points of the grid."""
+"""Layers of a stage of the models that are simulated at points of the grid, beside the dense ones of a model with experts."""
 
 
 def load_trace(what: Steps, load: Load, speed: Speed | None = None) -> Trace:
@@ -140,7 +144,7 @@ class StepTimes:
         speed: The GPU that durations of nodes are of; None leaves them to the roofline of the system.
         simulations: How many steps were simulated so far.
         known: Parts of times at points of the grid.
-        rest: Those of so many tokens and logits without attention.
+        rest: Those of so many tokens of each kind and logits without attention.
     """
 
     what: Steps
@@ -148,7 +152,7 @@ class StepTimes:
     speed: Speed | None = None
     simulations: int = 0
     known: dict[Load, Float64] = field(default_factory=dict)
-    rest: dict[tuple[int, int], Float64] = field(default_factory=dict)
+    rest: dict[tuple[int, ...], Float64] = field(default_factory=dict)
 
     def __call__(self, load: Load) -> float:
         """Return the time of a step in nanoseconds, through all stages of a pipeline."""
@@ -160,10 +164,27 @@ class StepTimes:
         return Course(tuple(parts[::2]), tuple(parts[1:-1:2]), parts[-1] if len(parts) > 1 else 0.0)
 
     def _of(self, load: Load) -> Float64:
-        key = load.tokens, max(load.logits, 1)
+        kinds = self._kinds(load)
+        key = *self._tokens(load), max(load.logits, 1)
         if key not in self.rest:
-            self.rest[key] = self._rest(*key)
-        return self.rest[key] + self._attention(load.pairs, load.cached)
+            self.rest[key] = self._rest(key)
+        total = self.rest[key]
+        for kind, part in enumerate(kinds):
+            if part.tokens:
+                total = total + self._attention(kind, part.pairs, part.cached)
+        return total
+
+    def _kinds(self, load: Load) -> tuple[Part, ...]:
+        """Return the parts of a step that attention takes in other ways: one, or with latent attention what decodes and what is read."""
+        if self.what.model.kv_rank:
+            return load.decoding, load.reading
+        return (Part(load.tokens, load.pairs, load.cached),)
+
+    def _tokens(self, load: Load) -> tuple[int, ...]:
+        """Return the tokens of each such part."""
+        decoding, *reading = (part.tokens for part in self._kinds(load))
+        # Of replicas that step together each part is the most that one has, and so is the sum.
+        return (decoding, load.tokens - decoding) if reading else (decoding,)
 
     def whole(self, load: Load) -> float:
         """Return the time of a step in nanoseconds, simulated whole and as it is."""
@@ -177,49 +198,67 @@ class StepTimes:
         """Return the time at a point of the grid, simulated where it is not remembered."""
         if load not in self.known:
             self.simulations += 1
-            model, layout = self.what.model, self.what.layout
-            if model.layers <= _FEW[1] * layout.pp or model.dense_layers:
-                # Few layers, or some unlike the others.
+            dense, alike = self._layers()
+            few, more = ([min(count, own) for own in alike] for count in _FEW)
+            if more == alike:
                 self.known[load] = self._simulate(self.what, load)
                 return self.known[load]
-            few, more = (
-                self._simulate(
-                    replace(
-                        self.what,
-                        model=replace(model, layers=count * layout.pp),
-                        layout=replace(layout, stage_layers=(count,) * layout.pp),
-                    ),
-                    load,
-                )
-                for count in _FEW
-            )
-            further = np.zeros(len(few))
-            further[::2] = np.array(layout.stage_layers) - _FEW[0]
-            self.known[load] = few + (more - few) / (_FEW[1] - _FEW[0]) * further
+            smaller, larger = (self._simulate(self._of_layers(dense, counts), load) for counts in (few, more))
+            layer, further = larger - smaller, np.zeros(len(smaller))
+            layer[::2] /= np.maximum(np.subtract(more, few), 1)
+            further[::2] = np.subtract(alike, few)
+            self.known[load] = smaller + layer * further
         return self.known[load]
 
-    def _rest(self, tokens: int, logits: int) -> Float64:
-        """Return the time of a step without what attention takes beyond that of a lone token."""
+    def _layers(self) -> tuple[list[int], list[int]]:
+        """Return how many dense layers each stage of a model with experts has, and how many layers that are all alike."""
+        left, dense = self.what.model.dense_layers, []
+        for count in self.what.layout.stage_layers:
+            dense.append(min(left, count))
+            left -= dense[-1]
+        alike = [count - own for count, own in zip(self.what.layout.stage_layers, dense, strict=True)]
+        return dense, alike
 
-        def own(tokens: int, logits: int) -> Float64:
-            return self._point(Load(tokens, logits, tokens, tokens))
+    def _of_layers(self, dense: Sequence[int], alike: Sequence[int]) -> Steps:
+        """Return the steps of a model that has so many layers in each stage."""
+        counts = tuple(map(sum, zip(dense, alike, strict=True)))
+        model = replace(self.what.model, layers=sum(counts))
+        return replace(self.what, model=model, layout=replace(self.what.layout, stage_layers=counts))
 
-        whole = _interpolated(_TOKENS, _TOTALS, (tokens, logits), own)
+    def _rest(self, key: tuple[int, ...]) -> Float64:
+        """Return the time of a step of so many tokens of each kind and logits without attention beyond that of a lone token of each."""
+
+        def own(*at: int) -> Float64:
+            *tokens, logits = at
+            return self._point(_load([Part(count, count, count) for count in tokens], logits))
+
+        axes = [(_TOKENS, count) for count in key[:-1]]
+        whole = _interpolated([*axes, (_TOTALS, key[-1])], own)
         # Where each token attends to itself; the rest of attention comes on top.
-        return whole - self._attention(tokens, tokens)
+        for kind, tokens in enumerate(key[:-1]):
+            if tokens:
+                whole = whole - self._attention(kind, tokens, tokens)
+        return whole
 
-    def _attention(self, pairs: int, cached: int) -> Float64:
-        """Return what so much attention takes beyond that of a lone token."""
-        base = self._point(Load(1, 1, 1, 1))
+    def _attention(self, kind: int, pairs: int, cached: int) -> Float64:
+        """Return what so much attention of a kind takes beyond that of a lone token."""
 
-        def more(pairs: int, cached: int) -> Float64:
-            return self._point(Load(1, 1, pairs, cached)) - base
+        def lone(pairs: int, cached: int) -> Float64:
+            return self._point(_load([*[Part()] * kind, Part(1, pairs, cached)], 1))
 
-        return _interpolated(_TOTALS, _TOTALS, (pairs, cached), more)
+        base = lone(1, 1)
+        return _interpolated(
+            [(_TOTALS, pairs), (_TOTALS, cached)], lambda pairs, cached: lone(pairs, cached) - base
+        )
 
     def check(self, loads: Sequence[Load]) -> float:
         """Return the largest share by which the times of these steps differ from simulating them as they are."""
         return max((abs(self(load) / self.whole(load) - 1) for load in loads), default=0.0)
+
+
+def _load(parts: Sequence[Part], logits: int) -> Load:
+    """Return a step of so much that decodes, and is read where a second part is given."""
+    return load_of_parts(parts[0], parts[1] if len(parts) > 1 else Part(), logits)
 
 
 def _together(parts: Float64) -> float:
@@ -238,14 +277,14 @@ def _around(points: tuple[int, ...], value: int) -> list[tuple[int, float]]:
     return [(low, 1.0 - share), (high, share)]
 
 
-def _interpolated(
-    first: tuple[int, ...],
-    second: tuple[int, ...],
-    at: tuple[int, int],
-    value: Callable[[int, int], Float64],
-) -> Float64:
-    """Return the value at a point between those of the grid, linear in both directions."""
-    lower = _around(second, at[1])
-    parts = [share * other * value(x, y) for x, share in _around(first, at[0]) for y, other in lower]
+def _interpolated(axes: Sequence[tuple[tuple[int, ...], int]], value: Callable[..., Float64]) -> Float64:
+    """Return the value at a point between those of a grid, linear in every direction.
+
+    Args:
+        axes: The points of each direction, and where between them.
+        value: Returns the value at a point of the grid.
+    """
+    corners = product(*(_around(points, at) for points, at in axes))
+    parts = [prod(share for _, share in corner) * value(*(at for at, _ in corner)) for corner in corners]
     total: Float64 = np.add.reduce(parts)
     return total

@@ -14,12 +14,15 @@ from studio.et.write import write_with_copies
 from studio.generation.inference.batches import Piece, after, load_of, parse_lengths
 from studio.generation.inference.counts import Precision, cache_bytes, experts_met, layer_matrix, step_flop
 from studio.generation.inference.deployment import StepWish, steps_of
+from studio.generation.inference.disaggregated import roles_of, transfers
 from studio.generation.inference.fitting import propose_steps
 from studio.generation.inference.generate import describe, generate_inference, step_volumes
 from studio.generation.inference.job import make_steps
 from studio.generation.inference.memory import cache_of, stage_memory, weight_bytes
 from studio.generation.inference.options import asked_of
+from studio.generation.inference.passes import StepPasses
 from studio.generation.models import Model, find_model
+from studio.generation.program import Program
 from studio.generation.transformer import (
     active_parameters,
     attention_flop,
@@ -57,7 +60,7 @@ def wishes(draw):
         context=draw(st.sampled_from(["7", "1..30"])),
         prompt=None if phase == "decode" else "6" if model.experts else "5..9",
         cached=0 if phase == "decode" else draw(st.integers(0, 3)), draft=draft,
-        draft_model=SMALL if draft and pp == 1 and draw(st.booleans()) else None, micro_batches=micro,
+        draft_model=SMALL if draft and draw(st.booleans()) else None, micro_batches=micro,
         steps=draw(st.integers(1, 2)), precision=draw(st.sampled_from([Precision(), Precision("fp8", "fp8")])),
         seed=draw(st.integers(1, 3)), ep=dp if model.experts else 1,
         expert_skew=draw(st.sampled_from([0.0, 0.8])) if model.experts else 0.0,
@@ -187,8 +190,58 @@ def test_latent_attention_caches_and_reads_what_is_compressed():
     assert decode == 61 * 1_000 * 2 * 128 * (512 + 64 + 512)
     prompt = load_of((Piece(1, 100, 0),))
     pairs = 100 * 101 // 2
-    attended = step_flop(model, prompt, 1) - step_flop(model, replace(prompt, pairs=0), 1)
+    unattended = replace(prompt, reading=replace(prompt.reading, pairs=0))
+    attended = step_flop(model, prompt, 1) - step_flop(model, unattended, 1)
     assert attended == 61 * pairs * 2 * 128 * (128 + 64 + 128)
+
+
+def test_both_forms_of_latent_attention_by_hand():
+    """Three sequences decode behind 9 tokens, a prompt of 5 is read behind 7: the nodes of attention of one of two ranks, 4 of 8 heads.
+
+    Heads have queries and keys of 8 and 4 rotary elements, values of 6; a token is compressed to 16 and 4. FLOP are twice the products:
+
+    - The cache gets 8 tokens of 20 elements, read and written in 2 bytes each.
+    - Keys and values of the prompt's 12 tokens are made by a matrix of 16 × 4 · (8 + 6); 12 · 16 elements are read, 12 · 56 written.
+    - The prompt has 5 · 7 + 15 = 50 pairs of 4 · (12 + 6) products each; it reads queries of 5 · 48 and writes results of 5 · 24
+      elements, and reads keys and values of 12 · (48 + 24).
+    - Queries of 3 · 4 heads are multiplied by the half of the matrix that makes keys, 4 · 8 × 16: 12 · 8 elements in, 12 · 16 out.
+    - 3 · 10 pairs of 4 · (16 + 4 + 16) products: 12 queries of 20 are read, 12 results of 16 written, 30 tokens of 20 read of the cache.
+    - The other half, 4 · 16 × 6, makes 12 · 6 elements of 12 · 16.
+    """
+    layout = steps_of(LATENT, StepWish(2, tp=2)).layout
+    load = load_of((Piece(3, 1, 9), Piece(1, 5, 7)))
+    passes = StepPasses(Program(None), LATENT, replace(layout, sequence=load.tokens), 0, load=load)
+    passes.attention_forward("step0.mb0.layer0", 0, 0, 0)
+    made = {
+        node["name"].removeprefix("step0.mb0.layer0.attn."): (
+            node["attrs"]["num_ops"],
+            node["attrs"]["tensor_size"],
+        )
+        for node in passes.program.nodes
+        if node["type"] == "COMP_NODE"
+    }
+    assert made["cache.fwd"] == (8 * 20, 8 * 20 * 4)
+    assert made["kv_up.fwd"] == (2 * 12 * 16 * 56, 2 * (12 * 16 + 16 * 56 + 12 * 56))
+    assert made["core.fwd"] == (2 * 50 * 4 * 18, 2 * (5 * 48 + 5 * 24 + 12 * 72))
+    assert made["q_absorb.fwd"] == (2 * 12 * 8 * 16, 2 * (12 * 8 + 4 * 8 * 16 + 12 * 16))
+    assert made["latent.fwd"] == (2 * 30 * 4 * 36, 2 * (12 * 20 + 12 * 16 + 30 * 20))
+    assert made["v_absorb.fwd"] == (2 * 12 * 16 * 6, 2 * (12 * 16 + 4 * 16 * 6 + 12 * 6))
+    # A step that only decodes expands nothing, a prompt absorbs nothing; a cache in fp8 is read in half the bytes.
+    for piece, absent in (
+        (Piece(3, 1, 9), {"kv_up", "core"}),
+        (Piece(1, 5, 7), {"q_absorb", "latent", "v_absorb"}),
+    ):
+        own = load_of((piece,))
+        alone = StepPasses(Program(None), LATENT, replace(layout, sequence=own.tokens), 0, load=own)
+        alone.attention_forward("layer0", 0, 0, 0)
+        names = {node["name"].split(".")[2] for node in alone.program.nodes}
+        assert not names & absent
+    small = StepPasses(
+        Program(None), LATENT, replace(layout, sequence=8), 0, load=load, precision=Precision(cache="fp8")
+    )
+    small.attention_forward("layer0", 0, 0, 0)
+    [moved] = [node["attrs"]["tensor_size"] for node in small.program.nodes if "latent" in node["name"]]
+    assert moved == 2 * (12 * 20 + 12 * 16) + 30 * 20
 
 
 def test_weights_of_ranks_are_the_parameters():
@@ -222,6 +275,16 @@ def test_a_decode_step_of_one_sequence_takes_the_time_of_its_weights_and_cache(n
         {"ranks": 4, "tp": 4, "phase": "prefill", "prompt": 20, "cached": 4},
         {"ranks": 4, "tp": 4, "phase": "mixed", "batch": 3, "context": 9, "dtype": "fp8"},
         {"ranks": 2, "tp": 2, "batch": 3, "context": 9, "draft": 2, "draft_model": SMALL},
+        {
+            "ranks": 4,
+            "tp": 2,
+            "pp": 2,
+            "batch": 3,
+            "context": 9,
+            "steps": 2,
+            "draft": 2,
+            "draft_model": SMALL,
+        },
         {"ranks": 4, "tp": 2, "ep": 2, "batch": 8, "context": 9, "model": SHARED},
         {"ranks": 2, "tp": 2, "phase": "mixed", "cached": 5, "context": 9, "model": LATENT},
     ],
@@ -260,7 +323,7 @@ def test_lengths_are_drawn_by_seed_and_kept_in_bounds():
         (StepWish(1, phase="prefill", prompt="0"), "--prompt is 0", ""),
         (StepWish(1, prompt="8"), "reads no prompt", "mixed"),
         (StepWish(1, phase="prefill", draft=2), "--draft", "decode"),
-        (StepWish(2, pp=2, draft=1, draft_model=SMALL), "--pp 2", ""),
+        (StepWish(2, draft_model=SMALL), "--draft-model is given without --draft", "Give --draft"),
         (StepWish(1, steps=0), "--steps is 0", ""),
         (StepWish(2, ep=2), "--ep is 2, but llama has no experts", "a model with experts"),
     ],
@@ -380,6 +443,30 @@ def test_the_cache_goes_from_prefill_to_decode_once(tmp_path, ranks, options):
     assert [rank.slots for rank in again.ranks] == [rank.slots for rank in trace.ranks]
     config = studio.preset("hgx-h100", npus=ranks).config
     assert list(simulate(again, config).finish_ns) == list(simulate(trace, config).finish_ns)
+
+
+@pytest.mark.parametrize(("prefill", "decode"), [(1, 4), (2, 1), (2, 2)])
+def test_ranks_that_decode_are_sent_all_that_latent_attention_caches(prefill, decode):
+    """Each holds it whole, whatever its heads: as many copies as ranks decode, each sent by one rank."""
+    given = {
+        "phase": "disaggregated",
+        "prefill_ranks": prefill,
+        "prefill_tp": prefill,
+        "tp": decode,
+        "prompts": 1,
+    }
+    given |= {"prompt": 20, "context": 9}
+    asked = asked_of(LATENT, prefill + decode, given)
+    sent = list(transfers(roles_of(LATENT, asked.wish)))
+    assert [(target, size) for _, target, size in sent] == [
+        (prefill + place, 20 * (16 + 4) * 2) for place in range(decode)
+    ]
+    assert len({source for source, _, _ in sent}) == min(prefill, decode)
+    assert describe(LATENT, asked.wish)["kv_transfer"]["bytes"] == decode * 20 * cache_bytes(
+        LATENT, Precision()
+    )
+    trace = generate_inference(LATENT, ranks=prefill + decode, **given)
+    assert {found.level for found in examine(trace)} == {"info"}
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,19 @@ from studio.errors import ConfigError
 from studio.figures.serving import latency_figure, memory_figure
 from studio.generation.inference.batches import Load, Piece, load_of
 from studio.generation.inference.batching import Course, Policy, blocks_of, serve, serve_together
+from studio.generation.inference.counts import BF16
 from studio.generation.inference.deployment import StepWish, steps_of
 from studio.generation.inference.job import make_steps
+from studio.generation.inference.memory import activation_bytes, weight_bytes
 from studio.generation.inference.options import asked_of
 from studio.generation.inference.requests import Request, at_load, parse_requests
-from studio.generation.inference.serving import latencies, serve_requests, server_of, summary
+from studio.generation.inference.serving import (
+    describe_serving,
+    latencies,
+    serve_requests,
+    server_of,
+    summary,
+)
 from studio.generation.inference.step_times import StepTimes
 from studio.generation.models import Model, find_model
 
@@ -86,6 +94,37 @@ def test_batches_take_turns_in_a_pipeline_by_hand():
     assert [each.finish_ns for each in served] == [170, 275]
 
 
+def test_drafts_are_made_on_the_first_stage_by_hand():
+    """The same stages; a draft is made in 10 ns, one for each sequence, and all are accepted: a prompt, then two times two tokens.
+
+    Alone a request has 100 + 10 ns at the first stage, and 60 at the second: 0–110, 120–180, its token back at 185; again 185–295,
+    305–365 and 370–480, 490–550. Of two the other's turn begins when the first stage has sent: A 0–110 and 120–180, B 120–230 and
+    240–300, A 240–350 and 360–420, B 360–470 and 480–540, A 480–590 and 600–660, B 600–710 and 720–780.
+    """
+    policy = Policy(budget=8, sequences=4, blocks=9, draft=1, acceptance=1.0, stages=2)
+
+    def course(_load):
+        return Course((100.0, 60.0), (10.0,), 5.0)
+
+    [alone], steps = serve([Request(0, 4, 5)], policy, course, lambda load: 10.0)
+    assert (alone.first_ns, alone.finish_ns) == (180, 550)
+    assert [step.load.tokens for step in steps] == [4, 2, 2]
+    served, steps = serve([Request(0, 4, 5), Request(0, 4, 5)], policy, course, lambda load: 10.0)
+    assert [each.first_ns for each in served] == [180, 300]
+    assert [each.finish_ns for each in served] == [660, 780]
+    assert [(step.start_ns, step.end_ns) for step in steps] == [
+        (at, at + 180) for at in (0, 120, 240, 360, 480, 600)
+    ]
+    # Weights and cache of what drafts take room on the first stage alone: 3 of 6 layers each, of which the first has 6 more.
+    plain, drafting = (
+        server_of(asked_of(TINY, 4, {"tp": 2, "pp": 2, **more}), "h100", **given)
+        for more, given in (({}, {}), ({"draft": 1, "draft_model": TINY}, {"acceptance": 1.0}))
+    )
+    assert drafting.draft_times.what.layout.ranks == 2
+    assert len(drafting.draft_times.config.topology.dims) == 1
+    assert plain.policy.blocks / drafting.policy.blocks == pytest.approx(9 / 3, rel=1e-3)
+
+
 def test_a_pipeline_serves_as_it_is_simulated():
     """Two sequences of a token each, in two batches, for three steps: the end of the schedule is that of the simulated job."""
     config = studio.preset("hgx-h100", npus=2).config
@@ -132,7 +171,7 @@ def test_drafted_tokens_that_are_accepted_save_steps_by_hand():
     assert [step.load.logits for step in steps] == [1, 3, 3, 1]
     # A pass of the draft model reads the prompt, two more come before each step that drafts, none before the last.
     assert passes == [
-        Load(4, 1, 10, 4), Load(1, 1, 5, 5), Load(1, 1, 6, 6), Load(1, 1, 8, 8), Load(1, 1, 9, 9),
+        load_of((Piece(1, 4, 0),)), *(load_of((Piece(1, 1, context),)) for context in (4, 5, 7, 8)),
     ]  # fmt: skip
     assert served[0].first_ns == 110
     assert served[0].finish_ns == 4 * 100 + 5 * 10
@@ -240,6 +279,45 @@ def test_times_between_simulated_steps_are_close_to_simulating_them():
     assert times.simulations == before
 
 
+def test_steps_of_latent_attention_are_close_to_simulating_them():
+    """Tokens that decode and those of prompts take other times, also beside each other; a dense layer comes before layers of experts."""
+    model = replace(find_model("deepseek-v2"), layers=9)
+    config = studio.preset("hgx-h100", npus=4).config
+    for layout in (StepWish(4, tp=4), StepWish(4, tp=2, pp=2, stage_layers=(5, 4)), StepWish(4, tp=2, ep=2)):
+        times = StepTimes(steps_of(model, layout), config)
+        on_grid = load_of((Piece(64, 1, 0),))
+        assert abs(times(on_grid) - times.whole(on_grid)) <= model.layers
+        decoding, reading = Piece(37, 1, 3_000), Piece(1, 300, 700, 0)
+        assert times.check([load_of((decoding,)), load_of((reading,)), load_of((decoding, reading))]) < 0.05
+    # Nothing but which part a token is of tells these apart.
+    assert times(load_of((Piece(64, 1, 2_000),))) != times(load_of((Piece(64, 1, 2_000, 0),)))
+
+
+def test_what_is_compressed_is_whole_on_every_rank_by_hand():
+    """DeepSeek-V2: 60 layers of 512 + 64 elements, 69,120 bytes a token in bf16, on each of 8 ranks.
+
+    Of 0.9 · 141 GB a rank has 60.2 GB of weights: an eighth of 235.7 G parameters in 2 bytes each, and all of what every rank holds:
+    the matrices that compress, routers and norms.
+    """
+    server = server_of(asked_of("deepseek-v2", 8, {"tp": 8}), "h200")
+    model, layout = server.steps.model, server.steps.layout
+    most = load_of((Piece(256, 1, 0), Piece(1, 2_048 - 256, 0, 0)))
+    room = 0.9 * 141e9 - weight_bytes(model, layout, 0, BF16) - activation_bytes(model, layout, 0, most)
+    assert server.policy.blocks == room // (16 * 69_120)
+    whole = 60 * 5_120 * (1_536 + 576) + 59 * 5_120 * 160 + 60 * (2 * 5_120 + 1_536 + 512) + 5_120
+    assert weight_bytes(model, layout, 0, BF16) == 2 * (235_741_434_880 + 7 * whole) // 8 == 60_156_651_520
+    requests = [Request(0, 1_000, 5), Request(0, 3_000, 5)]
+    outcome = serve_requests(server, requests)
+    held = describe_serving(server, [outcome])["policy"]["kv_cache_bytes_of_a_rank"]
+    assert held == server.policy.blocks * 16 * 69_120
+    assert summary(outcome)["requests"] == 2
+    [records] = outcome.steps
+    assert [record.load.tokens for record in records[:3]] == [2_048, 1_953, 2]
+    # The first prompt has ended with the first step, and its first token decodes beside the rest of the second.
+    assert (records[1].load.decoding.tokens, records[1].load.reading.tokens) == (1, 1_952)
+    assert records[1].load.reading.cached == 3_000
+
+
 def test_a_draft_model_takes_room_and_time_of_its_own():
     # As many sequences as a step has tokens, so that drafts add none.
     plain = server_of(asked_of("llama3.1-8b", 1, {}), "h100", sequences=2_048)
@@ -307,7 +385,6 @@ def test_what_cannot_be_served_is_refused():
 
     for options, limits, said in (
         ({"model": "llama3-70b"}, {}, "leave no room for the KV cache"),
-        ({"ranks": 2, "pp": 2, "draft": 2, "draft_model": "qwen2.5-0.5b"}, {"acceptance": 0.5}, "--pp 2"),
         ({"ranks": 2, "pp": 2, "model": "llama3.1-405b"}, {}, "room for the KV cache on stage"),
         ({"ranks": 2, "ep": 2}, {}, "no experts"),
         ({"draft": 2}, {}, "nothing says how many drafted tokens are accepted"),
