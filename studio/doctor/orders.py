@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -28,6 +27,8 @@ MOST_STATES = 10_000
 
 _State = tuple[tuple[int, int], ...]
 """Of each rank the nodes that have ended, as bits, and the place of the one that it is carrying out."""
+_Next = tuple[tuple[int, ...], tuple[int, ...], bool]
+"""Which nodes a rank can begin next, which of its receives can end, and whether one of the former begins at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class Tried:
 
     Attributes:
         ends, hangs: Whether some order ends, and whether some order hangs.
-        complete: Whether all orders were tried.
+        complete: Whether all orders were tried; of a job with more than few communication nodes none but the one by id
+            is tried where that one ends.
         hangs_by_id: Whether the order hangs in which each rank begins what has the lowest id of all that may be ready.
         stuck: Place of a rank and row of what it waits in, of one order that hangs.
     """
@@ -112,11 +114,11 @@ class _Search:
         self.tick = tick
         place = {rank.number: at for at, rank in enumerate(case.trace.ranks)}
         groups: list[dict[int, str]] = [{} for _ in place]
-        self.members: dict[str, list[int]] = {}
+        members: dict[str, list[int]] = {}
         for group in case.ordered:
             for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
                 if index != NONE and member in place:
-                    self.members.setdefault(group.name, []).append(place[member])
+                    members.setdefault(group.name, []).append(place[member])
                     groups[place[member]].update(
                         dict.fromkeys(group.sequences[index].rows.tolist(), group.name)
                     )
@@ -132,14 +134,28 @@ class _Search:
         ]
         self.full = [(1 << len(events)) - 1 for events in self.events]
         self.in_group = [_bits(events, lambda one: one.group) for events in self.events]
-        self.sends = [_bits(events, lambda one: one.key if one.turn else None) for events in self.events]
-        self.receives = [_bits(events, lambda one: None if one.turn else one.key) for events in self.events]
-        self.source = {key: at for at, known in enumerate(self.sends) for key in known}
-        self.ready = lru_cache(maxsize=None)(self._ready)
+        sends: dict[tuple[int, ...], tuple[int, int]] = {}
+        for rank, events in enumerate(self.events):
+            own = _bits(events, lambda one: one.key if one.turn else None)
+            sends.update({key: (rank, bits) for key, bits in own.items()})
+        receives = [_bits(events, lambda one: None if one.turn else one.key) for events in self.events]
+        # Of each message of a rank: who sends it, and which nodes send and receive it.
+        self.transfers = [
+            {key: (*sends[key], bits) for key, bits in own.items() if key in sends} for own in receives
+        ]
+        self.bits_of = {
+            name: [(rank, self.in_group[rank][name]) for rank in ranks] for name, ranks in members.items()
+        }
+        self.known: list[dict[int, _Next]] = [{} for _ in self.events]
+        self.is_large = count_events(case) > FEW_EVENTS
 
     def run(self) -> Tried:
         """Go through all states, depth first, until some order ends and some hangs."""
         start: _State = tuple((0, NONE) for _ in self.events)
+        last = self.last_by_id(start)
+        by_id = any(mask != full for (mask, _), full in zip(last, self.full, strict=True))
+        if self.is_large and not by_id:
+            return Tried(ends=True, hangs=False, complete=False, hangs_by_id=False)
         seen, waiting = {start}, [start]
         ends = False
         stuck: tuple[tuple[int, int], ...] = ()
@@ -157,8 +173,6 @@ class _Search:
                 if one not in seen:
                     seen.add(one)
                     waiting.append(one)
-        last = self.last_by_id(start)
-        by_id = any(mask != full for (mask, _), full in zip(last, self.full, strict=True))
         stuck = stuck or (self.waits_in(last) if by_id else ())
         return Tried(ends or not by_id, bool(stuck), not waiting, by_id, stuck)
 
@@ -174,7 +188,7 @@ class _Search:
         for rank, (mask, busy) in enumerate(state):
             if busy != NONE:
                 found.append((rank, self.events[rank][busy].row))
-            elif receives := self.ready(rank, mask)[1]:
+            elif receives := self.next_of(rank, mask)[1]:
                 found.append((rank, self.events[rank][receives[0]].row))
         return tuple(found)
 
@@ -182,24 +196,35 @@ class _Search:
         """Return the states that can come next."""
         made: list[_State] = []
         for rank, (mask, busy) in enumerate(state):
-            turns, receives, at_once = self.ready(rank, mask)
+            turns, receives, at_once = self.known[rank].get(mask) or self.next_of(rank, mask)
+            own: list[_State] = []
             picks = turns if busy == NONE else ()
-            if picks and at_once:
-                return [_set(state, rank, mask, pick) for pick in picks]
-            own = [_set(state, rank, mask, pick) for pick in picks]
-            if busy != NONE and self.can_end(state, rank, busy):
-                own.append(_set(state, rank, mask | 1 << busy, NONE))
-            arriving = [one for one in receives if self.has_arrived(state, rank, one)]
-            own += [_set(state, rank, mask | 1 << one, busy) for one in arriving]
+            if picks:
+                own = [_set(state, rank, mask, pick) for pick in picks]
+                if at_once:
+                    return own
+            elif busy != NONE and self.can_end(state, rank, busy):
+                own = [_set(state, rank, mask | 1 << busy, NONE)]
+            alone = not receives
+            if receives:
+                arriving = [one for one in receives if self.has_arrived(state, rank, one)]
+                own += [_set(state, rank, mask | 1 << one, busy) for one in arriving]
+                alone = len(receives) == len(arriving) == 1 and busy == NONE and not picks
             # What others do changes nothing about these steps, so they are made first.
-            alone = not receives or (len(receives) == len(arriving) == 1 and busy == NONE and not picks)
             if own and alone:
                 return own
             made += own
         return made
 
-    def _ready(self, rank: int, mask: int) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-        """Return which nodes can be next, which receives can end, and whether one of the former begins at once."""
+    def next_of(self, rank: int, mask: int) -> _Next:
+        """Return what a rank can do next, which is worked out once."""
+        found = self.known[rank].get(mask)
+        if found is None:
+            found = self.known[rank][mask] = self._ready(rank, mask)
+        return found
+
+    def _ready(self, rank: int, mask: int) -> _Next:
+        """Work out what a rank can do next."""
         events = self.events[rank]
         open_ones = [at for at, one in enumerate(events) if not mask >> at & 1 and one.needs & ~mask == 0]
         turns = sorted((events[at].number, at) for at in open_ones if events[at].turn)
@@ -226,30 +251,27 @@ class _Search:
         event = self.events[rank][busy]
         if event.group is None:
             return True
-        position = self.ended(state, rank, event.group)
-        for member in self.members[event.group]:
-            if self.ended(state, member, event.group) > position:
+        position = (state[rank][0] & self.in_group[rank][event.group]).bit_count()
+        for member, bits in self.bits_of[event.group]:
+            mask, other = state[member]
+            ended = (mask & bits).bit_count()
+            if ended > position:
                 continue
-            other = state[member][1]
-            if other == NONE or self.ended(state, member, event.group) < position:
+            if other == NONE or ended < position:
                 return False
             theirs = self.events[member][other]
             if theirs.group != event.group or theirs.content != event.content:
                 return False
         return True
 
-    def ended(self, state: _State, rank: int, group: str) -> int:
-        """Return how many collectives of a group have ended on a rank."""
-        return (state[rank][0] & self.in_group[rank][group]).bit_count()
-
     def has_arrived(self, state: _State, rank: int, receive: int) -> bool:
         """Whether a message is there that no other receive has taken."""
         key = self.events[rank][receive].key
-        source = None if key is None else self.source.get(key)
-        if key is None or source is None:
+        transfer = None if key is None else self.transfers[rank].get(key)
+        if transfer is None:
             return False
-        sent = (state[source][0] & self.sends[source][key]).bit_count()
-        return sent > (state[rank][0] & self.receives[rank][key]).bit_count()
+        source, sends, receives = transfer
+        return (state[source][0] & sends).bit_count() > (state[rank][0] & receives).bit_count()
 
 
 def _set(state: _State, rank: int, mask: int, busy: int) -> _State:
