@@ -86,49 +86,78 @@ def _text(pool: dict[str, int], text: str) -> int:
     return pool.setdefault(text, len(pool))
 
 
+class _Forms:
+    """What follows of an attribute from its key and type, each worked out once.
+
+    Attributes:
+        known: The form of a key and a type, and whether a value of it is kept as it is.
+        key, kind, slot: Of each form its name, an index into the pool, a ValueKind, and whether values are the rank's.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, type], tuple[int, bool]] = {}
+        self.key: list[int] = []
+        self.kind: list[int] = []
+        self.slot: list[bool] = []
+        self._numbers: dict[tuple[str, int], int] = {}
+
+    def of(self, key: str, value: object, pool: dict[str, int]) -> int:
+        """Return the form of an attribute, whose value is in the pool already if it belongs there."""
+        kind = _kind(key, value)
+        is_list = value.__class__ is list or value.__class__ is tuple
+        number = self._numbers.setdefault((key, kind), len(self.key))
+        if number == len(self.key):
+            self.key.append(pool.setdefault(key, len(pool)))
+            self.kind.append(int(kind))
+            self.slot.append(key in SLOT_KEYS and not is_list)
+        # Of lists the kind follows from what they hold.
+        if not kind.is_list:
+            plain = key not in SLOT_KEYS and kind not in {ValueKind.STRING, ValueKind.DOUBLE}
+            self.known[key, value.__class__] = (number, plain)
+        return number
+
+
 def _attribute_columns(
     nodes: Sequence[NodeDict], pool: dict[str, int], slots: dict[tuple[str, int | str], int]
 ) -> Attributes:
     offsets = [0]
-    keys: list[int] = []
-    kinds: list[int] = []
+    of_form: list[int] = []
     values: list[int] = []
-    lengths: list[int] = []
-    is_slot: list[bool] = []
     items: list[int] = []
-    # What follows from key and type alone is worked out once; of lists the kind follows from what they hold.
-    known: dict[tuple[str, type], ValueKind] = {}
+    lists: list[int] = []
+    forms = _Forms()
+    known = forms.known
     for node in nodes:
         for key, value in node.get("attrs", {}).items():
-            kind = known.get((key, value.__class__))
-            if kind is None:
-                kind = _kind(key, value)
-                if not kind.is_list:
-                    known[key, value.__class__] = kind
-            bits, length, slot = value, 0, key in SLOT_KEYS
-            if value.__class__ is list or value.__class__ is tuple:
-                bits, length, slot = len(items), len(value), False
+            form, plain = known.get((key, value.__class__), (NONE, False))
+            if plain:
+                bits = value
+            elif value.__class__ is list or value.__class__ is tuple:
+                lists.append(len(values))
+                bits = len(items)
                 items.extend(int(item) for item in value)
-            elif slot:
+            elif key in SLOT_KEYS:
                 bits = slots.setdefault((key, value), len(slots))
-            elif kind == ValueKind.STRING:
+            elif isinstance(value, str):
                 bits = pool.setdefault(value, len(pool))
-            elif kind == ValueKind.DOUBLE:
+            elif isinstance(value, float):
                 bits = int(np.float64(value).view(np.int64))
-            keys.append(pool.setdefault(key, len(pool)))
-            kinds.append(kind)
+            else:
+                bits = value
+            of_form.append(forms.of(key, value, pool) if form == NONE else form)
             values.append(bits)
-            lengths.append(length)
-            is_slot.append(slot)
-        offsets.append(len(keys))
+        offsets.append(len(values))
+    at, value = np.array(of_form, np.intp), _as_int64(values)
+    length = np.zeros(len(values), np.int32)
+    length[lists] = np.diff(value[lists], append=len(items))
     return Attributes(
         offsets=np.array(offsets, np.int64),
-        key=np.array(keys, np.int32),
-        doc=np.full(len(keys), NONE, np.int32),
-        kind=np.array(kinds, np.uint8),
-        value=_as_int64(values),
-        length=np.array(lengths, np.int32),
-        slot=np.array(is_slot, np.bool_),
+        key=np.array(forms.key, np.int32)[at],
+        doc=np.full(len(values), NONE, np.int32),
+        kind=np.array(forms.kind, np.uint8)[at],
+        value=value,
+        length=length,
+        slot=np.array(forms.slot, np.bool_)[at],
         items=np.array(items, np.int64),
     )
 
