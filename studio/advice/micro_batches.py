@@ -261,14 +261,14 @@ class _Split:
             return strings, name
         texts: dict[str, int] = {}
         mine = np.flatnonzero(self.shared[self.old])
-        pairs, of = np.unique(np.stack([name[mine], self.part[mine]]), axis=1, return_inverse=True)
-        codes = []
-        for code, part in pairs.T.tolist():
-            text = strings[code]
-            found = MICRO_BATCH.search(text)
-            assert found is not None, "work of a micro-batch is told by its name"
-            number = int(found[1]) * self.parts + part
-            text = f"{text[: found.start(1)]}{number}{text[found.end(1) :]}"
+        pairs, of = np.unique(name[mine].astype(np.int64) * self.parts + self.part[mine], return_inverse=True)
+        codes, before, told = [], NONE, ("", 0, "")
+        for pair in pairs.tolist():
+            code, part = divmod(pair, self.parts)
+            if code != before:
+                before, told = code, _around_number(strings[code])
+            head, number, tail = told
+            text = f"{head}{number * self.parts + part}{tail}"
             codes.append(texts.setdefault(text, len(strings) + len(texts)))
         name[mine] = np.array(codes, np.int32)[of]
         more = Strings.of(texts)
@@ -295,7 +295,14 @@ class _Split:
         return Attributes(offsets, key, doc, kind, value, length, attrs.slot[where], attrs.items)
 
 
+def _around_number(name: str) -> tuple[str, int, str]:
+    """Return the number of the micro-batch in the name of a node, with what stands before and after it."""
+    found = MICRO_BATCH.search(name)
+    assert found is not None, "work of a micro-batch is told by its name"
+    return name[: found.start(1)], int(found[1]), name[found.end(1) :]
+
+
 def _dependencies(count: int, child: Int64, parent: Int64) -> Dependencies:
-    pairs = np.unique(np.stack([child, parent]), axis=1)
+    pairs = np.divmod(np.unique(child * count + parent), count)
     offsets = np.append(0, np.cumsum(np.bincount(pairs[0], minlength=count)))
     return Dependencies(offsets.astype(np.int64), pairs[1].astype(np.int32), np.zeros(0, np.uint64))
