@@ -217,35 +217,38 @@ def value_end(buf, pos, end, stack):
                 return -1
 
 
-def field_of(buf, start, end, which, names, places, table):
-    """Return the column of a key between its quotes, -1 where it is not known, -2 where it is not written plainly."""
-    code = 0
-    for pos in range(start, end):
-        if buf[pos] == 92:
-            return -2
-        code = (code * 31 + buf[pos]) & 0xFFFFFFF
-    slot = code % TABLE
+def field_of(buf, start, end, code, which, names, places, table):
+    """Return the column of a key between its quotes, whose checksum is `code`; -1 where it is not known."""
+    slot = code & (TABLE - 1)
     while table[which * TABLE + slot] >= 0:
         key = table[which * TABLE + slot]
-        first = places[3 * key]
         if places[3 * key + 1] == end - start:
-            same = True
-            for pos in range(end - start):
-                if names[first + pos] != buf[start + pos]:
-                    same = False
-            if same:
+            first = places[3 * key] - start
+            pos = start
+            while pos < end and names[first + pos] == buf[pos]:
+                pos += 1
+            if pos == end:
                 return places[3 * key + 2]
-        slot = (slot + 1) % TABLE
+        slot = (slot + 1) & (TABLE - 1)
     return -1
 
 
 def read_key(buf, pos, end, which, names, places, table):
     """Return the column of the key that begins here, and where its value begins; that is -1 where it is not as usual."""
-    last = string_end(buf, pos, end)
-    if last < 0:
+    if pos >= end or buf[pos] != 34:
         return -1, -1
-    field = field_of(buf, pos + 1, last - 1, which, names, places, table)
-    return field, -1 if field == -2 else after_colon(buf, last, end)
+    pos += 1
+    start = pos
+    code = 0
+    while pos < end and buf[pos] != 34:
+        # Not written plainly, or no text.
+        if buf[pos] == 92 or buf[pos] < 32:
+            return -1, -1
+        code = (code * 31 + buf[pos]) & 0xFFFFFFF
+        pos += 1
+    if pos >= end:
+        return -1, -1
+    return field_of(buf, start, pos, code, which, names, places, table), after_colon(buf, pos + 1, end)
 
 
 def pass_value(buf, pos, end):
