@@ -19,8 +19,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 6
 th { border-bottom: 1px solid var(--border); color: var(--dim); font-weight: 500; padding: 3px 16px 3px 0; text-align: left; vertical-align: bottom }
 td { border-bottom: 1px solid #e9ecf0; overflow-wrap: anywhere; padding: 3px 16px 3px 0; vertical-align: top } .num { overflow-wrap: normal; text-align: right; white-space: nowrap }
 .wide { max-width: 100%; overflow-x: auto } nav { display: flex; flex-wrap: wrap; gap: 2px 16px; margin-bottom: 14px } nav a { color: var(--accent) }
-.figure { margin: 4px 0 10px; min-height: 60px } footer { border-top: 1px solid var(--border); color: var(--dim); margin-top: 40px; padding-top: 8px }
-ul { margin: 4px 0; padding-left: 18px } @media (max-width: 700px) { td:not(.num) { min-width: 8em } } @media print { nav { display: none } body { max-width: none; padding: 0 } h2, h3 { break-after: avoid } tr, .figure { break-inside: avoid } }
+.figure { margin: 4px 0 10px } footer { border-top: 1px solid var(--border); color: var(--dim); margin-top: 40px; padding-top: 8px }
+ul { margin: 4px 0; padding-left: 18px } @media (max-width: 700px) { td:not(.num) { min-width: 8em } td.long { min-width: 26em } caption { max-width: calc(100vw - 48px) } } @media print { nav { display: none } body { max-width: none; padding: 0 } h2, h3 { break-after: avoid } tr, .figure { break-inside: avoid } }
 """
 _DRAW = """
 (async function () {
@@ -39,11 +39,15 @@ _DRAW = """
     }
     document.documentElement.dataset.ready = "true";
   } catch (error) {
-    for (const place of notes) place.textContent = "This browser cannot draw the figure (" + error.message + "); the tables hold its numbers.";
+    for (const place of notes) place.style.minHeight = "", place.textContent = "This browser cannot draw the figure (" + error.message + "); the tables hold its numbers.";
   }
 })();
 """
 
+_HEIGHT = 450
+"""Pixels of a figure that does not say its height. Its room is there before it is drawn: nothing moves for it."""
+_LONG = 60
+"""Letters from which on a cell is as wide in a narrow window as it needs to be read, not as its neighbours leave it."""
 _SECTION = 2
 """The level of headings that stand in the contents."""
 
@@ -94,8 +98,9 @@ class Document:
             for column, cell in enumerate(cells):
                 # A column without a name has no header cell: an empty one is read aloud.
                 kind = tag if cell else "td"
-                number = " class=num" if column in numeric else ""
-                written.append(f"<{kind}{number}>{_cell(cell)}</{kind}>")
+                is_long = tag == "td" and len(cell if isinstance(cell, str) else cell[0]) > _LONG
+                shape = " class=num" if column in numeric else " class=long" if is_long else ""
+                written.append(f"<{kind}{shape}>{_cell(cell)}</{kind}>")
             return f"<tr>{''.join(written)}</tr>"
 
         about = f"<caption>{escape(caption)}</caption>" if caption else ""
@@ -118,7 +123,7 @@ class Document:
         self._figures += 1
         label = escape(title, quote=True)
         self._parts.append(
-            f'<div class="figure" role="group" aria-label="{label}">'
+            f'<div class="figure" role="group" aria-label="{label}" style="min-height: {figure.layout.height or _HEIGHT}px">'
             f'<script type="application/json">{figure_json(figure)}</script></div>'
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.e2e.conftest import Studio, quiet
@@ -63,3 +65,21 @@ def test_a_narrow_window_shows_the_page_below_its_navigation(studio: Studio, pag
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     pages, heading = page.locator(".cs-navbar").bounding_box(), page.locator("h1").bounding_box()
     assert pages["y"] + pages["height"] <= heading["y"]
+
+
+def test_a_report_has_the_room_of_its_figures_before_they_are_drawn(
+    studio: Studio, page, tmp_path: Path
+) -> None:
+    """In a narrow window, where the tables below stand close to the figures; long texts there are no thin columns."""
+    path = tmp_path / "report.html"
+    with studio.ask(f"/api/report?side={studio.job('transformer_8r')}/recorded") as answer:
+        path.write_bytes(answer.read())
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]", state="attached")
+    found = page.evaluate(SHIFTS)
+    assert sum(value for value, _ in found) < MOST_SHIFT, found
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    rows = page.eval_on_selector_all("tr", "rows => rows.map((row) => row.clientHeight)")
+    assert rows
+    assert max(rows) < 160
