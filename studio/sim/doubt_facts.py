@@ -8,9 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from studio.analysis.collectives.times import CollectiveTimes, collective_times
+from studio.analysis.collectives.times import CollectiveTimes, distinct_collectives
 from studio.analysis.job.memory import MemoryUse, memory_use
+from studio.sim.charges import group_shape
 from studio.sim.config import Dimension, SystemConfig
+from studio.sim.costs import GroupShape
 from studio.sim.doubt import Cure
 from studio.sim.result import SimResult, ledger_of
 from studio.sim.topology import ports
@@ -42,9 +44,36 @@ class Facts:
         return self.config.needs_every_rank and self.config.topology.npus > 1
 
     @cached_property
+    def _distinct(self) -> tuple[CollectiveTimes, Int64]:
+        result = self.result
+        return distinct_collectives(result.trace, result.node_times(), self.config.groups, self.site)
+
+    @property
     def times(self) -> CollectiveTimes:
-        """Every collective that ran."""
-        return collective_times(self.result.trace, self.result.node_times(), self.config.groups)
+        """The collectives that ran, one for all that are alike."""
+        return self._distinct[0]
+
+    @property
+    def alike(self) -> Int64:
+        """(C,) how many each of them stands for."""
+        return self._distinct[1]
+
+    @cached_property
+    def _ranks_of(self) -> dict[str, tuple[int, ...]]:
+        groups = self.result.trace.groups if self.config.groups is None else self.config.groups
+        return {group.name: group.ranks for group in groups}
+
+    @cached_property
+    def _sites(self) -> dict[str, tuple[float, GroupShape]]:
+        return {}
+
+    def site(self, group: str) -> tuple[float, GroupShape]:
+        """Return what an NPU can send in the dimensions in which the ranks of a comm group differ, and where these lie."""
+        if group not in self._sites:
+            ranks = self._ranks_of.get(group, range(self.config.topology.npus))
+            shape = group_shape(ranks, self.config.topology.dims[0].size)
+            self._sites[group] = self.port_bytes_per_ns(ranks), shape
+        return self._sites[group]
 
     @cached_property
     def memory(self) -> list[MemoryUse]:

@@ -107,7 +107,8 @@ def find_long_rings(facts: Facts) -> Found:
         members, of = np.unique(times.members[mine], return_inverse=True)
         rings = [_ring_latency(config, kind, int(count)) for count in members]
         steps, latency = (np.array([ring[column] for ring in rings])[of] for column in (0, 1))
-        share = float(np.minimum(latency, took[mine]).sum() / took[mine].sum())
+        count = facts.alike[mine]
+        share = float((count * np.minimum(latency, took[mine])).sum() / (count * took[mine]).sum())
         if share >= _MOSTLY and steps.max() >= _LONG_RING:
             places = list(range(len(listed_for(config, kind))))
             yield (

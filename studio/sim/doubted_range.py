@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.sim.charges import group_shape
 from studio.sim.costs.model import Range
 from studio.sim.doubt_facts import Facts, Found
 from studio.trace import Bool, CollectiveType
@@ -17,7 +16,7 @@ def find_extrapolated(facts: Facts) -> Found:
     if not facts.costs or costs is None or costs.fitted is None or not len(facts.times):
         return
     beyond = _outside(facts, costs.fitted)
-    count, every = int(beyond.sum()), len(beyond)
+    count, every = int(facts.alike[beyond].sum()), int(facts.alike.sum())
     if count:
         what = "collective is" if count == 1 else "collectives are"
         yield (
@@ -31,19 +30,16 @@ def find_extrapolated(facts: Facts) -> Found:
 
 def _outside(facts: Facts, known: Range) -> Bool:
     """Return (C,) which collectives lie outside of a range."""
-    times, config = facts.times, facts.config
-    groups = facts.result.trace.groups if config.groups is None else config.groups
-    ranks_of = {group.name: group.ranks for group in groups}
-    everyone = tuple(range(config.topology.npus))
+    times = facts.times
     outside = np.zeros(len(times), bool)
-    # Group and type as one number: there may be tens of millions. Types begin at -1.
+    # Group and type as one number: types begin at -1.
     types = int(times.type.max()) + 2
     code = times.group * types + times.type + 1
     order = np.argsort(code, kind="stable")
     pairs, first = np.unique(code[order], return_index=True)
     for pair, own in zip(pairs.tolist(), np.split(order, first[1:]), strict=True):
         group, kind = pair // types, pair % types - 1
-        shape = group_shape(ranks_of.get(times.groups[group], everyone), config.topology.dims[0].size)
+        shape = facts.site(times.groups[group])[1]
         name = CollectiveType(kind).name.lower() if kind >= 0 else ""
         if shape.ranks > 1 and kind != CollectiveType.BARRIER:
             outside[own] = ~known.covers(name, times.whole_bytes[own].astype(np.float64), shape)

@@ -49,16 +49,14 @@ def find_collectives(facts: Facts) -> Found:
         bus = np.where(
             times.type == CollectiveType.ALL_REDUCE, np.nan_to_num(times.algorithm_bytes_per_ns), bus
         )
-    groups = facts.result.trace.groups if facts.config.groups is None else facts.config.groups
-    ranks_of = {group.name: group.ranks for group in groups}
-    everyone = tuple(range(facts.config.topology.npus))
-    rates = np.array([facts.port_bytes_per_ns(ranks_of.get(name, everyone)) for name in times.groups])
+    rates = np.array([facts.site(name)[0] for name in times.groups])
     beyond = bus > rates[times.group] * MARGIN
     if beyond.any():
         worst = int(np.argmax(np.where(beyond, bus / np.maximum(rates[times.group], 1e-9), 0)))
         group = times.groups[int(times.group[worst])]
         name = f"{collective_name(int(times.type[worst]))} #{times.position[worst]}"
-        more = f" ({format_count(int(beyond.sum()))} collectives in all)" if beyond.sum() > 1 else ""
+        count = int(facts.alike[beyond].sum())
+        more = f" ({format_count(count)} collectives in all)" if count > 1 else ""
         attained, carried = float(bus[worst]), float(rates[int(times.group[worst])])
         yield (
             (

@@ -16,7 +16,7 @@ for it is the skew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -99,18 +99,79 @@ def collective_times(
         times: When its nodes ran; see `timeline.node_times` and `SimResult.node_times`.
         groups: Comm groups in place of the trace's.
     """
-    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
-    matchings = match_by_name(trace, groups)
-    known: _Known = {}
-    found = [_of_group(matching, times, place, known) for matching in matchings]
+    return _times_of(_Matched(trace, times, groups))
+
+
+def distinct_collectives(
+    trace: Trace,
+    times: NodeTimes,
+    groups: Sequence[CommGroup] | None = None,
+    besides: Callable[[str], Hashable] | None = None,
+) -> tuple[CollectiveTimes, Int64]:
+    """Return the same of one comm group each for all that do the same at the same times, and (C,) how many collectives each stands for.
+
+    Of a folded job of thousands of ranks that is a few thousandth part. The first of such groups stands for them.
+
+    Args:
+        trace: The trace.
+        times: When its nodes ran.
+        groups: Comm groups in place of the trace's.
+        besides: Returns by the name of a group what else has to be the same.
+    """
+    matched = _Matched(trace, times, groups)
+    kinds: dict[Hashable, list[int]] = {}
+    for number, matching in enumerate(matched.matchings):
+        key = matched.key(number), besides(matching.name) if besides else None
+        kinds.setdefault(key, []).append(number)
+    count = np.zeros(len(matched.matchings), np.int64)
+    for own in kinds.values():
+        count[own[0]] = len(own)
+    found = _times_of(matched, [own[0] for own in kinds.values()])
+    return found, count[found.group]
+
+
+class _Matched:
+    """The collectives of a trace by comm group, and what is known of their times."""
+
+    def __init__(self, trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None) -> None:
+        self.matchings, self.times = match_by_name(trace, groups), times
+        self.place = {rank.number: index for index, rank in enumerate(trace.ranks)}
+        self.known: dict[Hashable, tuple[Int64, Int64]] = {}
+        """What was found for a group, and the place of each last member: groups of equal members with the same times share it."""
+
+    def first(self, number: int) -> Int64:
+        """Return where the times of each member of a group begin."""
+        ranks = np.array(
+            [self.place.get(member, NONE) for member in self.matchings[number].members], np.int64
+        )
+        return np.where(ranks == NONE, NONE, self.times.first[ranks])
+
+    def key(self, number: int) -> Hashable:
+        """Return what is the same of groups that do the same at the same times."""
+        group = self.matchings[number]
+        return *map(id, group.sequences), group.sequence_of.tobytes(), self.first(number).tobytes()
+
+    def of_group(self, number: int) -> tuple[Int64, Int64]:
+        """Return (11, C) the columns of a group's collectives, without bandwidths, group and last rank open, and (C,) the last member."""
+        key = self.key(number)
+        if key not in self.known:
+            self.known[key] = _of_members(self.matchings[number], self.first(number), self.times)
+        return self.known[key]
+
+
+def _times_of(matched: _Matched, chosen: Sequence[int] | None = None) -> CollectiveTimes:
+    """Return the collectives of some groups, of all where none are chosen."""
+    chosen = range(len(matched.matchings)) if chosen is None else chosen
+    found = [matched.of_group(number) for number in chosen]
     # Large jobs have tens of millions: they are written where they stay, and sorted column by column.
     bounds = np.cumsum([0, *(columns.shape[1] for columns, _ in found)])
     table = np.empty((len(_NOTHING), int(bounds[-1])), np.int64)
-    for number, (matching, (columns, last)) in enumerate(zip(matchings, found, strict=True)):
-        part = table[:, bounds[number] : bounds[number + 1]]
+    for at, (number, (columns, last)) in enumerate(zip(chosen, found, strict=True)):
+        part = table[:, bounds[at] : bounds[at + 1]]
         part[:] = columns
-        part[0], part[9] = number, np.array(matching.members, np.int64)[last]
-    del found, known
+        part[0], part[9] = number, np.array(matched.matchings[number].members, np.int64)[last]
+    del found
+    matched.known.clear()
     order = np.lexsort((table[0], table[7], table[6]))
     for column in table:
         column[:] = column[order]
@@ -120,7 +181,7 @@ def collective_times(
     algorithm = np.full(len(kind), np.nan)
     np.divide(whole, end - arrived, out=algorithm, where=(end > arrived) & (whole > 0))
     bus = algorithm * bus_factor(kind, members)
-    names = tuple(matching.name for matching in matchings)
+    names = tuple(matching.name for matching in matched.matchings)
     return CollectiveTimes(
         names,
         group,
@@ -170,20 +231,6 @@ def bus_factor(kind: Int64, members: Int64) -> Float64:
 
 
 _NOTHING = np.zeros((11, 0), np.int64)
-_Known = dict[tuple[object, ...], tuple[Int64, Int64]]
-"""What was found for a group, and the place of each last member: groups of equal members with the same times share it."""
-
-
-def _of_group(
-    group: GroupMatching, times: NodeTimes, place: dict[int, int], known: _Known
-) -> tuple[Int64, Int64]:
-    """Return (11, C) the columns of a group's collectives, without bandwidths, group and last rank open, and (C,) the last member."""
-    ranks = np.array([place.get(member, NONE) for member in group.members], np.int64)
-    first = np.where(ranks == NONE, NONE, times.first[ranks])
-    key = (*map(id, group.sequences), group.sequence_of.tobytes(), first.tobytes())
-    if key not in known:
-        known[key] = _of_members(group, first, times)
-    return known[key]
 
 
 def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tuple[Int64, Int64]:

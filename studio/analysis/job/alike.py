@@ -9,11 +9,12 @@ import numpy as np
 from studio.trace import Int64
 
 
-def first_alike(*columns: Any) -> tuple[Int64, Int64]:
+def first_alike(*columns: Any, count: Int64 | None = None) -> tuple[Int64, Int64]:
     """Return the first row of each kind, rising, and how many rows are of it.
 
     Args:
         columns: (N,) whole numbers each; rows in which all of them are equal are of one kind.
+        count: (N,) how many rows each stands for; None where each is one.
 
     Example:
         >>> first, count = first_alike(np.array([5, 7, 5, 5]), np.array([1, 1, 1, 2]))
@@ -23,9 +24,11 @@ def first_alike(*columns: Any) -> tuple[Int64, Int64]:
     table = np.stack([np.asarray(column, np.int64) for column in columns])
     if not table.shape[1]:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    _, first, count = np.unique(table, axis=1, return_index=True, return_counts=True)
-    order = np.argsort(first)
-    return first[order].astype(np.int64), count[order].astype(np.int64)
+    _, first, kind = np.unique(table, axis=1, return_index=True, return_inverse=True)
+    kind, order = kind.reshape(-1), np.argsort(first)
+    total = np.zeros(len(first), np.int64)
+    np.add.at(total, kind, 1 if count is None else count)
+    return first[order].astype(np.int64), total[order]
 
 
 def count_alike(name: str, count: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
+from studio.analysis.collectives.times import as_rows, collective_times, distinct_collectives
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS
@@ -186,13 +186,9 @@ def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
     ]
 
 
-def _collectives(result: SimResult) -> CollectiveTimes:
-    return collective_times(result.trace, result.node_times(), result.config.groups)
-
-
 def _collectives_report(result: SimResult) -> list[dict[str, Any]]:
     """Return every collective, in the order they began."""
-    times = _collectives(result)
+    times = collective_times(result.trace, result.node_times(), result.config.groups)
     graph_of = {rank.number: result.trace.graph_of(rank) for rank in result.trace.ranks}
     rows = as_rows(times, np.arange(len(times)))
     for row in rows:
@@ -319,10 +315,10 @@ def _indent(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _slowest_collectives(result: SimResult) -> Iterator[str]:
-    times = _collectives(result)
+    times, count = distinct_collectives(result.trace, result.node_times(), result.config.groups)
     took = times.end_ns - times.arrived_ns
     # Of a folded job whole classes of groups take the same.
-    first, alike = first_alike(times.type, times.members, times.whole_bytes, took, times.skew_ns)
+    first, alike = first_alike(times.type, times.members, times.whole_bytes, took, times.skew_ns, count=count)
     slowest = np.argsort(-took[first], kind="stable")[:_BUSIEST].tolist()
     if not slowest:
         return

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from studio.analysis.collectives.times import as_rows, bus_factor, collective_times
+import studio
+from studio.analysis.collectives.times import as_rows, bus_factor, collective_times, distinct_collectives
+from studio.analysis.job.alike import first_alike
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.timeline import node_times, recorded
@@ -136,3 +139,33 @@ def test_groups_of_ranks_that_share_their_times_are_told_each_for_itself():
     assert as_rows(alike, np.arange(2)) == as_rows(full, np.arange(2))
     assert [alike.groups[at] for at in alike.group] == ["a", "b"]
     assert alike.last_rank.tolist() == [1, 3]
+
+
+def test_collectives_that_are_alike_are_told_once_with_their_number():
+    """Of a folded job: each kind of collective as often as in the list of all, and the first of its kind stands for it."""
+    trace = studio.generate("llama3-8b", ranks=32, tp=4, pp=2, zero=1, batch=8, sequence=512)
+    result = simulate(trace, studio.preset("hgx-h100", npus=32).config)
+    assert result.unfolded == ""
+    every = collective_times(trace, result.node_times())
+    found, count = distinct_collectives(trace, result.node_times())
+    assert len(found) < len(every) == count.sum()
+
+    def kinds(times, counts):
+        columns = (times.type, times.members, times.bytes, times.start_ns, times.arrived_ns, times.end_ns)
+        total, first = Counter(), {}
+        for place, kind in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            total[kind] += int(counts[place])
+            first.setdefault(kind, (times.groups[int(times.group[place])], int(times.position[place])))
+        return total, first
+
+    assert kinds(every, np.ones(len(every), np.int64)) == kinds(found, count)
+    # Groups that are told apart are not alike.
+    apart, ones = distinct_collectives(trace, result.node_times(), besides=lambda name: name)
+    assert len(apart) == len(every)
+    assert (ones == 1).all()
+    assert apart.end_ns.tolist() == every.end_ns.tolist()
+
+
+def test_rows_that_stand_for_several_count_as_many():
+    first, count = first_alike(np.array([5, 7, 5]), count=np.array([10, 1, 3]))
+    assert (first.tolist(), count.tolist()) == ([0, 1], [13, 1])
