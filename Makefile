@@ -35,7 +35,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint $(LINTS) format unit client e2e coverage nightly chromium bench screenshots samples lock \
-	docs hashes pythons release wheel-check clean
+	docs hashes pythons s3 release wheel-check clean
 
 help: ## this list
 	@echo "usage: make <goal> [ARGS=\"...\"] [PYTHON=python3.11]"
@@ -163,6 +163,15 @@ docs: $(VENV)/ready-docs ## the manual in build/manual: links checked, its noteb
 
 pythons: $(VENV)/ready-test ## unit tests on the other supported Pythons that are found
 	@scripts/pythons.sh $(ARGS)
+
+# In an environment of its own: s3fs needs an older python-dateutil than the one in constraints.txt.
+S3 := build/s3
+s3: $(VENV)/ready-test ## watch a bucket of a server on this machine that speaks S3 (s3fs, moto)
+	@mkdir -p build && grep -v '^python-dateutil==' constraints.txt > build/s3-constraints.txt
+	$(STEP) "environment with s3fs and moto in $(S3)" sh -c '$(BIN)/python -m venv $(S3) && \
+		$(S3)/bin/python -m pip install $(PIP_OPTIONS) --constraint build/s3-constraints.txt --editable . \
+		flask-cors hypothesis "moto[s3]" psutil pytest pytest-rerunfailures pytest-xdist s3fs'
+	@$(S3)/bin/python -m pytest --quiet tests/test_watch_s3.py tests/test_watch_remote.py $(ARGS)
 
 wheel-check: $(VENV)/ready-test ## build sdist and wheel twice, compare, install the wheel by itself on each Python, start it
 	$(STEP) "the wheel builds reproducibly and works by itself" scripts/wheel_check.sh $(BIN)/python

@@ -111,6 +111,7 @@ def test_addresses_that_cannot_be_read_say_why(tmp_path, monkeypatch, bucket):
     with monkeypatch.context() as without:
         # As where the package for the place is not installed.
         without.setitem(sys.modules, "s3fs", None)
+        without.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)
         with pytest.raises(StudioError, match="s3fs") as refused:
             open_place("s3://bucket/traces")
         assert "Install the package" in refused.value.hint

@@ -16,6 +16,11 @@ from studio.et.source import SourceFile, unpack_archives, walk
 from studio.files import is_full, open_private
 
 _PIECE_BYTES = 1 << 20
+_NO_FOLDER = "Check the spelling. Folders of s3:// and the like begin with the first file that is put into them, hidden ones too."
+_NO_CREDENTIALS = (
+    "Name the account as the package for such addresses takes it: for s3:// by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+    "or by AWS_PROFILE."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +142,11 @@ class RemoteFolder:
         try:
             self._system, self._root = fsspec.url_to_fs(self.name)
         except ImportError as error:
+            # fsspec names its own package for the place; what is missing may be a package that one needs.
+            missing = getattr(error.__cause__ or error, "name", None)
+            what = f"{error} ({missing} is not installed)" if missing else str(error)
             raise StudioError(
-                f"{url}: {error}.", hint="Install the package named, beside Chakra Studio."
+                f"{url}: {what}.", hint="Install the package named beside Chakra Studio, with pip."
             ) from error
         except Exception as error:
             raise _unreachable(url, error) from error
@@ -148,7 +156,7 @@ class RemoteFolder:
         try:
             self._system.invalidate_cache()
             if not self._system.isdir(self._root):
-                raise TraceError(f"{self.name}: no such folder.", hint="Check the spelling.")
+                raise TraceError(f"{self.name}: no such folder, or nothing lies in it.", hint=_NO_FOLDER)
             listed: Mapping[str, Mapping[str, Any]] = self._system.find(self._root, detail=True)
         except StudioError:
             raise
@@ -228,8 +236,8 @@ def _moment_ns(moment: Any) -> int:
 
 
 def _unreachable(name: str, error: Exception) -> StudioError:
-    what = str(error).strip().partition("\n")[0] or type(error).__name__
-    return StudioError(
-        f"{name}: it cannot be read: {what.rstrip('.')}.",
-        hint="Check the address, and that this account may read it.",
+    what = " ".join(str(error).split()) or type(error).__name__
+    hint = (
+        _NO_CREDENTIALS if "credentials" in what else "Check the address, and that this account may read it."
     )
+    return StudioError(f"{name}: it cannot be read: {what.rstrip('.')}.", hint=hint)
