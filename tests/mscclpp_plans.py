@@ -159,6 +159,73 @@ def port_all_gather() -> dict[str, Any]:
     return made
 
 
+def mixed_all_reduce(*, shared: bool) -> dict[str, Any]:
+    """GPU 0 reads and sums half of the chunks, GPU 1 the other half, each in another way; by one block each or a pair.
+
+    Typed anew from microsoft/mscclpp, test/executor-tests/execution-plans/reduce.json and reduce_tbg.json.
+    """
+
+    def wide(made: dict[str, Any], block: int) -> dict[str, Any]:
+        for chunks in (*made["src_buff"], *made["dst_buff"]):
+            chunks["size"] = 2
+        return part(made, block)
+
+    def part(made: dict[str, Any], block: int) -> dict[str, Any]:
+        return made | ({"tbg_info": {"tb_id": block, "tbg_size": 2}} if shared else {})
+
+    nop, meet = {"name": "nop"}, [op("signal", channels=[0]), {"name": "nop"}, op("wait", channels=[0])]
+
+    def first(block: int) -> list[dict[str, Any]]:
+        fetched = part(op("get", [(0, 1)], [("s", 1)]), block) | {"channel_ids": [block]}
+        return [
+            wide(op("copy", [("i", 2)], [("s", 2)]), block), nop, *meet, nop,
+            part(op("rres", [("i", 0), (0, 0)], [("i", 0), (1, 0)]), block), fetched, nop,
+            part(op("res", [("i", 1), ("s", 1)], [("i", 1), (1, 1)]), block), nop, *meet, nop,
+        ]  # fmt: skip
+
+    def second(block: int) -> list[dict[str, Any]]:
+        return [
+            wide(op("copy", [("i", 0)], [("s", 0)]), block), nop, *meet, nop,
+            wide(op("rre", [("i", 2), (0, 2)], [("i", 2)]), block), nop,
+            wide(op("copy", [("i", 2)], [("s", 2)]), block), nop,
+            wide(op("put", [("s", 2)], [(0, 2)]), block), nop, *meet, nop,
+        ]  # fmt: skip
+
+    blocks = range(2 if shared else 1)
+    made = plan(
+        "allreduce", [[first(at) for at in blocks], [second(at) for at in blocks]], (4, 4, 4), remote="i"
+    )
+    for number, gpu in enumerate(made["gpus"]):
+        gpu["channels"] = [{"channel_type": "memory", "connected_to": [1 - number] * len(blocks)}]
+        for at, block in enumerate(gpu["threadblocks"]):
+            # The second block of a pair has its own channel first.
+            block["channels"][0]["channel_ids"] = [1, 0] if at else [0]
+    access = made["gpus"][0]
+    access["remote_buffers"].insert(0, access["remote_buffers"][0] | {"type": "s"})
+    for block in access["threadblocks"]:
+        block["remote_buffer_refs"][0]["remote_buffer_ids"] = [0, 1]
+    return made
+
+
+def summed_packets(*, shared: bool) -> dict[str, Any]:
+    """Two GPUs that put packets, add what comes and send the sum on, GPU 1 by way of its scratch too; a block each or a pair.
+
+    Typed anew from microsoft/mscclpp, test/executor-tests/execution-plans/reduce_pack.json and reduce_pack_tbg.json.
+    """
+
+    def blocks(made: dict[str, Any]) -> list[list[dict[str, Any]]]:
+        pair = [[made | {"tbg_info": {"tb_id": at, "tbg_size": 2}}] for at in range(2)]
+        return pair if shared else [[made]]
+
+    first = blocks(op("ppkt", [("i", 1)], [(0, 1)]))
+    first += blocks(op("respkt", [("i", 0), ("s", 0)], [("i", 0), (0, 0)]))
+    first += blocks(op("upkt", [("s", 1)], [("i", 1)]))
+    second = blocks(op("ppkt", [("i", 0)], [(0, 0)]))
+    second += blocks(op("recspkt", [("i", 1), ("s", 1)], [("i", 1), ("s", 2), (0, 1)]))
+    second += blocks(op("upkt", [("s", 0)], [("i", 0)]))
+    return plan("allreduce", [first, second], (2, 2, 3), remote="s")
+
+
 def _joined(made: dict[str, Any], buffer: str, *, channels: int) -> dict[str, Any]:
     """A plan whose GPUs are joined by a switch as well, with channels to every other GPU."""
     ranks = list(range(len(made["gpus"])))

@@ -108,7 +108,7 @@ class _Reader:
         self.kinds: dict[str, str] = {}
         self.numbers: dict[str, int] = {}
         self.expanded = self.unpaired = 0
-        self.edges: list[tuple[str, str, Wire]] = []
+        self.edges: list[tuple[str, str, str, Wire]] = []
         self.joined: set[tuple[str, str, str]] = set()
 
     def fail(self, place: str, message: str) -> ConfigError:
@@ -241,15 +241,11 @@ class _Reader:
         # As in InfraGraph's own graph, two components are joined by a link once, however often and in which order edges say so.
         distinct = dict.fromkeys((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
         self.edges += [
-            (one, other, wires[link]) for one, other in distinct if (one, other, link) not in self.joined
+            (one, other, link, wires[link])
+            for one, other in distinct
+            if (one, other, link) not in self.joined
         ]
         self.joined.update((one, other, link) for one, other in distinct)
-        for _, _, wire in self.edges[-1:]:
-            if wire.bytes_per_ns is None:
-                raise ConfigError(
-                    f"{self.file}: {place}: link {link!r} has no bandwidth in bytes or bits per second",
-                    hint=f"Give it: --link {link}=GB/s, such as --link {link}=32.",
-                )
         if len(self.edges) > _MOST_EDGES:
             raise self.fail("the infrastructure", f"more than {_MOST_EDGES:,} edges")
 
@@ -327,8 +323,9 @@ class _Reader:
                 "the infrastructure",
                 f"no NPU; kinds of its components: {kinds}; allowed: {', '.join(NPU_KINDS)}",
             )
+        self.check_rates(frozenset(npus))
         around: dict[str, list[tuple[str, float, float]]] = {each: [] for each in self.kinds}
-        for one, other, wire in self.edges:
+        for one, other, _, wire in self.edges:
             for here, there in ((one, other), (other, one)):
                 around[here].append((there, wire.bytes_per_ns or 0.0, wire.latency_ns))
         solid = frozenset(each for each, kind in self.kinds.items() if kind == "switch")
@@ -366,6 +363,41 @@ class _Reader:
             alike.pop() if len(alike) == 1 else len(npus),
             tuple(notes),
         )
+
+    def check_rates(self, npus: frozenset[str]) -> None:
+        """Raise an error that names every link without a rate, but for those that lead to no NPU."""
+        unrated = {link for _, _, link, wire in self.edges if wire.bytes_per_ns is None}
+        if not unrated:
+            return
+        leading = _leading([edge[:2] for edge in self.edges], npus)
+        needed = sorted(
+            {link for one, other, link, _ in self.edges if link in unrated and {one, other} <= leading}
+        )
+        if needed:
+            names = ", ".join(repr(each[:40]) for each in needed)
+            words = f"link {names} has" if len(needed) == 1 else f"links {names} have"
+            raise ConfigError(
+                f"{self.file}: {words} no bandwidth in bytes or bits per second",
+                hint="Give GB/s, here 32: " + " ".join(f"--link {each}=32" for each in needed),
+            )
+
+
+def _leading(edges: Sequence[tuple[str, str]], kept: frozenset[str]) -> set[str]:
+    """Return the components that are left once those with one neighbour are taken out, over and over; some are kept."""
+    around: dict[str, set[str]] = {}
+    for one, other in edges:
+        around.setdefault(one, set()).add(other)
+        around.setdefault(other, set()).add(one)
+    waiting = [each for each in around if each not in kept]
+    while waiting:
+        here = waiting.pop()
+        if len(around.get(here, ())) > 1 or here not in around:
+            continue
+        for there in around.pop(here):
+            around[there].discard(here)
+            if there not in kept:
+                waiting.append(there)
+    return set(around)
 
 
 def _shorten(
@@ -471,13 +503,12 @@ def infrastructure(graph: LinkGraph, name: str, description: str) -> dict[str, A
             for at in range(count)
         ],
     }
+    # Without `infrastructure` around it: InfraGraph's package takes either form from a command, only this one from a program.
     return {
-        "infrastructure": {
-            "name": name,
-            "description": description,
-            "devices": [device],
-            "instances": [{"name": "system", "device": "system", "count": 1}],
-        }
+        "name": name,
+        "description": description,
+        "devices": [device],
+        "instances": [{"name": "system", "device": "system", "count": 1}],
     }
 
 

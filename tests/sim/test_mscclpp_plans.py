@@ -16,6 +16,7 @@ from studio.et.msccl import parse
 from studio.et.msccl_play import play
 from studio.trace import NodeType
 from tests.mscclpp_plans import (
+    mixed_all_reduce,
     op,
     packet_all_reduce,
     pipelined_all_reduce,
@@ -23,6 +24,7 @@ from tests.mscclpp_plans import (
     put_all_gather,
     reading_all_reduce,
     shared_all_gather,
+    summed_packets,
     switch_all_reduce,
 )
 
@@ -69,6 +71,23 @@ def test_groups_of_thread_blocks_share_what_an_operation_is_of():
     assert (played.flaws, played.messages, played.most_bytes) == ({}, 4, 2 * 2 * 512)
     content["gpus"][1]["threadblocks"][3]["ops"] = []
     assert flaws(content)["wrong-result"] == ["GPU 0, chunk 3 of the output: nobody wrote it"]
+
+
+def test_the_plans_of_mscclpps_own_tests_are_right_by_one_block_and_by_pairs():
+    """Sums that are read, got first, put, and sent as packets; a pair of blocks moves as many bytes as one."""
+    # GPU 0: two signals, what asks for two chunks, two chunks that it writes, and two that GPU 1 reads; packets are twice as large.
+    for make, messages, sent in ((mixed_all_reduce, 13, 4 * 1024 + 4 * 8), (summed_packets, 4, 4 * 1024)):
+        one, pair = (play(parse(json.dumps(make(shared=many)).encode(), "x"), 1024) for many in (False, True))
+        assert (one.flaws, one.messages) == ({}, messages)
+        assert (pair.flaws, pair.messages) == ({}, 2 * messages)
+        assert one.most_bytes == sent
+    content = mixed_all_reduce(shared=True)
+    # The half of the second block of GPU 0 is neither read nor put.
+    content["gpus"][0]["threadblocks"][1]["ops"] = content["gpus"][0]["threadblocks"][1]["ops"][:6]
+    assert flaws(content)
+    content = summed_packets(shared=False)
+    content["gpus"][1]["threadblocks"][1]["ops"][0]["dst_buff"].pop()
+    assert "GPU 0" in flaws(content)["stuck"][0]
 
 
 def test_two_channels_between_the_same_gpus_are_told_apart():
