@@ -188,7 +188,9 @@ def _waiting_callees(operations: Operations, library: dict[int, int], inner: Int
     both = operations.timed[rows] & operations.timed[above] & ~operations.frame[above]
     crossing = both & (operations.thread[rows] != operations.thread[above])
     running = operations.end_ns[above] > operations.start_ns[rows]
-    issued = np.array([library.get(row, NONE) for row in rows.tolist()], np.int64) == above
+    call = np.full(len(operations), NONE, np.int64)
+    call[np.fromiter(library, np.int64, len(library))] = np.fromiter(library.values(), np.int64, len(library))
+    issued = call[rows] == above
     mistaken = crossing & running & ~issued
     return rows[~mistaken], int(mistaken.sum())
 

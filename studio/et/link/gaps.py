@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,6 +38,7 @@ class Gap(NamedTuple):
 
 
 WHYS = "program", "call", "thread", "device"
+_NO_WAITS: list[Wait] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +120,23 @@ def find_gaps(
             *_after_all(operations, own_rows, device),
             *(span for span in inside if span.thread == lane),
         ]
-        plain = _plain(
+        looked = _look(
             spans, device_begins, others, _Causing(lane, by_call, own_times.floating_ends), options
         )
-        for span, is_plain in zip(spans, plain, strict=True):
+        for span, (is_plain, may_be_held, first, last) in zip(spans, looked, strict=True):
             if is_plain:
                 gaps += _gap(lane, span.begin, span.end, "program", options)
                 continue
-            first, last = bisect_left(device_begins, span.begin), bisect_right(device_begins, span.end)
-            awaited = [one for one in device[first:last] if one.end <= span.end]
-            cause = (
-                None
-                if any(one.end > one.begin for one in awaited)
-                or span.end - span.begin < options.least_gap_ns
-                or not span.may_wait
-                else by_call.get((lane, span.end))
-                or _own_cause(own_times.floating_ends.get(lane, {}), span, options)
-                or _cause(others, span, options)
+            awaited = (
+                [one for one in device[first:last] if one.end <= span.end] if first < last else _NO_WAITS
             )
+            cause = None
+            if may_be_held and span.may_wait and not any(one.end > one.begin for one in awaited):
+                cause = (
+                    by_call.get((lane, span.end))
+                    or _own_cause(own_times.floating_ends.get(lane, {}), span, options)
+                    or _cause(others, span, options)
+                )
             if cause:
                 start = max(span.begin, cause[-1])
                 causes[lane, start] = cause[:2]
@@ -148,7 +147,7 @@ def find_gaps(
             elif span.issued or span.rest:
                 awaited = [
                     one
-                    for one in inner.get((lane, span.operation), ())
+                    for one in inner.get((lane, span.operation), _NO_WAITS)
                     if one.begin >= span.begin and one.end <= span.end
                 ]
                 gaps += _around_waits(lane, span.begin, span.end, awaited, options, "call")
@@ -182,34 +181,35 @@ class _Causing(NamedTuple):
     floating_ends: dict[int, dict[int, int]]
 
 
-def _plain(
+def _look(
     spans: Sequence[Span],
     device_begins: Sequence[int],
     others: dict[int, Int64],
     causing: _Causing,
     options: LinkOptions,
-) -> list[bool]:
-    """Return which spans are time between operations in which the thread waited for nothing, as most are.
+) -> Iterable[tuple[bool, bool, int, int]]:
+    """Return of spans what can be told of all at once.
 
-    Of the others it has to be found out.
+    That is whether it is time between operations in which the thread waited for nothing, as most are; whether something may
+    have held the thread up, which has to be found out; and which of the device's waits began in it.
     """
     if not spans:
         return []
     begin = np.array([span.begin for span in spans], np.int64)
     end = np.array([span.end for span in spans], np.int64)
     waits = np.array(device_begins, np.int64)
-    waited = np.searchsorted(waits, begin, "left") < np.searchsorted(waits, end, "right")
+    first, last = np.searchsorted(waits, begin, "left"), np.searchsorted(waits, end, "right")
     may = np.full(len(spans), causing.lane in causing.floating_ends)
     may |= np.isin(end, [until for lane, until in causing.by_call if lane == causing.lane])
     if options.threads:
-        first = np.array([span.first for span in spans], np.bool_)
-        compared = first | (end - begin >= options.thread_gap_ns)
+        is_first = np.array([span.first for span in spans], np.bool_)
+        compared = is_first | (end - begin >= options.thread_gap_ns)
         for ends in others.values():
             may |= compared & (np.searchsorted(ends, end, "right") > np.searchsorted(ends, begin, "right"))
     may &= end - begin >= options.least_gap_ns
     between = np.array([span.operation < 0 and span.may_wait for span in spans], np.bool_)
-    plain: list[bool] = (between & ~waited & ~may).tolist()
-    return plain
+    plain = between & (first >= last) & ~may
+    return zip(plain.tolist(), may.tolist(), first.tolist(), last.tolist(), strict=True)
 
 
 def replace_lost(operations: Operations, lost: Sequence[int], own: Int64, options: LinkOptions) -> list[Gap]:
@@ -253,6 +253,8 @@ def _around_waits(
     lane: int, begin: int, end: int, waits: list[Wait], options: LinkOptions, why: str = "program"
 ) -> list[Gap]:
     """Cut the processor's waits for the device out of intervals between operators."""
+    if not waits:
+        return _gap(lane, begin, end, why, options)
     gaps: list[Gap] = []
     for low, high in [*((wait.begin, wait.until) for wait in waits), (end, end)]:
         gaps += _gap(lane, begin, low, why, options)

@@ -74,6 +74,8 @@ def lost_calls(
 def find_inner(operations: Operations, communication: Communication, floating: Bool) -> Int64:
     """Return the operation of the library (N,) within which each operation ran on the library's own thread, else -1."""
     inner = np.full(len(operations), NONE, np.int64)
+    if not communication.issued_by:
+        return inner
     carrying = np.zeros(len(operations), np.bool_)
     carrying[[row for row in communication.issued_by if not floating[row]]] = True
     lanes = np.unique(operations.thread[carrying])
@@ -93,8 +95,12 @@ def find_inner(operations: Operations, communication: Communication, floating: B
 
 def _calls(inner: Int64, communication: Communication) -> Int64:
     """Return the call (N,) behind the library's operation around each, the operation's own row where there is none."""
-    known = communication.issued_by
-    return np.array([known.get(row, place) for place, row in enumerate(inner.tolist())], np.int64)
+    known, calls = communication.issued_by, np.arange(len(inner))
+    within = np.flatnonzero(inner >= 0)
+    calls[within] = [
+        known.get(row, place) for place, row in zip(within.tolist(), inner[within].tolist(), strict=True)
+    ]
+    return calls
 
 
 def with_own_lanes(operations: Operations, floating: Bool, inner: Int64) -> Operations:

@@ -106,7 +106,8 @@ def find_inside(
     issuing = _issuing(operations, library)
     for call, begin in issuing.items():
         begins[call] = min(begins.get(call, begin), begin)
-    blocking = {name for name in set(operations.names) if _BLOCKING.search(name)}
+    names = set(operations.names)
+    blocking = {name for name in names if _BLOCKING.search(name)}
     waiting = [row for row, name in enumerate(operations.names) if name in blocking and start[row] >= 0]
     for row in waiting:
         begins.setdefault(row, int(start[row]))
@@ -133,7 +134,7 @@ def find_inside(
     for call, time in _first_waits(waiting, end, around).items():
         waited[call] = time
     waited = waited[calls]
-    computes = {name for name in set(operations.names) if name.startswith(COMPUTING)}
+    computes = {name for name in names if name.startswith(COMPUTING)}
     computing = np.array([operations.names[call] in computes for call in begins], np.bool_)
     held = computing & (waited != _NEVER)
     later = np.zeros(len(calls), np.int64)
