@@ -18,6 +18,7 @@ from studio.trace import (
     CommGroup,
     Int64,
     NodeType,
+    Rank,
     Trace,
     collective_name,
     dense_column,
@@ -204,21 +205,27 @@ def _what(
         return {}
     partner, _ = account.arrivals.partners(place, len(graph))
     kinds, slots = dense_column(graph, "comm_type", NONE)[rows], group_slots(graph)[rows]
-    late = set(path.row[mine[waits]].tolist())
-    words = {}
-    for row, kind, slot, other in zip(
-        rows.tolist(), kinds.tolist(), slots.tolist(), partner[rows].tolist(), strict=True
-    ):
-        name = WORLD if slot == NONE else str(rank.slots[slot])
-        if row in late:
-            words[row] = f"waiting for rank {trace.ranks[other].number}" if other != NONE else "waiting"
-        elif graph.type[row] in (NodeType.COMM_SEND, NodeType.COMM_RECV):
-            words[row] = "messages"
-        elif kind == NONE and slot == NONE:
-            words[row] = collective_name(kind)
-        else:
-            words[row] = f"{collective_name(kind)} {'of all ranks' if name in world else name}".rstrip()
+    messages = np.isin(graph.type[rows], (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    late = np.isin(rows, path.row[mine[waits]])
+    words = dict.fromkeys(rows[messages].tolist(), "messages")
+    for row, other in zip(rows[late].tolist(), partner[rows[late]].tolist(), strict=True):
+        words[row] = f"waiting for rank {trace.ranks[other].number}" if other != NONE else "waiting"
+    # A million nodes have a handful of names: each is made once.
+    named: dict[tuple[int, int], str] = {}
+    rest = ~(messages | late)
+    for row, kind, slot in zip(*(column[rest].tolist() for column in (rows, kinds, slots)), strict=True):
+        key = (kind, slot)
+        if key not in named:
+            named[key] = _collective_words(rank, *key, world)
+        words[row] = named[key]
     return words
+
+
+def _collective_words(rank: Rank, kind: int, slot: int, world: frozenset[str]) -> str:
+    if kind == NONE and slot == NONE:
+        return collective_name(kind)
+    name = WORLD if slot == NONE else str(rank.slots[slot])
+    return f"{collective_name(kind)} {'of all ranks' if name in world else name}".rstrip()
 
 
 def _percent(share: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ from studio.units import format_bytes, format_count, format_ns, format_offset, f
 from studio.views.address import rank_of, shown_run
 
 _NEIGHBOURS_SHOWN = 100
+_PART = re.compile(r"(?<=[._/:])(?=[^._/:])")
 _MEMBERS_SHOWN = 16
 _ITEMS_SHOWN = 200
 _TEXT_SHOWN = 4000
@@ -88,7 +90,15 @@ def _head(shown: str, rank: Rank | None, view: dict[str, Any], *, title: str | N
     elif rank is not None:
         stays = "Stay on this node while the selection moves, also to other pages"
         buttons.insert(0, _button("Pin", stays, "pin", pin=pin_of(view, rank)))
-    return html.Div([html.H2(shown, title=title), html.Span(buttons)], className="cs-inspector-head")
+    return html.Div(
+        [html.H2(_breakable(shown), title=title), html.Span(buttons)], className="cs-inspector-head"
+    )
+
+
+def _breakable(name: str) -> list[Any]:
+    """Return a name that may be broken between its parts, and elsewhere only where a part is too long."""
+    parts = [part for part in _PART.split(name) if part]
+    return [piece for part in parts for piece in (part, html.Wbr())][:-1] or [""]
 
 
 def _button(words: str, title: str, held: str, **changes: Any) -> Any:
