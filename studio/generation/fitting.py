@@ -141,14 +141,20 @@ def _first_that_fits(model: Model, wish: Wish, changes: list[Change], memory_byt
         layout = _changed(model, wish, change)
         if layout is None:
             continue
-        held = 0
-        for stage in _likely(layout.pp):
-            held = max(held, sum(stage_memory(model, layout, stage).values()))
-            if held > memory_bytes:
-                break
-        else:
+        held = held_within(model, layout, memory_bytes)
+        if held is not None:
             return Remedy(words, change, held)
     return None
+
+
+def held_within(model: Model, layout: Layout, memory_bytes: float) -> int | None:
+    """Return the bytes on the fullest rank where they are at most so many, else None: known with the first stage that holds more."""
+    held = 0
+    for stage in _likely(layout.pp):
+        held = max(held, sum(stage_memory(model, layout, stage).values()))
+        if held > memory_bytes:
+            return None
+    return held
 
 
 def _likely(stages: int) -> list[int]:

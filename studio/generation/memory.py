@@ -98,10 +98,10 @@ def stage_activations(model: Model, layout: Layout, stage: int) -> int:
     """
     kept, waiting = chunk_activations(model, layout, stage)
     held, late = most_held(layout, stage)
+    every = (layer for layers in layout.chunk_layers(stage) for layer in layers)
     again = (
         layer_activations(model, layout, layer) - kept_activations(model, layout, layer)
-        for layers in layout.chunk_layers(stage)
-        for layer in layers
+        for layer in {_kind(model, layout, f"layer{layer}"): layer for layer in every}.values()
     )
     return int((held @ kept + late @ waiting).max()) + max(again, default=0)
 
@@ -111,13 +111,26 @@ def chunk_activations(model: Model, layout: Layout, stage: int) -> tuple[Int64, 
 
     From its forward pass on, and how many more while it waits for the gradients of weights alone.
     """
-    chunks = [
-        [unit_activations(model, layout, name) for name in units]
-        for units in chunk_units(model, layout, stage)
-    ]
+    known: dict[str, tuple[int, int]] = {}
+    chunks = []
+    for units in chunk_units(model, layout, stage):
+        kinds = [_kind(model, layout, name) for name in units]
+        for name, kind in zip(units, kinds, strict=True):
+            if kind not in known:
+                known[kind] = unit_activations(model, layout, name)
+        chunks.append([known[kind] for kind in kinds])
     kept = [sum(unit[0] for unit in chunk) for chunk in chunks]
     again = [sum(unit[1] for unit in chunk) for chunk in chunks]
     return np.array(kept, np.int64), np.array(again, np.int64)
+
+
+def _kind(model: Model, layout: Layout, unit: str) -> str:
+    """Return what is the same of units with as many activations: their name, of layers whether they have experts, unless routing differs."""
+    if not unit.startswith("layer") or layout.expert_skew:
+        return unit
+    if unit.endswith(EXPERTS):
+        return EXPERTS
+    return "experts" if has_experts(model, int(unit.removeprefix("layer"))) else "dense"
 
 
 def unit_activations(model: Model, layout: Layout, unit: str) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from studio.errors import ConfigError
+from studio.generation.fitting import held_within
 from studio.generation.models import Model, find_model
 from studio.generation.options import BY_KEY
 from studio.generation.workload import CUSTOM, workload_of
@@ -93,4 +94,4 @@ def _fits(model: str | Model, ranks: int, given: Given, memory_bytes: float) -> 
         workload = workload_of(model, ranks, given)
     except ConfigError:
         return False
-    return sum(workload.peak_memory.values()) <= memory_bytes
+    return held_within(workload.model, workload.layout, memory_bytes) is not None

@@ -55,10 +55,10 @@ def group_of(layout: Layout, unit: Held) -> str:
 
 def chunk_units(model: Model, layout: Layout, stage: int) -> tuple[dict[str, Held], ...]:
     """Return the units of weights of each chunk of a stage, in forward order; a layer's experts follow it."""
-    units = {
-        name: Held(unit.held(layout.tp), unit.group)
-        for name, unit in stage_units(model, layout, stage).items()
-    }
+    weights = stage_units(model, layout, stage)
+    # Layers of a kind are one object.
+    held = {id(unit): Held(unit.held(layout.tp), unit.group) for unit in weights.values()}
+    units = {name: held[id(unit)] for name, unit in weights.items()}
     chunks = []
     for layers in layout.chunk_layers(stage):
         names = [name for layer in layers for name in (f"layer{layer}", f"layer{layer}{EXPERTS}")]

@@ -202,14 +202,15 @@ def stage_units(model: Model, layout: Layout, stage: int) -> dict[str, Unit]:
     units = {"embedding": embedding_unit(model, vocabulary)} if stage == 0 else {}
     # There are two kinds of layers at most, and their weights take longest to count.
     kinds: dict[bool, Unit] = {}
+    own = expert_unit(model, layout.ep) if model.experts else None
     for layers in layout.chunk_layers(stage):
         for layer in layers:
             experts = has_experts(model, layer)
             if experts not in kinds:
                 kinds[experts] = layer_unit(model, layer)
             units[f"layer{layer}"] = kinds[experts]
-            if experts:
-                units[f"layer{layer}{EXPERTS}"] = expert_unit(model, layout.ep)
+            if experts and own is not None:
+                units[f"layer{layer}{EXPERTS}"] = own
     if stage == layout.pp - 1:
         units["head"] = head_unit(model, vocabulary, shared=model.tied and layout.pp == 1)
     return units
