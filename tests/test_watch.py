@@ -152,6 +152,15 @@ def test_bad_files_are_said_once_until_they_change(place):
     assert [event.name for event in events if isinstance(event, Refused)] == ["empty"]
 
 
+def test_a_file_called_like_a_rank_that_is_none_is_a_loss(place):
+    folder, clock, begin = place
+    put(folder, "gpt-1", recorded())
+    (folder / "gpt-1" / "gpt.2.et").write_bytes(b"\xff" * 9)
+    (folder / "gpt-1" / "readme.bin").write_bytes(b"\xff" * 9)
+    refused = {event.name: event.is_lost for event in settle(begin(), clock) if isinstance(event, Refused)}
+    assert refused == {"gpt-1/gpt.2.et": True, "gpt-1/readme.bin": False}
+
+
 def test_trouble_that_passes_is_said_once_and_tried_again(place, monkeypatch):
     folder, clock, begin = place
     put(folder, "gpt-1", recorded())

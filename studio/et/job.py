@@ -96,6 +96,11 @@ class LeftOut:
     lost: bool = False
     claims: int | None = None
 
+    @property
+    def is_missed(self) -> bool:
+        """Whether what it held of the job is lost, or seems to be: it is called like a rank and holds none."""
+        return self.lost or (self.claims is None and _was_a_rank(self.name))
+
 
 @dataclass(frozen=True, slots=True)
 class JobFiles:
@@ -866,7 +871,7 @@ def _left_out_finding(file: LeftOut) -> Finding:
         return Finding("error", "repeated-rank", message, hint, rank=file.claims, file=file.name)
     if file.lost:
         return Finding("error", "unreadable-file", message, "Make or copy the file again.", file=file.name)
-    level: Level = "warning" if _was_a_rank(file.name) and file.claims is None else "info"
+    level: Level = "warning" if file.is_missed else "info"
     return Finding(level, "ignored-file", message, rank=file.claims, file=file.name)
 
 

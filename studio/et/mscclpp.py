@@ -262,8 +262,9 @@ class _Parser:
         """Return an operation; `at` is its number, of one in a loop behind that of the loop."""
         place = f"gpu {gpu.id}, threadblock {block.id}, operation {at} ({told.name[:20]})"
         if told.i_cids is not None or told.o_cids is not None or told.ctype is not None:
-            raise self.fail(
-                place, "the form of MSCCL++ before 0.7 (i_cids, o_cids); allowed: src_buff and dst_buff"
+            raise TraceFormatError(
+                f"{self.name}: {place}: the form of MSCCL++ before 0.7 (i_cids, o_cids); allowed: src_buff and dst_buff.",
+                hint="Make the plan again with the tools of MSCCL++ 0.7 or later.",
             )
         if told.tbg is not None:
             raise self.fail(place, "a group of thread blocks in an older form; allowed: tbg_info")

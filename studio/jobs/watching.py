@@ -256,7 +256,7 @@ class Watch:
                 key = encodable(file.name)
                 if self._kept.said.get(key) != digest:
                     self._kept.said[key] = digest
-                    yield Refused(file.name, f"{file.name}: {file.why}.", is_lost=file.lost)
+                    yield Refused(file.name, f"{file.name}: {file.why}.", is_lost=file.is_missed)
 
     def _refuse(self, name: str, error: Exception) -> Iterator[Refused]:
         """Yield why something was refused; what may pass is said once by a watch, and tried again."""
