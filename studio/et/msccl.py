@@ -14,7 +14,19 @@ from studio.errors import TraceFormatError
 from studio.et import mscclpp
 from studio.et.build import graph_of_nodes
 from studio.et.format import Part, RankPart, Reading
-from studio.et.msccl_play import ADDS, RECEIVES, SENDS, Algorithm, Block, Chunks, Gpu, Played, Step, play
+from studio.et.msccl_play import (
+    ADDS,
+    MOST_BYTES,
+    RECEIVES,
+    SENDS,
+    Algorithm,
+    Block,
+    Chunks,
+    Gpu,
+    Played,
+    Step,
+    play,
+)
 from studio.et.records import clean
 from studio.trace import NONE, CollectiveType, Finding, Rank
 from studio.units import format_bytes
@@ -130,6 +142,9 @@ class _Parser:
             protocol=clean(root.get("proto", "")),
             gpus=tuple(gpus[number] for number in range(count)),
             loop_chunks=self.number(root, "nchunksperloop", "<algo>", (0, _MOST_CHUNKS), 0),
+            least_bytes=self.number(root, "minBytes", "<algo>", (0, MOST_BYTES), 0),
+            # None is meant for no size at all.
+            most_bytes=self.number(root, "maxBytes", "<algo>", (0, MOST_BYTES), 0) or MOST_BYTES,
         )
 
     def gpu(self, element: ET.Element, count: int) -> Gpu:

@@ -19,6 +19,8 @@ RECEIVES = ("r", "rcs", "rrs", "rrc", "rrcs")
 ADDS = ("rrs", "rrc", "rrcs", "re")
 _STORES = ("r", "rcs", "rrc", "rrcs")
 _MOST_MOVED = 5_000_000
+MOST_BYTES = (1 << 64) - 1
+"""What a file says of an algorithm that is meant for every size."""
 _SHOWN = 6
 
 
@@ -82,6 +84,7 @@ class Algorithm:
         gpus: By number.
         loop_chunks: Chunks that the whole buffer is cut into, 0 where the file does not say.
         player: Makes what carries its steps out; None for those of MSCCL.
+        least_bytes, most_bytes: Sizes of the whole buffer that it is meant for.
     """
 
     name: str
@@ -92,6 +95,8 @@ class Algorithm:
     gpus: tuple[Gpu, ...]
     loop_chunks: int = 0
     player: Callable[[Algorithm, int, Callable[[int, bool], int]], Player] | None = None
+    least_bytes: int = 0
+    most_bytes: int = MOST_BYTES
 
     @property
     def chunks(self) -> int:

@@ -14,7 +14,7 @@ import msgspec
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
-from studio.et.msccl_play import Algorithm, Block, Chunks, Gpu
+from studio.et.msccl_play import MOST_BYTES, Algorithm, Block, Chunks, Gpu
 from studio.et.mscclpp_play import (
     LOOP,
     PUTS,
@@ -141,6 +141,8 @@ class _Plan(msgspec.Struct):
     colletive: str = ""
     protocol: str = ""
     inplace: bool = False
+    min_message_size: int = 0
+    max_message_size: int = MOST_BYTES
 
 
 _plan = decoder(_Plan)
@@ -197,6 +199,8 @@ class _Parser:
             protocol=clean(plan.protocol),
             gpus=tuple(self.gpu(self.by_number[number]) for number in range(count)),
             player=player_of,
+            least_bytes=plan.min_message_size,
+            most_bytes=plan.max_message_size,
         )
 
     def operations(self) -> Iterator[_Operation]:

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et.build import graph_of_nodes
 from studio.et.msccl import TYPES, rank_parts
-from studio.et.msccl_play import Algorithm, Played, play
+from studio.et.msccl_play import MOST_BYTES, Algorithm, Played, play
 from studio.sim import simulate
 from studio.sim.algorithms import ALGORITHMS
 from studio.sim.config import SystemConfig
 from studio.sim.parts import CustomAlgorithms, Parts, interpret, with_settings
 from studio.trace import Rank, Trace
+from studio.units import format_bytes
 
 _PLAIN = ("preferred-dataset-splits=1", "active-chunks-per-dimension=1")
 """Settings without which an algorithm given as a trace cannot run, or could not be compared."""
@@ -96,6 +97,8 @@ def contest(algorithm: Algorithm, parts: Parts, comm_size: int) -> Contest:
     buffer_bytes = comm_size * (ranks if algorithm.collective == "all_gather" else 1)
     chunk_bytes = -(-buffer_bytes // algorithm.chunks)
     played = play(algorithm, chunk_bytes, lambda size, adds: _busy_ns(config, size, adds=adds))
+    if not algorithm.least_bytes <= buffer_bytes <= algorithm.most_bytes:
+        played.notes["size-outside"] = _size_note(algorithm, buffer_bytes)
     for code in ("stuck", "unmatched"):
         if played.flaws.get(code):
             raise TraceError(
@@ -108,6 +111,17 @@ def contest(algorithm: Algorithm, parts: Parts, comm_size: int) -> Contest:
     own = Timed(algorithm.name, int(max(simulate(job, interpret(plain, custom).config).finish_ns)))
     others = tuple(_built_in(algorithm.collective, plain, job))
     return Contest(algorithm, comm_size, buffer_bytes, chunk_bytes, played, own, others, trace, plain)
+
+
+def _size_note(algorithm: Algorithm, buffer_bytes: int) -> str:
+    """Return what a size means that an algorithm is not meant for."""
+    least, most = algorithm.least_bytes, algorithm.most_bytes
+    meant = (
+        f"from {format_bytes(least)} on"
+        if most == MOST_BYTES
+        else f"of {format_bytes(least)} to {format_bytes(most)}"
+    )
+    return f"it is meant for buffers {meant}, and this one has {format_bytes(buffer_bytes)}: a library would take another"
 
 
 def _without_costs(parts: Parts) -> Parts:

@@ -26,6 +26,7 @@ from tests.msccl_files import (
     ring_all_reduce,
     step,
 )
+from tests.mscclpp_plans import put_all_gather
 
 MAKERS = (ring_all_reduce, all_pairs_all_gather, direct_reduce_scatter, direct_all_to_all)
 
@@ -114,6 +115,26 @@ def test_the_ring_from_a_file_takes_as_long_as_the_built_in_ring(tmp_path: Path)
     assert code == 0
     assert 0 <= ring["finish_ns"] - told["finish_ns"] <= 10
     assert (told["messages"], told["longest"], told["most_bytes_sent"]) == (112, 14, 14 << 20)
+
+
+def test_a_size_that_an_algorithm_is_not_meant_for_is_said(tmp_path: Path):
+    file = tmp_path / "ring.xml"
+    file.write_bytes(
+        ring_all_reduce(8).replace(b" inplace=", b' minBytes="65537" maxBytes="524287" inplace=')
+    )
+    assert run(str(file), "256KiB", "--preset", "hgx-h100")[1]["notes"] == {}
+    code, told = run(str(file), "1MiB", "--preset", "hgx-h100")
+    assert code == 0
+    assert told["notes"]["size-outside"].startswith(
+        "it is meant for buffers of 64.0 KiB to 512 KiB, and this one has 1.00 MiB"
+    )
+    plan = put_all_gather(8) | {"min_message_size": 1 << 20}
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    # Of an all-gather the size is that of one rank's part.
+    assert run(str(file), "128KiB", "--preset", "hgx-h100")[1]["notes"] == {}
+    notes = run(str(file), "127KiB", "--preset", "hgx-h100")[1]["notes"]
+    assert notes["size-outside"].startswith("it is meant for buffers from 1.00 MiB on")
 
 
 def test_a_wrong_algorithm_exits_with_1_and_one_that_never_ends_is_refused(tmp_path: Path):
