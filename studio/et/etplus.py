@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from typing import Any, Literal
@@ -193,6 +194,23 @@ def _nanoseconds(value: Any) -> int:
     return round(value * 1000)
 
 
+def _all_nanoseconds(values: list[Any]) -> Int64:
+    """Return microseconds (N,) as ns, each as `_nanoseconds` has it."""
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN_TIMES:
+        with suppress(OverflowError):
+            times_us = np.array(values, np.float64)
+            good = (times_us >= 0) & (times_us < _LARGEST_US)
+            # Beyond this a whole number times a thousand is not always one of floating point.
+            if int not in kinds or (times_us[good] < _EXACT_US).all():
+                return np.where(good, np.rint(np.where(good, times_us, 0) * 1000), NONE).astype(np.int64)
+    return np.array(list(map(_nanoseconds, values)), np.int64)
+
+
+_PLAIN_TIMES = frozenset((float, int, type(None)))
+_EXACT_US = 2**53 // 1000
+
+
 @dataclass(slots=True)
 class _Comm:
     """The communication of a node."""
@@ -239,7 +257,7 @@ class _Merged:
         ]
         self.device = [node.cat is not None for node in self.nodes]
         self.row = {node.id: row for row, node in enumerate(self.nodes)}
-        self.start_ns = [_nanoseconds(node.ts) for node in self.nodes]
+        self.start_ns = _all_nanoseconds([node.ts for node in self.nodes]).tolist()
         self.attrs = [_attributes_by_name(node.attrs) for node in self.nodes]
         for row, node in enumerate(self.nodes):
             caller = (
@@ -322,18 +340,20 @@ class _Merged:
 
     def _communicate(self) -> None:
         carried: set[int] = set()
-        for row in range(len(self.nodes)):
-            if self.device[row] and KERNEL.search(self.names[row]):
+        names = set(self.names)
+        kernels = {name for name in names if KERNEL.search(name)}
+        for row, name in enumerate(self.names):
+            if self.device[row] and name in kernels:
                 comm = self._of_kernel(row)
                 if comm is None:
-                    self.unknown[self.names[row].split("(")[0][:80]] += 1
+                    self.unknown[name.split("(")[0][:80]] += 1
                 else:
                     self.comm[row] = comm
                     carried.update(self._above(row))
-        for row in range(len(self.nodes)):
-            name = self.names[row]
-            if not self.device[row] and row not in carried and name.startswith("c10d::"):
-                kind = operator_kind(name)
+        calls = {name: operator_kind(name) for name in names if name.startswith("c10d::")}
+        for row, name in enumerate(self.names) if calls else ():
+            if not self.device[row] and row not in carried:
+                kind = calls.get(name)
                 if kind is not None:
                     self.comm[row] = self._of_operator(row, kind)
 
@@ -398,8 +418,8 @@ class _Merged:
         columns = AttributeColumns(texts)
         every = np.arange(len(self.nodes))
         device, start_ns = np.array(self.device, np.bool_), np.array(self.start_ns, np.int64)
-        own_ns = np.array([_nanoseconds(node.exclusive_dur) for node in self.nodes], np.int64)
-        whole_ns = np.array([_nanoseconds(node.inclusive_dur) for node in self.nodes], np.int64)
+        own_ns = _all_nanoseconds([node.exclusive_dur for node in self.nodes])
+        whole_ns = _all_nanoseconds([node.inclusive_dur for node in self.nodes])
         communicates = np.zeros(len(every), np.bool_)
         communicates[list(self.comm)] = True
         columns.numbers("is_cpu_op", every, (~(device | communicates)).astype(np.int64), ValueKind.BOOL)
@@ -445,11 +465,7 @@ class _Merged:
 
     def _add_host_attributes(self, columns: AttributeColumns) -> None:
         for key in _HOST_NUMBERS:
-            values = [named.get(key) for named in self.attrs]
-            rows = [
-                row for row, value in enumerate(values) if type(value) is int and -(2**63) <= value < 2**63
-            ]
-            columns.numbers(key, np.array(rows, np.int64), np.array([values[row] for row in rows], np.int64))
+            columns.numbers(key, *_whole_numbers([named.get(key) for named in self.attrs]))
         schemas = [named.get("op_schema") for named in self.attrs]
         rows = [row for row, schema in enumerate(schemas) if isinstance(schema, str) and schema]
         columns.words("op_schema", np.array(rows, np.int64), [clean(str(schemas[row])) for row in rows])
@@ -465,6 +481,15 @@ class _Merged:
         ]
         pairs = np.array(placed, np.int64).reshape(-1, 2)
         columns.numbers("stream", pairs[:, 0], pairs[:, 1])
+
+
+def _whole_numbers(values: list[Any]) -> tuple[Int64, Int64]:
+    """Return the rows (M,) that have a whole number of 64 bits, and these."""
+    if set(map(type, values)) == {int}:
+        with suppress(OverflowError):
+            return np.arange(len(values)), np.array(values, np.int64)
+    rows = [row for row, value in enumerate(values) if type(value) is int and -(2**63) <= value < 2**63]
+    return np.array(rows, np.int64), np.array([values[row] for row in rows], np.int64)
 
 
 def _text(raw: msgspec.Raw) -> str:

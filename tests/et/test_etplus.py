@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import studio
+from studio.et import etplus
 from studio.et.link.options import DepKind
 from studio.trace import NodeType, Trace, decode_value, dependency_ids, digest, node_attributes
 
@@ -141,3 +143,33 @@ def test_the_columns_are_those_that_reading_the_written_file_gives(shared, tmp_p
     assert digest(again.graphs[0]) == digest(merged.graphs[0])
     assert again.ranks[0].slots == merged.ranks[0].slots
     assert again.ranks[0].metadata == merged.ranks[0].metadata
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [0, 1, None],
+        [0.5, 1.0005, 2.5, 1e-4, -1.0, None],
+        [3, 2.0005, None, -7],
+        [True, 4],
+        ["5", 6.0],
+        [2**53 // 1000 + 1, 2**52 + 1, 2**53],
+        [2**52 + 0.5, 9e15, 1e300],
+        [10**400, 1.0],
+        [math.nan, math.inf, 1],
+    ],
+)
+def test_times_taken_together_are_those_taken_one_by_one(values):
+    assert etplus._all_nanoseconds(values).tolist() == [etplus._nanoseconds(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    "values", [[], [1, 2], [1, None, 3], [True, 2], [2**63, 1], [-(2**63), 2**63 - 1], [1.0, "2", 3]]
+)
+def test_only_whole_numbers_of_64_bits_are_taken(values):
+    rows, numbers = etplus._whole_numbers(values)
+    taken = [
+        (row, value) for row, value in enumerate(values) if type(value) is int and -(2**63) <= value < 2**63
+    ]
+    assert list(zip(rows.tolist(), numbers.tolist(), strict=True)) == taken
