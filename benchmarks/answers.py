@@ -2,7 +2,7 @@
 
 Pairs of numbers are jobs of so many ranks with so many nodes each: compute in a chain of two dependencies a node, an all-reduce
 of all ranks in every fifth, times that differ by rank. Printed are the CPU seconds of the ledger, of exposed time by comm
-group, of whom ranks waited for, of the critical path through all ranks, of its words, and of the slack of all nodes.
+group, of whom ranks waited for, of the critical path through all ranks, of its words, of the slack of all nodes, and of the table of kernels.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from benchmarks.graph import rank_of
 from studio.analysis.compare.runs import recorded_side
 from studio.analysis.job.blame import blame
 from studio.analysis.job.group_times import group_times
+from studio.analysis.job.kernels import kernels
 from studio.analysis.path.critical import critical_path
 from studio.analysis.path.slack import slack
 from studio.analysis.path.words import path_sentence, path_shares
@@ -73,13 +74,16 @@ def measure(ranks: int, nodes: int) -> None:
     shares = path_shares(trace, side.times, account, path)
     timed(lambda: path_shares(trace, side.times, account, path))
     timed(lambda: slack(trace, side.times, account))
+    timed(lambda: kernels(trace, side.times))
     cells = " | ".join(f"{seconds:.2f}" for seconds in spent)
     print(f"| {ranks:,} × {nodes:,} | {cells} | {sum(spent):.2f} | {len(path):,} |  {path_sentence(shares)}")
 
 
 if __name__ == "__main__":
     given = list(map(int, sys.argv[1:]))
-    print("| ranks × nodes | ledger | groups | blame | path | words | slack | together | segments |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print(
+        "| ranks × nodes | ledger | groups | blame | path | words | slack | kernels | together | segments |"
+    )
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for ranks, nodes in zip(given[::2], given[1::2], strict=True) if given else JOBS:
         measure(ranks, nodes)

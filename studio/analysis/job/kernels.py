@@ -14,12 +14,13 @@ import numpy as np
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, MEMORY, work_kinds
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, STEP, Float64, Graph, Int64, Trace, dense_column
+from studio.trace import NONE, STEP, Float64, Graph, Int64, Strings, Trace, dense_column
 
 KIND_WORDS = {COMPUTE: "compute", COMMUNICATION: "communication", COPY: "copy", MEMORY: "memory"}
 _COUNTED = re.compile(
     r"(?i)(?<![a-z])((?:step|mb|micro_?batch|layers?|iter(?:ation)?|blocks?|stage|expert|chunk)[ ._#-]?)\d+"
 )
+_DIGIT = re.compile("[0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ def kernels(trace: Trace, times: NodeTimes) -> list[Kernel]:
     names: dict[tuple[str, int], int] = {}
     parts: list[tuple[Int64, ...]] = []
     known: dict[tuple[int, int], int] = {}
+    families: dict[bytes, str] = {}
     kinds = work_kinds(trace)
     for place, first in enumerate(times.first.tolist()):
         graph = trace.ranks[place].graph
@@ -83,7 +85,7 @@ def kernels(trace: Trace, times: NodeTimes) -> list[Kernel]:
             parts[known[graph, first]][5][0] += 1
             continue
         known[graph, first] = len(parts)
-        parts.append(_part(trace.graphs[graph], kinds[graph], times, (place, first), names))
+        parts.append(_part(trace.graphs[graph], kinds[graph], times, (place, first), names, families))
     return _summed(parts, list(names), [rank.number for rank in trace.ranks])
 
 
@@ -97,18 +99,67 @@ def family(name: str) -> str:
     return _COUNTED.sub(r"\1*", name)
 
 
+def _families(strings: Strings, codes: Int64, known: dict[bytes, str]) -> tuple[list[str], Int64]:
+    """Return the families of names, each once, and (C,) which is whose.
+
+    Jobs have a million names that differ in numbers alone. With one digit in place of each number few are left, and where
+    a family keeps no number, it is that of all names that are alike then.
+
+    Args:
+        strings: The texts of a graph.
+        codes: (C,) the names, of the texts.
+        known: Families by texts with one digit in place of each number; those found are added.
+    """
+    data, offsets = strings.data, strings.offsets
+    digit = (data >= ord("0")) & (data <= ord("9"))
+    begins = np.zeros(len(data) + 1, np.bool_)
+    begins[offsets] = True
+    stays = np.ones(len(data), np.bool_)
+    stays[1:] = ~(digit[1:] & digit[:-1] & ~begins[1:-1])
+    block = np.where(digit, np.uint8(ord("0")), data)[stays].tobytes()
+    bounds = offsets - np.searchsorted(np.flatnonzero(~stays), offsets)
+    number: dict[str, int] = {}
+    of_alike: dict[bytes, int] = {}
+    of = []
+    for code, low, high in zip(
+        codes.tolist(), bounds[codes].tolist(), bounds[codes + 1].tolist(), strict=True
+    ):
+        alike = block[low:high]
+        at = of_alike.get(alike)
+        if at is None:
+            name = known.get(alike)
+            if name is None:
+                name = known[alike] = family(alike.decode("utf-8", "replace"))
+            at = NONE if _DIGIT.search(name) else number.setdefault(name, len(number))
+            of_alike[alike] = at
+        of.append(number.setdefault(family(strings[code]), len(number)) if at == NONE else at)
+    return list(number), np.array(of, np.int64)
+
+
 def _part(
-    graph: Graph, kinds: Int64, times: NodeTimes, where: tuple[int, int], names: dict[tuple[str, int], int]
+    graph: Graph,
+    kinds: Int64,
+    times: NodeTimes,
+    where: tuple[int, int],
+    names: dict[tuple[str, int], int],
+    families: dict[bytes, str],
 ) -> tuple[Int64, ...]:
     """Return key, row, duration, bytes and place of what ran on a rank, and how many ranks share it."""
     place, first = where
     start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
     rows = np.flatnonzero(np.isin(kinds, list(KIND_WORDS)) & (start >= 0) & (end >= start))
-    names_of_steps = [place for place, name in enumerate(graph.strings) if name.startswith(STEP)]
-    rows = rows[~np.isin(graph.name[rows], names_of_steps)]
     code, inverse = np.unique(graph.name[rows].astype(np.int64) * 8 + kinds[rows], return_inverse=True)
-    keys = [(family(graph.strings[each // 8]), each % 8) for each in code.tolist()]
-    numbers = np.array([names.setdefault(key, len(names)) for key in keys], np.int64)
+    said, of = _families(graph.strings, code // 8, families)
+    # Annotations of steps run nothing.
+    is_step = np.array([name.startswith(STEP) for name in said], np.bool_)[of]
+    rows, inverse = rows[~is_step[inverse]], inverse[~is_step[inverse]]
+    pairs, seen, which = np.unique(of * 8 + code % 8, return_index=True, return_inverse=True)
+    number = np.full(len(pairs), NONE, np.int64)
+    for pair in np.argsort(seen).tolist():
+        if not is_step[seen[pair]]:
+            what = (said[int(pairs[pair]) // 8], int(pairs[pair]) % 8)
+            number[pair] = names.setdefault(what, len(names))
+    numbers = number[which]
     size = np.maximum(dense_column(graph, "tensor_size", 0)[rows], 0)
     many = np.ones(1, np.int64)
     key = numbers[inverse] if len(rows) else np.zeros(0, np.int64)

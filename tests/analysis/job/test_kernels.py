@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 import studio
-from studio.analysis.job.kernels import kernels
+from studio.analysis.job.kernels import family, kernels
 from studio.timeline import NodeTimes, recorded_times
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
@@ -45,6 +48,34 @@ def test_names_that_only_count_add_up_and_copies_have_a_rate() -> None:
     assert first.share == 80 / 94
     assert found[2].bytes_per_ns == 2.0
     assert found[1].bytes_per_ns is None
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from(
+                ["step", "Layer ", "x", "64x64", "mb_", ".", "7", "12", "", "é", "２", "ProfilerStep#1"]
+            ),
+            max_size=6,
+        ).map("".join),
+        min_size=1,
+        max_size=30,
+        unique=True,
+    )
+)
+def test_names_are_those_of_their_families_one_by_one(names: list[str]) -> None:
+    """However many are alike but for their numbers; what counts nothing keeps its numbers."""
+    nodes = [
+        at(number, node(number, "COMP", name=name or f"n{number}", micros=1))
+        for number, name in enumerate(names, 1)
+    ]
+    expected = Counter(
+        family(name or f"n{number}")
+        for number, name in enumerate(names, 1)
+        if not name.startswith("ProfilerStep")
+    )
+    trace = trace_of([nodes])
+    assert {one.name: one.count for one in kernels(trace, recorded_times(trace))} == expected
 
 
 def test_ranks_simulated_as_one_count_each() -> None:
