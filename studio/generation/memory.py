@@ -29,9 +29,17 @@ from studio.generation.transformer import EXPERTS, has_experts, keys, outputs, q
 from studio.trace import Int64
 
 WEIGHT_BYTES = ACTIVATION_BYTES = 2
-OPTIMIZER_BYTES: Mapping[OptimizerName, int] = {"adam": 12, "adam-bf16": 8, "adam-8bit": 6, "sgd": 8}
+OPTIMIZER_BYTES: Mapping[OptimizerName, int] = {
+    "adam": 12,
+    "adam-bf16": 8,
+    "adam-8bit": 6,
+    "adam-bf16-only": 4,
+    "sgd": 8,
+}
 """Bytes that an optimizer keeps of a parameter: a copy in fp32, and both moments (Kingma and Ba, 2015) in 4 bytes, in bf16 (DeepSeek-V3,
-2024, section 3.3.2) or in one byte (Dettmers et al., 2022, without their scales); of SGD one momentum in 4."""
+2024, section 3.3.2) or in one byte (Dettmers et al., 2022, without their scales); of SGD one momentum in 4. With bf16 only there is no copy:
+the weights themselves are updated, as PyTorch's optimizers do with a model in bf16."""
+_WITHOUT_COPY = ("adam-bf16-only",)
 FP8_COPIES = 2
 """Bytes of the copies of a weight of a layer in fp8: as it stands, and transposed for the gradient of the input, as Transformer Engine
 keeps both on Hopper."""
@@ -191,9 +199,10 @@ def stage_memory(model: Model, layout: Layout, stage: int) -> dict[str, int]:
 def optimizer_traffic(layout: Layout, parameters: int) -> int:
     """Return the bytes that an optimizer of so many parameters reads and writes in a step.
 
-    Gradients are read; the copy and what is kept besides are read and written, and so are weights written.
+    Gradients are read; the copy and what is kept besides are read and written, and so are weights written, and read where they have no copy.
     """
-    return (layout.gradient_bytes + 2 * OPTIMIZER_BYTES[layout.optimizer] + WEIGHT_BYTES) * parameters
+    weights = WEIGHT_BYTES * (2 if layout.optimizer in _WITHOUT_COPY else 1)
+    return (layout.gradient_bytes + 2 * OPTIMIZER_BYTES[layout.optimizer] + weights) * parameters
 
 
 def updated_parameters(model: Model, layout: Layout, stage: int) -> int:

@@ -152,7 +152,8 @@ OPTIONS = (
     ),
     Option(
         "optimizer", "layout", "choice", OPTIMIZERS[0], "Optimizer",
-        "What is kept of a parameter besides: Adam with moments in fp32, bf16 or 8 bits, or SGD with momentum; a copy in fp32 with all.",
+        "What is kept of a parameter besides: Adam with moments in fp32, bf16 or 8 bits, or SGD with momentum, each with a copy in fp32; with "
+        "bf16 only, Adam's moments alone.",
         choices=OPTIMIZERS, heading=SHARDING,
     ),
     Option(

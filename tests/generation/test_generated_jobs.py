@@ -28,6 +28,7 @@ from studio.generation.memory import (
     host_memory,
     kept_activations,
     layer_activations,
+    optimizer_traffic,
     stage_activations,
     stage_memory,
 )
@@ -173,9 +174,16 @@ def test_memory_of_weights_is_that_of_zero(zero, weights, gradients, optimizer):
     assert hybrid["optimizer"] == memory["optimizer"]
     wide = stage_memory(LLAMA, layout_of(LLAMA, Wish(4, zero=zero, grad_dtype="fp32")), 0)
     assert wide["gradients"] == 2 * gradients * count
-    for name, kept in (("adam-bf16", 8), ("adam-8bit", 6), ("sgd", 8)):
+    for name, kept in (("adam-bf16", 8), ("adam-8bit", 6), ("adam-bf16-only", 4), ("sgd", 8)):
         less = stage_memory(LLAMA, layout_of(LLAMA, Wish(4, zero=zero, optimizer=name)), 0)
         assert less == {**memory, "optimizer": optimizer * count * kept // 12}
+
+
+def test_an_optimizer_reads_and_writes_what_it_keeps_by_hand():
+    """Of a parameter: a gradient of 2 bytes is read, 12 are read and written, a weight of 2 is written; without a copy it is read as well."""
+    layouts = {name: layout_of(LLAMA, Wish(1, optimizer=name)) for name in ("adam", "adam-bf16-only")}
+    assert optimizer_traffic(layouts["adam"], 10) == 10 * (2 + 2 * 12 + 2)
+    assert optimizer_traffic(layouts["adam-bf16-only"], 10) == 10 * (2 + 2 * 4 + 2 * 2)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
