@@ -103,7 +103,9 @@ class _Layout:
         places: Every byte of every symbol ...
         sources: ... and the byte of the symbol's first appearance that it repeats.
         numbers: Every byte of the first appearance of symbols that are numbers ...
-        goes_on: ... and whether the number goes on after it.
+        goes_on: ... and whether the number goes on after it ...
+        shifts: ... and by how many bits what it holds is shifted.
+        starts: Where each number begins among these bytes.
     """
 
     widths: Int64
@@ -114,6 +116,13 @@ class _Layout:
     sources: Int64
     numbers: Int64
     goes_on: Bool
+    shifts: Int64
+    starts: Int64
+
+    def values(self, data: UInt8) -> Int64:
+        """Return the symbols of a file that fits which are numbers."""
+        bits = (data.take(self.numbers) & 127).astype(np.int64)
+        return np.add.reduceat(bits << self.shifts, self.starts)
 
     def agrees(self, data: UInt8, until: int) -> bool:
         """Whether the start of a file is what its own symbols make."""
@@ -174,7 +183,11 @@ class Template:
     @property
     def held_bytes(self) -> int:
         """Memory that the template takes, about."""
-        columns = (array for known in self.layouts for array in (known.base, known.places, known.sources))
+        columns = (
+            array
+            for known in self.layouts
+            for array in (known.base, known.places, known.sources, known.numbers, known.shifts)
+        )
         return 2 * len(self.literal) + sum(column.nbytes for column in columns)
 
     def read(self, data: UInt8, *, adapt: bool = True) -> Symbols | None:
@@ -219,7 +232,8 @@ class Template:
             return None
         if count == len(self.found.kinds):
             return Symbols(tuple(slots), None)
-        ids = read_numbers(data, layout.first[count:])[0].view(np.uint64)
+        # Ids come after all slots, and those alone may be texts.
+        ids = layout.values(data)[count - int(np.count_nonzero(self.is_text)) :].view(np.uint64)
         if (ids == self.ids).all():
             return Symbols(tuple(slots), self.ids)
         return None if count_repeats(ids) else Symbols(tuple(slots), ids)
@@ -229,7 +243,7 @@ class Template:
         return (
             len(data) == len(layout.base)
             and layout.agrees(data, len(data))
-            and bool(((data[layout.numbers] >= 128) == layout.goes_on).all())
+            and bool(((data.take(layout.numbers) >= 128) == layout.goes_on).all())
             and bool((self._widths(data, layout, self.is_text) == layout.widths[self.is_text]).all())
         )
 
@@ -297,7 +311,9 @@ class Template:
         first = found[self.first]
         number_widths = widths[~self.is_text]
         goes_on = np.ones(int(number_widths.sum()), np.bool_)
-        goes_on[np.cumsum(number_widths) - 1] = False
+        ends = np.cumsum(number_widths)
+        goes_on[ends - 1] = False
+        starts = ends - number_widths
         return _Layout(
             widths=widths,
             first=first,
@@ -307,6 +323,8 @@ class Template:
             sources=spread(first[self.found.symbol], found_width),
             numbers=spread(first[~self.is_text], number_widths),
             goes_on=goes_on,
+            shifts=7 * (np.arange(len(goes_on)) - np.repeat(starts, number_widths)),
+            starts=starts,
         )
 
 
