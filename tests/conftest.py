@@ -35,11 +35,9 @@ BROWSER_ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
     # A test's pages live for seconds: compiling their scripts for speed costs more than it gains.
-    # So does collecting what they drop, the compiled code of scripts above all, which the next page needs again.
-    (
-        "--js-flags=--no-opt --no-maglev --no-flush-bytecode --min-semi-space-size=32 "
-        "--max-semi-space-size=64 --initial-old-space-size=512"
-    ),
+    # So does collecting what they drop: it is collected less often where there is more room, compiled scripts never, since the
+    # next page needs them again.
+    "--js-flags=--no-opt --no-maglev --no-flush-bytecode --min-semi-space-size=32 --max-semi-space-size=64",
     # All pages share a process, and with it what is compiled.
     "--process-per-site",
     # No other machine can be reached even if a page asks for one; the page fixture tells that it asked.
