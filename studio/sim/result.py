@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from studio.analysis.collectives.arrivals import Matched
 from studio.analysis.job.ledger import PARTS, Delays, Ledger, ledger
 from studio.analysis.job.part_words import NAMES
 from studio.notebook import line, table
@@ -230,10 +231,12 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
     return [figures[place] for place in of.tolist()]
 
 
-def ledger_of(result: SimResult, flows: Flows | None = None) -> Ledger:
-    """Return where each nanosecond of every rank went; `flows` are those of the plan, where they are still known."""
+def ledger_of(result: SimResult, flows: Flows | None = None, matched: Matched | None = None) -> Ledger:
+    """Return where each nanosecond of every rank went; `flows` are those of the plan, `matched` who takes part in what, where they are known."""
     times, groups = result.node_times(), result.config.groups
-    return ledger(result.trace, times, result.finish_ns, groups, delays=delays_of(result, times, flows))
+    return ledger(
+        result.trace, times, result.finish_ns, groups, delays=delays_of(result, times, flows), matched=matched
+    )
 
 
 def delays_of(result: SimResult, times: NodeTimes, flows: Flows | None = None) -> Delays | None:

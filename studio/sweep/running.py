@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from studio.analysis.collectives.arrivals import match
 from studio.analysis.job.ledger import PARTS
 from studio.errors import StudioError
 from studio.et.executors import call_in_order
@@ -88,7 +89,8 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
         result, plan = play(known.trace, config, known=known)
     except StudioError as error:
         return Row(index, error=error.message, **told)  # type: ignore[arg-type]  # the same
-    times = ledger_of(result, plan.flows).totals()
+    matched = known.once("matched", config.groups, lambda: match(known.trace, config.groups))
+    times = ledger_of(result, plan.flows, matched).totals()
     means: dict[str, Int64] = {part: times.of(part) for part in PARTS}
     means |= {"exposed": times.exposed_ns, "idle": times.idle_ns, "after_finish": times.after_finish_ns}
     parts = {name: int(means[name].sum()) / ranks for name in MEANS}

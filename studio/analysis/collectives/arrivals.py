@@ -199,8 +199,34 @@ _Half = tuple[Int64, Int64, Int64]
 """Rows of a rank's sends or receives, the places of the ranks at the other end, and their rows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Who takes part in what, whenever it runs: all runs of a job with the same comm groups share it.
+
+    Attributes:
+        groups: Comm groups with the collectives of their members.
+        channels: Sends with their receives; None where nothing is received.
+    """
+
+    groups: tuple[GroupMatching, ...]
+    channels: Channels | None
+
+    __repr__ = one_line
+
+
+def match(trace: Trace, groups: Sequence[CommGroup] | None = None) -> Matched:
+    """Match collectives of members and halves of messages; `groups` are comm groups in place of the trace's."""
+    receives = any((graph.type == NodeType.COMM_RECV).any() for graph in trace.graphs)
+    return Matched(match_by_name(trace, groups), match_channels(trace) if receives else None)
+
+
 def arrivals(
-    trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None = None, *, is_recording: bool = False
+    trace: Trace,
+    times: NodeTimes,
+    groups: Sequence[CommGroup] | None = None,
+    *,
+    is_recording: bool = False,
+    matched: Matched | None = None,
 ) -> Arrivals:
     """Return when all participants of each node had begun it, and who began it last.
 
@@ -212,16 +238,15 @@ def arrivals(
         times: When its nodes ran.
         groups: Comm groups in place of the trace's.
         is_recording: Whether ranks have clocks of their own, which are aligned by the ends of matched collectives.
+        matched: What `match` returns, where it is known.
     """
-    matchings = match_by_name(trace, groups)
-    ahead = clocks_ahead(trace, matchings) if is_recording else np.zeros(len(trace.ranks), np.int64)
+    matched = matched or match(trace, groups)
+    ahead = clocks_ahead(trace, matched.groups) if is_recording else np.zeros(len(trace.ranks), np.int64)
     begun = np.full(len(times.start_ns), NONE, np.int64)
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     known: _Known = {}
-    joined = [_joined(group, times, place, (ahead, begun), known) for group in matchings]
-    ran = None
-    if any((graph.type == NodeType.COMM_RECV).any() for graph in trace.graphs):
-        ran = _ran(trace, times, ahead, begun)
+    joined = [_joined(group, times, place, (ahead, begun), known) for group in matched.groups]
+    ran = None if matched.channels is None else _ran(matched.channels, times, ahead, begun)
     return Arrivals(begun, ahead, tuple(group for group in joined if group is not None), ran)
 
 
@@ -299,9 +324,8 @@ def _as_they_ran(
     return there, line, np.where(ran, where - base, NONE), aligned, aligned.argmax(axis=0)
 
 
-def _ran(trace: Trace, times: NodeTimes, ahead: Int64, begun: Int64) -> Ran:
+def _ran(channels: Channels, times: NodeTimes, ahead: Int64, begun: Int64) -> Ran:
     """Return the messages of which both halves ran; notes when both had begun."""
-    channels = match_channels(trace)
     clocks = np.unique(np.stack([times.first, ahead]), axis=1, return_inverse=True)[1].reshape(-1)
     shown, which = channels.alike(clocks)
     messages = channels.expand(shown)

@@ -28,7 +28,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from studio.analysis.collectives.arrivals import Arrivals, arrivals, without_joining
+from studio.analysis.collectives.arrivals import Arrivals, Matched, arrivals, without_joining
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
 from studio.analysis.job.stretches import Marked, Stretches, join_stretches
 from studio.notebook import one_line, table
@@ -260,6 +260,7 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
     is_recording: bool = False,
     joins: bool = True,
     delays: Delays | None = None,
+    matched: Matched | None = None,
 ) -> Ledger:
     """Return where each nanosecond of the ranks with times went.
 
@@ -272,12 +273,13 @@ def ledger(  # noqa: PLR0913 - what a run is, and the two things that are known 
         is_recording: Whether the times were measured: then clocks are aligned, and only waiting is told apart.
         joins: Whether ranks waited for each other in their communication.
         delays: What a simulation tells of its communication.
+        matched: Who takes part in what, where it is known.
     """
     known = np.flatnonzero(times.first != NONE)
     # Ranks that share their times were simulated as one.
     _, index, course = np.unique(times.first[known], return_index=True, return_inverse=True)
     chosen = known[index]
-    joined = arrivals(trace, times, groups, is_recording=is_recording)
+    joined = arrivals(trace, times, groups, is_recording=is_recording, matched=matched)
     early = np.full((2, len(times.start_ns)), NONE, np.int64)
     if not joins:
         joined = without_joining(joined)
