@@ -242,7 +242,8 @@ def click_in_a_row(page):
     # What was typed meanwhile is a step before the answer to the click, after it, or both.
     for _ in range(2):
         quiet(page)
-        if field(page, "NPUs of dimension 1").count():
+        added = field(page, "NPUs of dimension 1").count()
+        if added or field(page, "Bandwidth of dimension 0").input_value() != first:
             undo.click()
     until(page, lambda: field(page, "NPUs of dimension 1").count() == 0)
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == first)
