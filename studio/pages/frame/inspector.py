@@ -401,7 +401,7 @@ def _attributes(attributes: list[Attribute]) -> Any:
     facts: list[tuple[Any, Any]] = []
     for attribute in attributes:
         kind = html.Span(ValueKind(attribute.kind).name.lower().replace("_", " "), className="cs-kind")
-        label = html.Span([_plain(attribute.name) or "(no name)", kind])
+        label = html.Span([*_breakable(_plain(attribute.name) or "(no name)"), kind])
         doc = html.Div(_plain(attribute.doc), className="cs-dim") if attribute.doc else None
         facts.append((label, html.Div([_value(attribute), doc])))
     body = html.Dl(_pairs(facts)) if facts else html.P("none", className="cs-dim")
