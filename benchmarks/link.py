@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,13 +134,15 @@ class Piece:
 
 def host_template(host: dict[str, Any]) -> Piece:
     """Return the operators of an execution trace as a piece."""
+    from studio.et.link.literals import is_tensor
+
     nodes = [node for node in host["nodes"] if not node["name"].startswith("[pytorch|")]
     roots = {node["id"] for node in host["nodes"]} - {node["id"] for node in nodes}
     made = _made_here(nodes)
     ids: list[int] = []
 
     def grown(value: Any) -> Any:
-        if _is_tensor(value):
+        if is_tensor(value):
             ids.extend(value[:2])
             storage = f"#i{value[1]}" if value[1] in made else value[1]
             return [f"#i{value[0]}", storage, *value[2:]]
@@ -164,29 +166,14 @@ def host_template(host: dict[str, Any]) -> Piece:
 
 def _made_here(nodes: Sequence[dict[str, Any]]) -> set[int]:
     """Return the storages that are written before they are read, which excludes parameters."""
+    from studio.et.link.literals import tensors
+
     read: set[int] = set()
     made: set[int] = set()
     for node in sorted(nodes, key=lambda item: item["id"]):
-        read |= {tensor[1] for tensor in _tensors(node["inputs"]["values"])} - made
-        made |= {tensor[1] for tensor in _tensors(node["outputs"]["values"])} - read
+        read |= {tensor[1] for tensor in tensors(node["inputs"]["values"])} - made
+        made |= {tensor[1] for tensor in tensors(node["outputs"]["values"])} - read
     return made
-
-
-def _tensors(value: Any) -> Iterator[list[Any]]:
-    if _is_tensor(value):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _tensors(item)
-
-
-def _is_tensor(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 6
-        and isinstance(value[0], int)
-        and isinstance(value[5], str)
-    )
 
 
 def _attr(node: dict[str, Any], name: str) -> int:

@@ -7,19 +7,21 @@ rule relate tensors of the same shape.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from studio.completion.factors import Factors, Size
+from studio.et.link.literals import is_tensor, parse_literal
 from studio.trace import NONE, Graph, NodeType, dense_column
 
 Place = tuple[int, ...]
 """Where a tensor stands: 0 for inputs and 3 for outputs, then its place in these lists."""
 _Key = tuple[Any, ...]
+_DEEPEST = 64
+"""Calls within calls that are looked through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ class Inputs:
         """Return a column as lists, not to be changed; an empty one where it is none."""
         code = int(self._graph.io[row, column])
         if code not in self._lists:
-            self._lists[code] = _read_list(self._graph.strings[code]) if code >= 0 else []
+            made = parse_literal(self._graph.strings[code]) if code >= 0 else None
+            self._lists[code] = made if isinstance(made, list) else []
         return self._lists[code]
 
     def tensors(self, row: int, column: int) -> tuple[tuple[Place, _Key, tuple[int, ...]], ...]:
@@ -99,14 +102,6 @@ class Inputs:
         return self._tensors[codes]
 
 
-def _read_list(text: str) -> list[Any]:
-    try:
-        made = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return []
-    return made if isinstance(made, list) else []
-
-
 def _listed(place: Place, value: Any, shape: Any) -> Iterator[tuple[Place, _Key, tuple[int, ...]]]:
     """Yield place, key and shape of a tensor or of those in lists."""
     if is_tensor(value):
@@ -115,6 +110,16 @@ def _listed(place: Place, value: Any, shape: Any) -> Iterator[tuple[Place, _Key,
     elif isinstance(value, list) and isinstance(shape, list) and len(value) == len(shape):
         for index, both in enumerate(zip(value, shape, strict=True)):
             yield from _listed((*place, index), *both)
+
+
+def callers(graph: Graph, row: int) -> Iterator[int]:
+    """Yield the rows of what called an operator, the innermost first."""
+    for _ in range(_DEEPEST):
+        above = graph.ctrl.of(row)
+        if not len(above) or above[0] < 0:
+            return
+        row = int(above[0])
+        yield row
 
 
 def follow_dimensions(graph: Graph, inputs: Inputs) -> Dimensions:
@@ -159,32 +164,22 @@ def _in_order(graph: Graph, inputs: Inputs) -> list[_Visit]:
     rows = rows[np.argsort(graph.start_ns[rows], kind="stable")]
     wanted = {row for row in rows.tolist() if inputs.tensors(row, 0) or inputs.tensors(row, 3)}
     called: dict[int, list[int]] = {NONE: []}
-    callers: dict[int, int] = {}
+    caller_of: dict[int, int] = {}
     for row in rows.tolist():
         if row in wanted:
-            above = graph.ctrl.of(row)
-            callers[row] = int(above[0]) if len(above) and int(above[0]) in wanted else NONE
-            called.setdefault(callers[row], []).append(row)
+            caller = next(callers(graph, row), NONE)
+            caller_of[row] = caller if caller in wanted else NONE
+            called.setdefault(caller_of[row], []).append(row)
     order: list[_Visit] = []
     stack = [(row, NONE, NONE) for row in reversed(called[NONE])]
     while stack:
         row, begin, outer = stack.pop()
         if begin >= 0:
-            order.append(_Visit(row, callers[row], begin, outer))
+            order.append(_Visit(row, caller_of[row], begin, outer))
         else:
             stack.append((row, len(order), outer))
             stack += [(inner, NONE, len(order)) for inner in reversed(called.get(row, ()))]
     return order
-
-
-def is_tensor(value: object) -> bool:
-    """Return whether a value is a tensor: its id, storage, offset, elements, width and device."""
-    return (
-        isinstance(value, list)
-        and len(value) == 6
-        and isinstance(value[5], str)
-        and isinstance(value[3], int)
-    )
 
 
 class _Walk:
@@ -200,7 +195,7 @@ class _Walk:
         self._partial: dict[_Key, frozenset[int]] = {}
         self._made_at: dict[_Key, int] = {}
         self._place = 0
-        self._calls = {int(above) for row in range(len(graph)) for above in graph.ctrl.of(row).tolist()}
+        self._calls = set(graph.ctrl.rows.tolist())
 
     def take(self, visit: _Visit) -> None:
         """Relate the sizes of an operator's tensors."""
@@ -229,10 +224,10 @@ class _Walk:
         storages = {key[1] for _, key, _ in self._inputs.tensors(visit.caller, 0)} if inside else set[Any]()
         found: dict[Place, Tensor] = {}
         for place, key, shape in self._inputs.tensors(visit.row, 0):
-            since = visit.caller_begin if inside and key[1] not in storages else 0
-            made = next((one for one in (key, key[1:]) if self._made_at.get(one, NONE) >= since), None)
-            found[place] = Tensor(place, shape, self._sizes[made] if made else self._make(key, shape), key)
-            self._sizes[key] = self._sizes[key[1:]] = found[place].sizes
+            known = self._known(key, visit.caller_begin if inside and key[1] not in storages else 0)
+            sizes = known or self._make(shape)
+            self._keep(key, sizes, is_new=known is None)
+            found[place] = Tensor(place, shape, sizes, key)
         return found
 
     def _take_outputs(self, visit: _Visit) -> dict[Place, Tensor]:
@@ -240,18 +235,24 @@ class _Walk:
         given = {key for _, key, _ in self._inputs.tensors(visit.row, 0)}
         found: dict[Place, Tensor] = {}
         for place, key, shape in self._inputs.tensors(visit.row, 3):
-            since = 0 if key in given else visit.begin
-            made = next((one for one in (key, key[1:]) if self._made_at.get(one, NONE) >= since), None)
-            sizes = self._sizes[made] if made else self._make(key, shape)
-            self._sizes[key] = self._sizes[key[1:]] = sizes
-            self._made_at[key] = self._made_at[key[1:]] = self._place
+            sizes = self._known(key, 0 if key in given else visit.begin) or self._make(shape)
+            self._keep(key, sizes, is_new=True)
             found[place] = Tensor(place, shape, sizes, key)
         return found
 
-    def _make(self, key: _Key, shape: tuple[int, ...]) -> tuple[Size, ...]:
-        """Return the sizes of a tensor that was not seen before."""
-        self._made_at[key] = self._made_at[key[1:]] = self._place
+    def _known(self, key: _Key, since: int) -> tuple[Size, ...] | None:
+        """Return the sizes of a tensor, or of another one of its storage and shape, that was made since a place on the walk."""
+        made = next((one for one in (key, key[1:]) if self._made_at.get(one, NONE) >= since), None)
+        return None if made is None else self._sizes[made]
+
+    def _make(self, shape: tuple[int, ...]) -> tuple[Size, ...]:
         return tuple(self.found.factors.new(number) for number in shape)
+
+    def _keep(self, key: _Key, sizes: tuple[Size, ...], *, is_new: bool) -> None:
+        for one in (key, key[1:]):
+            self._sizes[one] = sizes
+            if is_new:
+                self._made_at[one] = self._place
 
     def _terms(self, tensors: Mapping[Place, Tensor]) -> frozenset[int]:
         """Return the products that some tensors are sums of."""
@@ -310,11 +311,16 @@ class Call:
         """Make two sizes the same, where they can be."""
         self.found.factors.equate(one, other)
 
+    def equate_all(self, some: Iterable[Size], others: Iterable[Size], but: int = NONE) -> None:
+        """Make sizes the same one by one, as long as both go on, but for one dimension where it is named."""
+        for dim, (one, other) in enumerate(zip(some, others, strict=False)):
+            if dim != but:
+                self.equate(one, other)
+
     def lay_out(self, sizes: Sequence[Size] | None) -> None:
         """Make the sizes of the output those given, where there are as many of the same numbers."""
         if self.output and sizes is not None and len(sizes) == len(self.output.sizes):
-            for one, other in zip(self.output.sizes, sizes, strict=True):
-                self.equate(one, other)
+            self.equate_all(self.output.sizes, sizes)
 
 
 _Rule = Callable[[Call], None]
@@ -326,8 +332,7 @@ def _relate_equal_shapes(call: Call) -> None:
     for one in (*call.inputs.values(), *call.outputs.values()):
         # Of lists of tensors the first ones belong together, and so on.
         first = groups.setdefault((one.shape, one.place[2:]), one)
-        for size, other in zip(first.sizes, one.sizes, strict=True):
-            call.equate(size, other)
+        call.equate_all(first.sizes, one.sizes)
 
 
 def _broadcast(call: Call) -> None:
@@ -337,8 +342,7 @@ def _broadcast(call: Call) -> None:
     largest = max(tensors, key=lambda one: len(one.shape), default=None)
     for one in tensors:
         if largest and one.place[2:] == largest.place[2:]:
-            for size, other in zip(reversed(largest.sizes), reversed(one.sizes), strict=False):
-                call.equate(size, other)
+            call.equate_all(reversed(largest.sizes), reversed(one.sizes))
 
 
 def _multiply(first: int) -> _Rule:
@@ -349,13 +353,11 @@ def _multiply(first: int) -> _Rule:
         if not one or not two or len(one.sizes) < 2 or len(two.sizes) < 2 or len(one.sizes) != len(two.sizes):
             return
         call.equate(one.sizes[-1], two.sizes[-2])
-        for size, other in zip(one.sizes[:-2], two.sizes[:-2], strict=True):
-            call.equate(size, other)
+        call.equate_all(one.sizes[:-2], two.sizes[:-2])
         made = (*one.sizes[:-1], two.sizes[-1])
         call.lay_out(made)
         bias = call.tensor(0) if first else None
-        for size, other in zip(reversed(bias.sizes if bias else ()), reversed(made), strict=False):
-            call.equate(size, other)
+        call.equate_all(reversed(bias.sizes if bias else ()), reversed(made))
         call.found.products.append(Product(call.row, (one.shape, two.shape), one.sizes[-1]))
 
     return rule
@@ -388,8 +390,7 @@ def _expand(call: Call) -> None:
     """Sizes of 1 become larger; the others stay."""
     one, made = call.tensor(0), call.output
     if one and made:
-        for size, other in zip(reversed(one.sizes), reversed(made.sizes), strict=False):
-            call.equate(size, other)
+        call.equate_all(reversed(one.sizes), reversed(made.sizes))
 
 
 def _select(call: Call) -> None:
@@ -407,14 +408,9 @@ def _slice(call: Call) -> None:
     if one and made and one.sizes and len(one.shape) == len(made.shape):
         dim = call.number(1, 0) % len(one.sizes)
         whole, part = one.shape[dim], made.shape[dim]
-        inner = (
-            call.found.factors.regroup([one.sizes[dim]], [whole // part, part]) if whole % part == 0 else None
-        )
-        for index, (size, other) in enumerate(zip(one.sizes, made.sizes, strict=True)):
-            if index != dim:
-                call.equate(size, other)
-            elif inner:
-                call.equate(inner[1], other)
+        call.equate_all(one.sizes, made.sizes, but=dim)
+        if whole % part == 0:
+            _equate_parts(call, one.sizes[dim], [made.sizes[dim]], whole // part, part)
 
 
 def _concatenate(call: Call) -> None:
@@ -425,14 +421,19 @@ def _concatenate(call: Call) -> None:
         return
     dim = call.number(1, 0) % len(made.sizes)
     for one in parts:
-        for index, (size, other) in enumerate(zip(one.sizes, made.sizes, strict=True)):
-            if index != dim:
-                call.equate(size, other)
+        call.equate_all(one.sizes, made.sizes, but=dim)
     if len({one.shape[dim] for one in parts}) == 1:
-        inner = call.found.factors.regroup([made.sizes[dim]], [len(parts), parts[0].shape[dim]])
-        for one in parts:
-            if inner:
-                call.equate(one.sizes[dim], inner[1])
+        _equate_parts(
+            call, made.sizes[dim], [one.sizes[dim] for one in parts], len(parts), parts[0].shape[dim]
+        )
+
+
+def _equate_parts(call: Call, whole: Size, parts: Sequence[Size], count: int, number: int) -> None:
+    """Make each of some parts what is left of a whole when it is cut into so many of one number."""
+    inner = call.found.factors.regroup([whole], [count, number])
+    for part in parts:
+        if inner:
+            call.equate(part, inner[1])
 
 
 def _sum(call: Call) -> None:
@@ -531,6 +532,8 @@ def _share_heads(call: Call, queries: Size, others: Size) -> None:
             call.equate(cut[0], few)
 
 
+_BY_HEAD, _BY_TOKEN = _attend(-3), _attend(-2)
+"""Attention on heads × tokens × width, and on tokens × heads × width."""
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("mm", "bmm"), _multiply(0)),
     **dict.fromkeys(("addmm", "baddbmm"), _multiply(1)),
@@ -572,7 +575,7 @@ def _rule_of(name: str) -> _Rule | None:
     if name.removeprefix("aten::") in _RULES:
         return _RULES[name.removeprefix("aten::")]
     if "scaled_dot_product" in name:
-        return _attend(-3)
+        return _BY_HEAD
     if "_flash_attention_" in name or "_efficient_attention_" in name or name.startswith("flash_attn"):
-        return _attend(-2)
+        return _BY_TOKEN
     return None

@@ -23,14 +23,15 @@ from studio.completion.dimensions import (
     Place,
     Product,
     Tensor,
+    callers,
     follow_dimensions,
-    is_tensor,
 )
 from studio.completion.factors import Size
 from studio.completion.mesh import Mesh
 from studio.completion.rules import TENSOR
 from studio.completion.surgery import with_texts
 from studio.errors import ConfigError
+from studio.et.link.literals import is_tensor
 from studio.trace import (
     NONE,
     WORLD,
@@ -46,8 +47,6 @@ from studio.trace import (
 )
 from studio.units import format_count, format_counted
 
-_DEEPEST = 64
-"""Calls within calls that are looked through."""
 _VIEWS = frozenset(
     f"aten::{name}"
     for name in (
@@ -205,12 +204,8 @@ def _divided_factors(graph: Graph, rank: Rank, own: list[int], known: Dimensions
 
 def _partial(graph: Graph, row: int, known: Dimensions) -> frozenset[int]:
     """Return the products whose sum a collective, or the operator that calls it, exchanges."""
-    for _ in range(_DEEPEST):
-        if row < 0 or known.partial.get(row):
-            break
-        above = graph.ctrl.of(row)
-        row = int(above[0]) if len(above) else NONE
-    return known.partial.get(row, frozenset())
+    found = (known.partial.get(one, frozenset()) for one in (row, *callers(graph, row)))
+    return next(filter(None, found), frozenset())
 
 
 def _words(graph: Graph, product: Product) -> str:
@@ -267,8 +262,7 @@ def _refuse_unclear(graph: Graph, known: Dimensions, shapes: _Shapes) -> None:
 
 def _named(graph: Graph, row: int) -> str:
     """Return the name of the operator that called one, which says more than that of what it is made of; else its own."""
-    above = graph.ctrl.of(row)
-    names = [graph.strings[int(graph.name[one])] for one in (*above[:1].tolist(), row) if one >= 0]
+    names = [graph.strings[int(graph.name[one])] for one in (next(callers(graph, row), row), row)]
     return next((name for name in names if name.startswith("aten::")), names[-1])
 
 
@@ -340,12 +334,7 @@ def _tensors_by_row(graph: Graph, known: Dimensions) -> Iterator[tuple[int, list
     for row in np.flatnonzero(graph.io[:, 1] >= 0).tolist():
         if row in known.tensors:
             continue
-        above = row
-        for _ in range(_DEEPEST):
-            callers = graph.ctrl.of(above) if above >= 0 else graph.ctrl.rows[:0]
-            above = int(callers[0]) if len(callers) else NONE
-            if above < 0:
-                break
+        for above in callers(graph, row):
             if above in known.tensors and (graph.io[above, :2] == graph.io[row, :2]).all():
                 yield row, [one for one in known.tensors[above] if one.place[0] == 0]
                 break
