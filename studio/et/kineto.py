@@ -292,20 +292,22 @@ def _pieces(split: Pieces, reading: Reading) -> _Made:
     compiled = worth_compiling(len(reading.data))
     places = list(split.places())
     for first in range(0, len(places), _TOGETHER):
-        some = places[first : first + _TOGETHER]
-        rows = read_rows(reading.data, some[0][0], some[-1][1]) if compiled else None
-        if rows is not None:
-            yield _piece_of_rows(rows, reading.name)
-            reading.tick(some[-1][1])
-            continue
-        # One of them is not: only that one is decoded.
-        for start, end in some:
-            rows = read_rows(reading.data, start, end) if compiled else None
-            if rows is None:
-                yield _piece(_list(b"[" + reading.data[start:end] + b"]"), reading.name)
-            else:
-                yield _piece_of_rows(rows, reading.name)
-            reading.tick(end)
+        yield from _together(places[first : first + _TOGETHER], reading, compiled=compiled)
+
+
+def _together(places: Sequence[tuple[int, int]], reading: Reading, *, compiled: bool) -> _Made:
+    """Yield neighbouring pieces as one; where one of them is not written as usual each alone, and only that one decoded."""
+    start, end = places[0][0], places[-1][1]
+    rows = read_rows(reading.data, start, end) if compiled else None
+    if rows is None and len(places) > 1:
+        for place in places:
+            yield from _together([place], reading, compiled=compiled)
+        return
+    if rows is None:
+        yield _piece(_list(b"[" + reading.data[start:end] + b"]"), reading.name)
+    else:
+        yield _piece_of_rows(rows, reading.name)
+    reading.tick(end)
 
 
 def _piece_of_rows(rows: EventRows, name: str) -> tuple[DeviceTrace, int]:
