@@ -23,7 +23,8 @@ GradientType = Literal["bf16", "fp32"]
 GRADIENT_TYPES: tuple[GradientType, ...] = ("bf16", "fp32")
 OptimizerName = Literal["adam", "adam-bf16", "adam-8bit", "adam-bf16-only", "sgd"]
 OPTIMIZERS: tuple[OptimizerName, ...] = ("adam", "adam-bf16", "adam-8bit", "adam-bf16-only", "sgd")
-"""Adam with both moments in fp32, in bf16 or in 8 bits, or SGD with momentum in fp32; all keep a copy of the weights in fp32."""
+"""Adam with both moments in fp32, in bf16 or in 8 bits, or SGD with momentum in fp32, each with a copy of the weights in fp32; with bf16
+only, Adam without the copy."""
 Offload = Literal["none", "optimizer", "activations", "all"]
 OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "activations", "all")
 HOST_GBYTES = 64.0
