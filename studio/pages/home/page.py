@@ -65,6 +65,7 @@ def layout(**_query: str) -> Any:
         follow_tasks("home"),
         follow_workspace("home"),
         dcc.Store(id="home-renaming"),
+        dcc.Store(id="home-field"),
         dcc.Store(id="home-refresh"),
     )
 
@@ -133,17 +134,19 @@ def change(asked: Asked | None) -> Any:
 
 @callback(
     Output("home-jobs", "children"),
+    Output("home-field", "data"),
     Input("home-drop", "id"),
     Input("home-refresh", "data"),
     tasks_changed("home"),
     State("home-renaming", "data"),
+    State("home-field", "data"),
 )
-def list_jobs(_mounted: str, _changed: Any, _activity: Any, renaming: str | None) -> Any:
-    """Show the recent jobs."""
-    if renaming and changed_by_tasks():
-        # A name is being typed.
-        return no_update
-    return _jobs_table(workspace().jobs(), renaming)
+def list_jobs(_mounted: str, _changed: Any, _activity: Any, renaming: str | None, shown: str | None) -> Any:
+    """Show the recent jobs, with a field for the name of one that is renamed."""
+    if renaming and renaming == shown and changed_by_tasks():
+        # A name is being typed. Where its field is not there yet, this call may take the place of the one that brings it.
+        return no_update, no_update
+    return _jobs_table(workspace().jobs(), renaming), renaming
 
 
 def _offer_undo(job: str, name: str) -> Any:
