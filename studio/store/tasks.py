@@ -404,7 +404,7 @@ def list_tasks(tasks: Tasks, kind: KindName | None = None, job: str | None = Non
 
 
 def wait(tasks: Tasks, task_id: str, seconds: float) -> Task | None:
-    """Wait for a task to end, at most this many seconds; returns its state."""
+    """Wait for a task to end, at most this many seconds; returns its state, None once it is no longer listed."""
     until = time.monotonic() + seconds
     while (task := get(tasks, task_id)) and task.status in ACTIVE and time.monotonic() < until:
         time.sleep(0.01)
@@ -422,8 +422,6 @@ def _serve(tasks: Tasks, kind: KindName) -> None:
         except (OSError, StudioError):
             # The workspace cannot be written: the task counts as interrupted later on.
             _LOG.exception("task %s could not be finished", task_id)
-        if not KINDS[kind].kept:
-            dismiss(tasks, task_id)
 
 
 def problem_of(kind: KindName, error: Exception) -> Problem:
@@ -463,10 +461,11 @@ def _change(tasks: Tasks, task_id: str, **changes: Any) -> bool:
         if task is None or task.status not in ACTIVE:
             return False
         changed = replace(task, **changes)
-        tasks.live[task_id] = changed
         if changed.status not in ACTIVE and not KINDS[task.kind].kept:
-            (tasks.root / f"{task_id}.json").unlink(missing_ok=True)
-        elif changed.status != task.status or tasks.now() - tasks.saved[task_id] >= _SAVED_EVERY_S:
+            _forget(tasks, task_id)
+            return True
+        tasks.live[task_id] = changed
+        if changed.status != task.status or tasks.now() - tasks.saved[task_id] >= _SAVED_EVERY_S:
             _save(tasks, changed)
     return True
 
