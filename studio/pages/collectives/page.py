@@ -53,7 +53,8 @@ def layout(**_query: str) -> Any:
             html.P("Reading the collectives…", className="cs-coll-wait cs-dim", role="status"),
             dcc.Store(id="collectives-settled"),
             html.Div(id="collectives-sync", hidden=True),
-        ]
+        ],
+        className="cs-coll-page",
     )
 
 

@@ -55,6 +55,7 @@ def layout(**_query: str) -> Any:
         html.Div(id="home-error"),
         html.Div(
             [html.H2("Recent jobs"), html.Div(id="home-deleted", role="status"), html.Div(id="home-jobs")],
+            id="home-recent",
             className="cs-section",
         ),
         html.Div(

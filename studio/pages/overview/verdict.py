@@ -211,9 +211,11 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict
         least, most = int(waits.min()), int(waits.max())
         if most - least > _EVEN * finish:
             waiter = int(waits.argmax())
+            first = "that others wait for most" if len(found) else "that waits or stalls least"
             said.append(
-                f"On top {'whom others wait for' if len(found) else 'who waits or stalls least'}. Rank {account.numbers[waiter]} waits or stalls {format_ns(most - least)} longer than "
-                f"the one that does so least, {100 * (most - least) / max(finish, 1):.1f} % of the finish. "
+                f"The bar at the top is the rank {first}. Rank {account.numbers[waiter]} waits or stalls longest: "
+                f"{format_ns(most - least)} more than the rank that does so least "
+                f"({100 * (most - least) / max(finish, 1):.1f} % of the finish). "
             )
         work = times.of("compute", "overlapped")
         mean = float(work.mean())

@@ -76,6 +76,7 @@ def _network() -> Any:
             html.Div(id="sim-drawing", className="sim-drawing"),
             html.Div(id="sim-legend"),
         ],
+        id="sim-network",
         className="sim-section",
         **aria_label("The network"),
     )
