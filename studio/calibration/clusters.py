@@ -183,6 +183,7 @@ def _entry(table: MeasuredTable) -> dict[str, object]:
         "collective": table.collective,
         "gpus-per-node": table.gpus_per_node,
         "nodes": table.nodes,
+        **({"gpus-per-thread": table.gpus_per_thread} if table.gpus_per_thread > 1 else {}),
         "sizes": [int(size) for size in table.size_bytes],
     }
 

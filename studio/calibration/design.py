@@ -81,6 +81,7 @@ class Design:
         inside: (P, K) factors of the bytes inside nodes.
         between: (P, K) factors of the bytes between nodes.
         overlap: (P,) how far waits and bytes overlap.
+        calls: (P,) factors of the host's time from call to call: the GPUs on which one thread launches.
         table: (P,) which table each point is of.
     """
 
@@ -92,6 +93,7 @@ class Design:
     inside: Float64
     between: Float64
     overlap: Float64
+    calls: Float64
     table: npt.NDArray[np.int64]
 
     def times(self, logs: Float64) -> tuple[Float64, Float64]:
@@ -103,7 +105,7 @@ class Design:
         waits = np.maximum(self.latency + self.waits @ values, _LEAST_NS)
         both = combine(waits, moving, self.overlap)
         inner = self.launch @ values + both
-        host = np.full(len(inner), values[self.names.index("host interval")])
+        host = self.calls * values[self.names.index("host interval")]
         total = combine(host, inner, HOST_OVERLAP)
         by_host, by_inner = (host / total) ** (HOST_OVERLAP - 1), (inner / total) ** (HOST_OVERLAP - 1)
         by_waits = (waits / both) ** (self.overlap - 1)
@@ -125,7 +127,8 @@ def design(
     columns = {name: column for column, name in enumerate(names)}
     count = sum(len(table.size_bytes) for table in tables)
     parts = np.zeros((4, count, len(names)))
-    latency, overlap, of_table = np.zeros(count), np.ones(count), np.zeros(count, np.int64)
+    latency, overlap, calls = np.zeros(count), np.ones(count), np.ones(count)
+    of_table = np.zeros(count, np.int64)
     start = 0
     for number, table in enumerate(tables):
         shape = shape_of(table, ports)
@@ -139,9 +142,8 @@ def design(
                     parts[part, start + rows, columns[name]] += factor
             latency[start + rows] = split.latency_ns
             overlap[start + rows] = OVERLAP[way.rates]
+        calls[start : start + len(choice)] = table.gpus_per_thread
         of_table[start : start + len(choice)] = number
         start += len(choice)
     powers = np.array([-1.0 if name.startswith("efficiency") else 1.0 for name in names])
-    return Design(
-        tuple(names), powers, latency, parts[0], parts[1], parts[2], parts[3], overlap=overlap, table=of_table
-    )
+    return Design(tuple(names), powers, latency, *parts, overlap=overlap, calls=calls, table=of_table)

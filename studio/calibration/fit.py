@@ -71,7 +71,9 @@ def predict(costs: CostModel, ports: Ports, table: MeasuredTable, *, corrected: 
     """Return what a model says of a table's sizes, with or without residual curves."""
     shape = shape_of(table, ports)
     sizes = comm_sizes(table.collective, table.size_bytes, shape.ranks)
-    charge = costs.charge(table.collective, sizes, shape, ports, corrected=corrected)
+    charge = costs.charge(
+        table.collective, sizes, shape, ports, corrected=corrected, gpus_per_thread=table.gpus_per_thread
+    )
     ways = tuple(charge.choices[taken] for taken in charge.choice)
     return Prediction(charge.total_ns / 1000, charge.extrapolated, ways)
 

@@ -60,7 +60,8 @@ class Judgement:
 def judge(table: MeasuredTable, machine: Machine, relation: str | None = None) -> Judgement:
     """Return a table's times on a machine, simulated, beside the measured ones.
 
-    A collective alone on its network takes what the cost model charges; that is what a simulation of it takes too.
+    A collective alone on its network takes what the cost model charges; that is what a simulation of it takes too, where the benchmark
+    had a thread or process a GPU, as jobs have.
 
     Args:
         table: The table.
@@ -69,8 +70,17 @@ def judge(table: MeasuredTable, machine: Machine, relation: str | None = None) -
     """
     shape = shape_in(machine.ports, table)
     sizes = comm_sizes(table.collective, table.size_bytes, shape.ranks)
-    charge = machine.costs.charge(table.collective, sizes, shape, machine.ports)
-    plain = machine.costs.charge(table.collective, sizes, shape, machine.ports, corrected=False)
+    charge, plain = (
+        machine.costs.charge(
+            table.collective,
+            sizes,
+            shape,
+            machine.ports,
+            corrected=corrected,
+            gpus_per_thread=table.gpus_per_thread,
+        )
+        for corrected in (True, False)
+    )
     simulated, uncorrected = charge.total_ns / 1e3, plain.total_ns / 1e3
     return Judgement(
         table=table,

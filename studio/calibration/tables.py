@@ -16,6 +16,13 @@ Float64 = npt.NDArray[np.float64]
 
 KIND_NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
 """Collectives that benchmark programs name otherwise than the cost model does."""
+_ONE_THREAD = (
+    # slurm_scripts/snellius-h100-n1.job: `all_gather_perf … -g 4`; on two nodes `srun -n 8 … all_gather_perf_mpi … -g 1`.
+    "github:odissei-benchmarks/nccl-tests runs/1node/",
+    # The command lines and headers that it prints: `-g2`, nGpus 2.
+    "github:Anthony-Hoo/Anthony-Hoo.github.io posts/AutoDL_Multi-GPU_Interconnection_Test.md",
+)
+"""Beginnings of the sources of public tables that do not say it, though their runs had one thread for all GPUs of the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class MeasuredTable:
         time_us: (S,) time of one operation.
         machine: What tables of one machine share; a system is fitted to these.
         choices: (S,) algorithm and protocol where kernels of a recording tell them, such as `ring LL`; else empty.
+        gpus_per_thread: GPUs on which one thread of the benchmark launches, one after the other: nGpus of nccl-tests (`-g`); a
+            training job has 1.
     """
 
     table_id: str
@@ -56,6 +65,7 @@ class MeasuredTable:
     time_us: Float64
     machine: str
     choices: tuple[str, ...] = ()
+    gpus_per_thread: int = 1
 
 
 def read_csv(path: Path) -> list[MeasuredTable]:
@@ -92,7 +102,21 @@ def _table(rows: list[dict[str, str]]) -> MeasuredTable:
         size_bytes=np.array([float(row["size_bytes"]) for row in rows]),
         time_us=np.array([float(row["time_us"]) for row in rows]),
         machine=machine_of(first["table_id"]),
+        gpus_per_thread=int(
+            first.get("gpus_per_thread")
+            or known_gpus_per_thread(first["source"], int(first["gpus_per_node"]))
+        ),
     )
+
+
+def known_gpus_per_thread(source: str, gpus_per_node: int) -> int:
+    """Return on how many GPUs one thread launched in a public run whose table does not say it; 1 where nothing else is known.
+
+    Example:
+        >>> known_gpus_per_thread("github:odissei-benchmarks/nccl-tests runs/1node/all_reduce.log (2025-08)", 4)
+        4
+    """
+    return gpus_per_node if source.startswith(_ONE_THREAD) else 1
 
 
 def machine_of(table_id: str) -> str:

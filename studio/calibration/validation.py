@@ -70,6 +70,7 @@ def report_of(judgement: Judgement) -> dict[str, object]:
         "hardware": table.hardware,
         "collective": table.collective,
         "gpus_per_node": table.gpus_per_node,
+        "gpus_per_thread": table.gpus_per_thread,
         "nodes": table.nodes,
         "system": judgement.system,
         "class": judgement.relation,

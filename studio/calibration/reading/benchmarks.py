@@ -25,6 +25,7 @@ _DEVICE = re.compile(
     r"\[[^\]]*\]\s+(?P<gpu>.+?)\s*$"
 )
 _NAMES_TEST = re.compile(r"\b(\w+)_perf\b")
+_THREADS = re.compile(r"#\s*nThread\s+\d+\s+nGpus\s+(?P<gpus>\d+)\b")
 _VERSION = re.compile(r"(?:nccl-tests version .*|rccl-tests: Version .*|(?:NCCL|RCCL) version.*)")
 _NEEDED = ("size", "count", "time", "algbw", "busbw")
 _ROW = re.compile(r"\d+\s+\d+\s+\w")
@@ -54,6 +55,7 @@ class _Section:
     test: str = ""
     version: str = ""
     devices: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    gpus_per_thread: int = 1
     header: Line | None = None
     columns: tuple[str, ...] = ()
     rows: list[_Row] = field(default_factory=list)
@@ -122,8 +124,12 @@ def _sections(name: str, text: str, skipped: dict[str, list[int]]) -> Iterator[_
     for line in printed_lines(text):
         section = open_sections.get(line.process)
         if section is None or (section.rows and _begins_anew(line.text)):
-            # The list of devices stands once, even where one program prints several tables.
-            kept = _Section() if section is None else _Section("", section.version, section.devices)
+            # The list of devices and the line of threads stand once, even where one program prints several tables.
+            kept = (
+                _Section()
+                if section is None
+                else _Section("", section.version, section.devices, section.gpus_per_thread)
+            )
             section = open_sections[line.process] = kept
             done.append((line.number, section))
         _take(name, line, section, skipped)
@@ -154,6 +160,8 @@ def _take(name: str, line: Line, section: _Section, skipped: dict[str, list[int]
         _take_row(name, line, section, skipped)
     elif (named := _NAMES_TEST.search(text)) and not section.rows:
         section.test = collective_named(named[1]) or section.test
+    elif threads := _THREADS.match(text):
+        section.gpus_per_thread = max(int(threads["gpus"]), 1)
     elif version := _VERSION.search(text):
         section.version = version[0].strip()
     if text.strip() == "# Using devices":
@@ -248,6 +256,11 @@ def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, l
         notes.append(
             f"{name}: {len(wrong)} rows have wrong results, the first in line {wrong[0]}; their times count."
         )
+    if section.gpus_per_thread > 1:
+        notes.append(
+            f"{place}: one thread launched on {section.gpus_per_thread} GPUs, one after the other; small sizes take as many calls "
+            "of the host, in a training job one."
+        )
     gpu = next((gpu for _, _, gpu in section.devices.values()), "")
     table = MeasuredTable(
         table_id=f"{_stem(name)}_n{nodes}_g{per_node}_{collective}",
@@ -263,6 +276,7 @@ def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, l
         size_bytes=np.array([float(row.size) for row in section.rows]),
         time_us=np.array([row.time_us for row in section.rows]),
         machine=gpu,
+        gpus_per_thread=section.gpus_per_thread,
     )
     return table, notes
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from studio.calibration.reading.benchmarks import ranks_told
 from studio.calibration.reading.given import COLLECTIVES, Given, Tables, collective_named, shape_of, shown
-from studio.calibration.tables import MeasuredTable, machine_of
+from studio.calibration.tables import MeasuredTable, known_gpus_per_thread, machine_of
 from studio.errors import TraceFormatError
 
 _SIZE = re.compile(r"(?:message|msg|buffer)?(?:size|bytes)(bytes|b|kib|kb|mib|mb|gib|gb)?")
@@ -36,7 +36,7 @@ _MICROSECONDS = {"": 1.0, "us": 1.0, "µs": 1.0, "ns": 1e-3, "ms": 1e3, "s": 1e6
 _OTHER = {
     "tableid": "table_id", "table": "table_id", "run": "table_id",
     "source": "source", "hardware": "hardware", "gpu": "hardware", "machine": "machine",
-    "gpuspernode": "gpus_per_node", "nodes": "nodes", "numnodes": "nodes",
+    "gpuspernode": "gpus_per_node", "gpusperthread": "gpus_per_thread", "nodes": "nodes", "numnodes": "nodes",
     "ranks": "ranks", "nranks": "ranks", "numgpus": "ranks", "gpus": "ranks",
     "interconnect": "interconnect", "nominalgbytespers": "nominal_gbytes_per_s",
     "libraryversion": "library_version", "ncclversion": "library_version",
@@ -46,7 +46,7 @@ _OTHER = {
 }  # fmt: skip
 _SAYS_TABLE = (
     "table_id", "source", "hardware", "gpus_per_node", "nodes", "ranks", "interconnect", "nominal_gbytes_per_s",
-    "library_version", "collective", "dtype", "machine",
+    "library_version", "collective", "dtype", "machine", "gpus_per_thread",
 )  # fmt: skip
 
 
@@ -100,8 +100,16 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
     if not rows:
         raise TraceFormatError(f"{name}: names of columns, and no row; expected one row a size")
     tables = _name_tables([_table(name, group, given) for group in rows.values()], name)
-    notes = (f"{name}: {empty} lines left out: rows of size 0, in which nothing is sent.",) if empty else ()
-    return Tables(tuple(tables), notes)
+    notes = []
+    if empty:
+        notes.append(f"{name}: {empty} lines left out: rows of size 0, in which nothing is sent.")
+    grouped = [table.table_id for table in tables if table.gpus_per_thread > 1]
+    if grouped:
+        notes.append(
+            f"{name}: one thread launched on several GPUs in {len(grouped)} of {len(tables)} tables, such as {grouped[0]}; small sizes "
+            "take as many calls of the host, in a training job one."
+        )
+    return Tables(tuple(tables), tuple(notes))
 
 
 def _cells(line: str) -> list[str]:
@@ -194,9 +202,15 @@ def _table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable:
     table_id = said.get("table_id", "")
     hardware = said.get("hardware", "")
     rate = said.get("nominal_gbytes_per_s", "")
+    source = said.get("source") or name
+    per_thread = _count(place, said, "gpus_per_thread") or known_gpus_per_thread(source, per_node)
+    if per_thread > per_node:
+        raise TraceFormatError(
+            f"{place}: gpus_per_thread {per_thread}; allowed: 1 to {per_node}, as a node has GPUs"
+        )
     return MeasuredTable(
         table_id=table_id,
-        source=said.get("source") or name,
+        source=source,
         hardware=hardware,
         gpus_per_node=per_node,
         nodes=nodes,
@@ -208,6 +222,7 @@ def _table(name: str, rows: Sequence[_Row], given: Given) -> MeasuredTable:
         size_bytes=np.array([row.size for row in rows]),
         time_us=np.array([row.time_us for row in rows]),
         machine=said.get("machine") or (machine_of(table_id) if table_id else hardware),
+        gpus_per_thread=per_thread,
     )
 
 
@@ -249,7 +264,7 @@ def _name_tables(tables: Sequence[MeasuredTable], name: str) -> list[MeasuredTab
 
 COLUMNS = (
     "table_id", "source", "hardware", "gpus_per_node", "nodes", "interconnect", "nominal_gbytes_per_s",
-    "library_version", "collective", "dtype", "machine", "size_bytes", "time_us",
+    "library_version", "collective", "dtype", "machine", "gpus_per_thread", "size_bytes", "time_us",
 )  # fmt: skip
 """The columns that are written."""
 

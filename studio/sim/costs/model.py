@@ -136,7 +136,14 @@ class CostModel:
         return replace(self, transport=transport, values=values)
 
     def charge(
-        self, kind: str, sizes: Float64, shape: GroupShape, ports: Ports, *, corrected: bool = True
+        self,
+        kind: str,
+        sizes: Float64,
+        shape: GroupShape,
+        ports: Ports,
+        *,
+        corrected: bool = True,
+        gpus_per_thread: int = 1,
     ) -> Charge:
         """Return what collectives of a kind cost.
 
@@ -147,6 +154,8 @@ class CostModel:
             shape: The group.
             ports: The network.
             corrected: Whether residual curves are applied.
+            gpus_per_thread: GPUs on which one thread of the host launches, one after the other: each takes a call of its own. 1 in
+                jobs that have a process a GPU.
         """
         done = AS_KIND.get(kind, kind)
         buffer = buffer_bytes(kind, np.asarray(sizes, np.float64), shape.ranks)
@@ -158,7 +167,7 @@ class CostModel:
             return Charge(fixed, fixed, none, none, none.astype(np.int64), ("none",), outside)
         found = self.possible(done, shape)
         names = tuple(way.name for way in found)
-        parts = [self._parts(way, done, buffer, shape, ports) for way in found]
+        parts = [self._parts(way, done, buffer, shape, ports, gpus_per_thread) for way in found]
         fixed = np.array([part[0] for part in parts])
         total = np.array([part[1] for part in parts])
         choice = self.choose(done, buffer, shape, ports, found, total)
@@ -253,14 +262,21 @@ class CostModel:
         )
 
     def _parts(
-        self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports
+        self,
+        way: Way,
+        kind: str,
+        buffer: Float64,
+        shape: GroupShape,
+        ports: Ports,
+        gpus_per_thread: int = 1,
     ) -> tuple[Float64, Float64]:
         """Return the part of a way's time in which no bytes move, and the whole of it."""
         split = self.terms(way, kind, buffer, shape, ports)
         waits = split.latency_ns + self._sum(split.waits, len(buffer))
         moving = np.maximum(self._sum(split.inside, len(buffer)), self._sum(split.between, len(buffer)))
         total = self._sum(split.launch, len(buffer)) + combine(waits, moving, OVERLAP[way.rates])
-        total = combine(np.full(len(buffer), self.value("host interval")), total, HOST_OVERLAP)
+        host = np.full(len(buffer), gpus_per_thread * self.value("host interval"))
+        total = combine(host, total, HOST_OVERLAP)
         return total - moving, total
 
     def _sum(self, parts: Sequence[tuple[str, Float64]], count: int) -> Float64:
