@@ -251,8 +251,17 @@ _WORDS = (
         "219 µs for an all-reduce of 8 bytes on two nodes (most: two nodes of MI300X). One table across nodes, however short, tells."
     ),
     (
-        "- One node from several: a host's time from call to call hides behind hops between nodes. All-gathers of one cluster of H100 take "
-        "17 µs on one node and 16 µs on two; two nodes take what the model expects, so that nothing tells of the one."
+        "- How a benchmark was started: one thread that launches on all GPUs of a node (`-g 4` of nccl-tests) takes a call of the host, 4 to "
+        "5 µs, for each. All-gathers of one cluster of H100 take 17 µs so on one node, and 16 µs on two with a process a GPU. It is counted "
+        "where a table says it; of others a process or thread a GPU is assumed."
+    ),
+    (
+        "- A network of which nothing is known, from one node: reduce-scatters over 10 nodes of a cluster of H100 that does not name its "
+        "network take what a ring of LL128 does with 52 µs a step from node to node, and 17 are expected."
+    ),
+    (
+        "- One node from two whose times are out of line: the fit to the 219 µs of two nodes of MI300X makes launches and channels inside a "
+        "node slower as well, so that small and middle sizes of one node come out 25 to 52 % too long."
     ),
 )
 

@@ -146,4 +146,16 @@ def design(
         of_table[start : start + len(choice)] = number
         start += len(choice)
     powers = np.array([-1.0 if name.startswith("efficiency") else 1.0 for name in names])
-    return Design(tuple(names), powers, latency, *parts, overlap=overlap, calls=calls, table=of_table)
+    launch, waits, inside, between = parts
+    return Design(
+        names=tuple(names),
+        powers=powers,
+        latency=latency,
+        launch=launch,
+        waits=waits,
+        inside=inside,
+        between=between,
+        overlap=overlap,
+        calls=calls,
+        table=of_table,
+    )

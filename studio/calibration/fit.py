@@ -203,9 +203,12 @@ def _otherwise(costs: CostModel, table: MeasuredTable, ports: Ports) -> str:
 
 
 def _find_determined(plan: Design) -> dict[str, bool]:
-    """Return which parameters occur in the tables at all."""
+    """Return which parameters occur in the tables at all; the host calls for all of them."""
     used: Float64 = np.abs(plan.launch + plan.waits + plan.inside + plan.between).sum(axis=0)
-    return {name: total > 0 for name, total in zip(plan.names, used.tolist(), strict=True)}
+    return {
+        name: total > 0 or name == "host interval"
+        for name, total in zip(plan.names, used.tolist(), strict=True)
+    }
 
 
 def _range(tables: Sequence[MeasuredTable], ports: Ports) -> Range:

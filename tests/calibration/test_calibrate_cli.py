@@ -172,6 +172,24 @@ def test_a_split_judges_what_its_fit_has_not_seen(measured):
     assert {table["class"] for table in blind.values()} == {"data sheet"}
 
 
+def test_one_node_started_by_one_thread_is_predicted_from_two_nodes_with_a_process_a_gpu(measured, tmp_path):
+    """Small sizes of one node take four calls of the host, of two nodes one: what repeats is the call."""
+    found = by_id(report("validate", measured, "--machine", "snellius_h100", "--split", "nodes"))
+    assert {name: table["gpus_per_thread"] for name, table in found.items()} == {
+        name: 4 if "_n1_" in name else 1 for name in found
+    }
+    assert all(table["gmf"] < 0.3 for table in found.values())
+    path = tmp_path / "snellius.yml"
+    assert run("calibrate", measured, "--machine", "snellius_h100", "-o", path).exit_code == 0
+    calibration = read_system(path).calibration
+    assert {entry["nodes"]: entry.get("gpus-per-thread") for entry in calibration["tables"]} == {
+        1: 4,
+        2: None,
+    }
+    low, high = calibration["intervals"]["host interval"]
+    assert 3000 < low < high < 6000
+
+
 def test_the_report_names_every_table(measured, tmp_path):
     few = tmp_path / "few.csv"
     tables = [

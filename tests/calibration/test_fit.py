@@ -91,6 +91,29 @@ def test_the_rate_of_calls_of_broadcasts_does_not_pull_hops_between_nodes() -> N
     assert both == alone
 
 
+def test_a_thread_of_several_gpus_tells_the_time_of_a_call_for_one() -> None:
+    """A benchmark whose one thread launches on 8 GPUs predicts the same benchmark with a process a GPU, as on several nodes."""
+    truth = replace(TRUTH, values={**TRUTH.values, "host interval": 4500.0})
+    kinds = ("all_reduce", "all_gather")
+    calls = {
+        count: [replace(made(kind, 8, model=truth), gpus_per_thread=count) for kind in kinds]
+        for count in (1, 8)
+    }
+    single = [replace(table, time_us=predict(truth, PORTS, table).time_us) for table in calls[8]]
+    assert single[1].time_us[0] > 1.5 * calls[1][1].time_us[0]
+    found = fit(single, CostModel("nccl-ampere"), PORTS)
+    low, high = found.intervals["host interval"]
+    assert low <= 4500 <= high
+    assert high / low < 1.5
+    for table in calls[1]:
+        small = table.size_bytes <= 2**16
+        said = predict(found.costs, found.ports, table, corrected=False).time_us
+        assert np.abs(np.log(said / table.time_us))[small].mean() < 0.15
+    blind = fit([replace(table, gpus_per_thread=1) for table in single], CostModel("nccl-ampere"), PORTS)
+    said = predict(blind.costs, blind.ports, calls[1][1], corrected=False).time_us
+    assert said[0] > 1.4 * calls[1][1].time_us[0]
+
+
 def test_an_outlier_is_named_and_does_not_pull() -> None:
     table = made("all_reduce", 8)
     times = table.time_us.copy()

@@ -11,6 +11,7 @@ import pytest
 from studio.calibration.reading.csv_tables import write_csv
 from studio.calibration.reading.files import read_tables
 from studio.calibration.reading.given import Given
+from studio.calibration.tables import read_csv
 from studio.errors import StudioError
 
 HEADER = """\
@@ -56,6 +57,20 @@ def test_prefixes_of_launchers_are_passed_over(tmp_path, prefix):
     text = "".join(prefix + line for line in (DEVICES + HEADER + ROW + SLOW).splitlines(keepends=True))
     [table] = read_tables([written(tmp_path, text)]).tables
     assert (table.nodes, table.time_us.tolist()) == (2, [120.5, 102934])
+
+
+def test_gpus_of_a_thread_are_those_of_the_header(tmp_path):
+    """Without the line of threads a thread has one GPU; tables after the first of a run have those of the run."""
+    threads = (
+        "# nThread 1 nGpus {} minBytes 8 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20\n"
+    )
+    two, one = threads.format(2), threads.format(1)
+    several = [two + DEVICES + HEADER + ROW, HEADER + ROW, one + DEVICES + HEADER + ROW]
+    read = read_tables([written(tmp_path, "".join(several))])
+    assert [table.gpus_per_thread for table in read.tables] == [2, 2, 1]
+    assert sum("one thread launched on 2 GPUs" in note for note in read.notes) == 2
+    [table] = read_tables([written(tmp_path, DEVICES + HEADER + ROW)]).tables
+    assert table.gpus_per_thread == 1
 
 
 def test_lines_of_libraries_between_rows_are_passed_over_and_cut_rows_are_counted(tmp_path):
@@ -171,11 +186,30 @@ def test_tables_that_are_written_are_read_again(shared, tmp_path):
     assert [table.table_id for table in again] == [table.table_id for table in tables]
     for old, new in zip(tables, again, strict=True):
         assert old.time_us.tolist() == new.time_us.tolist()
-        assert (old.machine, old.collective, old.interconnect) == (
+        assert (old.machine, old.collective, old.interconnect, old.gpus_per_thread) == (
             new.machine,
             new.collective,
             new.interconnect,
+            new.gpus_per_thread,
         )
+
+
+def test_gpus_of_a_thread_are_those_of_the_column_and_of_known_sources(shared, tmp_path):
+    columns = "table_id,gpus_per_node,nodes,collective,gpus_per_thread,size_bytes,time_us\n"
+    text = f"{columns}a,8,1,all_gather,8,1024,35\na,8,1,all_gather,8,2048,36\nb,8,1,all_gather,,1024,9\n"
+    read = read_tables([written(tmp_path, text, "own.csv")])
+    assert [table.gpus_per_thread for table in read.tables] == [8, 1]
+    assert "several GPUs in 1 of 2 tables, such as a;" in read.notes[0]
+    path = shared / "measured" / "measured.csv"
+    known = {table.table_id: table.gpus_per_thread for table in read_tables([path]).tables}
+    assert known == {table.table_id: table.gpus_per_thread for table in read_csv(path)}
+    several = {name: count for name, count in known.items() if count != 1}
+    assert several == {
+        name: 4 if name.startswith("snellius_h100_n1_g4_") else 2
+        for name in known
+        if name.startswith(("snellius_h100_n1_", "2080ti_"))
+    }
+    assert len(several) == 7
 
 
 def test_measured_csv_is_read_whole(shared):
@@ -195,6 +229,7 @@ def test_measured_csv_is_read_whole(shared):
         ("size_bytes,time_us,collective\n8,1,all_scatter\n", r"line 2: collective 'all_scatter'; allowed: all_reduce"),
         ("table_id,nodes,gpus_per_node,collective,size_bytes,time_us\na,1,8,reduce,8,1\na,2,8,reduce,16,1\n", r"line 3: nodes '2' in table 'a'"),
         ("table_id,nodes,gpus_per_node,collective,size_bytes,time_us\na,none,8,reduce,8,1\n", r"nodes 'none'; allowed: a whole"),
+        ("nodes,gpus_per_node,gpus_per_thread,collective,size_bytes,time_us\n1,4,8,reduce,8,1\n", r"gpus_per_thread 8; allowed: 1 to 4"),
     ],
 )  # fmt: skip
 def test_mistakes_in_csv_files_are_named(tmp_path, text, message):

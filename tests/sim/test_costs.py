@@ -380,6 +380,9 @@ def test_short_collectives_take_what_the_host_takes_from_call_to_call() -> None:
     assert taken == pytest.approx((30_000.0**4 + own**4) ** 0.25, rel=1e-6)
     large = total(forced("ring", "Simple"), "all_reduce", 1024 * MIB, ONE_NODE, NODE)
     assert total(forced_ring, "all_reduce", 1024 * MIB, ONE_NODE, NODE) == pytest.approx(large, rel=1e-6)
+    # One thread calls for each of its GPUs.
+    eight = forced_ring.charge("all_reduce", np.array([1024.0]), ONE_NODE, NODE, gpus_per_thread=8)
+    assert float(eight.total_ns[0]) == pytest.approx((240_000.0**4 + own**4) ** 0.25, rel=1e-6)
 
 
 @pytest.mark.parametrize(("gpus", "slower"), [(2, 0.2), (8, 0.2 + 0.5 * (1 - 2 / 8))])
