@@ -167,7 +167,7 @@ def _words_on_defaults(starts: Starts | None) -> list[str]:
             (
                 "What holds where nothing is fitted, the defaults of a library, was learnt for each machine without that machine's "
                 "tables, so none of the splits has seen what it is judged by. The form of the model and some numbers that all machines share "
-                "(how far parameters lie apart, how waits overlap) were chosen with these very splits in view, over thirty settings in all, so "
+                "(how far parameters lie apart, how waits overlap) were chosen with these very splits in view, about forty settings in all, so "
                 "that the figures are slightly optimistic for other tables."
             ),
             "",

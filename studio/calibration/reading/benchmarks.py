@@ -258,8 +258,8 @@ def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, l
         )
     if section.gpus_per_thread > 1:
         notes.append(
-            f"{place}: one thread launched on {section.gpus_per_thread} GPUs, one after the other; small sizes take as many calls "
-            "of the host, in a training job one."
+            f"{place}: one thread launched on {section.gpus_per_thread} GPUs, one after the other; small sizes wait for as many "
+            "calls of the host, those of a job with a process a GPU for one."
         )
     gpu = next((gpu for _, _, gpu in section.devices.values()), "")
     table = MeasuredTable(

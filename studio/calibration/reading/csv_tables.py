@@ -107,7 +107,7 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
     if grouped:
         notes.append(
             f"{name}: one thread launched on several GPUs in {len(grouped)} of {len(tables)} tables, such as {grouped[0]}; small sizes "
-            "take as many calls of the host, in a training job one."
+            "wait for as many calls of the host, those of a job with a process a GPU for one."
         )
     return Tables(tuple(tables), tuple(notes))
 
