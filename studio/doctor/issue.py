@@ -98,14 +98,18 @@ class _Waiting:
 
     def _pass(self, rows: list[int]) -> None:
         """Pass over nodes that do not take turns, up to those that do."""
+        # Every node of a large job comes by here, so nothing is looked up twice.
+        bounds, children, left, behind, turns = self.bounds, self.children, self.left, self.behind, self.turns
         while rows:
             row = rows.pop()
-            if self.turns[row]:
-                heapq.heappush(self.unsure if self.behind[row] else self.sure, (self.ids[row], row))
+            if turns[row]:
+                heapq.heappush(self.unsure if behind[row] else self.sure, (self.ids[row], row))
                 continue
-            for child in self.children[self.bounds[row] : self.bounds[row + 1]]:
-                self.behind[child] = True
-            rows += self._released(row)
+            for child in children[bounds[row] : bounds[row + 1]]:
+                behind[child] = True
+                left[child] -= 1
+                if not left[child]:
+                    rows.append(child)
 
 
 def chained(case: GraphCase, sequences: list[Int64]) -> list[bool]:

@@ -17,10 +17,14 @@ _TOLERANCE = 3.0
 """Units differ by a thousand; equal work on different ranks by much less than this factor."""
 _AGREE = 0.8
 """Share of the names for which the factor has to be about the same."""
+_NAMES = 2_000
+"""Of a graph with more names those that take most time are compared: they are enough to see a unit by."""
 
 
 def durations_apart(case: Case) -> Iterator[Found]:
     """Yield ranks whose computation of the same names takes about 1,000 or 1,000,000 times as long as elsewhere."""
+    if len(case.graphs) < 2:
+        return
     means = [(graph_case, _means(graph_case)) for graph_case in case.graphs]
     means = [(graph_case, values) for graph_case, values in means if values]
     if len(means) < 2:
@@ -56,7 +60,7 @@ def _step(factor: float) -> float:
 
 
 def _means(case: GraphCase) -> dict[str, float]:
-    """Return the mean duration of computation by name, in nanoseconds."""
+    """Return the mean duration of computation by name, in nanoseconds, of the names that take most time."""
     graph = case.graph
     rows = np.flatnonzero((graph.type == NodeType.COMP) & (graph.duration_ns > 0))
     names, place = np.unique(graph.name[rows], return_inverse=True)
@@ -64,8 +68,9 @@ def _means(case: GraphCase) -> dict[str, float]:
         return {}
     total = np.bincount(place, graph.duration_ns[rows].astype(np.float64))
     mean: NDArray[np.float64] = total / np.bincount(place)
-    texts = [graph.strings[code] if code >= 0 else "" for code in names.tolist()]
-    return dict(zip(texts, mean.tolist(), strict=True))
+    longest = np.argsort(-total, kind="stable")[:_NAMES]
+    texts = [graph.strings[code] if code >= 0 else "" for code in names[longest].tolist()]
+    return dict(zip(texts, mean[longest].tolist(), strict=True))
 
 
 def _usual(means: list[tuple[GraphCase, dict[str, float]]]) -> dict[str, float]:

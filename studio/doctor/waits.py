@@ -16,7 +16,8 @@ import numpy as np
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.issue import IssueOrder, chained, issue_order, takes_turns
 from studio.doctor.streams import stream_order
-from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, dense_column, int_column
+from studio.sim.lanes import thread_numbers
+from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, dense_column
 
 Tick = Callable[[], None]
 
@@ -178,9 +179,9 @@ def _recorded_pairs(case: GraphCase) -> Int64:
     if order.recorded and not order.direct_only:
         loose = ~order.ordered
         pairs.append(np.stack([order.before[loose], order.after[loose]]).astype(np.int64))
-    rows, thread = int_column(graph, "tid")
-    talks = case.communicates[rows] & (graph.start_ns[rows] >= 0)
-    rows, thread = rows[talks].astype(np.int64), thread[talks]
+    threads = thread_numbers(graph)
+    rows = np.flatnonzero(case.communicates & (threads != NONE) & (graph.start_ns >= 0))
+    thread = threads[rows]
     sorting = np.lexsort((rows, graph.start_ns[rows], thread))
     rows, thread = rows[sorting], thread[sorting]
     consecutive = np.stack([rows[:-1], rows[1:]]).astype(np.int64)

@@ -41,7 +41,7 @@ def lanes(graph: Graph, order: Int64, slot: Int64, extensions: Extensions | None
         return Lanes(None, 0)
     lane, count = np.zeros(len(order), np.int64), 0
     divided = (
-        (HOST, extensions.host_slots == "per_thread", _threads),
+        (HOST, extensions.host_slots == "per_thread", thread_numbers),
         (COMPUTE, extensions.compute_slots == "per_stream", _streams),
     )
     for kind, wanted, named in divided:
@@ -57,8 +57,8 @@ def lanes(graph: Graph, order: Int64, slot: Int64, extensions: Extensions | None
     return Lanes(lane if count else None, count)
 
 
-def _threads(graph: Graph) -> Int64:
-    """Return (N,) a number for the thread each node names, -1 where it names none."""
+def thread_numbers(graph: Graph) -> Int64:
+    """Return (N,) a number for the thread each node names, -1 where it names none; the profiler's name counts before the number."""
     named = dense_column(graph, "tid", NONE)
     rows, where = graph.rows_with("thread")
     # Thread names sort before thread numbers, which recorders assign arbitrarily.

@@ -285,6 +285,21 @@ def test_the_order_of_streams_counts_by_times_never_by_ids():
     assert deadlock_of(started(trace_of([kernels, other], groups), times, [0, 4000, 2000])) is None
 
 
+@pytest.mark.parametrize(("thread", "hangs_there"), [("a worker", False), ("the program", True)])
+def test_threads_are_told_apart_by_the_profilers_names_where_the_recorder_numbers_all_alike(
+    thread, hangs_there
+):
+    """A call whose worker was not recorded begins before the worker of the call before it, on a thread of its own."""
+    words = {"tid": 1, "micros": 1}
+    nodes = [
+        reduces(1, "1", thread=thread, **words),
+        reduces(2, "1", 1, thread="the program", **words),
+    ]
+    late = [node(3, "COMP", micros=1), *nodes]
+    trace = started(trace_of([nodes, late], {"1": [0, 1]}), [0, 4000], [0, 8000, 4000])
+    assert (deadlock_of(trace) is not None) is hangs_there
+
+
 def test_ranks_that_are_not_there_are_not_waited_for():
     """One rank of a job: what the others do is not known, so nothing hangs because of them."""
     nodes = [receive(1, 1, 0), reduces(2, "1", 1), send(3, 1, 0, 2)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from studio.doctor import CHECKS, REPAIRS, Diagnosis, NodeAt, examination, examine, repair
+from studio.doctor import CHECKS, REPAIRS, Diagnosis, NodeAt, examination, examine, repair, scale
 from studio.doctor.cycles import removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.trace import Finding, Trace
@@ -451,6 +451,16 @@ def test_every_check_and_repair_is_in_the_documentation_word_for_word():
         assert check.advice in text
     for one in REPAIRS.values():
         assert f"**{one.title}** (`{one.code}`). {one.consequence}" in text
+
+
+def test_units_are_seen_by_the_names_that_take_most_time_where_there_are_very_many():
+    """The ranks of a job that names every node by itself have more names than are worth comparing."""
+    names = scale._NAMES + 100
+    ranks = [
+        [node(n, "COMP", name=f"layer {n}", micros=factor * (n + 1)) for n in range(names)]
+        for factor in (1, 1000)
+    ]
+    assert evidence(found(trace_of(ranks), "duration-units"))["names compared"] == f"{scale._NAMES:,}"
 
 
 def test_two_common_collectives_are_enough_to_tell_clocks_apart():

@@ -14,6 +14,7 @@ from studio.analysis.job.kinds import NOTHING, node_kinds
 from studio.analysis.job.step_times import StepTime
 from studio.cli import main
 from studio.commands.base import replay as replaying
+from studio.doctor import examine
 from studio.errors import TraceError
 from studio.et import LinkOptions
 from studio.sim import simulate
@@ -40,10 +41,16 @@ def replayed(trace: Trace) -> list[StepTime]:
     return replaying.steps(simulate(trace, interpret(parts).config, native=compiled()))
 
 
+def alarms(trace: Trace) -> list[str]:
+    """What the doctor says would keep a job from its end: all of these came to theirs."""
+    return [found.message for found in examine(trace) if found.level == "error" or found.code == "deadlock"]
+
+
 @pytest.mark.parametrize("run", RUNS)
 def test_a_replay_takes_the_recorded_time_and_a_simulation_ends(shared, run, record_property):
     """Every step of every rank; and with simulated communication every rank finishes, nothing repaired."""
     trace = link_recording(shared / "traces" / run)
+    assert alarms(trace) == []
     steps = replayed(trace)
     assert {one.rank for one in steps} == {rank.number for rank in trace.ranks}
     for one in steps:
@@ -70,6 +77,7 @@ ALONE = [
 def test_a_kineto_trace_alone_replays_in_the_recorded_time(shared, file, record_property):
     """Idle streams, launches outside the recording, long ranges of the program and copies that block their call."""
     trace = link_recording(shared / "traces" / file)
+    assert alarms(trace) == []
     steps = replayed(trace)
     assert steps
     for one in steps:
