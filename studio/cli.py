@@ -7,7 +7,7 @@ import io
 import os
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -136,9 +136,12 @@ class _Commands(click.Group):
         except BrokenPipeError:
             raise
         except OSError as error:
+            # Loaded here: no command is slower for it, and the list of commands needs none of it.
+            from studio.files import what_to_do
+
             what = error.strerror or type(error).__name__
             place = ": ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
-            _fail(ctx, f"{place}: {what}." if place else f"{what}.", _HINTS.get(type(error), ""))
+            _fail(ctx, f"{place}: {what}." if place else f"{what}.", what_to_do(error))
         except MemoryError:
             _fail(ctx, "Not enough memory.", "Close other programs, or open fewer ranks.")
 
@@ -157,14 +160,6 @@ def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable
         raise click.UsageError(
             f"There is no command {args[0]!r}, and no file of this name. Did you mean {near[0]!r}?", ctx
         )
-
-
-_HINTS: Mapping[type[OSError], str] = {
-    PermissionError: "Check who may read and write it.",
-    IsADirectoryError: "Name a file, or remove the folder of this name.",
-    NotADirectoryError: "A part of this path is a file, not a folder.",
-    FileExistsError: "Choose another name, or remove what is there.",
-}
 
 
 def _fail(ctx: click.Context, message: str, hint: str) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
@@ -35,6 +36,33 @@ _FULL: Final = {
 
 class SpecialFileError(OSError):
     """What should be read is a pipe, a socket or a device, which may have no end and may never answer."""
+
+
+_WHAT_TO_DO: Final[Mapping[type[OSError], str]] = {
+    SpecialFileError: "Copy its content into a file, and name that.",
+    FileNotFoundError: "Check the spelling.",
+    PermissionError: "Check who may read and write it.",
+    IsADirectoryError: "Name a file, or remove the folder of this name.",
+    NotADirectoryError: "A part of this path is a file, not a folder.",
+    FileExistsError: "Choose another name, or remove what is there.",
+}
+_WHAT_TO_DO_BY_NUMBER: Final = {
+    errno.ELOOP: "It is a symbolic link that leads back to itself: name the file that is meant.",
+    errno.ENAMETOOLONG: "Use a shorter name.",
+    errno.ENOSPC: "Make room there, or name a place on another disk.",
+    errno.EDQUOT: "Make room there, or name a place on another disk.",
+    errno.EROFS: "Name a place that can be written to.",
+}
+
+
+def what_to_do(error: OSError) -> str:
+    """Return what helps where a file cannot be read or written; empty where the error says all there is to say.
+
+    Example:
+        >>> what_to_do(FileNotFoundError())
+        'Check the spelling.'
+    """
+    return _WHAT_TO_DO.get(type(error)) or _WHAT_TO_DO_BY_NUMBER.get(error.errno or 0, "")
 
 
 def open_file(path: Path) -> BufferedReader:

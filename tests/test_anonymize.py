@@ -163,6 +163,14 @@ def test_equal_keys_give_equal_files_and_other_keys_others(caged, tmp_path):
     assert files[2] != files[0] != files[3]
 
 
+def test_a_key_may_be_longer_than_the_name_of_a_file(caged, tmp_path):
+    folder, _ = caged
+    done = CliRunner().invoke(
+        main, ["anonymize", str(folder), "-o", str(tmp_path / "out"), "--key", "k" * 5000, "--no-simulate"]
+    )
+    assert done.exit_code == 0, done.output
+
+
 def test_a_word_that_is_left_is_found_and_nothing_is_written(caged, tmp_path, monkeypatch):
     folder, canaries = caged
     monkeypatch.setattr(Renamer, "words", lambda _self, text: text)

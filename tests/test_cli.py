@@ -649,15 +649,38 @@ def test_ctrl_c_while_modules_are_loaded_is_no_traceback(tmp_path, module):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
-@pytest.mark.parametrize("option", ["", "--system", "--network", "--comm-groups", "--remote-memory"])
-def test_special_files_are_refused_wherever_a_file_is_named(tmp_path, option):
-    os.mkfifo(tmp_path / "pipe")
-    if option:
-        job = str(sample_path(SAMPLES[0].name))
-        message = refused("simulate", job, "--preset", "hgx-h100-8", option, tmp_path / "pipe")
-    else:
-        message = refused("info", tmp_path / "pipe")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "info PIPE", "check PIPE", "convert PIPE OUT", "link PIPE -o OUT", "compare PIPE JOB", "jsonize PIPE -o OUT",
+        "visualize PIPE -o OUT.svg", "timeline PIPE -o OUT.csv", "merge PIPE -o OUT.et", "split PIPE -o OUT",
+        "sql select+1+from+nodes PIPE", "anonymize PIPE -o OUT", "anonymize JOB -o OUT --key PIPE",
+        "calibrate PIPE -o OUT.yml", "validate PIPE", "compare JOB --baseline PIPE", "suite PIPE -o OUT",
+        "complete JOB -o OUT --layout PIPE.yml", "generate llm --config PIPE --ranks 8 -o OUT", "infragraph PIPE -o OUT.yml",
+        *(f"simulate JOB --preset hgx-h100-8 {option} PIPE" for option in ("--comm-groups", "--remote-memory")),
+        *(f"simulate JOB --preset hgx-h100-8 {option} PIPE" for option in ("--system", "--network")),
+        "simulate JOB --preset PIPE.yml", "simulate PIPE --preset hgx-h100-8", "serve PIPE --no-browser --port 0",
+    ],
+)  # fmt: skip
+def test_special_files_are_refused_wherever_a_file_is_named(tmp_path, words):
+    """What waited for a writer would wait for ever here; what is said tells what to do, and nothing is written."""
+    given = {"PIPE": tmp_path / "pipe", "OUT": tmp_path / "out", "JOB": sample_path(SAMPLES[0].name)}
+    for name in ("pipe", "pipe.yml"):
+        os.mkfifo(tmp_path / name)
+    arguments = [
+        re.sub("PIPE|OUT|JOB", lambda found: str(given[found[0]]), word).replace("+", " ")
+        for word in words.split()
+    ]
+    message = refused(*arguments)
     assert "this is a pipe" in message
+    assert "\nHint: " in message
+    assert {path.name for path in tmp_path.iterdir()} <= {"pipe", "pipe.yml"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such links")
+def test_a_link_to_itself_is_refused_with_a_hint(tmp_path):
+    (tmp_path / "job.0.et").symlink_to(tmp_path / "job.0.et")
+    assert "Hint: It is a symbolic link that leads back to itself" in refused("info", tmp_path / "job.0.et")
 
 
 @pytest.mark.parametrize("arguments", [["--workspace", "{file}"], ["--host", "no.such.host.invalid"]])

@@ -353,10 +353,18 @@ def _key(given: str | None) -> bytes:
     if given is None:
         return b""
     path = Path(given)
-    raw = read_file(path).strip() if path.is_file() else given.encode("utf-8", "surrogateescape")
+    raw = read_file(path).strip() if _is_file(path) else given.encode("utf-8", "surrogateescape")
     if not raw:
         raise ConfigError("The key is empty; allowed: a text or a file with one.", hint="--key key.txt")
     return raw
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether a path is that of anything but a folder: a pipe is refused, its name is not taken for the key."""
+    try:
+        return path.exists() and not path.is_dir()
+    except OSError:
+        return False  # A text that is too long for the name of a file.
 
 
 @click.command(

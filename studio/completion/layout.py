@@ -15,6 +15,7 @@ import yaml
 
 from studio.completion.mesh import NAMES, Mesh, parse_layout
 from studio.errors import ConfigError
+from studio.files import read_start, what_to_do
 from studio.trace import CommGroup, Trace
 
 ENDINGS = (".yml", ".yaml", ".json")
@@ -92,11 +93,15 @@ def _shown(members: tuple[int, ...]) -> str:
 
 def _read(path: Path) -> Layout:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; allowed for a layout: {MOST_BYTES:,}")
-        return layout_of_text(path, path.read_text(encoding="utf-8"))
+        content = read_start(path, MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise ConfigError(
+                f"{path}: {path.stat().st_size:,} bytes; allowed for a layout: {MOST_BYTES:,}",
+                hint="Is this the right file?",
+            )
+        return layout_of_text(path, content.decode("utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=what_to_do(error)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: neither YAML nor JSON: {' '.join(str(error).split())}") from error
 

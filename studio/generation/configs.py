@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from studio.errors import ConfigError
+from studio.files import read_start
 from studio.generation.models import Model
 
 _EXPERTS_ELSEWHERE = ("num_local_experts", "num_experts", "n_routed_experts")
@@ -20,9 +21,10 @@ def read_config(path: Path) -> Model:
         ConfigError: The file is none, describes a model of another kind, or lacks a number.
     """
     try:
-        if path.stat().st_size > _LARGEST_BYTES:
+        content = read_start(path, _LARGEST_BYTES + 1)
+        if len(content) > _LARGEST_BYTES:
             raise ConfigError(f"{path.name} is larger than {_LARGEST_BYTES:,} bytes; a config.json is not.")
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path.name}: not JSON: {error}.") from error
     if not isinstance(values, dict):

@@ -19,7 +19,7 @@ import yaml
 from studio.errors import ConfigError, StudioError
 from studio.et import read as read_trace
 from studio.et import write as write_trace
-from studio.files import open_file
+from studio.files import open_file, what_to_do
 from studio.notebook import one_line
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.fields import Fields, show_value
@@ -326,8 +326,7 @@ def _bytes(path: Path) -> bytes:
                 hint="Is this the right file?",
             )
     except OSError as error:
-        hint = "Check the path." if isinstance(error, FileNotFoundError) else ""
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=what_to_do(error)) from error
     if not content.strip():
         raise _empty(path)
     return content

@@ -19,6 +19,7 @@ from studio.errors import TraceFormatError
 from studio.et import Progress, discover, read_job
 from studio.et.job import recognise
 from studio.et.source import SourceFile, head, open_sources
+from studio.files import open_file
 
 _LARGEST = 64 << 20
 _LARGEST_TEXT = "64 MiB"
@@ -98,11 +99,11 @@ def _is_text(start: bytes) -> bool:
 
 
 def _content(file: SourceFile) -> bytes:
-    with file.path.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
     try:
-        with gzip.open(file.path) if packed else file.path.open("rb") as stream:
-            data: bytes = stream.read(_LARGEST + 1)
+        with open_file(file.path) as raw:
+            packed = raw.peek(2)[:2] == b"\x1f\x8b"
+            with gzip.open(raw) if packed else raw as stream:
+                data: bytes = stream.read(_LARGEST + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TraceFormatError(
             f"{file.name}: damaged gzip: {error}.", hint="Make or copy the file again."

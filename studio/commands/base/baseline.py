@@ -20,7 +20,7 @@ from studio.decoding import decoder
 from studio.doctor import examination
 from studio.doctor.stored import EDITION as CHECKS
 from studio.errors import ConfigError
-from studio.files import SpecialFileError, read_file
+from studio.files import read_file
 from studio.store.arrays import appearing
 from studio.units import format_count, format_ns
 
@@ -199,7 +199,7 @@ def read_baseline(path: Path) -> Baseline:
     hint = "Make one with --write-baseline FILE.json."
     try:
         known = _baseline(read_file(path))
-    except (msgspec.MsgspecError, UnicodeDecodeError, SpecialFileError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a baseline: {error}", hint=hint) from error
     if known.chakra_studio_baseline != _FORM:
         raise ConfigError(

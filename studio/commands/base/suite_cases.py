@@ -25,7 +25,7 @@ from studio.errors import ConfigError, StudioError
 from studio.et import Progress
 from studio.et.format import JobSize
 from studio.et.source import walk
-from studio.files import SpecialFileError, open_file, read_file
+from studio.files import open_file, read_file
 from studio.sim.compared import side_of
 from studio.sim.models import Model
 from studio.store.arrays import Damaged, decode_sealed, write_sealed
@@ -333,7 +333,7 @@ def read_results(path: Path) -> Results:
         found = _results(read_file(file))
     except FileNotFoundError as error:
         raise ConfigError(f"{file}: there are no results.", hint="Name the folder that -o made.") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError, SpecialFileError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{file}: not the results of a suite: {error}.", hint="Run that suite again."
         ) from error

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from studio.commands.base.options import suggest
 from studio.errors import ConfigError
-from studio.files import SpecialFileError, read_file
+from studio.files import read_file
 from studio.sim.models import MODELS
 from studio.units import parse_ns
 
@@ -129,7 +129,7 @@ def read_suite(path: Path) -> Suite:
     try:
         text = read_file(path).decode("utf-8")
         given = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, SpecialFileError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not a suite: {error}", hint="docs/fleet.md describes suites.") from error
     return _Reader(path, _Lines(text)).suite(given)
 
