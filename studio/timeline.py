@@ -105,7 +105,16 @@ class Timeline:
         return table(repr(self), ("rank", "lane", "spans", "busy in all", "from", "to"), rows)
 
     def of_lane(self, index: int) -> slice:
-        """Return the indices of a lane's spans."""
+        """Return the indices of a lane's spans.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> timeline = studio.recorded(trace, 0)
+            >>> spans = timeline.of_lane(0)
+            >>> bool((timeline.lane[spans] == 0).all())
+            True
+        """
         low, high = np.searchsorted(self.lane, (index, index + 1)).tolist()
         return slice(low, high)
 

@@ -507,11 +507,25 @@ class Rank:
     __repr__ = one_line
 
     def metadata_value(self, name: str, missing: Value = None) -> Value:
-        """Return the first value of this name in the metadata; `missing` where there is none."""
+        """Return the first value of this name in the metadata; `missing` where there is none.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> trace.ranks[0].metadata_value("schema", "none said")
+            'chakra-studio-sample'
+        """
         return next((item.value for item in self.metadata if item.name == name), missing)
 
     def metadata_number(self, name: str) -> int:
-        """Return a whole number from the metadata, -1 where there is none of that name."""
+        """Return a whole number from the metadata, -1 where there is none of that name.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> trace.ranks[0].metadata_number("no such name")
+            -1
+        """
         value = self.metadata_value(name)
         return value if isinstance(value, int) else NONE
 
@@ -579,11 +593,24 @@ class Trace:
 
         Raises:
             TraceError: There is no such rank.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> trace.graph_of(3) is trace.graph_of(trace.ranks[3])
+            True
         """
         return self.graphs[(rank if isinstance(rank, Rank) else self.known_rank(rank)).graph]
 
     def rank(self, number: int) -> Rank | None:
-        """Return rank `number`, None where the job has no such rank."""
+        """Return rank `number`, None where the job has no such rank.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> trace.rank(3).number, trace.rank(99)
+            (3, None)
+        """
         return next((r for r in self.ranks if r.number == number), None)
 
     def known_rank(self, rank: Rank | int) -> Rank:
@@ -591,6 +618,12 @@ class Trace:
 
         Raises:
             TraceError: There is no such rank.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> trace.known_rank(3) is trace.known_rank(trace.ranks[3])
+            True
         """
         found = self.rank(int(rank.number if isinstance(rank, Rank) else rank))
         if found is None:
@@ -603,7 +636,14 @@ class Trace:
         return found
 
     def group(self, name: str | None) -> CommGroup | None:
-        """Return the listed comm group of a name, None where there is none."""
+        """Return the listed comm group of a name, None where there is none.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> trace.group("tp0")
+            CommGroup(name='tp0', ranks=(0, 1), inferred=False)
+        """
         return next((group for group in self.groups if group.name == name), None)
 
     def __repr__(self) -> str:
@@ -639,7 +679,14 @@ class Trace:
 
     @property
     def node_count(self) -> int:
-        """Nodes of all ranks; shared graphs count once per rank."""
+        """Nodes of all ranks; shared graphs count once per rank.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> trace.node_count == sum(len(trace.graph_of(rank)) for rank in trace.ranks)
+            True
+        """
         sizes = [len(g) for g in self.graphs]
         return sum(sizes[r.graph] for r in self.ranks)
 
@@ -653,7 +700,14 @@ class Trace:
         return hash(self.essence())
 
     def essence(self) -> tuple[tuple[object, ...], tuple[CommGroup, ...]]:
-        """Return what makes traces equal: ranks, graph fingerprints, and comm groups."""
+        """Return what makes traces equal: ranks, graph fingerprints, and comm groups.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> trace.essence() == studio.read(studio.sample_path("transformer_8r")).essence()
+            True
+        """
         marks = [digest(g) for g in self.graphs]
         ranks = tuple(
             (r.number, marks[r.graph], r.slots, r.version, exact_tuple(r.metadata), r.extra)

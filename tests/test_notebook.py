@@ -14,6 +14,7 @@ from studio.figures import lanes
 from studio.figures.collective_heat import collective_heatmap
 from studio.notebook import LINE
 from studio.sim.compared import side_of
+from studio.sim.result import SimResult
 from studio.trace import CommGroup, Finding, Trace, trace_digest
 
 FIGURES = studio.figures.__all__
@@ -39,6 +40,19 @@ def test_names_are_listed_load_and_have_an_example() -> None:
         name
         for name, value in public.items()
         if not doctest.DocTestParser().get_examples(inspect.getdoc(value) or "")
+    ]
+    assert without == []
+
+
+@pytest.mark.parametrize(
+    "kind", [studio.Trace, studio.Rank, studio.Timeline, studio.SystemConfig, studio.LinkOptions, SimResult]
+)
+def test_what_values_can_be_asked_has_an_example(kind: type) -> None:
+    parts = {name: getattr(part, "fget", part) for name, part in vars(kind).items() if name[0] != "_"}
+    without = [
+        name
+        for name, part in parts.items()
+        if inspect.isfunction(part) and not doctest.DocTestParser().get_examples(inspect.getdoc(part) or "")
     ]
     assert without == []
 

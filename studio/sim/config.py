@@ -309,7 +309,13 @@ class SystemConfig:
 
     @property
     def mode(self) -> Literal["compatible", "extended"]:
-        """The mode: compatible or extended."""
+        """The mode: compatible or extended.
+
+        Example:
+            >>> import studio
+            >>> studio.presets["hgx-h100-8"].config.mode
+            'extended'
+        """
         return "compatible" if self.extensions is None else "extended"
 
     def extended(self, extensions: Extensions | None = None) -> SystemConfig:
@@ -347,7 +353,14 @@ class SystemConfig:
 
     @property
     def needs_every_rank(self) -> bool:
-        """Whether ranks meet over the network, so that none may be missing; not where all take their recorded times."""
+        """Whether ranks meet over the network, so that none may be missing; not where all take their recorded times.
+
+        Example:
+            >>> import studio
+            >>> config = studio.presets["hgx-h100-8"].config
+            >>> config.needs_every_rank, config.extended().replaying().needs_every_rank
+            (True, False)
+        """
         recorded = self.extensions is not None and self.extensions.communication_times == "recorded"
         return not (self.replay_only or recorded)
 
@@ -389,7 +402,13 @@ class SystemConfig:
 
     @property
     def flows(self) -> bool:
-        """Whether collectives and messages are timed by the cost model, as flows over the ports of the NPUs."""
+        """Whether collectives and messages are timed by the cost model, as flows over the ports of the NPUs.
+
+        Example:
+            >>> import studio
+            >>> studio.presets["hgx-h100-8"].config.flows
+            True
+        """
         recorded = self.extensions is not None and self.extensions.communication_times == "recorded"
         return self.costs is not None and not (self.replay_only or recorded)
 

@@ -88,12 +88,28 @@ class SimResult:
 
     @property
     def makespan_ns(self) -> int:
-        """When the last rank finished."""
+        """When the last rank finished.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result.makespan_ns == int(result.finish_ns.max())
+            True
+        """
         return int(self.finish_ns.max())
 
     @property
     def classes(self) -> int:
-        """How many ranks were simulated: one of each class of equivalent ranks."""
+        """How many ranks were simulated: one of each class of equivalent ranks.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result.classes
+            8
+        """
         return len(np.unique(self.representative))
 
     def events_of(self, rank: int | Rank) -> tuple[Int64, Int64, Bool]:
@@ -101,6 +117,14 @@ class SimResult:
 
         Raises:
             TraceError: There is no such rank.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> tick, row, completes = result.events_of(3)
+            >>> len(tick), int(completes.sum())
+            (594, 297)
         """
         [place] = rank_indices(self.trace, [rank]).tolist()
         mine = self.event_rank == self.representative[place]
@@ -115,6 +139,13 @@ class SimResult:
 
         Raises:
             TraceError: There is no such rank.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result.timeline(3), result.timeline([0, 3])
+            (Timeline(297 spans, 7 lanes, 1 ranks, 24.6 ms), Timeline(594 spans, 14 lanes, 2 ranks, 24.6 ms))
         """
         chosen = rank_indices(self.trace, ranks)
         groups = self.trace.groups if self.config.groups is None else self.config.groups
@@ -123,7 +154,15 @@ class SimResult:
         )
 
     def node_times(self, chosen: Int64 | None = None) -> NodeTimes:
-        """Return the times of the nodes of the ranks at places `chosen`; None for all ranks."""
+        """Return the times of the nodes of the ranks at places `chosen`; None for all ranks.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> len(result.node_times().start_ns) == trace.node_count
+            True
+        """
         simulated = np.unique(self.representative if chosen is None else self.representative[chosen])
         times = empty_times(self.trace, simulated)
         mine = slice(None) if len(simulated) == len(self.finish_ns) else times.first[self.event_rank] >= 0
@@ -134,11 +173,27 @@ class SimResult:
         return replace(times, first=times.first[self.representative])
 
     def communication(self) -> FlowParts | None:
-        """Return what the time of collectives and messages went to, by `node_times`; None where no cost model timed them."""
+        """Return what the time of collectives and messages went to, by `node_times`; None where no cost model timed them.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> result.communication() is None
+            True
+        """
         return flow_parts(self.trace, self.config, self.node_times(), self.representative)
 
     def event_ids(self) -> Any:
-        """Return (E,) the id of the node each event concerns, as written in the trace."""
+        """Return (E,) the id of the node each event concerns, as written in the trace.
+
+        Example:
+            >>> import studio
+            >>> trace = studio.read(studio.sample_path("transformer_8r"))
+            >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+            >>> len(result.event_ids()) == 2 * trace.node_count
+            True
+        """
         graph_of = np.array([rank.graph for rank in self.trace.ranks])[self.event_rank]
         ids = np.zeros(len(self.event_row), np.uint64)
         for index, mine in _by_graph(graph_of):

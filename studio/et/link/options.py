@@ -90,7 +90,13 @@ class LinkOptions:
 
     @property
     def kinds(self) -> DepKind:
-        """The kinds of dependencies to derive."""
+        """The kinds of dependencies to derive.
+
+        Example:
+            >>> import studio
+            >>> studio.LinkOptions().kinds == studio.LinkOptions(data=False).kinds
+            False
+        """
         wanted = {
             DepKind.ORDER: self.host_order,
             DepKind.CALL: self.call_parent,
