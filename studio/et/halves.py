@@ -107,12 +107,39 @@ def _beginning(half: Half) -> str:
 def sort_halves(halves: Sequence[Half]) -> list[list[Half]]:
     """Return the files of each job."""
     groups: dict[str, list[Half]] = {}
-    for half in _with_counted(halves):
+    for half in _with_counted(_with_namesakes(halves)):
         groups.setdefault(half.stem, []).append(half)
     jobs = [part for group in groups.values() for part in _by_time(group)]
     jobs = _together(jobs)
     jobs = _with_hosts(jobs)
     return [_believed(job) for job in _with_other_side(jobs)]
+
+
+def _with_namesakes(halves: Sequence[Half]) -> list[Half]:
+    """Give host traces the rank of the one device trace of another folder that is called the same."""
+    named: dict[tuple[bool, str], list[Half]] = {}
+    for half in halves:
+        named.setdefault((half.is_host, _own_words(half)), []).append(half)
+    made = []
+    for half in halves:
+        words = _own_words(half)
+        devices = named.get((False, words), [])
+        alone = words and half.is_host and len(devices) == len(named[True, words]) == 1
+        follows = alone and half.folder != devices[0].folder and _may_follow(half, devices[0])
+        made.append(replace(half, number=devices[0].card.rank) if follows else half)
+    return made
+
+
+def _own_words(half: Half) -> str:
+    """Return the words and numbers of a file's name by which it differs from others of its kind."""
+    words = re.split(r"[._\- ]+", half.file.name.rpartition("/")[2].lower())
+    return "_".join(word for word in words if word.isdigit() or not _SAYS_NOTHING.fullmatch(word))
+
+
+def _may_follow(host: Half, device: Half) -> bool:
+    """Whether a host trace that says nothing of its process may have the rank that a device trace tells of itself."""
+    tells = host.card.rank is not None or host.card.pid is not None or says_rank(host.file.name)
+    return not tells and device.card.rank is not None
 
 
 def _with_counted(halves: Sequence[Half]) -> list[Half]:
@@ -158,7 +185,7 @@ def _are_one_run(these: Sequence[Half], those: Sequence[Half]) -> bool:
     if len(worlds) != 1 or worlds <= {None, 1}:
         return False
     ours, theirs = ({half.card.rank for half in group if not half.is_host} for group in (these, those))
-    if ours & theirs or None in ours | theirs:
+    if not (ours and theirs) or ours & theirs or None in ours | theirs:
         return False
     begins = [half.card.begin_us for half in (*these, *those) if half.card.begin_us is not None]
     return bool(begins) and max(begins) - min(begins) <= _SAME_RUN_US

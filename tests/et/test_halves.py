@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -51,6 +52,18 @@ def test_a_layout_opens_as_one_linked_job(tmp_path, layout):
     assert [(group.name, group.ranks) for group in trace.groups] == [("0", (0, 1))]
     with open_sources([folder]) as files:
         assert [job.name for job in discover(files)] == ["run"]
+
+
+@pytest.mark.parametrize("says_process", [True, False])
+@pytest.mark.parametrize("name", ["{host}_{pid}_20261122.json", "{host}_20261122_{pid}.pt.trace.json"])
+def test_files_that_are_called_alike_in_a_folder_per_kind_are_of_one_rank(tmp_path, name, says_process):
+    """Where a host trace names no process, and its own name no rank: it is no job beside that of the device traces."""
+    folder = lay_out(tmp_path / "run", f"et/{name}", f"kineto/{name}")
+    for path in () if says_process else (folder / "et").iterdir():
+        path.write_bytes(re.sub(rb'"pid": *[0-9]+, *', b"", path.read_bytes()))
+    trace = studio.read(folder)
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+    assert linked(trace) == [6, 6]
 
 
 def test_numbers_that_cannot_be_ranks_are_none(tmp_path):
