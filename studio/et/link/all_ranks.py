@@ -16,10 +16,12 @@ from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, pair
 from studio.et.link.scattered import share_sizes
 from studio.et.link.senders import find_senders
+from studio.et.mend import collector_paused
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding
 
 
+@collector_paused()
 def link_ranks(
     hosts: Sequence[tuple[HostTrace, int | None]],
     devices: Sequence[tuple[DeviceTrace, int | None]],

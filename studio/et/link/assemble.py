@@ -115,10 +115,7 @@ class _Nodes:
         """Return node types."""
         types = np.full(len(self), NodeType.COMP, np.int32)
         if self.options.metadata_nodes:
-            of_groups = {name for name in set(self.made.operations.names) if INIT in name}
-            for row, name in enumerate(self.made.operations.names if of_groups else ()):
-                if name in of_groups:
-                    types[row] = NodeType.METADATA
+            types[self.made.operations.named(lambda name: INIT in name)] = NodeType.METADATA
         for row, facts in comm_rows(self.made, self.first_device).items():
             types[row] = node_type(facts.kind)
         return types
@@ -128,7 +125,8 @@ class _Nodes:
         rank_draft = self.made
         device, launched = rank_draft.device, rank_draft.launched
         gaps = np.full(len(self.gaps), texts.code("host gap"), np.int32)
-        parts = [texts.of(rank_draft.operations.names), gaps]
+        operations = rank_draft.operations
+        parts = [texts.of(operations.names)[operations.name], gaps]
         if device is not None:
             words = texts.of(device.names)
             called = self.gaps.call >= 0

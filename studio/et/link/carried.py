@@ -44,8 +44,8 @@ def may_carry(kind: int | None, called: int) -> bool:
 
 def library_rows(operations: Operations) -> list[int]:
     """Return the operations of a communication library, which carries out calls on the processor."""
-    library = {name for name in set(operations.names) if name.startswith(LIBRARY)}
-    return [row for row, name in enumerate(operations.names) if name in library] if library else []
+    rows: list[int] = operations.named(lambda name: name.startswith(LIBRARY)).tolist()
+    return rows
 
 
 def match_calls(
@@ -107,7 +107,7 @@ class _Matching:
         self.operations, self.kinds, self.record = operations, kinds, record
         self.host, self.device = host, device
         self.call_of: dict[int, int] = {}
-        self.free = {call for call in kinds if plain(operations.names[call]) not in _BY_MESSAGES}
+        self.free = {call for call in kinds if plain(operations.name_of(call)) not in _BY_MESSAGES}
         self.by_begin = sorted(kinds, key=lambda call: int(operations.begin[call]))
         self.by_id = sorted((call for call in kinds if record[call] > 0), key=lambda call: int(record[call]))
         self.ids = [int(record[call]) for call in self.by_id]
@@ -156,7 +156,7 @@ class _Matching:
 
     def fits(self, row: int, call: int) -> bool:
         """Whether a call is free and of the operation's kind, where that is known."""
-        return call in self.free and may_carry(operator_kind(self.operations.names[row]), self.kinds[call])
+        return call in self.free and may_carry(operator_kind(self.operations.name_of(row)), self.kinds[call])
 
     def likeness(self, row: int, call: int) -> int:
         """Return how well the tensors of an operation are those of a call: storages, sizes, unknown, or 0 for neither."""

@@ -179,10 +179,9 @@ def _calls(
     reader = _FactReader(operations, host, device)
     rows: dict[int, Facts] = {}
     recorders, functional = [], []
-    telling = {name for name in set(operations.names) if name == _RECORDER or name.startswith(_NAMESPACES)}
-    for row, name in enumerate(operations.names):
-        if name not in telling:
-            continue
+    telling = operations.named(lambda name: name == _RECORDER or name.startswith(_NAMESPACES))
+    for row in telling.tolist():
+        name = operations.name_of(row)
         if name.startswith("c10d::"):
             facts = reader.of_operator(row)
             if facts:
@@ -246,7 +245,7 @@ def _above(operations: Operations, row: int, prefixes: str | tuple[str, ...]) ->
         row = int(operations.parent[row])
         if row < 0:
             break
-        if operations.names[row].startswith(prefixes):
+        if operations.name_of(row).startswith(prefixes):
             return row
     return NONE
 
@@ -298,13 +297,13 @@ class _FactReader:
 
     def of_operator(self, row: int) -> Facts | None:
         """Return the facts in a c10d operator's arguments, None where it is no collective."""
-        kind = operator_kind(self.operations.names[row])
+        kind = operator_kind(self.operations.name_of(row))
         if kind is None:
             return None
         values = self.values(row)
         if not values:
             return self._of_dims(row, kind)
-        functional = not self.operations.names[row].startswith("c10d::")
+        functional = not self.operations.name_of(row).startswith("c10d::")
         single = kind in _ONE_LIST or functional
         given = tensor_bytes(values[0 if single else 1]) if len(values) > (0 if single else 1) else NONE
         taken = given if single else tensor_bytes(values[0])
@@ -319,7 +318,7 @@ class _FactReader:
             return Facts(kind)
         sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
         # All but c10d's operators name what is given first.
-        single = kind in _ONE_LIST or not self.operations.names[row].startswith("c10d::")
+        single = kind in _ONE_LIST or not self.operations.name_of(row).startswith("c10d::")
         given = sizes[0 if single else 1] if len(sizes) > (0 if single else 1) else NONE
         facts = Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
         values = event.get("values")
@@ -667,7 +666,7 @@ def _add_direct(
         kind = kinds[int(device.name[int(launched.event[place])])]
         assert kind is not None
         row = int(launched.operator[place])
-        if row >= 0 and not operations.names[row].startswith(OPERATORS):
+        if row >= 0 and not operations.name_of(row).startswith(OPERATORS):
             row = _above(operations, row, OPERATORS)
         facts = reader.of_direct(row, kind) if row >= 0 else Facts(kind)
         communication.devices[place] = replace(facts, inferred=("type", "size", "group"))
@@ -707,9 +706,7 @@ def _groups(operations: Operations, host: HostTrace | None, device: DeviceTrace 
     by_name = {group.name: group for group in device.head.groups} if device is not None else {}
     if host is None:
         return by_name
-    for row, name in enumerate(operations.names):
-        if INIT not in name:
-            continue
+    for row in operations.named(lambda name: INIT in name).tolist():
         values = parse_literal(host.texts[int(host.io[row, 0])])
         for text in values if isinstance(values, list) else ():
             for group in _parse_groups(text):

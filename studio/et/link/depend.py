@@ -17,13 +17,12 @@ from studio.et.link.communication import Communication
 from studio.et.link.dependencies import Dependencies, select_dependencies
 from studio.et.link.device_dependencies import add_between_streams, add_device_dependencies, device_begin
 from studio.et.link.gaps import (
-    Gap,
     Gaps,
     OwnTimes,
     begin_of_first_callee,
     ends_of_floating,
     find_gaps,
-    gap_columns,
+    join_gaps,
     replace_lost,
 )
 from studio.et.link.idle import Idles, find_idles, idle_dependencies, no_idles, order_with_idles
@@ -114,18 +113,17 @@ def depend(
             find_waits(operations, device, launched), operations, around, device, launched
         )
     own, waited = measure_own_time(operations, waits, around)
-    launching = set() if launched is None else set(launched.operator.tolist())
-    launching = add_callers(launching, around)
+    launching = add_callers(np.zeros(0, np.int64) if launched is None else launched.operator, around)
     if host is not None:
         # Operators that compute are compared with those of other tools, which keep them whole.
-        launching = {row for row in launching if not operations.names[row].startswith(COMPUTING)}
+        launching[operations.named(lambda name: name.startswith(COMPUTING))] = False
     inside = find_inside(operations, around, library, launching, options)
     telling = ~find_within_library(operations, around, library) & (inner < 0)
     lost = lost_calls(operations, communication, in_place)
     ends = ends_of_floating(operations, floating, threads)
     own_times = OwnTimes(telling, library, begin_of_first_callee(operations, around), ends)
     gaps, causes = find_gaps(operations, waits, inside, own, own_times, options)
-    gaps += replace_lost(operations, lost, own, options)
+    gaps = join_gaps([gaps, replace_lost(operations, lost, own, options)])
     first_device = len(operations) + len(gaps)
     follows = chains(issue_order(operations, device, launched, communication), communication)
     follows = follows if options.sequence else []
@@ -139,7 +137,8 @@ def depend(
     add_lost_order(draft, lanes, operations, lost, order)
     add_inner_order(draft, lanes, operations, inner, order, library)
     instants = np.flatnonzero(operations.timed & (operations.end_ns == operations.start_ns))
-    calls = {gap.call: len(operations) + place for place, gap in enumerate(gaps) if gap.call >= 0}
+    called = np.flatnonzero(gaps.call >= 0)
+    calls = dict(zip(gaps.call[called].tolist(), (len(operations) + called).tolist(), strict=True))
     add_syncs(draft, lanes, first_device, waits, calls)
     add_holds(draft, lanes, causes, instants)
     rows, mistaken = _waiting_callees(operations, library, inner)
@@ -172,7 +171,7 @@ def depend(
     source, target, kinds, dropped = select_dependencies(draft, order, options.kinds)
     if mistaken and DepKind.CALL in options.kinds:
         dropped["call"] = dropped.get("call", 0) + mistaken
-    return Plan(own, waited, gap_columns(gaps), idles, source, target, kinds, order, dropped)
+    return Plan(own, waited, gaps, idles, source, target, kinds, order, dropped)
 
 
 def _waiting_callees(operations: Operations, library: dict[int, int], inner: Int64) -> tuple[Int64, int]:
@@ -217,13 +216,13 @@ def _issue_times(
 
 def _order(
     operations: Operations,
-    gaps: list[Gap],
+    gaps: Gaps,
     device: DeviceTrace | None,
     launched: DeviceOperations | None,
     begun: Int64,
 ) -> Int64:
     """Return the position (N+G+D,) of every node: by time, callers first, device operations after their launch."""
-    begin = [begun, np.array([gap.start_ns for gap in gaps], np.int64)]
+    begin = [begun, gaps.start_ns]
     if device is not None and launched is not None:
         begin.append(device_begin(operations, device, launched))
     times = np.concatenate(begin)
@@ -239,13 +238,11 @@ def _order(
 
 
 def _recorded_times(
-    operations: Operations, own: Int64, gaps: list[Gap], device: DeviceTrace, launched: DeviceOperations
+    operations: Operations, own: Int64, gaps: Gaps, device: DeviceTrace, launched: DeviceOperations
 ) -> tuple[Int64, Int64]:
     """Return when every node began, and when it had taken the time that is its own."""
-    begin = np.array([gap.start_ns for gap in gaps], np.int64)
-    took = np.array([gap.duration_ns for gap in gaps], np.int64)
-    start = np.concatenate((operations.begin, begin, device.start_ns[launched.event]))
-    return start, start + np.concatenate((np.maximum(own, 0), took, launched.own_ns))
+    start = np.concatenate((operations.begin, gaps.start_ns, device.start_ns[launched.event]))
+    return start, start + np.concatenate((np.maximum(own, 0), gaps.duration_ns, launched.own_ns))
 
 
 def _add_idles(

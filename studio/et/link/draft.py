@@ -11,7 +11,7 @@ from studio.et.link.attribute import DeviceOperations, attribute
 from studio.et.link.batches import spread
 from studio.et.link.communication import Communication, communicate
 from studio.et.link.depend import Plan, depend
-from studio.et.link.gaps import gap_columns
+from studio.et.link.gaps import no_gaps
 from studio.et.link.idle import no_idles
 from studio.et.link.join import Joined
 from studio.et.link.operations import Operations, from_device, from_host
@@ -87,8 +87,8 @@ def outline(rank_draft: RankDraft) -> RankDraft:
         device = replace(device, wait_stream=none, wait_record=none, inputs=none32, input_texts=[])
         device = replace(device, grid=none.reshape(0, 3), flops=none, allocations=no_allocations())
     return RankDraft(
-        rank_draft.number, host, device, None, rank_draft.host_operations, replace(rank_draft.operations, names=[]),
-        rank_draft.launched, rank_draft.communication, Plan(none, none, gap_columns(()), no_idles(), none, none, none32, none, {}), rank_draft.clock,
+        rank_draft.number, host, device, None, rank_draft.host_operations, replace(rank_draft.operations, name=none32, names=[]),
+        rank_draft.launched, rank_draft.communication, Plan(none, none, no_gaps(), no_idles(), none, none, none32, none, {}), rank_draft.clock,
     )  # fmt: skip
 
 

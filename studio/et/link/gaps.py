@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from studio.et.link.intervals import cut_out
 from studio.et.link.lanes import FIRST_LANE
 from studio.et.link.operations import LIBRARY, Operations
 from studio.et.link.options import LinkOptions
-from studio.et.link.spans import Span
+from studio.et.link.spans import Spans, join_spans, spans_between
 from studio.et.link.waits import Wait
 from studio.trace import NONE, Bool, Int64
 
-
-class Gap(NamedTuple):
-    """Time a thread spent between two operators, or in a call that waited for the device.
-
-    Attributes:
-        thread: The thread.
-        start_ns, duration_ns: When, and how long without the time it only waited.
-        why: `program` (Python, data loading), `call` (the rest of a call that set another thread going), `thread` or
-            `device` (what came after waiting for one).
-        call: The runtime call (row of its event) that waited, whose own time it is: what was left of it when the
-            device was done. -1 for time between operators.
-        wait_ns: How long that call had waited before.
-    """
-
-    thread: int
-    start_ns: int
-    duration_ns: int
-    why: str
-    call: int = NONE
-    wait_ns: int = 0
-
-
 WHYS = "program", "call", "thread", "device"
-_NO_WAITS: list[Wait] = []
+"""Why there is a gap: the program (Python, data loading), the rest of a call that set another thread going, and what came
+after waiting for a thread or for the device."""
+_PROGRAM, _CALL, _THREAD, _DEVICE = range(len(WHYS))
 
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Gaps in columns, see `Gap`; `why` is an index into `WHYS`."""
+    """Time that threads spent between two operators, or in calls that waited for the device.
+
+    G gaps.
+
+    Attributes:
+        thread: (G,) the thread.
+        start_ns, duration_ns: (G,) when, and how long without the time it only waited.
+        why: (G,) index into `WHYS`.
+        call: (G,) the runtime call (row of its event) that waited, whose own time it is: what was left of it when the
+            device was done. -1 for time between operators.
+        wait_ns: (G,) how long that call had waited before.
+    """
 
     thread: Int64
     start_ns: Int64
@@ -56,13 +47,22 @@ class Gaps:
         return len(self.thread)
 
 
-def gap_columns(gaps: Sequence[Gap]) -> Gaps:
-    """Return gaps in columns."""
-    code = {why: number for number, why in enumerate(WHYS)}
-    columns = zip(*gaps, strict=True) if gaps else [()] * len(Gap._fields)
-    named = dict(zip(Gap._fields, columns, strict=True))
-    named["why"] = tuple(map(code.__getitem__, named["why"]))
-    return Gaps(**{name: np.array(values, np.int64) for name, values in named.items()})
+def no_gaps() -> Gaps:
+    """Return none."""
+    none = np.zeros(0, np.int64)
+    return Gaps(none, none, none, none, none, none)
+
+
+def join_gaps(several: Sequence[Gaps]) -> Gaps:
+    """Return some gaps, one after another."""
+    return Gaps(*(np.concatenate([getattr(some, spec.name) for some in several]) for spec in fields(Gaps)))
+
+
+def _between(thread: Int64, start_ns: Int64, duration_ns: Int64, why: Int64, options: LinkOptions) -> Gaps:
+    """Return gaps between operators, without those that are too short."""
+    rows = np.flatnonzero(duration_ns >= options.least_gap_ns)
+    no_call, no_wait = np.full(len(rows), NONE, np.int64), np.zeros(len(rows), np.int64)
+    return Gaps(thread[rows], start_ns[rows], duration_ns[rows], why[rows], no_call, no_wait)
 
 
 Causes = dict[tuple[int, int], tuple[int, int]]
@@ -89,177 +89,248 @@ class OwnTimes:
 def find_gaps(
     operations: Operations,
     waits: list[Wait],
-    inside: list[Span],
+    inside: Spans,
     own: Int64,
     own_times: OwnTimes,
     options: LinkOptions,
-) -> tuple[list[Gap], Causes]:
+) -> tuple[Gaps, Causes]:
     """Return the gaps of all threads, and what held threads up; subtracts gaps from `own`."""
     rows = np.flatnonzero(operations.timed & ~operations.frame)
-    lanes = {
-        int(lane): rows[operations.thread[rows] == lane]
-        for lane in np.unique(operations.thread[rows]).tolist()
-    }
-    ends = {
-        lane: np.sort(operations.end_ns[own_rows[own_times.telling[own_rows]]])
-        for lane, own_rows in lanes.items()
-    }
+    ended = _Ended(operations, rows[own_times.telling[rows]])
     by_call = _by_call(operations, own_times, options)
+    held_by = _HeldBy(ended, by_call, own_times.floating_ends, options)
     started = int(operations.start_ns[operations.timed].min()) if len(rows) else 0
-    gaps: list[Gap] = []
-    causes: dict[tuple[int, int], tuple[int, int]] = {}
-    outside, inner = _sort_waits(waits, operations.frame.tolist())
-    for lane, own_rows in lanes.items():
+    outside, inner = _sort_waits(waits, operations.frame)
+    # Of what begins at one time the call comes first: the time after it follows.
+    gaps = [_returning([wait for wait in waits if wait.call >= 0])]
+    causes: Causes = {}
+    for lane, own_rows in _by_lane(operations.thread, rows).items():
         if lane >= FIRST_LANE:
             continue
-        device = outside.get(lane, [])
-        device_begins = [one.begin for one in device]
-        others = {other: ended for other, ended in ends.items() if other != lane}
-        spans = [
-            *_idle(operations, own_rows, lane, min([started, *(one.begin for one in device[:1])])),
-            *_after_all(operations, own_rows, device),
-            *(span for span in inside if span.thread == lane),
-        ]
-        looked = _look(
-            spans, device_begins, others, _Causing(lane, by_call, own_times.floating_ends), options
+        device = outside.get(lane, _NO_WAITS)
+        spans = join_spans(
+            [
+                _idle(operations, own_rows, lane, min([started, *device.begin[:1].tolist()])),
+                _after_all(operations, own_rows, lane, device),
+                inside.of_thread(lane),
+            ]
         )
-        for span, (is_plain, may_be_held, first, last) in zip(spans, looked, strict=True):
-            if is_plain:
-                gaps += _gap(lane, span.begin, span.end, "program", options)
-                continue
-            awaited = (
-                [one for one in device[first:last] if one.end <= span.end] if first < last else _NO_WAITS
-            )
-            cause = None
-            if may_be_held and span.may_wait and not any(one.end > one.begin for one in awaited):
-                cause = (
-                    by_call.get((lane, span.end))
-                    or _own_cause(own_times.floating_ends.get(lane, {}), span, options)
-                    or _cause(others, span, options)
-                )
-            if cause:
-                start = max(span.begin, cause[-1])
-                causes[lane, start] = cause[:2]
-                after = [one for one in awaited if one.begin >= start]
-                gaps += _around_waits(lane, start, span.end, after, options, "thread")
-            elif span.operation < 0:
-                gaps += _around_waits(lane, span.begin, span.end, awaited, options)
-            elif span.issued or span.rest:
-                awaited = [
-                    one
-                    for one in inner.get((lane, span.operation), _NO_WAITS)
-                    if one.begin >= span.begin and one.end <= span.end
-                ]
-                gaps += _around_waits(lane, span.begin, span.end, awaited, options, "call")
-            if span.operation >= 0 and (cause or ((span.issued or span.rest) and options.host_gaps)):
-                waited = sum(one.until - one.begin for one in awaited) if not cause else 0
-                own[span.operation] = max(own[span.operation] - (span.end - span.begin - waited), 0)
-    gaps = gaps if options.host_gaps else []
-    # Of what begins at one time the call comes first: the time after it follows.
-    return [*(_returning(wait) for wait in waits if wait.call >= 0), *gaps], causes
+        begin = spans.begin.copy()
+        why = np.where(spans.operation < 0, _PROGRAM, np.where(spans.issued | spans.rest, _CALL, NONE))
+        for span, (thread, until, resumed) in held_by.find(lane, spans, device).items():
+            begin[span], why[span] = max(int(begin[span]), resumed), _THREAD
+            causes[lane, int(begin[span])] = thread, until
+        cut, waited = _cut_waits(
+            replace(spans, begin=begin), why, device, inner.get(lane, _NO_WAITS), options
+        )
+        if options.host_gaps:
+            gaps.append(cut)
+        is_part = (spans.operation >= 0) & ((why == _THREAD) | ((why == _CALL) & options.host_gaps))
+        took = spans.end - spans.begin - np.where(why == _THREAD, 0, waited)
+        for operation, part in zip(spans.operation[is_part].tolist(), took[is_part].tolist(), strict=True):
+            own[operation] = max(own[operation] - part, 0)
+    return join_gaps(gaps), causes
 
 
-def _sort_waits(
-    waits: Sequence[Wait], frame: Sequence[bool]
-) -> tuple[dict[int, list[Wait]], dict[tuple[int, int], list[Wait]]]:
-    """Return waits by their begin: those between operations by thread, others by thread and operation."""
-    outside: dict[int, list[Wait]] = {}
-    inner: dict[tuple[int, int], list[Wait]] = {}
-    for wait in sorted(waits, key=lambda wait: wait.begin):
-        if wait.operation < 0 or frame[wait.operation]:
-            outside.setdefault(wait.thread, []).append(wait)
-        else:
-            inner.setdefault((wait.thread, wait.operation), []).append(wait)
-    return outside, inner
+def _by_lane(thread: Int64, rows: Int64) -> dict[int, Int64]:
+    """Return the rows of each thread, by rising number."""
+    rows = rows[np.argsort(thread[rows], kind="stable")]
+    lanes, first = np.unique(thread[rows], return_index=True)
+    return dict(zip(lanes.tolist(), np.split(rows, first[1:]), strict=True)) if len(rows) else {}
 
 
-class _Causing(NamedTuple):
-    """A lane, and what may have held up a thread."""
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """Waits of a thread for the device, in columns, see `Wait`."""
 
-    lane: int
+    operation: Int64
+    begin: Int64
+    end: Int64
+    until: Int64
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+
+_NO_WAITS = _Waits(*(np.zeros(0, np.int64) for _ in fields(_Waits)))
+
+
+def _join_waits(several: Sequence[_Waits]) -> _Waits:
+    """Return some waits, one after another."""
+    return _Waits(
+        *(np.concatenate([getattr(some, spec.name) for some in several]) for spec in fields(_Waits))
+    )
+
+
+def _sort_waits(waits: Sequence[Wait], frame: Bool) -> tuple[dict[int, _Waits], dict[int, _Waits]]:
+    """Return waits by thread: those between operations by their begin, others by operation, then begin."""
+    columns = [(wait.thread, wait.operation, wait.begin, wait.end, wait.until) for wait in waits]
+    thread, *rest = np.array(columns, np.int64).reshape(-1, 5).T
+    operation, begin = rest[:2]
+    between = (operation < 0) | frame[operation] if len(frame) else operation < 0
+    sorted_waits = []
+    for chosen, order in ((between, np.lexsort((begin,))), (~between, np.lexsort((begin, operation)))):
+        rows = order[chosen[order]]
+        lanes = _by_lane(thread, rows)
+        sorted_waits.append({lane: _Waits(*(column[own] for column in rest)) for lane, own in lanes.items()})
+    return sorted_waits[0], sorted_waits[1]
+
+
+def _cut_waits(
+    spans: Spans, why: Int64, outside: _Waits, inner: _Waits, options: LinkOptions
+) -> tuple[Gaps, Int64]:
+    """Cut waits for the device out of spans of one thread; what comes after a wait is due to the device.
+
+    Args:
+        spans: S spans.
+        why: (S,) why each is a gap, -1 where it is none.
+        outside: Waits outside of operations, which are cut out of time between them, and of what another thread held up.
+        inner: Waits within operations, which are cut out of the rest of the operation.
+        options: The shortest gap.
+
+    Returns:
+        The gaps, and how long (S,) waits lasted in each span that is one.
+    """
+    gaps = np.flatnonzero(why >= 0)
+    begin, end, operation, is_rest = (
+        spans.begin[gaps],
+        spans.end[gaps],
+        spans.operation[gaps],
+        why[gaps] == _CALL,
+    )
+    own_first = len(outside) + np.searchsorted(inner.operation, operation, "left")
+    own_last = len(outside) + np.searchsorted(inner.operation, operation, "right")
+    first = np.where(is_rest, own_first, np.searchsorted(outside.begin, begin, "left"))
+    last = np.where(is_rest, own_last, np.searchsorted(outside.begin, end, "right"))
+    waits = _join_waits([outside, inner])
+    # Room for a gap before each wait, and for one after the last.
+    slots = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(last - first, 0) + 1)))
+    start, took, is_after, lasted = cut_out(
+        (begin, end, first, last, slots), (waits.begin, waits.end, waits.until)
+    )
+    span = np.repeat(gaps, np.diff(slots))
+    reason = np.where(is_after > 0, _DEVICE, why[span])
+    waited = np.zeros(len(spans), np.int64)
+    waited[gaps] = lasted
+    return _between(spans.thread[span], start, took, reason, options), waited
+
+
+class _Ended:
+    """When operations ended that may have set another thread going, of all threads by time."""
+
+    def __init__(self, operations: Operations, rows: Int64) -> None:
+        # Of those that ended at one time the thread of the lowest number counts.
+        order = rows[np.lexsort((-operations.thread[rows], operations.end_ns[rows]))]
+        self.end, self.thread = operations.end_ns[order], operations.thread[order]
+        changed = np.append(True, self.thread[1:] != self.thread[:-1])[: len(order)]
+        self._run = np.maximum.accumulate(np.where(changed, np.arange(len(order)), 0))
+
+    def last_of_others(self, lane: int, times: Int64) -> Int64:
+        """Return the place of the last that had ended by each time (M,) on another thread, -1 where there is none."""
+        place = np.searchsorted(self.end, times, "right") - 1
+        own = (place >= 0) & (self.thread[place] == lane) if len(self.end) else place >= 0
+        place[own] = self._run[place[own]] - 1
+        return place
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldBy:
+    """What may have held up a thread.
+
+    Attributes:
+        ended: Operations of all threads.
+        by_call: See `_by_call`.
+        floating_ends: See `OwnTimes`.
+        options: What to derive.
+    """
+
+    ended: _Ended
     by_call: dict[tuple[int, int], tuple[int, int, int]]
     floating_ends: dict[int, dict[int, int]]
+    options: LinkOptions
+
+    def find(self, lane: int, spans: Spans, device: _Waits) -> dict[int, tuple[int, int, int]]:
+        """Return what held a thread up in its spans, by place of the span.
+
+        That is the thread, the time by which it had ended what the other waited for, and from when on the other went on. A span
+        in which the thread waited for the device is not among them.
+        """
+        if not self.options.threads:
+            return {}
+        took = spans.end - spans.begin
+        floating = self.floating_ends.get(lane, {})
+        known = [until for thread, until in self.by_call if thread == lane]
+        last = self.ended.last_of_others(lane, spans.end)
+        near = self._is_near(spans, last)
+        own_ends = np.array(sorted(floating), np.int64)
+        own_last = np.searchsorted(own_ends, spans.end, "right") - 1
+        own_near = own_last >= np.searchsorted(own_ends, spans.begin, "right")
+        waited = np.flatnonzero(device.end > device.begin)
+        low, high = (
+            np.searchsorted(device.begin[waited], *bound)
+            for bound in ((spans.begin, "left"), (spans.end, "right"))
+        )
+        may = near | own_near | np.isin(spans.end, known)
+        may &= (took >= self.options.least_gap_ns) & spans.may_wait
+        held: dict[int, tuple[int, int, int]] = {}
+        for span in np.flatnonzero(may).tolist():
+            end = int(spans.end[span])
+            if (device.end[waited[low[span] : high[span]]] <= end).any():
+                continue
+            if (lane, end) in self.by_call:
+                held[span] = self.by_call[lane, end]
+            elif own_near[span]:
+                until = int(own_ends[own_last[span]])
+                held[span] = floating[until], until, until
+            else:
+                until = int(self.ended.end[last[span]])
+                held[span] = int(self.ended.thread[last[span]]), until, until
+        return held
+
+    def _is_near(self, spans: Spans, last: Int64) -> Bool:
+        """Return in which spans (S,) the last operation of another thread ended nearer to the end than to the begin."""
+        if not len(self.ended.end):
+            return np.zeros(len(spans), np.bool_)
+        until = self.ended.end[last]
+        within = (last >= 0) & (until > spans.begin)
+        long = spans.end - spans.begin >= self.options.thread_gap_ns
+        return within & (spans.first | (long & (until - spans.begin >= spans.end - until)))
 
 
-def _look(
-    spans: Sequence[Span],
-    device_begins: Sequence[int],
-    others: dict[int, Int64],
-    causing: _Causing,
-    options: LinkOptions,
-) -> Iterable[tuple[bool, bool, int, int]]:
-    """Return of spans what can be told of all at once.
-
-    That is whether it is time between operations in which the thread waited for nothing, as most are; whether something may
-    have held the thread up, which has to be found out; and which of the device's waits began in it.
-    """
-    if not spans:
-        return []
-    begin = np.array([span.begin for span in spans], np.int64)
-    end = np.array([span.end for span in spans], np.int64)
-    waits = np.array(device_begins, np.int64)
-    first, last = np.searchsorted(waits, begin, "left"), np.searchsorted(waits, end, "right")
-    may = np.full(len(spans), causing.lane in causing.floating_ends)
-    may |= np.isin(end, [until for lane, until in causing.by_call if lane == causing.lane])
-    if options.threads:
-        is_first = np.array([span.first for span in spans], np.bool_)
-        compared = is_first | (end - begin >= options.thread_gap_ns)
-        for ends in others.values():
-            may |= compared & (np.searchsorted(ends, end, "right") > np.searchsorted(ends, begin, "right"))
-    may &= end - begin >= options.least_gap_ns
-    between = np.array([span.operation < 0 and span.may_wait for span in spans], np.bool_)
-    plain = between & (first >= last) & ~may
-    return zip(plain.tolist(), may.tolist(), first.tolist(), last.tolist(), strict=True)
-
-
-def replace_lost(operations: Operations, lost: Sequence[int], own: Int64, options: LinkOptions) -> list[Gap]:
+def replace_lost(operations: Operations, lost: Sequence[int], own: Int64, options: LinkOptions) -> Gaps:
     """Return a gap for the time that each lost call took its thread, as the call itself is no part of the thread."""
-    gaps = []
-    for call in lost:
-        begin, lane = int(operations.begin[call]), int(operations.thread[call])
-        if options.host_gaps and operations.timed[call]:
-            gaps += _gap(lane, begin, begin + int(own[call]), "call", options)
-    return gaps
+    if not options.host_gaps:
+        return no_gaps()
+    calls = np.array([call for call in lost if operations.timed[call]], np.int64)
+    why = np.full(len(calls), _CALL)
+    return _between(operations.thread[calls], operations.begin[calls], own[calls], why, options)
 
 
-def _returning(wait: Wait) -> Gap:
-    """Return the time that a call which waited took after the device was done."""
-    return Gap(wait.thread, wait.end, wait.until - wait.end, "device", wait.call, wait.end - wait.begin)
+def _returning(waits: Sequence[Wait]) -> Gaps:
+    """Return the time that calls which waited took after the device was done."""
+    rows = [
+        (wait.thread, wait.end, wait.until - wait.end, _DEVICE, wait.call, wait.end - wait.begin)
+        for wait in waits
+    ]
+    return Gaps(*np.array(rows, np.int64).reshape(-1, len(fields(Gaps))).T)
 
 
-def _gap(lane: int, begin: int, end: int, why: str, options: LinkOptions) -> list[Gap]:
-    return [Gap(lane, begin, end - begin, why)] if end - begin >= options.least_gap_ns else []
-
-
-def _idle(operations: Operations, rows: Int64, lane: int, started: int) -> list[Span]:
+def _idle(operations: Operations, rows: Int64, lane: int, started: int) -> Spans:
     """Return the intervals in which a thread ran no operator, from the start of the recording on."""
     order = rows[np.argsort(operations.start_ns[rows], kind="stable")]
     start = operations.start_ns[order]
     busy = np.maximum.accumulate(operations.end_ns[order])
     before = np.append(started, busy[:-1])
-    gap_places = np.flatnonzero(start > before)
-    columns = before[gap_places], start[gap_places], gap_places == 0
-    return [Span(lane, *values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+    places = np.flatnonzero(start > before)
+    return spans_between(lane, before[places], start[places], places == 0)
 
 
-def _after_all(operations: Operations, rows: Int64, waits: list[Wait]) -> list[Span]:
+def _after_all(operations: Operations, rows: Int64, lane: int, waits: _Waits) -> Spans:
     """Return the time of a thread from its last operator to the end of the last call that waited for the device."""
-    ended = int(operations.end_ns[rows].max(initial=NONE))
-    last = max((wait.until for wait in waits if wait.begin >= ended), default=NONE)
-    return [Span(waits[0].thread, ended, last)] if last > ended >= 0 else []
-
-
-def _around_waits(
-    lane: int, begin: int, end: int, waits: list[Wait], options: LinkOptions, why: str = "program"
-) -> list[Gap]:
-    """Cut the processor's waits for the device out of intervals between operators."""
-    if not waits:
-        return _gap(lane, begin, end, why, options)
-    gaps: list[Gap] = []
-    for low, high in [*((wait.begin, wait.until) for wait in waits), (end, end)]:
-        gaps += _gap(lane, begin, low, why, options)
-        begin, why = max(begin, high), "device"
-    return gaps
+    ended = operations.end_ns[rows].max(initial=NONE)
+    last = waits.until[waits.begin >= ended].max(initial=NONE)
+    begin, end = np.array([(ended, last)] if last > ended >= 0 else [], np.int64).reshape(-1, 2).T
+    return spans_between(lane, begin, end, np.zeros(len(begin), np.bool_))
 
 
 def begin_of_first_callee(operations: Operations, around: Int64) -> Int64:
@@ -309,29 +380,6 @@ def ends_of_floating(operations: Operations, floating: Bool, threads: Int64) -> 
     """Return by thread when it ended its floating operations → the lane of each."""
     ends: dict[int, dict[int, int]] = {}
     for row in np.flatnonzero(floating & operations.timed).tolist():
-        if operations.names[row].startswith(LIBRARY):
+        if operations.name_of(row).startswith(LIBRARY):
             ends.setdefault(int(threads[row]), {})[int(operations.end_ns[row])] = int(operations.thread[row])
     return ends
-
-
-def _own_cause(ends: dict[int, int], span: Span, options: LinkOptions) -> tuple[int, int] | None:
-    """Return the lane of the last floating operation that the thread itself ended within the span, and when."""
-    within = [end for end in ends if span.begin < end <= span.end]
-    return (ends[max(within)], max(within)) if within and options.threads else None
-
-
-def _cause(others: dict[int, Int64], span: Span, options: LinkOptions) -> tuple[int, int] | None:
-    """Return the thread that held another up and until when, None where none did.
-
-    It is that of the last operation that ended within the span, if nearer to the span's end than to its begin.
-    """
-    if not options.threads or (span.end - span.begin < options.thread_gap_ns and not span.first):
-        return None
-    best: tuple[int, int] | None = None
-    for thread, ends in others.items():
-        place = int(np.searchsorted(ends, span.end, side="right")) - 1
-        if place >= 0 and ends[place] > span.begin and (best is None or ends[place] > best[1]):
-            best = thread, int(ends[place])
-    if best and (span.first or best[1] - span.begin >= span.end - best[1]):
-        return best
-    return None

@@ -21,6 +21,7 @@ _ENTRIES = (
     Entry("find_parents", (_NUMBERS,) * 6, answers=False),
     Entry("find_innermost", (_NUMBERS,) * 7, answers=False),
     Entry("find_before", (_NUMBERS,) * 4, answers=False),
+    Entry("cut_out", (_NUMBERS,) * 12, answers=False),
 )
 
 
@@ -65,6 +66,25 @@ def find_before(first: Int64, begin: Int64, end: Int64) -> Int64:
         (K+C,) times: one for each callee of a call, and one for its end.
     """
     return _run("find_before", len(end), (first, begin, end), (len(end) + len(begin),))[0]
+
+
+def cut_out(
+    spans: tuple[Int64, Int64, Int64, Int64, Int64], waits: tuple[Int64, Int64, Int64]
+) -> tuple[Int64, Int64, Int64, Int64]:
+    """Cut waits out of spans.
+
+    Args:
+        spans: (S,) begin and end of each, (S,) the first wait that may lie in it and the one after the last, and (S+1,) where what
+            is left of it is put down: there is a place more than it may have waits.
+        waits: (W,) when each began and ended, and when its thread went on.
+
+    Returns:
+        (P,) where each piece that is left begins, (P,) its length, less than 0 where there is none, and (P,) whether it comes after a
+        wait; and (S,) how long the waits of each span lasted.
+    """
+    places, count = int(spans[-1][-1]), len(spans[0])
+    start, took, is_after, waited = _run("cut_out", count, (*spans, *waits), (places, places, places, count))
+    return start, took, is_after, waited
 
 
 def _run(name: str, count: int, given: Sequence[Int64], lengths: Sequence[int]) -> list[Int64]:

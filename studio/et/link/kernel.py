@@ -70,3 +70,33 @@ def find_innermost(begin, end, mark, times, wanted, stack, found):
                     level = 0
             level -= 1
         found[place] = inner
+
+
+def cut_out(begin, end, first, last, slots, wait_begin, wait_end, wait_until, start, took, is_after, waited):
+    """Cut waits out of spans: those from `first` to `last` that begin and end in a span.
+
+    What is left of a span is put down from `slots[span]` on: what comes before each wait, and after the last, with a 1 in `is_after`
+    where it comes after one. Places that are left over get a length of -1.
+    """
+    for span in range(len(begin)):
+        place = slots[span]
+        reached = begin[span]
+        after = 0
+        total = 0
+        for wait in range(first[span], last[span]):
+            if wait_begin[wait] >= begin[span] and wait_end[wait] <= end[span]:
+                start[place] = reached
+                took[place] = wait_begin[wait] - reached
+                is_after[place] = after
+                place += 1
+                reached = max(reached, wait_until[wait])
+                after = 1
+                total += wait_until[wait] - wait_begin[wait]
+        start[place] = reached
+        took[place] = end[span] - reached
+        is_after[place] = after
+        waited[span] = total
+        for rest in range(place + 1, slots[span + 1]):
+            start[rest] = end[span]
+            took[rest] = -1
+            is_after[rest] = 0

@@ -32,7 +32,7 @@ def find_floating(operations: Operations, communication: Communication) -> Bool:
         call = communication.issued_by.get(row)
         if call is None:
             # The call was made before the recording began.
-            floating[row] = operator_kind(operations.names[row]) in (SEND, RECEIVE)
+            floating[row] = operator_kind(operations.name_of(row)) in (SEND, RECEIVE)
         elif operations.thread[row] == operations.thread[call]:
             floating[row] = operations.begin[row] < operations.finish[call] < operations.finish[row]
     return floating & operations.timed

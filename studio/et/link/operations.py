@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from studio.et.columns import Texts
 from studio.et.link.intervals import find_parents
 from studio.et.recording import DeviceTrace, HostTrace, mark_names
-from studio.trace import NONE, STEP, Bool, Int64
+from studio.trace import NONE, STEP, Bool, Int32, Int64
 
 LIBRARY = "gloo:"
 """Operations that start so are those in which a library carries out calls on the processor."""
@@ -24,7 +26,8 @@ class Operations:
     Attributes:
         id: (N,) id.
         parent: (N,) row of the caller, -1 where there is none.
-        names: (N,) names.
+        name: (N,) index into `names`.
+        names: Distinct names, of which some may be those of other events.
         start_ns, end_ns: (N,) recorded times, -1 where there are none.
         begin, finish: (N,) times to put operations in order by: the recorded ones, or places in the call tree.
         depth: (N,) callers above.
@@ -35,6 +38,7 @@ class Operations:
 
     id: Int64
     parent: Int64
+    name: Int32
     names: list[str]
     start_ns: Int64
     end_ns: Int64
@@ -53,6 +57,14 @@ class Operations:
         """Which operations (N,) have recorded times."""
         return self.start_ns >= 0
 
+    def name_of(self, row: int) -> str:
+        """Return the name of one operation."""
+        return self.names[int(self.name[row])]
+
+    def named(self, is_so: Callable[[str], bool]) -> Int64:
+        """Return the rows of the operations with a name that is so; each name is looked at once."""
+        return np.flatnonzero(mark_names(self.names, self.name, is_so))
+
 
 def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Operations:
     """Return the operators of an execution trace, with the times of their events."""
@@ -68,8 +80,11 @@ def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Oper
         begin, finish = _fill_times(start, end, thread, linked, place)
     else:
         begin, finish = place, last
-    frame = host.roots | np.array([name.startswith(STEP) for name in host.names], np.bool_)
-    return Operations(host.id, parent, host.names, start, end, begin, finish, depth, thread, event, frame)
+    texts = Texts()
+    name = texts.of(host.names)
+    names = list(texts.codes)
+    frame = host.roots | mark_names(names, name, _is_step)
+    return Operations(host.id, parent, name, names, start, end, begin, finish, depth, thread, event, frame)
 
 
 def _callers(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Int64:
@@ -107,10 +122,14 @@ def from_device(device: DeviceTrace) -> Operations:
     end = start + device.duration_ns[rows]
     thread = device.thread[rows].astype(np.int64)
     parent, depth = find_parents(start, end, thread)
-    names = [device.names[code] for code in device.name[rows].tolist()]
-    frame = mark_names(device.names, device.name[rows], lambda name: name.startswith(STEP))
+    name = device.name[rows]
+    frame = mark_names(device.names, name, _is_step)
     ids = np.arange(1, len(rows) + 1, dtype=np.int64)
-    return Operations(ids, parent, names, start, end, start, end, depth, thread, rows, frame)
+    return Operations(ids, parent, name, device.names, start, end, start, end, depth, thread, rows, frame)
+
+
+def _is_step(name: str) -> bool:
+    return name.startswith(STEP)
 
 
 def _tree(ids: Int64, parent_ids: Int64) -> tuple[Int64, Int64, Int64, Int64]:

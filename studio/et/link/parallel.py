@@ -26,6 +26,7 @@ from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, may_belong, pair
 from studio.et.link.rank_files import RankFiles
+from studio.et.mend import collector_paused
 from studio.et.recording import DeviceTrace
 from studio.et.seen import JobSeen, RankSeen, Work, device_seen, with_communication
 from studio.et.source import SourceFile, load
@@ -147,6 +148,7 @@ class Drafted:
     seen: RankSeen
 
 
+@collector_paused()
 def draft_files(files: RankFiles, options: LinkOptions, scratch: Path) -> Drafted | None:
     """Read and draft a rank, and put it and its outline aside; returns None if the files may be of two ranks."""
     hosts = [] if files.host is None else pytorch.read(_reading(files.host))
@@ -200,6 +202,7 @@ def settled_part(rank_draft: RankDraft) -> tuple[dict[int, Facts], dict[int, Fac
     return rank_draft.communication.operators, rank_draft.communication.devices, rank_draft.clock
 
 
+@collector_paused()
 def finish(
     scratch: Path,
     number: int,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from studio.et.link.intervals import find_before, find_parents
 from studio.et.link.operations import Operations
 from studio.et.link.options import LinkOptions
+from studio.et.recording import mark_names
 from studio.trace import NONE, Bool, Int64
 
 COMPUTING = "aten::"
@@ -35,57 +36,83 @@ def find_around(operations: Operations) -> Int64:
     return around
 
 
-def add_callers(rows: Iterable[int], around: Int64) -> set[int]:
-    """Return operations and all operations around them."""
-    rows_within: set[int] = set()
-    above = around.tolist()
-    for row in rows:
-        while row >= 0 and row not in rows_within:
-            rows_within.add(row)
-            row = above[row]  # noqa: PLW2901 (walks outwards)
-    return rows_within
+def add_callers(rows: Int64, around: Int64) -> Bool:
+    """Return which operations (N,) are among some rows, or around one of these."""
+    chosen = np.zeros(len(around), np.bool_)
+    while len(rows):
+        rows = np.unique(rows[rows >= 0])
+        rows = rows[~chosen[rows]]
+        chosen[rows] = True
+        rows = around[rows]
+    return chosen
 
 
 def find_within_library(operations: Operations, around: Int64, library: dict[int, int]) -> Bool:
     """Return which operations (N,) lie within one of a communication library."""
-    within = np.zeros(len(operations), np.bool_)
-    rows = np.flatnonzero(around >= 0) if library else np.zeros(0, np.int64)
-    rows = rows[np.argsort(operations.start_ns[rows], kind="stable")]
-    marked = _marked(library, len(operations))
-    seen = marked.tolist()
-    for row, above in zip(rows.tolist(), around[rows].tolist(), strict=True):
-        # Callers come before what they call; those that are of a library count for what is in them alone.
-        seen[row] = seen[row] or seen[above]
-        within[row] = seen[above]
+    count = len(operations)
+    # The place after the last stands for what is around none.
+    above = np.append(np.where(around >= 0, around, count), count)
+    seen = np.append(_marked(library, count), False)
+    callers = above[:-1]
+    while library and (above < count).any():
+        # Looks twice as far outwards with each turn.
+        seen |= seen[above]
+        above = above[above]
+    within: Bool = seen[callers]
     return within
 
 
-class Span(NamedTuple):
-    """An interval in which a thread may have waited for another.
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Intervals in which threads may have waited for others.
+
+    S intervals.
 
     Attributes:
-        thread: The thread.
-        begin, end: Begin and end.
-        first: Whether it is what precedes the first operation of the thread.
-        operation: The operation it is part of, -1 for time between operations.
-        issued: Whether that operation, or one it called, had set another thread going before.
-        rest: Whether that operation spent long itself after it had begun to call others, or one of these had waited.
-        may_wait: Whether the thread may have waited for another in it.
+        thread: (S,) the thread.
+        begin, end: (S,) begin and end.
+        first: (S,) whether it is what precedes the first operation of the thread.
+        operation: (S,) the operation it is part of, -1 for time between operations.
+        issued: (S,) whether that operation, or one it called, had set another thread going before.
+        rest: (S,) whether that operation spent long itself after it had begun to call others, or one of these had waited.
+        may_wait: (S,) whether the thread may have waited for another in it.
     """
 
-    thread: int
-    begin: int
-    end: int
-    first: bool = False
-    operation: int = NONE
-    issued: bool = False
-    rest: bool = False
-    may_wait: bool = True
+    thread: Int64
+    begin: Int64
+    end: Int64
+    first: Bool
+    operation: Int64
+    issued: Bool
+    rest: Bool
+    may_wait: Bool
+
+    def __len__(self) -> int:
+        return len(self.thread)
+
+    def of_thread(self, thread: int) -> Spans:
+        """Return those of one thread."""
+        rows = np.flatnonzero(self.thread == thread)
+        return Spans(*(getattr(self, spec.name)[rows] for spec in fields(self)))
+
+
+def join_spans(several: Sequence[Spans]) -> Spans:
+    """Return some intervals, one after another."""
+    return Spans(*(np.concatenate([getattr(some, spec.name) for some in several]) for spec in fields(Spans)))
+
+
+def spans_between(thread: int, begin: Int64, end: Int64, first: Bool) -> Spans:
+    """Return intervals (S,) of a thread between its operations."""
+    count = len(begin)
+    no, yes = np.zeros(count, np.bool_), np.ones(count, np.bool_)
+    return Spans(
+        np.full(count, thread, np.int64), begin, end, first, np.full(count, NONE, np.int64), no, no, yes
+    )
 
 
 def find_inside(
-    operations: Operations, around: Int64, library: dict[int, int], launching: set[int], options: LinkOptions
-) -> list[Span]:
+    operations: Operations, around: Int64, library: dict[int, int], launching: Bool, options: LinkOptions
+) -> Spans:
     """Return the intervals operations spent themselves after their first callee, or after starting a thread.
 
     A thread may have waited in it. Operations that compute did not, and those of communication libraries are what
@@ -93,6 +120,13 @@ def find_inside(
     a call with all it was called by: what these do afterwards must not hold up the thread. Nor must a long rest of any
     operation, such as a range that a program names, hold up what it called to launch on the device. What any of the others
     did after one it called had waited comes after that wait, too, instead of before, where the wait would swallow it.
+
+    Args:
+        operations: N operations.
+        around: (N,) the operation around each.
+        library: Operation of a communication library → the call it carries out.
+        launching: (N,) which launch something on the device, themselves or by what they call.
+        options: What to derive.
     """
     count = len(operations)
     start, end = operations.start_ns, operations.end_ns
@@ -100,26 +134,24 @@ def find_inside(
     inner = inner[np.argsort(start[inner], kind="stable")]
     above, firsts = np.unique(around[inner], return_index=True)
     by_first = np.argsort(firsts)
-    begins: dict[int, int] = dict(
-        zip(above[by_first].tolist(), start[inner[firsts[by_first]]].tolist(), strict=True)
+    waiting = operations.named(lambda name: _BLOCKING.search(name) is not None)
+    waiting = waiting[start[waiting] >= 0]
+    issuing, issued_ns = _issuing(operations, library)
+    # When the first callee of each call began, or what it set going, or it itself where it is known to wait.
+    begins = np.full(count, _NEVER, np.int64)
+    begins[above] = start[inner[firsts]]
+    np.minimum.at(begins, issuing, issued_ns)
+    silent = waiting[begins[waiting] == _NEVER]
+    begins[silent] = start[silent]
+    calls = np.array(
+        list(dict.fromkeys([*above[by_first].tolist(), *issuing.tolist(), *silent.tolist()])), np.int64
     )
-    issuing = _issuing(operations, library)
-    for call, begin in issuing.items():
-        begins[call] = min(begins.get(call, begin), begin)
-    names = set(operations.names)
-    blocking = {name for name in names if _BLOCKING.search(name)}
-    waiting = [row for row, name in enumerate(operations.names) if name in blocking and start[row] >= 0]
-    for row in waiting:
-        begins.setdefault(row, int(start[row]))
-    if not begins:
-        return []
-    calls = np.fromiter(begins, np.int64, len(begins))
     place = np.full(count, NONE, np.int64)
     place[calls] = np.arange(len(calls))
     inner = inner[np.argsort(place[around[inner]], kind="stable")]
     sizes = np.bincount(place[around[inner]], minlength=len(calls))
     first = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
-    before = find_before(first, np.fromiter(begins.values(), np.int64, len(begins)), end[inner])
+    before = find_before(first, begins[calls], end[inner])
     # A place for each callee of a call, and one for its end.
     until = np.empty(len(before), np.int64)
     ends = first[1:] + np.arange(len(calls))
@@ -127,15 +159,11 @@ def find_inside(
     is_end[ends] = True
     until[is_end], until[~is_end] = end[calls], start[inner]
     of_call = np.repeat(np.arange(len(calls)), sizes + 1)
-    issued_rows = issuing.keys() | add_callers((int(around[call]) for call in library.values()), around)
-    issued = _marked(issued_rows, count)[calls]
-    launches = _marked(launching, count)[calls]
-    waited = np.full(count, _NEVER, np.int64)
-    for call, time in _first_waits(waiting, end, around).items():
-        waited[call] = time
-    waited = waited[calls]
-    computes = {name for name in names if name.startswith(COMPUTING)}
-    computing = np.array([operations.names[call] in computes for call in begins], np.bool_)
+    callers = around[np.fromiter(library.values(), np.int64, len(library))]
+    issued = (add_callers(callers, around) | _marked(issuing.tolist(), count))[calls]
+    launches = launching[calls]
+    waited = _first_waits(waiting, end, around)[calls]
+    computing = mark_names(operations.names, operations.name[calls], lambda name: name.startswith(COMPUTING))
     held = computing & (waited != _NEVER)
     later = np.zeros(len(calls), np.int64)
     np.add.at(later, of_call, np.maximum(until - before, 0))
@@ -148,11 +176,10 @@ def find_inside(
     waits = ~computing[of_call] & (issued[of_call] | (took >= options.thread_gap_ns))
     chosen = np.flatnonzero(kept[of_call] & (took >= least))
     own = calls[of_call[chosen]]
-    columns = (
+    return Spans(
         operations.thread[own], before[chosen], until[chosen], np.zeros(len(chosen), np.bool_), own,
         issued[of_call[chosen]], after[chosen], waits[chosen],
     )  # fmt: skip
-    return [Span(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _marked(rows: Collection[int], count: int) -> Bool:
@@ -162,23 +189,24 @@ def _marked(rows: Collection[int], count: int) -> Bool:
     return marked
 
 
-def _first_waits(waiting: Sequence[int], end: Int64, around: Int64) -> dict[int, int]:
-    """Return the operations around those that may wait, and when the first of these had ended."""
-    ended: dict[int, int] = {}
-    # The first to end comes first, so what is known already is right, and so is all around it.
-    for row in sorted(waiting, key=lambda row: int(end[row])):
-        call = int(around[row])
-        while call >= 0 and call not in ended:
-            ended[call] = int(end[row])
-            call = int(around[call])
+def _first_waits(waiting: Int64, end: Int64, around: Int64) -> Int64:
+    """Return when the first of the operations that may wait had ended within each operation (N,), late where none did."""
+    ended = np.full(len(end), _NEVER, np.int64)
+    calls, times = around[waiting], end[waiting]
+    while len(calls):
+        inside = calls >= 0
+        calls, times = calls[inside], times[inside]
+        np.minimum.at(ended, calls, times)
+        calls = around[calls]
     return ended
 
 
-def _issuing(operations: Operations, library: dict[int, int]) -> dict[int, int]:
-    """Return the calls that started another thread's work while they ran, and when that began."""
+def _issuing(operations: Operations, library: dict[int, int]) -> tuple[Int64, Int64]:
+    """Return the calls that started another thread's work while they ran, and when that began; each as often as it did."""
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
-    began: dict[int, int] = {}
-    for row, call in library.items():
-        if start[call] >= 0 and start[call] <= start[row] < end[call] and thread[row] != thread[call]:
-            began[call] = min(began.get(call, int(start[row])), int(start[row]))
-    return began
+    rows = np.fromiter(library, np.int64, len(library))
+    calls = np.fromiter(library.values(), np.int64, len(library))
+    began = start[rows]
+    within = (start[calls] >= 0) & (start[calls] <= began) & (began < end[calls])
+    apart = within & (thread[rows] != thread[calls])
+    return calls[apart], began[apart]

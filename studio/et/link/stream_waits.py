@@ -125,7 +125,7 @@ def _calls_of_library(operations: Operations, rows: Int64) -> Int64:
             row = int(operations.parent[row])
         known = found[row]
         for each in reversed(above):
-            if known < 0 and operations.names[each].startswith(_CALLS):
+            if known < 0 and operations.name_of(each).startswith(_CALLS):
                 known = each
             found[each] = known
         return known

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from studio.et.link.dependencies import Dependencies
-from studio.et.link.gaps import Causes, Gap
+from studio.et.link.gaps import Causes, Gaps
 from studio.et.link.operations import Operations
 from studio.et.link.options import DepKind
 from studio.et.link.waits import Wait
@@ -17,11 +17,11 @@ Lanes = dict[int, tuple[Int64, Int64]]
 """Thread → its rows in order, and when they began."""
 
 
-def order_lanes(operations: Operations, gaps: list[Gap], order: Int64, lost: Sequence[int]) -> Lanes:
+def order_lanes(operations: Operations, gaps: Gaps, order: Int64, lost: Sequence[int]) -> Lanes:
     """Return the rows of each thread in order, including gaps, and when they began; without lost calls."""
-    thread = np.concatenate((operations.thread, np.array([gap.thread for gap in gaps], np.int64)))
+    thread = np.concatenate((operations.thread, gaps.thread))
     thread[list(lost)] = NONE
-    times = np.concatenate((operations.begin, np.array([gap.start_ns for gap in gaps], np.int64)))
+    times = np.concatenate((operations.begin, gaps.start_ns))
     by_lane = {}
     for lane in np.unique(thread[thread != NONE]).tolist():
         rows = np.flatnonzero(thread == lane)

@@ -69,7 +69,7 @@ def find_waits(operations: Operations, device: DeviceTrace, launched: DeviceOper
             places = [place for place in places if finder.finish[place] < until + REST_NS]
         if places:
             end = min(max(begin, *(int(finder.finish[place]) for place in places)), until)
-            own = around < 0 or not operations.names[around].startswith(COMPUTING)
+            own = around < 0 or not operations.name_of(around).startswith(COMPUTING)
             waits.append(
                 Wait(
                     int(device.thread[call]), around, begin, end, until if own else end,
