@@ -54,7 +54,7 @@ class AttributeColumns:
     keys: list[int] = field(default_factory=list)
     kinds: list[ValueKind] = field(default_factory=list)
     values: list[Int64] = field(default_factory=list)
-    lengths: list[Int64] = field(default_factory=list)
+    lengths: list[Int64 | None] = field(default_factory=list)
     items: list[Int64] = field(default_factory=list)
 
     def numbers(self, key: str, rows: Int64, values: Int64, kind: ValueKind = ValueKind.INT64) -> None:
@@ -104,7 +104,7 @@ class AttributeColumns:
             self.keys.append(self.texts.code(key))
             self.kinds.append(kind)
             self.values.append(values)
-            self.lengths.append(np.zeros(len(rows), np.int64) if lengths is None else lengths)
+            self.lengths.append(lengths)
 
     def move(self, places: Int64) -> None:
         """Give nodes other rows: node n, so far in row n, is in row `places[n]` from now on."""
@@ -116,22 +116,25 @@ class AttributeColumns:
         Texts are still numbered as in `texts`.
         """
         none = np.zeros(0, np.int64)
-        sizes = [len(rows) for rows in self.rows]
         rows = np.concatenate([none, *self.rows])
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(rows, minlength=count))))
         place = self._places(rows, offsets)
         key, kind = np.empty(len(rows), np.int32), np.empty(len(rows), np.uint8)
-        value, length = np.empty(len(rows), np.int64), np.empty(len(rows), np.int32)
-        key[place] = np.repeat(np.array(self.keys, np.int32), sizes)
-        kind[place] = np.repeat(np.array(self.kinds, np.uint8), sizes)
-        value[place] = np.concatenate([none, *self.values])
-        length[place] = np.concatenate([none, *self.lengths])
+        value, length = np.empty(len(rows), np.int64), np.zeros(len(rows), np.int32)
+        first = 0
+        for index, values in enumerate(self.values):
+            own = place[first : first + len(values)]
+            key[own], kind[own], value[own] = self.keys[index], self.kinds[index], values
+            lengths = self.lengths[index]
+            if lengths is not None:
+                length[own] = lengths
+            first += len(values)
         items = np.concatenate([none, *self.items])
-        lists = (kind % 2 == 0) & (kind > 0)
-        starts = np.cumsum(length) - length
-        if lists.any():
-            items = items[np.repeat(value - starts, length) + np.arange(int(length.sum()))]
-        value = np.where(lists, starts, value)
+        lists = np.flatnonzero((kind % 2 == 0) & (kind > 0))
+        ends = np.cumsum(length[lists], dtype=np.int64)
+        starts = ends - length[lists]
+        items = items[np.repeat(value[lists] - starts, length[lists]) + np.arange(len(items))]
+        value[lists] = starts
         slot, slot_key, slots = self._slots(key, kind, value)
         doc = np.full(len(key), NONE, np.int32)
         return Attributes(offsets, key, doc, kind, value, length, slot, items), slot_key, slots
@@ -192,7 +195,8 @@ def build_graph(nodes: NodeColumns, columns: AttributeColumns) -> tuple[Graph, t
         columns.numbers(key, rows, column[rows])
     attrs, slot_key, slots = columns.finish(len(nodes.ids))
     scalars = kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
-    listed = np.repeat(kind_table(TEXT_KINDS)[attrs.kind], attrs.length)
+    is_text = kind_table(TEXT_KINDS)[attrs.kind] & (attrs.length > 0)
+    listed = np.repeat(is_text, attrs.length) if is_text.any() else np.zeros(0, np.int64)
     strings, coded = canonical(
         columns.texts.strings(),
         {
@@ -224,19 +228,42 @@ def dependencies(source: Int64, target: Int64, count: int) -> Dependencies:
     return Dependencies(offsets.astype(np.int64), source.astype(np.int32), nothing)
 
 
+def first_uses(codes: NDArray[np.integer], count: int) -> Int64:
+    """Return the place of the first use of each of `count` codes among some (M,), M where it is not used; -1 is no code."""
+    # The place behind all codes is where -1 writes.
+    first = np.full(count + 1, len(codes), np.int64)
+    # The last write wins: backwards, so that it is the first use.
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return first[:-1]
+
+
+def by_appearance(codes: NDArray[np.integer], count: int) -> tuple[Int64, Int64, Int32]:
+    """Return which of `count` codes are used among some (M,), by first appearance.
+
+    Returns:
+        (U,) the codes used, (U,) where each is used first, and (count,) the number of each code among these.
+    """
+    first = first_uses(codes, count)
+    used = np.argsort(first, kind="stable")[: int((first < len(codes)).sum())]
+    number = np.zeros(count, np.int32)
+    number[used] = np.arange(len(used))
+    return used, first[used], number
+
+
 def canonical(pool: Strings, columns: Mapping[str, Int32]) -> tuple[Strings, dict[str, Int32]]:
     """Renumber texts by first use, column after column, and drop those no column uses.
 
     Equal graphs get equal pools, in whatever order their texts were met.
     """
-    first = np.full(len(pool), np.iinfo(np.int64).max, np.int64)
+    unused = sum(column.size for column in columns.values())
+    first = np.full(len(pool), unused, np.int64)
     base = 0
     for column in columns.values():
-        flat = column.reshape(-1)
-        used = np.flatnonzero(flat >= 0)
-        np.minimum.at(first, flat[used], base + used)
-        base += flat.size
-    order = np.argsort(first, kind="stable")[: int((first < np.iinfo(np.int64).max).sum())]
+        uses = first_uses(column.reshape(-1), len(pool))
+        used = uses < column.size
+        first[used] = np.minimum(first[used], base + uses[used])
+        base += column.size
+    order = np.argsort(first, kind="stable")[: int((first < unused).sum())]
     number = np.full(len(pool) + 1, NONE, np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
     strings = Strings.of([pool.raw(index) for index in order.tolist()])

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from studio.et.allocations import join_allocations
+from studio.et.columns import by_appearance
 from studio.et.recording import DeviceTrace
 from studio.trace import NONE, Int32, Int64
 
@@ -52,8 +53,8 @@ def join_events(traces: Sequence[DeviceTrace]) -> DeviceTrace:
 def reorder_events(trace: DeviceTrace, order: Int64) -> DeviceTrace:
     """Return some of the events in another order; names and threads are numbered by first appearance."""
     columns: dict[str, Any] = {name: column[order] for name, column in _columns([trace]).items()}
-    columns["name"], names = _by_appearance(columns["name"], trace.names)
-    columns["thread"], threads = _by_appearance(columns["thread"], trace.threads)
+    columns["name"], names = _keep_used(columns["name"], trace.names)
+    columns["thread"], threads = _keep_used(columns["thread"], trace.threads)
     place = np.full(len(trace), -1, np.int64)
     place[order] = np.arange(len(order))
     rows = np.array(list(trace.comm), np.int64)
@@ -78,12 +79,7 @@ def _recoded(codes: Int32, words: Sequence[_Word], known: dict[_Word, int]) -> I
     return table[codes] if len(codes) else codes
 
 
-def _by_appearance(codes: Int32, words: Sequence[_Word]) -> tuple[Int32, list[_Word]]:
+def _keep_used(codes: Int32, words: Sequence[_Word]) -> tuple[Int32, list[_Word]]:
     """Return codes by first appearance, and the words for them."""
-    first = np.full(len(words), len(codes), np.int64)
-    # The last write wins: backwards, so that it is the first appearance.
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    used = np.argsort(first, kind="stable")[: int((first < len(codes)).sum())]
-    table = np.zeros(len(words), np.int32)
-    table[used] = np.arange(len(used))
-    return table[codes], [words[code] for code in used.tolist()]
+    used, _, number = by_appearance(codes, len(words))
+    return number[codes], [words[code] for code in used.tolist()]

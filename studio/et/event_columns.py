@@ -61,14 +61,15 @@ class EventRows:
         """Return the rows of the events of a phase."""
         return np.flatnonzero(self.columns[k.PHASE] == ord(letter))
 
-    def texts(self, column: int) -> tuple[list[bytes], Int32]:
+    def texts(self, column: int, rows: Int64 | None = None) -> tuple[list[bytes], Int32]:
         """Return the distinct values of a field as the file has them, by first appearance, and (M,) which each is.
 
-        A value that is missing is empty.
+        A value that is missing is empty. M are all events, or those in some rows.
         """
         interner = CompiledInterner()
-        starts = np.ascontiguousarray(self.columns[column])
-        lengths = np.maximum(self.columns[column + 1], 0).astype(np.int32)
+        chosen = slice(None) if rows is None else rows
+        starts = np.ascontiguousarray(self.columns[column, chosen])
+        lengths = np.maximum(self.columns[column + 1, chosen], 0).astype(np.int32)
         codes = interner.codes(self.data, np.maximum(starts, 0), lengths)
         strings = interner.strings()
         return [strings.raw(code) for code in range(len(strings))], codes

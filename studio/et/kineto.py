@@ -22,6 +22,7 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import event_kernel as k
 from studio.et.allocations import HOST_MEMORY, Allocations, no_allocations
+from studio.et.columns import by_appearance
 from studio.et.device_events import join_events, reorder_events
 from studio.et.direct import OPERATORS
 from studio.et.event_columns import EventRows, read_rows, worth_compiling
@@ -312,18 +313,18 @@ def _together(places: Sequence[tuple[int, int]], reading: Reading, *, compiled: 
 
 def _piece_of_rows(rows: EventRows, name: str) -> tuple[DeviceTrace, int]:
     """Return the events that the kernel has put down as columns, as `_piece` does those that are decoded."""
-    whole = rows.take(rows.phase("X"))
-    words, category = whole.texts(k.CATEGORY)
+    complete = rows.phase("X")
+    words, category = rows.texts(k.CATEGORY, complete)
     known = [_category_kind(_value_of(word)) for word in words]
     kind = np.array(known, np.uint8)[category]
     kept = np.flatnonzero(kind)
-    whole, kind = whole.take(kept), kind[kept]
-    start_ns, good = times_ns(*whole.microseconds(k.START))
+    whole, kind = rows.take(complete[kept]), kind[kept]
+    start_ns, good = _times_of_rows(whole, k.START)
     good_rows = np.flatnonzero(good)
     lost = len(good) - len(good_rows)
     if lost:
         whole, kind, start_ns = whole.take(good_rows), kind[good_rows], start_ns[good_rows]
-    duration_ns, timed = times_ns(*whole.microseconds(k.DURATION))
+    duration_ns, timed = _times_of_rows(whole, k.DURATION)
     duration_ns[~timed | (duration_ns < 0)] = 0
     noted = rows.phase("i")
     noted = noted[[_value_of(raw) == _MEMORY for raw in rows.content(k.NAME, noted)]]
@@ -331,6 +332,26 @@ def _piece_of_rows(rows: EventRows, name: str) -> tuple[DeviceTrace, int]:
     trace = _trace_of_rows(whole, name)
     trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind, start_ns, duration_ns
     return replace(trace, allocations=allocations), lost + odd
+
+
+def _times_of_rows(rows: EventRows, column: int) -> tuple[Int64, Bool]:
+    """Return times (M,) in nanoseconds, and which of them (M,) there are, as `times_ns` does.
+
+    Those of as many digits as a number of floating point tells apart to half a nanosecond are whole numbers throughout.
+    """
+    digits, behind = rows.columns[column], rows.columns[column + 1]
+    there = behind >= 0
+    times = np.where(there, digits * _LAST_DIGIT_NS[np.clip(behind, 0, len(_LAST_DIGIT_NS) - 1)], 0)
+    odd = np.flatnonzero((behind >= len(_LAST_DIGIT_NS)) | (np.abs(times) >= _FINE_NS))
+    if len(odd):
+        times[odd], there[odd] = times_ns(*rows.take(odd).microseconds(column))
+    return times, there
+
+
+_LAST_DIGIT_NS = np.array([1000, 100, 10, 1], np.int64)
+"""Nanoseconds of the last digit of microseconds with so many digits behind the point."""
+_FINE_NS = 2**43 * 1000
+"""Shorter times are less than half a nanosecond off as microseconds in floating point."""
 
 
 def _trace_of_rows(rows: EventRows, name: str) -> DeviceTrace:
@@ -363,12 +384,10 @@ def _pairs(rows: EventRows) -> tuple[list[tuple[str, str]], Int32]:
     """Return the distinct processes and threads of events as they are written, and (M,) which each is of."""
     processes, process = rows.texts(k.PROCESS)
     threads, thread = rows.texts(k.THREAD)
-    codes, both = np.unique(process.astype(np.int64) * len(threads) + thread, return_inverse=True)
-    words = [
-        (_text_of(processes[code // len(threads)]), _text_of(threads[code % len(threads)]))
-        for code in codes.tolist()
-    ]
-    return words, both.reshape(-1).astype(np.int32)
+    both = process.astype(np.int64) * len(threads) + thread
+    first, codes = _distinct(both, len(processes) * len(threads))
+    words = [(_text_of(processes[process[row]]), _text_of(threads[thread[row]])) for row in first.tolist()]
+    return words, codes
 
 
 _Word = TypeVar("_Word", str, tuple[str, str])
@@ -376,10 +395,10 @@ _Word = TypeVar("_Word", str, tuple[str, str])
 
 def _merge_words(words: Sequence[_Word], codes: Int32) -> tuple[list[_Word], Int32]:
     """Return the distinct words that are used, by first appearance, and (M,) codes for them."""
-    used, first = np.unique(codes, return_index=True)
+    used, _, _ = by_appearance(codes, len(words))
     known: dict[_Word, int] = {}
     table = np.zeros(len(words), np.int32)
-    for code in used[np.argsort(first)].tolist():
+    for code in used.tolist():
         table[code] = known.setdefault(words[code], len(known))
     return list(known), table[codes]
 
@@ -387,19 +406,30 @@ def _merge_words(words: Sequence[_Word], codes: Int32) -> tuple[list[_Word], Int
 def _inputs_of_rows(rows: EventRows) -> tuple[Int32, list[tuple[str, str, str]]]:
     """Return which inputs events have as `_inputs` does."""
     parts = [rows.texts(column) for column in (k.VALUES, k.DIMS, k.TYPES)]
-    both = np.zeros(len(rows), np.int64)
+    first, both = np.zeros(min(len(rows), 1), np.int64), np.zeros(len(rows), np.int32)
     for words, codes in parts:
-        # A piece has so few events that the product of three counts fits.
-        both = both * len(words) + codes
-    distinct, first, back = np.unique(both, return_index=True, return_inverse=True)
-    table = np.full(len(distinct), NONE, np.int32)
+        first, both = _distinct(both.astype(np.int64) * len(words) + codes, len(first) * len(words))
+    table = np.full(len(first), NONE, np.int32)
     texts: list[tuple[str, str, str]] = []
-    for code in np.argsort(first).tolist():
-        values, dims, types = (words[codes[first[code]]] for words, codes in parts)
+    for code, row in enumerate(first.tolist()):
+        values, dims, types = (words[codes[row]] for words, codes in parts)
         if len(types) > _EMPTY_LIST:
             table[code] = len(texts)
             texts.append((_in_one_line(values), _in_one_line(dims), _in_one_line(types)))
-    return table[back.reshape(-1)], texts
+    return table[both], texts
+
+
+_TABLE = 1 << 20
+"""Codes up to this many are numbered by a table of all that there may be, more of them by sorting."""
+
+
+def _distinct(codes: Int64, count: int) -> tuple[Int64, Int32]:
+    """Return where each distinct one of some codes (M,) below `count` is used first, in this order, and (M,) which each is."""
+    if count > _TABLE:
+        distinct, codes = np.unique(codes, return_inverse=True)
+        codes, count = codes.reshape(-1), len(distinct)
+    _, first, number = by_appearance(codes, count)
+    return first, number[codes]
 
 
 @lru_cache(maxsize=1 << 14)
@@ -575,11 +605,15 @@ _COMM_FIELDS = _Args.__struct_fields__[
 ]
 
 
+_COMM_VALUES = attrgetter(*_COMM_FIELDS)
+
+
 def _comm(args: _Args) -> dict[str, Any]:
-    facts = {field: value for field in _COMM_FIELDS if (value := getattr(args, field)) is not None}
+    told = zip(_COMM_FIELDS, _COMM_VALUES(args), strict=True)
+    facts = {field: value for field, value in told if value is not None}
     for field, raw in (("dims", args.dims), ("types", args.types), ("values", args.values)):
-        if bytes(raw) not in (b"", b"[]"):
-            facts[field] = _anything(bytes(raw))
+        if len(raw) > _EMPTY_LIST or bytes(raw) not in (b"", b"[]"):
+            facts[field] = _anything(raw)
     return facts
 
 

@@ -63,8 +63,8 @@ def match_calls(
     if not rows or not kinds:
         return {}
     matching = _Matching(operations, kinds, _record_ids(operations, host, device), host, device)
-    by_begin = sorted(rows, key=operations.begin.tolist().__getitem__)
-    for row in sorted(by_begin, key=matching.record.tolist().__getitem__):
+    by_begin = sorted(rows, key=lambda row: int(operations.begin[row]))
+    for row in sorted(by_begin, key=lambda row: int(matching.record[row])):
         matching.take(row, matching.by_record(row))
     left = [row for row in by_begin if row not in matching.call_of]
     for find in (matching.by_caller, matching.by_tensors):
@@ -160,10 +160,12 @@ class _Matching:
 
     def likeness(self, row: int, call: int) -> int:
         """Return how well the tensors of an operation are those of a call: storages, sizes, unknown, or 0 for neither."""
+        if self.host is None:
+            mine = self.shapes(row)
+            return _SAME_SIZES if mine.total() and mine <= self.shapes(call) else _UNKNOWN
         ours, theirs = self.tensors(row), self.tensors(call)
         if not ours.storages or not theirs.storages:
-            mine, others = self.shapes(row), self.shapes(call)
-            return _SAME_SIZES if sum(mine.values()) and mine <= others else _UNKNOWN
+            return _UNKNOWN
         if ours.storages <= theirs.storages:
             return _SAME_STORAGES
         # A reduce-scatter works on a copy of its input.
@@ -173,7 +175,7 @@ class _Matching:
         """Return how many elements the tensors of an operation have, as its event tells them."""
         event = int(self.operations.event[row])
         told = self.device.comm.get(event, {}) if self.device is not None and event >= 0 else {}
-        return Counter(_elements(told.get("dims"))) if self.host is None else Counter()
+        return Counter(_elements(told.get("dims")))
 
     def tensors(self, row: int) -> _Tensors:
         """Return the tensors of an operation's inputs."""

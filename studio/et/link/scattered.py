@@ -7,7 +7,8 @@ scatter is the root alone, and of a reduce-scatter one of as many equal parts as
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from studio.et.link.communication import Facts
 from studio.et.link.draft import RankDraft
