@@ -63,11 +63,32 @@ def reorder_events(trace: DeviceTrace, order: Int64) -> DeviceTrace:
     return replace(trace, names=names, threads=tuple(threads), comm=comm, **columns)
 
 
+def order_by_begin(start: Int64, end: Int64, then: Int64 | None = None) -> Int64:
+    """Return the order (N,) of intervals by their begin, longer ones first; of equal ones the first comes first.
+
+    Args:
+        start: (N,) when they begin.
+        end: (N,) when they end.
+        then: (N,) what orders those that begin and end at the same times.
+    """
+    # Any sort will do but for intervals that begin at one time, which are few: a stable one takes four times as long.
+    order = np.argsort(start)
+    begun = start[order]
+    same = begun[1:] == begun[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same)) if len(order) else order
+    rows = order[tied]
+    keys = (rows, -end[rows], start[rows]) if then is None else (rows, then[rows], -end[rows], start[rows])
+    order[tied] = rows[np.lexsort(keys)]
+    return order
+
+
 def _columns(traces: Sequence[DeviceTrace]) -> dict[str, Any]:
     """Return every column of the traces, by name, one after another."""
     names = [field.name for field in fields(DeviceTrace)]
     return {
         name: np.concatenate([getattr(trace, name) for trace in traces])
+        if len(traces) > 1
+        else getattr(traces[0], name)
         for name in names
         if isinstance(getattr(traces[0], name), np.ndarray)
     }

@@ -23,7 +23,7 @@ from studio.errors import TraceFormatError
 from studio.et import event_kernel as k
 from studio.et.allocations import HOST_MEMORY, Allocations, no_allocations
 from studio.et.columns import by_appearance
-from studio.et.device_events import join_events, reorder_events
+from studio.et.device_events import join_events, order_by_begin, reorder_events
 from studio.et.direct import OPERATORS
 from studio.et.event_columns import EventRows, read_rows, worth_compiling
 from studio.et.event_pieces import Pieces, split_events
@@ -260,7 +260,7 @@ def _columns(content: _Content, events: _Events, pieces: _Made) -> tuple[DeviceT
     latest = int(np.abs(trace.start_ns).max(initial=0))
     if base_ns is not None and len(trace) and abs(base_ns) + latest >= _LONGEST_NS:
         base_ns = None
-    trace = reorder_events(trace, np.lexsort((-trace.duration_ns, trace.start_ns)))
+    trace = reorder_events(trace, order_by_begin(trace.start_ns, trace.start_ns + trace.duration_ns))
     trace.start_ns[:] += base_ns or 0
     allocations = trace.allocations.later_by(base_ns or 0)
     trace = replace(trace, head=_head(content, base_ns), pid=_pid(trace), allocations=allocations)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.et.device_events import order_by_begin
 from studio.et.link.intervals import find_innermost
 from studio.et.link.names import KERNEL
 from studio.et.link.operations import Operations
@@ -111,7 +112,8 @@ def _sweep(
 ) -> None:
     """Find the operation around each call of one thread."""
     start, end = operations.start_ns[rows], operations.end_ns[rows]
-    order = np.lexsort((operations.depth[rows], -end, start))
+    # Callers first, where both take the same time.
+    order = order_by_begin(start, end, operations.depth[rows])
     rows = rows[order]
     here = here[np.argsort(device.start_ns[calls[here]], kind="stable")]
     external = device.external[operations.event[rows]]

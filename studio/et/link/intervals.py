@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from studio.et.device_events import order_by_begin
 from studio.et.link import kernel as k
 from studio.machine_code import Entry, Items, prepare_functions
 from studio.native import Kernel
@@ -30,7 +31,8 @@ def find_parents(start: Int64, end: Int64, thread: Int64) -> tuple[Int64, Int64]
 
     Intervals that overlap without covering each other count as side by side.
     """
-    order = np.lexsort((-end, start, thread))
+    by_begin = order_by_begin(start, end)
+    order = by_begin[np.argsort(thread[by_begin], kind="stable")]
     count = len(order)
     given = start[order], end[order], thread[order]
     _, inner, level = _run("find_parents", count, given, (count, count, count))

@@ -40,7 +40,7 @@ def add_callers(rows: Int64, around: Int64) -> Bool:
     """Return which operations (N,) are among some rows, or around one of these."""
     chosen = np.zeros(len(around), np.bool_)
     while len(rows):
-        rows = np.unique(rows[rows >= 0])
+        rows = rows[rows >= 0]
         rows = rows[~chosen[rows]]
         chosen[rows] = True
         rows = around[rows]

@@ -94,14 +94,21 @@ def add_holds(draft: Dependencies, lanes: Lanes, causes: Causes, instants: Int64
 
     Operations that took no time end as they begin (`instants`).
     """
-    at_once = set(instants.tolist())
-    for (lane, time), (other, until) in causes.items():
-        rows, times = lanes[lane]
-        place = int(np.searchsorted(times, time, side="left"))
+    if not causes:
+        return
+    lane, time, other, until = np.array([(*held, *cause) for held, cause in causes.items()], np.int64).T
+    held_row, cause_row = np.full(len(lane), NONE, np.int64), np.full(len(lane), NONE, np.int64)
+    for each in np.unique(lane).tolist():
+        here = np.flatnonzero(lane == each)
+        rows, times = lanes[each]
+        held_row[here] = np.append(rows, NONE)[np.searchsorted(times, time[here], side="left")]
+    for each in np.unique(other).tolist():
+        here = np.flatnonzero(other == each)
+        rows, begun = lanes[each]
         # The last that the other thread began before: by its end all before it have ended, too.
-        theirs, begun = lanes[other]
-        cause = int(np.searchsorted(begun, until, side="left")) - 1
-        while cause + 1 < len(theirs) and begun[cause + 1] == until and theirs[cause + 1] in at_once:
-            cause += 1
-        if place < len(rows) and cause >= 0:
-            draft.add(lanes[other][0][cause : cause + 1], rows[place : place + 1], DepKind.THREAD)
+        low, high = (np.searchsorted(begun, until[here], side=side) for side in ("left", "right"))
+        lasting = np.flatnonzero(np.append(~np.isin(rows, instants), True))
+        place = np.minimum(lasting[np.searchsorted(lasting, low)], high) - 1
+        cause_row[here] = np.where(place >= 0, rows[place], NONE)
+    both = (held_row >= 0) & (cause_row >= 0)
+    draft.add(cause_row[both], held_row[both], DepKind.THREAD)

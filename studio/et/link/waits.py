@@ -51,13 +51,13 @@ def find_waits(operations: Operations, device: DeviceTrace, launched: DeviceOper
     finder = LaunchedByStream(device, launched)
     operation = covering(operations, device, np.array(calls, np.int64)).tolist()
     waits = []
-    threads, of_thread = np.unique(operations.thread, return_inverse=True)
-    latest = np.full(len(threads), NONE, np.int64)
-    np.maximum.at(latest, of_thread, operations.end_ns)
-    last: dict[int, int] = dict(zip(threads.tolist(), latest.tolist(), strict=True))
+    # Lanes that are no threads of the recording have higher numbers.
+    on_thread = np.flatnonzero((operations.thread >= 0) & (operations.thread < len(device.threads)))
+    last = np.full(len(device.threads), NONE, np.int64)
+    np.maximum.at(last, operations.thread[on_thread], operations.end_ns[on_thread])
     for call, around in zip(calls, operation, strict=True):
         begin = int(device.start_ns[call])
-        if around < 0 and begin >= last.get(int(device.thread[call]), NONE):
+        if around < 0 and begin >= last[device.thread[call]]:
             continue
         until = begin + int(device.duration_ns[call])
         if call in blocked:
