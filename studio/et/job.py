@@ -41,7 +41,19 @@ from studio.et.seen import JobSeen, RankSeen, graph_seen, half_seen, seen_by
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
 from studio.machine_memory import available_bytes
-from studio.trace import GROUP_KEYS, NONE, CommGroup, Finding, Graph, Level, Rank, Trace, digest, digest_array
+from studio.trace import (
+    GROUP_KEYS,
+    NONE,
+    CommGroup,
+    Finding,
+    Graph,
+    Level,
+    Rank,
+    Trace,
+    digest,
+    digest_array,
+    digests,
+)
 from studio.units import format_counted
 
 if TYPE_CHECKING:
@@ -666,6 +678,7 @@ class _Builder:
         self.graphs_seen: dict[int, RankSeen] = {}
         self.graphs: list[Graph] = []
         self.known: dict[bytes, int] = {}
+        self.by_times: dict[bytes, int] = {}
         # By identity, of graphs that are kept: files that are like one before share its graph, and need no digest,
         # or all columns but the ids, and need a digest of these alone.
         self.kept: dict[int, int] = {}
@@ -749,15 +762,21 @@ class _Builder:
             for file, _, _ in job.ranks:
                 noticed = made.findings.get(file.name, ())
                 self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in noticed)
-            for part, known_by in made.parts:
-                self._add_digested(part, known_by)
+            for part, times in made.parts:
+                self._add_linked(part, times)
             self.groups += made.settled.groups
             self.findings += tuple(made.settled.findings)
         return True
 
-    def _add_digested(self, part: RankPart, known_by: tuple[bytes, bytes]) -> None:
-        """Add a rank whose graph was digested where it was made; a new graph is put onto the shelf, where there is one."""
-        index = self.known.setdefault(b"".join(known_by), len(self.graphs))
+    def _add_linked(self, part: RankPart, times: bytes) -> None:
+        """Add a rank that was linked elsewhere; a new graph is put onto the shelf, where there is one.
+
+        Recordings of two ranks hardly ever have the same times, so their graphs are not compared without need.
+        """
+        index = alike = self.by_times.setdefault(times, len(self.graphs))
+        if alike < len(self.graphs):
+            self.known.setdefault(b"".join(digests(self.graphs[alike])), alike)
+            index = self.known.setdefault(b"".join(digests(part.graph)), len(self.graphs))
         if index == len(self.graphs):
             self.graphs.append(self.shelf.put(part.graph) if self.shelf else part.graph)
         self.ranks.append((part.rank, index, part.number))

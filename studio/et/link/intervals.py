@@ -109,6 +109,11 @@ def load_kernel() -> Any:
     return KERNEL.load()
 
 
+def compile_kernel() -> None:
+    """Compile the kernel, unless this installation has done so before; for executors."""
+    load_kernel()
+
+
 def _worth_compiling(count: int) -> bool:
     """Whether so many intervals are gone through faster compiled, including the wait for the compiler."""
     if count < INTERPRETED:

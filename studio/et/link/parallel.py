@@ -21,6 +21,7 @@ from studio.et.link.all_ranks import Settled, settle
 from studio.et.link.assemble import assemble
 from studio.et.link.communication import Facts
 from studio.et.link.draft import Clock, RankDraft, draft, essence, outline
+from studio.et.link.intervals import compile_kernel
 from studio.et.link.join import LEAST_SHARE
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.options import LinkOptions
@@ -30,7 +31,11 @@ from studio.et.mend import collector_paused
 from studio.et.recording import DeviceTrace
 from studio.et.seen import JobSeen, RankSeen, Work, device_seen, with_communication
 from studio.et.source import SourceFile, load
-from studio.trace import Finding, digests
+from studio.trace import Finding, digest_array
+
+
+_WORTH_COMPILING_BYTES = 1 << 29
+"""Bytes of Kineto traces from which on a job is linked sooner compiled, including the wait for the compiler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +43,12 @@ class LinkedRanks:
     """The linked ranks of a job.
 
     Attributes:
-        parts: One per rank, as they are finished, each with the digests of its graph without ids and of these.
+        parts: One per rank, as they are finished, each with a fingerprint of the times in its graph: graphs with other times differ.
         settled: Groups and findings of the job.
         findings: What the readers noticed, by file name.
     """
 
-    parts: Iterator[tuple[RankPart, tuple[bytes, bytes]]]
+    parts: Iterator[tuple[RankPart, bytes]]
     settled: Settled
     findings: dict[str, tuple[Finding, ...]]
 
@@ -89,6 +94,9 @@ def link_files(
         place = Path(scratch)
         outlines: list[RankDraft] = []
         findings: dict[str, tuple[Finding, ...]] = {}
+        if sum(files.device.path.stat().st_size for files in ranks) > _WORTH_COMPILING_BYTES:
+            # One compiles, for the ranks after the first ones, which are linked interpreted meanwhile.
+            executor.submit(compile_kernel)
         calls = [(draft_files, (files, options, place)) for files in ranks]
         for files, drafted in zip(
             ranks, call_in_order(executor, calls, lambda: onlookers.read("")), strict=True
@@ -112,7 +120,7 @@ def _finished(
     settled: Settled,
     options: LinkOptions,
     linked: Callable[[int, int], None],
-) -> Iterator[tuple[RankPart, tuple[bytes, bytes]]]:
+) -> Iterator[tuple[RankPart, bytes]]:
     """Yield the parts of ranks as they are finished."""
     numbers = [rank_draft.number for rank_draft in settled.drafts]
     calls = [
@@ -125,8 +133,8 @@ def _finished(
     done: list[int | None] = []
     # Graphs wait in files, so that they may be many.
     made = call_in_order(executor, calls, lambda: linked(len(done), len(calls)))
-    for number, known_by in zip(numbers, made, strict=True):
-        yield take_up(scratch / f"{number}.part"), known_by
+    for number, times in zip(numbers, made, strict=True):
+        yield take_up(scratch / f"{number}.part"), times
         done.append(number)
         linked(len(done), len(calls))
 
@@ -210,14 +218,14 @@ def finish(
     origin_ns: int,
     world: int,
     options: LinkOptions,
-) -> tuple[bytes, bytes]:
+) -> bytes:
     """Finish a rank that was put aside with what was settled of it, and put its part aside.
 
     Returns:
-        Digests of its graph without ids, and of the ids.
+        A fingerprint of the times in its graph.
     """
     rank_draft: RankDraft = take_up(scratch / f"{number}.draft")
     rank_draft.communication.operators, rank_draft.communication.devices, rank_draft.clock = settled
     part = assemble(rank_draft, origin_ns, world, options)
     put_aside(scratch / f"{number}.part", part)
-    return digests(part.graph)
+    return digest_array(part.graph.start_ns)

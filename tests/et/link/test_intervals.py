@@ -72,3 +72,17 @@ def test_the_innermost_around_a_time_is_that_with_the_mark_where_there_is_one(ei
 def test_what_came_before_a_callee_is_all_that_ended_last(either) -> None:
     first, begin, end = (np.array(values, np.int64) for values in ([0, 3, 3], [5, 9], [8, 7, 20]))
     assert intervals.find_before(first, begin, end).tolist() == [5, 8, 8, 20, 9]
+
+
+def test_waits_are_cut_out_of_the_spans_that_they_lie_in(either) -> None:
+    """The second wait ends behind its span; the fourth span has none, and room for one."""
+    begin, end = np.array([0, 10, 30, 40]), np.array([10, 25, 40, 50])
+    first, last, slots = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 3]), np.array([0, 2, 4, 6, 7])
+    waits = np.array([2, 20, 30]), np.array([5, 26, 33]), np.array([6, 27, 41])
+    start, took, is_after, waited = intervals.cut_out((begin, end, first, last, slots), waits)
+    left = [
+        (int(start[place]), int(took[place]), bool(is_after[place]))
+        for place in np.flatnonzero(took > 0).tolist()
+    ]
+    assert left == [(0, 2, False), (6, 4, True), (10, 15, False), (40, 10, False)]
+    assert waited.tolist() == [4, 0, 11, 0]

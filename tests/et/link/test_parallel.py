@@ -11,6 +11,7 @@ import pytest
 import studio
 from studio.errors import StudioError
 from studio.et import executors, job, workers
+from studio.et.link import parallel
 from tests.et.pytorch_files import rank_files, small_rank
 from tests.examples import PROFILE
 from tests.processes import unmarked
@@ -93,6 +94,31 @@ def test_kineto_traces_alone_are_linked_the_same_by_several_processes(
     assert [rank.number for rank in trace.ranks] == [0, 1]
     [lacking] = [finding for finding in trace.findings if finding.code == "no-host-trace"]
     assert (lacking.rank, ", 2 files: a Kineto trace without" in lacking.message) == (None, True)
+
+
+def test_ranks_of_equal_recordings_share_a_graph_linked_by_several_processes(processes, tmp_path):
+    """Ranks 0 and 1 do the same at the same times, ranks 2 and 4 something else at these times, rank 3 takes longer."""
+    folder = tmp_path / "run"
+    changed = {2: ("aten::mm", "aten::bmm"), 3: ('"dur": 300', '"dur": 310'), 4: ("aten::mm", "aten::bmm")}
+    for number in range(5):
+        rank_files(folder, number, *small_rank(number))
+        (folder / f"pytorch_et_{number}.json").unlink()
+        recorded = folder / f"kineto_{number}.json"
+        recorded.write_text(recorded.read_text().replace(*changed.get(number, ("", ""))))
+    trace = studio.link(folder, executor=processes)
+    assert [rank.graph for rank in trace.ranks] == [0, 0, 1, 2, 1]
+
+
+def test_the_kernel_is_compiled_for_long_recordings_of_several_ranks(monkeypatch, tmp_path):
+    folder = job_of(tmp_path / "run", 2)
+    compiled = []
+    monkeypatch.setattr(parallel, "compile_kernel", lambda: compiled.append(True))
+    with ThreadPoolExecutor(1) as executor:
+        studio.link(folder, executor=executor)
+        assert not compiled
+        monkeypatch.setattr(parallel, "_WORTH_COMPILING_BYTES", 0)
+        studio.link(folder, executor=executor)
+    assert compiled == [True]
 
 
 def test_files_whose_content_belies_their_names_are_compared_with_all(processes, monkeypatch, tmp_path):
