@@ -44,39 +44,45 @@ class EventRows:
 
     Attributes:
         data: The file.
-        columns: (COLUMNS, M) see `studio.et.event_kernel`.
+        columns: (COLUMNS, R) of all events at hand, see `studio.et.event_kernel`.
+        rows: (M,) those that are meant.
     """
 
-    def __init__(self, data: UInt8, columns: Int64) -> None:
+    def __init__(self, data: UInt8, columns: Int64, rows: Int64 | None = None) -> None:
         self.data, self.columns = data, columns
+        self.rows: Int64 = np.arange(columns.shape[1]) if rows is None else rows
 
     def __len__(self) -> int:
-        return len(self.columns[0])
+        return len(self.rows)
 
     def take(self, rows: Int64) -> EventRows:
         """Return some of the events, in their order."""
-        return self if len(rows) == len(self) else EventRows(self.data, self.columns[:, rows])
+        return EventRows(self.data, self.columns, self.rows[rows])
+
+    def column(self, column: int) -> Int64:
+        """Return a copy (M,) of a column."""
+        values: Int64 = self.columns[column, self.rows]
+        return values
 
     def phase(self, letter: str) -> Int64:
         """Return the rows of the events of a phase."""
-        return np.flatnonzero(self.columns[k.PHASE] == ord(letter))
+        return np.flatnonzero(self.column(k.PHASE) == ord(letter))
 
-    def texts(self, column: int, rows: Int64 | None = None) -> tuple[list[bytes], Int32]:
+    def texts(self, column: int) -> tuple[list[bytes], Int32]:
         """Return the distinct values of a field as the file has them, by first appearance, and (M,) which each is.
 
-        A value that is missing is empty. M are all events, or those in some rows.
+        A value that is missing is empty.
         """
         interner = CompiledInterner()
-        chosen = slice(None) if rows is None else rows
-        starts = np.ascontiguousarray(self.columns[column, chosen])
-        lengths = np.maximum(self.columns[column + 1, chosen], 0).astype(np.int32)
-        codes = interner.codes(self.data, np.maximum(starts, 0), lengths)
+        lengths = np.maximum(self.column(column + 1), 0).astype(np.int32)
+        codes = interner.codes(self.data, np.maximum(self.column(column), 0), lengths)
         strings = interner.strings()
         return [strings.raw(code) for code in range(len(strings))], codes
 
     def content(self, column: int, rows: Int64) -> list[bytes]:
         """Return the values of a field of some events, as the file has them."""
-        starts, lengths = self.columns[column, rows].tolist(), self.columns[column + 1, rows].tolist()
+        chosen = self.take(rows)
+        starts, lengths = chosen.column(column).tolist(), chosen.column(column + 1).tolist()
         return [
             self.data[start : start + max(length, 0)].tobytes()
             for start, length in zip(starts, lengths, strict=True)
@@ -84,7 +90,7 @@ class EventRows:
 
     def microseconds(self, column: int) -> tuple[Int64 | Float64, Bool]:
         """Return times (M,) as the file has them, 0 where they are missing, and which there are."""
-        digits, behind = self.columns[column], self.columns[column + 1]
+        digits, behind = self.column(column), self.column(column + 1)
         there = behind >= 0
         if (behind <= 0).all():
             return np.where(there, digits, 0), there

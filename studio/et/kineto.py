@@ -313,12 +313,12 @@ def _together(places: Sequence[tuple[int, int]], reading: Reading, *, compiled: 
 
 def _piece_of_rows(rows: EventRows, name: str) -> tuple[DeviceTrace, int]:
     """Return the events that the kernel has put down as columns, as `_piece` does those that are decoded."""
-    complete = rows.phase("X")
-    words, category = rows.texts(k.CATEGORY, complete)
+    whole = rows.take(rows.phase("X"))
+    words, category = whole.texts(k.CATEGORY)
     known = [_category_kind(_value_of(word)) for word in words]
     kind = np.array(known, np.uint8)[category]
     kept = np.flatnonzero(kind)
-    whole, kind = rows.take(complete[kept]), kind[kept]
+    whole, kind = whole.take(kept), kind[kept]
     start_ns, good = _times_of_rows(whole, k.START)
     good_rows = np.flatnonzero(good)
     lost = len(good) - len(good_rows)
@@ -339,7 +339,7 @@ def _times_of_rows(rows: EventRows, column: int) -> tuple[Int64, Bool]:
 
     Those of as many digits as a number of floating point tells apart to half a nanosecond are whole numbers throughout.
     """
-    digits, behind = rows.columns[column], rows.columns[column + 1]
+    digits, behind = rows.column(column), rows.column(column + 1)
     there = behind >= 0
     times = np.where(there, digits * _LAST_DIGIT_NS[np.clip(behind, 0, len(_LAST_DIGIT_NS) - 1)], 0)
     odd = np.flatnonzero((behind >= len(_LAST_DIGIT_NS)) | (np.abs(times) >= _FINE_NS))
@@ -357,13 +357,12 @@ _FINE_NS = 2**43 * 1000
 def _trace_of_rows(rows: EventRows, name: str) -> DeviceTrace:
     """Return the trace of events as `_trace` does."""
     numbers = {
-        key: column.copy()
-        for key, column in zip(_NUMERIC, rows.columns[k.FIRST_NUMBER : k.GRID], strict=True)
+        key: rows.column(column) for key, column in zip(_NUMERIC, range(k.FIRST_NUMBER, k.GRID), strict=True)
     }
     raw_names, coded = rows.texts(k.NAME)
     names, worded = _merge_words([_text_of(raw) for raw in raw_names], coded)
     threads, thread = _merge_words(*_pairs(rows))
-    communicating = np.flatnonzero(_names_communication(names, worded) | (rows.columns[k.COMMUNICATES] >= 0))
+    communicating = np.flatnonzero(_names_communication(names, worded) | (rows.column(k.COMMUNICATES) >= 0))
     told = (_arguments(raw) if raw else _NO_ARGS for raw in rows.content(k.ARGUMENTS, communicating))
     inputs, input_texts = _inputs_of_rows(rows)
     return _make_trace(
@@ -373,7 +372,9 @@ def _trace_of_rows(rows: EventRows, name: str) -> DeviceTrace:
         names=names,
         thread=thread,
         threads=tuple(threads),
-        grid=np.clip(rows.columns[k.GRID : k.GRID + 3].T, NONE, _MOST_BLOCKS),
+        grid=np.clip(
+            np.stack([rows.column(k.GRID + place) for place in range(3)], axis=1), NONE, _MOST_BLOCKS
+        ),
         comm={row: _comm(args) for row, args in zip(communicating.tolist(), told, strict=True)},
         inputs=inputs,
         input_texts=input_texts,

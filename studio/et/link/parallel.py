@@ -33,7 +33,6 @@ from studio.et.seen import JobSeen, RankSeen, Work, device_seen, with_communicat
 from studio.et.source import SourceFile, load
 from studio.trace import Finding, digest_array
 
-
 _WORTH_COMPILING_BYTES = 1 << 29
 """Bytes of Kineto traces from which on a job is linked sooner compiled, including the wait for the compiler."""
 
