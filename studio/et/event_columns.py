@@ -21,7 +21,7 @@ which there are few."""
 
 _BYTES, _NUMBERS, _NUMBER = Items("uint8"), Items("int64"), Number()
 _FUNCTIONS = (
-    "white", "is_hex", "string_end", "digits_end", "number_end", "is_null", "word_end", "after_colon", "value_end", "field_of", "read_key",
+    "white", "is_hex", "string_end", "digits_end", "number_end", "is_null", "word_end", "after_colon", "value_end", "slot_of", "field_of", "read_key",
     "pass_value", "whole_number", "put_time", "put_grid", "put_argument", "put_arguments", "put_field", "put_event", "walk",
 )  # fmt: skip
 """What is compiled, callees before their callers."""
@@ -99,9 +99,8 @@ class EventRows:
         times = np.where(there, digits / scale[np.clip(behind, 0, k.MOST_DIGITS)], 0)
         long = np.flatnonzero(behind >= k.LONG)
         if len(long):
-            data, lengths = self.data.tobytes(), behind[long] - k.LONG
-            ends = zip(digits[long].tolist(), lengths.tolist(), strict=True)
-            times[long] = [float(data[start : start + length]) for start, length in ends]
+            ends = zip(digits[long].tolist(), (behind[long] - k.LONG).tolist(), strict=True)
+            times[long] = [float(self.data[start : start + length].tobytes()) for start, length in ends]
         return times, there
 
 
@@ -144,10 +143,8 @@ def _keys() -> tuple[UInt8, Int64, Int64]:
     places: list[int] = []
     for which, keys in enumerate((k.EVENT_KEYS, k.ARGUMENT_KEYS)):
         for key, column in keys:
-            raw, code = key.encode(), 0
-            for byte in raw:
-                code = (code * 31 + byte) & 0xFFFFFFF
-            slot = code % k.TABLE
+            raw = key.encode()
+            slot = k.slot_of(raw[0], raw[-1], len(raw))
             while table[which * k.TABLE + slot] >= 0:
                 slot = (slot + 1) % k.TABLE
             table[which * k.TABLE + slot] = len(places) // 3

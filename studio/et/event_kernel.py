@@ -217,9 +217,16 @@ def value_end(buf, pos, end, stack):
                 return -1
 
 
-def field_of(buf, start, end, code, which, names, places, table):
-    """Return the column of a key between its quotes, whose checksum is `code`; -1 where it is not known."""
-    slot = code & (TABLE - 1)
+def slot_of(first, last, length):
+    """Return where in its table a key is looked for, by its first and last byte and its length."""
+    return (31 * first + 7 * last + length) & (TABLE - 1)
+
+
+def field_of(buf, start, end, which, names, places, table):
+    """Return the column of a key that stands there, without its quotes; -1 where it is not known."""
+    if end == start:
+        return -1
+    slot = slot_of(buf[start], buf[end - 1], end - start)
     while table[which * TABLE + slot] >= 0:
         key = table[which * TABLE + slot]
         if places[3 * key + 1] == end - start:
@@ -239,16 +246,14 @@ def read_key(buf, pos, end, which, names, places, table):
         return -1, -1
     pos += 1
     start = pos
-    code = 0
     while pos < end and buf[pos] != 34:
         # Not written plainly, or no text.
         if buf[pos] == 92 or buf[pos] < 32:
             return -1, -1
-        code = (code * 31 + buf[pos]) & 0xFFFFFFF
         pos += 1
     if pos >= end:
         return -1, -1
-    return field_of(buf, start, pos, code, which, names, places, table), after_colon(buf, pos + 1, end)
+    return field_of(buf, start, pos, which, names, places, table), after_colon(buf, pos + 1, end)
 
 
 def pass_value(buf, pos, end):
