@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from studio.et.columns import AttributeColumns, Texts
+from studio.et.columns import AttributeColumns, Texts, by_appearance
+from studio.et.device_events import order_by_begin
 from studio.trace import ValueKind
 
 
@@ -37,3 +38,17 @@ def test_a_node_has_its_attributes_in_the_order_they_were_added(twice):
         (2, *rest),
     ]
     assert attributes.items.tolist() == [9, 7, 8]
+
+
+def test_codes_are_numbered_by_their_first_use_and_minus_one_is_none():
+    used, first, number = by_appearance(np.array([3, -1, 1, 3, 0, 1]), 5)
+    assert used.tolist() == [3, 1, 0]
+    assert first.tolist() == [0, 2, 4]
+    assert [int(number[code]) for code in used.tolist()] == [0, 1, 2]
+
+
+def test_intervals_stand_by_begin_the_longer_first_and_equal_ones_as_they_came():
+    start, end = np.array([5, 1, 5, 5, 1, 9]), np.array([6, 4, 9, 6, 8, 9])
+    assert order_by_begin(start, end).tolist() == [4, 1, 2, 0, 3, 5]
+    assert order_by_begin(start, end, -np.arange(6)).tolist() == [4, 1, 2, 3, 0, 5]
+    assert order_by_begin(start[:0], end[:0]).tolist() == []
