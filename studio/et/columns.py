@@ -229,7 +229,7 @@ def dependencies(source: Int64, target: Int64, count: int) -> Dependencies:
 
 
 def first_uses(codes: NDArray[np.integer], count: int) -> Int64:
-    """Return the place of the first use of each of `count` codes among some (M,), M where it is not used; -1 is no code."""
+    """Return where each of `count` codes is used first among some (M,), M where it is not used; -1 is no code."""
     # The place behind all codes is where -1 writes.
     first = np.full(count + 1, len(codes), np.int64)
     # The last write wins: backwards, so that it is the first use.

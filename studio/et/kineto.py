@@ -425,7 +425,7 @@ _TABLE = 1 << 20
 
 
 def _distinct(codes: Int64, count: int) -> tuple[Int64, Int32]:
-    """Return where each distinct one of some codes (M,) below `count` is used first, in this order, and (M,) which each is."""
+    """Number some codes (M,) below `count` by first use; returns where each is used first, and (M,) their numbers."""
     if count > _TABLE:
         distinct, codes = np.unique(codes, return_inverse=True)
         codes, count = codes.reshape(-1), len(distinct)

@@ -61,7 +61,9 @@ def is_timeless(name: str) -> bool:
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False):
-    """What is known about one communication on one rank: long recordings have tens of thousands, which msgspec makes and pickles fast.
+    """What is known about one communication on one rank.
+
+    Long recordings have tens of thousands of them, which msgspec makes and pickles fast.
 
     Attributes:
         kind: A CollectiveType, SEND or RECEIVE.
@@ -408,7 +410,7 @@ _TOLD = (
 
 @lru_cache(maxsize=1 << 10)
 def _facts_told(kind: int, told: tuple[Any, ...], _types: tuple[type, ...]) -> Facts:
-    """Return facts from the values of `_TOLD`, which every step may repeat; of equal ones with equal types, as 1 equals true."""
+    """Return facts from the values of `_TOLD`, which every step may repeat. Types tell 1 from true."""
     dtype, given_count, taken_count, group, listed, *strided, source, target, split_in, split_out = told
     size = element_bytes(str(dtype or ""))
     given, taken = _count(given_count), _count(taken_count)

@@ -16,8 +16,8 @@ from studio.et.link.waits import Wait
 from studio.trace import NONE, Bool, Int64
 
 WHYS = "program", "call", "thread", "device"
-"""Why there is a gap: the program (Python, data loading), the rest of a call that set another thread going, and what came
-after waiting for a thread or for the device."""
+"""Why there is a gap: the program (Python, data loading), the rest of a call that set another thread going, and what
+came after waiting for a thread or for the device."""
 _PROGRAM, _CALL, _THREAD, _DEVICE = range(len(WHYS))
 
 
@@ -184,7 +184,7 @@ def _cut_waits(
     Args:
         spans: S spans.
         why: (S,) why each is a gap, -1 where it is none.
-        outside: Waits outside of operations, which are cut out of time between them, and of what another thread held up.
+        outside: Waits outside of operations: they are cut out of time between these, and of what another thread held up.
         inner: Waits within operations, which are cut out of the rest of the operation.
         options: The shortest gap.
 
@@ -252,8 +252,8 @@ class _HeldBy:
     def find(self, lane: int, spans: Spans, device: _Waits) -> dict[int, tuple[int, int, int]]:
         """Return what held a thread up in its spans, by place of the span.
 
-        That is the thread, the time by which it had ended what the other waited for, and from when on the other went on. A span
-        in which the thread waited for the device is not among them.
+        That is the thread, the time by which it had ended what the other waited for, and from when on the other went on.
+        A span in which the thread waited for the device is not among them.
         """
         if not self.options.threads:
             return {}

@@ -76,13 +76,13 @@ def cut_out(
     """Cut waits out of spans.
 
     Args:
-        spans: (S,) begin and end of each, (S,) the first wait that may lie in it and the one after the last, and (S+1,) where what
-            is left of it is put down: there is a place more than it may have waits.
+        spans: (S,) begin and end of each, (S,) the first wait that may lie in it and the one after the last, and (S+1,)
+            where what is left of it is put down: there is a place more than it may have waits.
         waits: (W,) when each began and ended, and when its thread went on.
 
     Returns:
-        (P,) where each piece that is left begins, (P,) its length, less than 0 where there is none, and (P,) whether it comes after a
-        wait; and (S,) how long the waits of each span lasted.
+        (P,) where each piece that is left begins, (P,) its length, less than 0 where there is none, and (P,) whether it
+        comes after a wait; and (S,) how long the waits of each span lasted.
     """
     places, count = int(spans[-1][-1]), len(spans[0])
     start, took, is_after, waited = _run("cut_out", count, (*spans, *waits), (places, places, places, count))

@@ -75,8 +75,8 @@ def find_innermost(begin, end, mark, times, wanted, stack, found):
 def cut_out(begin, end, first, last, slots, wait_begin, wait_end, wait_until, start, took, is_after, waited):
     """Cut waits out of spans: those from `first` to `last` that begin and end in a span.
 
-    What is left of a span is put down from `slots[span]` on: what comes before each wait, and after the last, with a 1 in `is_after`
-    where it comes after one. Places that are left over get a length of -1.
+    What is left of a span is put down from `slots[span]` on: what comes before each wait, and after the last, with a 1 in
+    `is_after` where it comes after one. Places that are left over get a length of -1.
     """
     for span in range(len(begin)):
         place = slots[span]

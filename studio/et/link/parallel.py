@@ -42,7 +42,7 @@ class LinkedRanks:
     """The linked ranks of a job.
 
     Attributes:
-        parts: One per rank, as they are finished, each with a fingerprint of the times in its graph: graphs with other times differ.
+        parts: One per rank, as they are finished, each with a fingerprint of the times in its graph.
         settled: Groups and findings of the job.
         findings: What the readers noticed, by file name.
     """

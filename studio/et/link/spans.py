@@ -190,7 +190,7 @@ def _marked(rows: Collection[int], count: int) -> Bool:
 
 
 def _first_waits(waiting: Int64, end: Int64, around: Int64) -> Int64:
-    """Return when the first of the operations that may wait had ended within each operation (N,), late where none did."""
+    """Return when the first operation that may wait had ended within each operation (N,), late where none did."""
     ended = np.full(len(end), _NEVER, np.int64)
     calls, times = around[waiting], end[waiting]
     while len(calls):
@@ -202,7 +202,7 @@ def _first_waits(waiting: Int64, end: Int64, around: Int64) -> Int64:
 
 
 def _issuing(operations: Operations, library: dict[int, int]) -> tuple[Int64, Int64]:
-    """Return the calls that started another thread's work while they ran, and when that began; each as often as it did."""
+    """Return the calls that started another thread's work while they ran, and when; each as often as it did."""
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
     rows = np.fromiter(library, np.int64, len(library))
     calls = np.fromiter(library.values(), np.int64, len(library))
