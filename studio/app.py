@@ -148,6 +148,7 @@ class _Studio(Dash):
     def interpolate_index(self, **parts: Any) -> str:  # type: ignore[override]  # as Dash's own example does
         parts["renderer"] = parts["renderer"].replace('type="application/javascript"', 'type="module"', 1)
         shown = flask.request.path.strip("/")
+        _begin_answer(flask.request.path)
         parts["css"] += _preloads().get(shown, _preloads()[""])
         return str(super().interpolate_index(**parts))  # type: ignore[no-untyped-call]  # Dash annotates some only
 
@@ -175,6 +176,8 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
     app.server.register_error_handler(Exception, _refuse)
     app.server.before_request(_use_chosen_unit)
     app.server.after_request(_keep_versions)
+    app.server.before_request(session.awaited.begin)
+    app.server.teardown_request(lambda _error: session.awaited.end())
     app.server.register_blueprint(uploads_blueprint(registry))
     for blueprint in _BLUEPRINTS:
         app.server.register_blueprint(blueprint())
@@ -182,6 +185,16 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
     _wire_frame(app, session)
     # Only now are all pages and callbacks known.
     return app
+
+
+def _begin_answer(path: str) -> None:
+    """Begin what the first callback of a page will ask for, while the browser still loads and runs the page's scripts.
+
+    Pages with such work register it as `ahead`, a function of the view.
+    """
+    page = next((page for page in dash.page_registry.values() if page["path"] == path), None)
+    if page is not None and "ahead" in page:
+        page["ahead"](flask.request.args.to_dict())
 
 
 def script_hashes(app: Dash) -> list[str]:

@@ -38,6 +38,7 @@ from studio.errors import StudioError, TraceError
 from studio.machine_memory import machine_bytes
 from studio.sim.load import network_load
 from studio.sim.result import ledger_of
+from studio.store.awaited import Awaited
 from studio.store.cache import Cache
 from studio.store.runs import Run
 from studio.store.tasks import Problem
@@ -78,6 +79,7 @@ class Session:
 
     Attributes:
         workspace: Where jobs and runs are.
+        awaited: What somebody waits for just now.
         examinations_made: How many jobs were examined so far.
         unexamined: Why jobs could not be examined, or were not to the end.
         answers_made: How often advice was found so far.
@@ -94,6 +96,7 @@ class Session:
             budget_bytes: What may be kept in memory, a quarter of the machine's for None.
         """
         self.workspace = workspace
+        self.awaited = Awaited()
         if budget_bytes is None:
             budget_bytes = (machine_bytes() or SHARE_OF_MEMORY * _UNKNOWN_MEMORY_BYTES) // SHARE_OF_MEMORY
         self._cache: Cache[tuple[Sides, Hashable]] = Cache(budget_bytes)

@@ -16,6 +16,8 @@ from studio.store.tasks import (
     submit,
 )
 
+_GIVES_WAY_S = 10.0
+"""A check that begins with a page lets the page's answers go first, altogether for so long at most."""
 _CANCELLED = Problem("The check was cancelled.", "Check the job again for its findings.")
 
 
@@ -55,9 +57,14 @@ def jobs_checked(tasks: Tasks) -> frozenset[str]:
 
 
 def _check(session: Session, job: str, report: Report) -> str:
+    left_s = _GIVES_WAY_S
+
     def tell(phase: str, done: int, total: int) -> None:
+        nonlocal left_s
+        left_s -= session.awaited.give_way(max(left_s, 0))
         report.running(done, total, phase=phase)
 
+    left_s -= session.awaited.give_way(left_s)
     try:
         session.examination(job, progress=tell)
     except TaskCancelled:

@@ -38,11 +38,26 @@ from studio.views.graph_paint import critical_sentence
 from studio.views.graph_request import KINDS, Request
 from studio.views.graph_words import difference_sentence, gate_sentence, path_sentence
 
-dash.register_page(__name__, path="/graph", name="Graph", title="Graph · Chakra Studio", order=3)
+
+def draw_ahead(view: dict[str, str]) -> None:
+    """Begin the drawing of a view in the background: the browser asks for it once it has loaded and laid out the page."""
+    if view.get("job"):
+        opened = session()
+        opened.awaited.prepare(_ahead(view), lambda: drawing_of(read_request(opened, view)[0]))
 
 
-def layout(**_query: str) -> Any:
+def _ahead(view: dict[str, Any]) -> str:
+    return f"graph of {view['job']}"
+
+
+dash.register_page(
+    __name__, path="/graph", name="Graph", title="Graph · Chakra Studio", order=3, ahead=draw_ahead
+)
+
+
+def layout(**query: str) -> Any:
     """Return the page; controls, drawing and texts follow the view."""
+    draw_ahead(query)
     return html.Div(
         [
             html.Div(loading("Laying out the graph…"), id="graph-notice"),
@@ -78,6 +93,7 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
     """Draw what the view asks for, unless it is drawn already."""
     if not view.get("job"):
         return _answer(notice=no_job(), hidden=True, drawn={}, elements=[])
+    session().awaited.settle(_ahead(view))
     try:
         asked, note = read_request(session(), view)
     except StudioError as error:
