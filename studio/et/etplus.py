@@ -9,33 +9,38 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, compress
-from typing import Any, Literal
+from itertools import compress, pairwise
+from typing import Any
 
-import msgspec
 import numpy as np
 
-from studio.decoding import decoder
-from studio.errors import TraceFormatError
 from studio.et import chakra, pytorch
 from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
+from studio.et.etplus_nodes import Head, Nodes, read_merged
 from studio.et.format import Part, Reading
 from studio.et.link.communication import INIT, is_timeless
 from studio.et.link.literals import parse_literal, tensor_bytes
 from studio.et.link.names import KERNEL, RECEIVE, SEND, element_bytes, kernel_kind, node_type, operator_kind
 from studio.et.link.options import DEP_KINDS, DepKind
-from studio.et.mend import collector_paused, decode_mended
-from studio.et.records import LARGEST_ID, clean, fits, write_metadata
-from studio.trace import NONE, Attribute, CollectiveType, Finding, Graph, Int32, Int64, NodeType, ValueKind
+from studio.et.mend import collector_paused
+from studio.et.records import clean, fits, write_metadata
+from studio.trace import (
+    NONE,
+    Attribute,
+    CollectiveType,
+    Finding,
+    Graph,
+    Int32,
+    Int64,
+    NodeType,
+    ValueKind,
+)
 from studio.units import format_counted
 
 _MARKS = (b'"exclusive_dur"', b'"inclusive_dur"', b'"inter_thread_dep"')
-_HOST_NUMBERS = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid")
 _DEVICE_KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
-_LARGEST_US = 2**53
 _FIRST_TENSOR = {CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST, CollectiveType.REDUCE, SEND, RECEIVE}
 _SEND_RECV = re.compile(r"sendrecv", re.IGNORECASE)
 _STEPS_UP = 3
@@ -46,72 +51,6 @@ def sniff(head: bytes) -> bool:
     return pytorch.sniff(head) and any(mark in head for mark in _MARKS)
 
 
-class _Io(msgspec.Struct, frozen=True, gc=False):
-    values: msgspec.Raw = msgspec.Raw(b"[]")
-    shapes: msgspec.Raw = msgspec.Raw(b"[]")
-    types: msgspec.Raw = msgspec.Raw(b"[]")
-
-
-class _Attr(msgspec.Struct, gc=False):
-    name: Any = None
-    value: Any = None
-
-
-class _Node(msgspec.Struct, gc=False):
-    id: Any = None
-    name: Any = ""
-    ctrl_deps: Any = None
-    inputs: _Io = _Io()
-    outputs: _Io = _Io()
-    attrs: list[_Attr] = []
-    ts: Any = None
-    inclusive_dur: Any = None
-    exclusive_dur: Any = None
-    inter_thread_dep: Any = None
-    sync_dep: Any = None
-    cat: Any = None
-    stream: Any = None
-    pg_name: Any = None
-
-
-class _KnownAttr(msgspec.Struct, gc=False):
-    # Names that are listed need no text each, of which there would be ten to a node.
-    name: Literal[pytorch.KNOWN_NAMES] = ""  # type: ignore[valid-type]
-    value: Any = None
-
-
-class _KnownNode(_Node, gc=False):
-    attrs: list[_KnownAttr] = []  # type: ignore[assignment]
-
-
-class _Content(msgspec.Struct):
-    nodes: list[_Node] | None = None
-    schema: Any = ""
-    pid: Any = None
-    time: Any = None
-    start_ts: Any = None
-    finish_ts: Any = None
-
-
-class _KnownContent(_Content):
-    nodes: list[_KnownNode] | None = None  # type: ignore[assignment]
-
-
-class _Loose(msgspec.Struct):
-    nodes: Any = None
-    schema: Any = ""
-    pid: Any = None
-    time: Any = None
-    start_ts: Any = None
-    finish_ts: Any = None
-
-
-_known = decoder(_KnownContent)
-_typed = decoder(_Content)
-_untyped = decoder(_Loose)
-_node = decoder(_Node)
-
-
 def read(reading: Reading) -> list[Part]:
     """Read one merged trace.
 
@@ -120,95 +59,25 @@ def read(reading: Reading) -> list[Part]:
     """
     with collector_paused():
         lost: Counter[str] = Counter()
-        content, damage = _content(reading, lost)
+        nodes, said, damage = read_merged(reading, lost)
         reading.tick(len(reading.data) // 2)
-        trace = _Merged(_distinct(content.nodes or [], lost))
+        trace = _Merged(nodes)
         trace.depend()
         graph, slots = trace.graph()
         findings = (*reading.findings, *damage, *_findings(trace, lost, reading.name))
-        head = chakra.read_metadata(write_metadata("0.0.4", _metadata(content)), reading.name)
-        nodes = chakra.Nodes(graph, slots)
-        return [chakra.rank_part(replace(reading, findings=findings), head, nodes)]
+        head = chakra.read_metadata(write_metadata("0.0.4", _metadata(said)), reading.name)
+        return [chakra.rank_part(replace(reading, findings=findings), head, chakra.Nodes(graph, slots))]
 
 
-def _decoded(reading: Reading) -> tuple[_Content, tuple[Finding, ...]]:
-    try:
-        return decode_mended(reading.data, _known, reading.name)
-    except msgspec.ValidationError:
-        return decode_mended(reading.data, _typed, reading.name)
-
-
-def _content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Finding, ...]]:
-    try:
-        content, findings = _decoded(reading)
-    except msgspec.ValidationError:
-        # Some node is of another shape: slower, node by node.
-        decode: Callable[[bytes | memoryview], _Loose] = _untyped
-        try:
-            loose, findings = decode_mended(reading.data, decode, reading.name)
-        except msgspec.ValidationError:
-            loose, findings = _Loose(), ()
-        content = _Content(None, loose.schema, loose.pid, loose.time, loose.start_ts, loose.finish_ts)
-        if isinstance(loose.nodes, list):
-            content.nodes = [made for node in loose.nodes if (made := _by_hand(node, lost)) is not None]
-    if content.nodes is None:
-        raise TraceFormatError(f"{reading.name}: no list 'nodes'.", hint="Link the traces again.")
-    return content, findings
-
-
-def _by_hand(node: Any, lost: Counter[str]) -> _Node | None:
-    try:
-        return _node(msgspec.json.encode(node))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        lost["malformed nodes"] += 1
-        return None
-
-
-def _distinct(nodes: Sequence[_Node], lost: Counter[str]) -> list[_Node]:
-    """Return the nodes that have a usable id of their own, sorted by id."""
-    nodes_by_id: dict[int, _Node] = {}
-    for node in nodes:
-        number = node.id
-        if type(number) is not int or not 0 <= number <= LARGEST_ID or number in nodes_by_id:
-            lost["nodes without an id of their own"] += 1
-        else:
-            nodes_by_id[number] = node
-    return [nodes_by_id[number] for number in sorted(nodes_by_id)]
-
-
-def _metadata(content: _Content) -> list[Attribute]:
+def _metadata(said: Head) -> list[Attribute]:
     attributes = []
     for key in ("schema", "pid", "time", "start_ts", "finish_ts"):
-        value = getattr(content, key)
+        value = getattr(said, key)
         if isinstance(value, str):
             attributes.append(Attribute(key, ValueKind.STRING, value))
         elif type(value) is int and fits(ValueKind.UINT64, value):
             attributes.append(Attribute(key, ValueKind.UINT64, value))
     return attributes
-
-
-def _nanoseconds(value: Any) -> int:
-    """Return microseconds as ns, -1 where they are none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LARGEST_US:
-        return NONE
-    return round(value * 1000)
-
-
-def _all_nanoseconds(values: list[Any]) -> Int64:
-    """Return microseconds (N,) as ns, each as `_nanoseconds` has it."""
-    kinds = set(map(type, values))
-    if kinds <= _PLAIN_TIMES:
-        with suppress(OverflowError):
-            times_us = np.array(values, np.float64)
-            good = (times_us >= 0) & (times_us < _LARGEST_US)
-            # Beyond this a whole number times a thousand is not always one of floating point.
-            if int not in kinds or (times_us[good] < _EXACT_US).all():
-                return np.where(good, np.rint(np.where(good, times_us, 0) * 1000), NONE).astype(np.int64)
-    return np.array(list(map(_nanoseconds, values)), np.int64)
-
-
-_PLAIN_TIMES = frozenset((float, int, type(None)))
-_EXACT_US = 2**53 // 1000
 
 
 @dataclass(slots=True)
@@ -221,111 +90,137 @@ class _Comm:
     inferred: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """Dependencies between nodes: node `row` waits for `other` for reasons of `kinds`.
+
+    W dependencies, those of a node one after another, rows ascending.
+
+    Attributes:
+        row, other, kinds: (W,) each.
+    """
+
+    row: Int64
+    other: Int64
+    kinds: Int64
+
+    @staticmethod
+    def of(found: Sequence[tuple[Int64, Int64, DepKind]], count: int) -> _Waits:
+        """Return dependencies of `count` nodes in the order they were found; those found again add their reason."""
+        row, other = (np.concatenate([part[side] for part in found]).astype(np.int64) for side in (0, 1))
+        kinds = np.repeat([int(kind) for *_, kind in found], [len(rows) for rows, *_ in found])
+        pair = row * count + other
+        order = np.argsort(pair, kind="stable")
+        begins = np.flatnonzero(np.diff(pair[order], prepend=NONE))
+        first = order[begins]
+        all_kinds = np.bitwise_or.reduceat(kinds[order], begins) if len(begins) else kinds
+        by_row = np.lexsort((first, row[first]))
+        return _Waits(row[first][by_row], other[first][by_row], all_kinds[by_row])
+
+
 @dataclass(slots=True)
 class _Merged:
     """The nodes of a file sorted by id, and what is derived from them.
 
+    N nodes.
+
     Attributes:
         nodes: The nodes.
         row: Where each id stands.
-        parent: Row of the caller, -1 where there is none.
-        start_ns: -1 where a node has no time.
-        attrs: Attributes by name.
-        waits: Per node, the rows it waits for and why.
+        parent: Row of the caller of each, -1 where there is none.
+        waits: What they wait for and why.
         comm: What nodes communicate, by row.
         lost: What was left out, by what it was.
         unknown: Names of collectives that are not known.
-        names: Names of the nodes.
-        device: Whether each ran on a device.
     """
 
-    nodes: list[_Node]
-    row: dict[int, int] = field(default_factory=dict)
-    parent: list[int] = field(default_factory=list)
-    start_ns: list[int] = field(default_factory=list)
-    attrs: list[dict[str, Any]] = field(default_factory=list)
-    waits: list[dict[int, int]] = field(default_factory=list)
+    nodes: Nodes
+    row: dict[int, int] = field(init=False)
+    parent: list[int] = field(init=False)
+    waits: _Waits = field(init=False)
     comm: dict[int, _Comm] = field(default_factory=dict)
     lost: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
-    names: list[str] = field(default_factory=list)
-    device: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.names = [
-            node.name if isinstance(node.name, str) else str(node.name)[:1000] for node in self.nodes
-        ]
-        self.device = [node.cat is not None for node in self.nodes]
-        self.row = {node.id: row for row, node in enumerate(self.nodes)}
-        self.start_ns = _all_nanoseconds([node.ts for node in self.nodes]).tolist()
-        self.attrs = [_attributes_by_name(node.attrs) for node in self.nodes]
-        for row, node in enumerate(self.nodes):
-            caller = (
-                node.ctrl_deps[0] if isinstance(node.ctrl_deps, list) and node.ctrl_deps else node.ctrl_deps
-            )
-            above = self.row.get(caller, NONE) if type(caller) is int else NONE
-            # The process is its own caller; a caller is recorded, and so numbered, before what it calls, but for roots.
-            self.parent.append(NONE if above == row else above)
-        self.waits = [{} for _ in self.nodes]
+        self.row = row_of = {number: row for row, number in enumerate(self.nodes.ids)}
+        above = [row_of.get(caller, NONE) if type(caller) is int else NONE for caller in self.nodes.callers]
+        # The process is its own caller; a caller is recorded, and so numbered, before what it calls, but for roots.
+        self.parent = [NONE if caller == row else caller for row, caller in enumerate(above)]
 
     # -----------------------------------------------------------------------------------------------
     # Dependencies
 
     def depend(self) -> None:
         """Derive dependencies and communication."""
-        host = NONE
-        threads = [named.get("tid") for named in self.attrs]
-        streams: dict[Any, int] = {}
-        for row in self._walk():
-            if self.device[row]:
-                self._wait(row, host, DepKind.LAUNCH)
-            else:
-                if host >= 0 and threads[row] == threads[host]:
-                    self._wait(row, host, DepKind.ORDER)
-                host = row
-        for row in sorted(
-            compress(range(len(self.nodes)), self.device), key=lambda row: (self.start_ns[row], row)
-        ):
-            stream = self.nodes[row].stream
-            if isinstance(stream, int | str):
-                self._wait(row, streams.get(stream, NONE), DepKind.STREAM)
-                streams[stream] = row
-        for row, node in enumerate(self.nodes):
-            # What ran on a device is a copy of its operator, which has these itself.
-            if not self.device[row]:
-                self._add_dependencies(row, node.inter_thread_dep, DepKind.THREAD)
-                self._add_dependencies(row, node.sync_dep, DepKind.SYNC)
+        found = [*self._follow_calls(), self._follow_streams(), *self._follow_recorded()]
+        self.waits = _Waits.of(found, len(self.nodes))
         self._communicate()
 
-    def _add_dependencies(self, row: int, value: Any, kind: DepKind) -> None:
-        if value is None:
-            return
+    def _follow_calls(self) -> Iterator[tuple[Int64, Int64, DepKind]]:
+        """Yield launches, and the order of operators on a thread."""
+        walk = np.array(self._walk(), np.int64)
+        on_device = self.nodes.device[walk]
+        host = np.maximum.accumulate(np.where(on_device, NONE, np.arange(len(walk))))
+        launched = on_device & (host >= 0)
+        yield walk[launched], walk[host[launched]], DepKind.LAUNCH
+        hosts = walk[~on_device].tolist()
+        thread = self.nodes.threads
+        same = [thread[before] == thread[row] for before, row in pairwise(hosts)]
+        yield (
+            np.array(list(compress(hosts[1:], same)), np.int64),
+            np.array(list(compress(hosts, same)), np.int64),
+            DepKind.ORDER,
+        )
+
+    def _follow_streams(self) -> tuple[Int64, Int64, DepKind]:
+        """Return the order of what ran on a stream."""
+        devices, start_ns = np.flatnonzero(self.nodes.device), self.nodes.start_ns
+        latest: dict[Any, int] = {}
+        pairs = []
+        order = np.argsort(start_ns[devices], kind="stable").tolist()
+        rows = devices.tolist()
+        for place in order:
+            row, stream = rows[place], self.nodes.streams[place]
+            if isinstance(stream, int | str):
+                if stream in latest:
+                    pairs.append((row, latest[stream]))
+                latest[stream] = row
+        return *_columns_of(pairs), DepKind.STREAM
+
+    def _follow_recorded(self) -> Iterator[tuple[Int64, Int64, DepKind]]:
+        """Yield dependencies between threads and on what was waited for, as far as times do not contradict them."""
+        pairs: dict[DepKind, list[tuple[int, int]]] = {DepKind.THREAD: [], DepKind.SYNC: []}
+        waits = {DepKind.THREAD: self.nodes.thread_waits, DepKind.SYNC: self.nodes.sync_waits}
+        for row in sorted({*self.nodes.thread_waits, *self.nodes.sync_waits}):
+            for kind, told in waits.items():
+                if row in told:
+                    pairs[kind] += self._recorded(row, told[row])
+        for kind, found in pairs.items():
+            yield *_columns_of(found), kind
+
+    def _recorded(self, row: int, value: Any) -> Iterator[tuple[int, int]]:
         for number in value if isinstance(value, list) else [value]:
             other = self.row.get(number, NONE) if type(number) is int else NONE
             if number is not None and other < 0:
                 self.lost["dependencies on missing nodes"] += 1
-            self._wait(row, other, kind)
-
-    def _wait(self, row: int, other: int, kind: DepKind) -> None:
-        if other < 0 or other == row:
-            return
-        backwards = 0 <= self.start_ns[row] < self.start_ns[other]
-        if backwards and kind not in (DepKind.ORDER, DepKind.LAUNCH):
-            self.lost["dependencies that the times contradict"] += 1
-            return
-        waits = self.waits[row]
-        waits[other] = waits.get(other, 0) | int(kind)
+            if other < 0 or other == row:
+                continue
+            if 0 <= self.nodes.start_ns[row] < self.nodes.start_ns[other]:
+                self.lost["dependencies that the times contradict"] += 1
+            else:
+                yield row, other
 
     def _walk(self) -> list[int]:
         """Return all rows, callers before what they call, siblings by id; threads one after another."""
-        children: list[list[int]] = [[] for _ in self.nodes]
+        children: list[list[int]] = [[] for _ in self.parent]
         roots: list[int] = []
         for row, above in enumerate(self.parent):
             (roots if above < 0 else children[above]).append(row)
-        seen = [False] * len(self.nodes)
+        seen = [False] * len(self.parent)
         order: list[int] = []
         # What is not reached from a root is in a circle of callers, entered at its lowest id.
-        for start in (*roots, *range(len(self.nodes))):
+        for start in (*roots, *range(len(self.parent))):
             stack = [start]
             while stack:
                 row = stack.pop()
@@ -340,10 +235,11 @@ class _Merged:
 
     def _communicate(self) -> None:
         carried: set[int] = set()
-        names = set(self.names)
+        names = set(self.nodes.names)
         kernels = {name for name in names if KERNEL.search(name)}
-        for row, name in enumerate(self.names):
-            if self.device[row] and name in kernels:
+        device = self.nodes.device.tolist()
+        for row, name in enumerate(self.nodes.names) if kernels else ():
+            if device[row] and name in kernels:
                 comm = self._of_kernel(row)
                 if comm is None:
                     self.unknown[name.split("(")[0][:80]] += 1
@@ -351,8 +247,8 @@ class _Merged:
                     self.comm[row] = comm
                     carried.update(self._above(row))
         calls = {name: operator_kind(name) for name in names if name.startswith("c10d::")}
-        for row, name in enumerate(self.names) if calls else ():
-            if not self.device[row] and row not in carried:
+        for row, name in enumerate(self.nodes.names) if calls else ():
+            if not device[row] and row not in carried:
                 kind = calls.get(name)
                 if kind is not None:
                     self.comm[row] = self._of_operator(row, kind)
@@ -372,18 +268,21 @@ class _Merged:
         callers = [row, *self._above(row)]
         said: dict[str, Any] = {}
         for caller in reversed(callers):
-            if self.attrs[caller].get("collective_name"):
-                said |= {key: value for key, value in self.attrs[caller].items() if value is not None}
+            named = self.nodes.attributes_of(caller)
+            if named.get("collective_name"):
+                said |= {key: value for key, value in named.items() if value is not None}
         kind, inferred = operator_kind(str(said.get("collective_name", ""))), []
         if kind is None:
-            named = [
-                operator_kind(self.names[row]) for row in callers[1:] if self.names[row].startswith("c10d::")
+            called = [
+                operator_kind(self.nodes.names[row])
+                for row in callers[1:]
+                if self.nodes.names[row].startswith("c10d::")
             ]
-            kind = next((kind_named for kind_named in named if kind_named is not None), None)
+            kind = next((kind_called for kind_called in called if kind_called is not None), None)
         if kind is None:
-            kind = kernel_kind(self.names[row])
+            kind = kernel_kind(self.nodes.names[row])
             inferred.append("type")
-            if kind is None and _SEND_RECV.search(self.names[row]):
+            if kind is None and _SEND_RECV.search(self.nodes.names[row]):
                 kind = self._send_or_receive(callers)
         if kind is None:
             return None
@@ -391,18 +290,22 @@ class _Merged:
         if size_bytes < 0:
             size_bytes = max(self._tensor_bytes(row), 0)
             inferred.append("size")
-        group = said.get("pg_name") or self.nodes[row].pg_name
+        group = said.get("pg_name") or self.nodes.group_of(row)
         return _Comm(kind, size_bytes, str(group) if isinstance(group, str | int) else "", tuple(inferred))
 
     def _send_or_receive(self, callers: Sequence[int]) -> int:
-        names = " ".join(self.names[row] for row in callers[1:]).lower()
+        names = " ".join(self.nodes.names[row] for row in callers[1:]).lower()
         return SEND if "send" in names else RECEIVE if "recv" in names else int(CollectiveType.ALL_TO_ALL)
 
     def _tensor_bytes(self, row: int) -> int:
-        return tensor_bytes(parse_literal(_text(self.nodes[row].inputs.values)))
+        return tensor_bytes(parse_literal(self._input_values(row)))
+
+    def _input_values(self, row: int) -> str:
+        """Return the values of the inputs of a node as Python would write them."""
+        return pytorch.python_text(self.nodes.io_texts[self.nodes.io[row, 0]])
 
     def _of_operator(self, row: int, kind: int) -> _Comm:
-        values = parse_literal(_text(self.nodes[row].inputs.values))
+        values = parse_literal(self._input_values(row))
         first = 0 if kind in _FIRST_TENSOR else 1
         given = tensor_bytes(values[first]) if isinstance(values, list) and len(values) > first else NONE
         # What a member of a scatter receives is not among what is recorded, only what its root gives.
@@ -417,9 +320,8 @@ class _Merged:
         texts = Texts()
         columns = AttributeColumns(texts)
         every = np.arange(len(self.nodes))
-        device, start_ns = np.array(self.device, np.bool_), np.array(self.start_ns, np.int64)
-        own_ns = _all_nanoseconds([node.exclusive_dur for node in self.nodes])
-        whole_ns = _all_nanoseconds([node.inclusive_dur for node in self.nodes])
+        device, waits = self.nodes.device, self.waits
+        own_ns, whole_ns = self.nodes.exclusive_ns, self.nodes.inclusive_ns
         communicates = np.zeros(len(every), np.bool_)
         communicates[list(self.comm)] = True
         columns.numbers("is_cpu_op", every, (~(device | communicates)).astype(np.int64), ValueKind.BOOL)
@@ -428,21 +330,20 @@ class _Merged:
         outer = np.flatnonzero(~device & (whole_ns > own_ns) & (own_ns >= 0))
         columns.numbers("inclusive_ns", outer, whole_ns[outer])
         _add_comm_attributes(columns, self.comm)
-        counts = np.array([len(waits) for waits in self.waits], np.int64)
+        counts = np.bincount(waits.row, minlength=len(every))
         waiting = np.flatnonzero(counts)
-        kinds = _chained(waits.values() for waits in self.waits)
-        columns.ragged(DEP_KINDS, waiting, counts[waiting], kinds, ValueKind.INT32_LIST)
+        columns.ragged(DEP_KINDS, waiting, counts[waiting], waits.kinds, ValueKind.INT32_LIST)
         above = np.array(self.parent, np.int64)
         called = np.flatnonzero(above >= 0)
         return build_graph(
             NodeColumns(
-                ids=np.array([node.id for node in self.nodes], np.uint64),
+                ids=np.array(self.nodes.ids, np.uint64),
                 types=self._types(),
-                names=texts.of(map(clean, self.names)),
-                start_ns=start_ns,
+                names=texts.of(map(clean, self.nodes.names)),
+                start_ns=self.nodes.start_ns,
                 duration_ns=np.maximum(np.where(device, whole_ns, own_ns), 0),
                 ctrl=dependencies(above[called], called, len(every)),
-                data=dependencies(_chained(self.waits), np.repeat(every, counts), len(every)),
+                data=dependencies(waits.other, waits.row, len(every)),
                 io=self._io(texts),
             ),
             columns,
@@ -450,32 +351,29 @@ class _Merged:
 
     def _io(self, texts: Texts) -> Int32:
         """Return the texts of inputs and outputs; many recur, as device nodes repeat their operator's."""
-        sides = (side for node in self.nodes for side in (node.inputs, node.outputs))
-        raws = [bytes(raw) for side in sides for raw in (side.values, side.shapes, side.types)]
-        codes = {raw: texts.code(clean(pytorch.python_text(raw))) for raw in dict.fromkeys(raws)}
-        return np.array(list(map(codes.__getitem__, raws)), np.int32).reshape(-1, 6)
+        codes = texts.of(clean(pytorch.python_text(raw)) for raw in self.nodes.io_texts)
+        found: Int32 = codes[self.nodes.io]
+        return found
 
     def _types(self) -> Int32:
-        types = np.array(
-            [NodeType.METADATA if INIT in name else NodeType.COMP for name in self.names], np.int32
-        )
+        begins = {name for name in set(self.nodes.names) if INIT in name}
+        types = np.full(len(self.nodes.names), NodeType.COMP, np.int32)
+        types[[row for row, name in enumerate(self.nodes.names) if name in begins]] = NodeType.METADATA
         for row, comm in self.comm.items():
             types[row] = node_type(comm.kind)
         return types
 
     def _add_host_attributes(self, columns: AttributeColumns) -> None:
-        for key in _HOST_NUMBERS:
-            columns.numbers(key, *_whole_numbers([named.get(key) for named in self.attrs]))
-        schemas = [named.get("op_schema") for named in self.attrs]
-        rows = [row for row, schema in enumerate(schemas) if isinstance(schema, str) and schema]
-        columns.words("op_schema", np.array(rows, np.int64), [clean(str(schemas[row])) for row in rows])
+        for key, (rows, values) in self.nodes.numbers.items():
+            columns.numbers(key, rows, values)
+        with_schema, schemas = self.nodes.schemas
+        columns.words("op_schema", np.array(with_schema, np.int64), list(map(clean, schemas)))
 
     def _add_device_attributes(self, columns: AttributeColumns) -> None:
-        rows = list(compress(range(len(self.nodes)), self.device))
-        categories = [str(self.nodes[row].cat)[:80] for row in rows]
-        kinds = [clean(_DEVICE_KINDS.get(category, category)) for category in categories]
-        columns.words("device_kind", np.array(rows, np.int64), kinds)
-        streams = [(row, self.nodes[row].stream) for row in rows]
+        rows = np.flatnonzero(self.nodes.device)
+        kinds = [clean(_DEVICE_KINDS.get(category, category)) for category in self.nodes.categories]
+        columns.words("device_kind", rows, kinds)
+        streams = zip(rows.tolist(), self.nodes.streams, strict=True)
         placed = [
             (row, stream) for row, stream in streams if type(stream) is int and fits(ValueKind.INT64, stream)
         ]
@@ -483,26 +381,10 @@ class _Merged:
         columns.numbers("stream", pairs[:, 0], pairs[:, 1])
 
 
-def _whole_numbers(values: list[Any]) -> tuple[Int64, Int64]:
-    """Return the rows (M,) that have a whole number of 64 bits, and these."""
-    if set(map(type, values)) == {int}:
-        with suppress(OverflowError):
-            return np.arange(len(values)), np.array(values, np.int64)
-    rows = [row for row, value in enumerate(values) if type(value) is int and -(2**63) <= value < 2**63]
-    return np.array(rows, np.int64), np.array([values[row] for row in rows], np.int64)
-
-
-def _text(raw: msgspec.Raw) -> str:
-    """Return a JSON value as Python would write it."""
-    return pytorch.python_text(bytes(raw))
-
-
-def _chained(parts: Iterable[Iterable[int]]) -> Int64:
-    return np.fromiter(chain.from_iterable(parts), np.int64)
-
-
-def _attributes_by_name(attrs: Sequence[_Attr]) -> dict[str, Any]:
-    return {attr.name: attr.value for attr in attrs if isinstance(attr.name, str)}
+def _columns_of(pairs: Sequence[tuple[int, int]]) -> tuple[Int64, Int64]:
+    """Return pairs as two columns."""
+    both = np.array(pairs, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
 
 
 def _argument_bytes(said: Mapping[str, Any]) -> int:
@@ -540,7 +422,9 @@ def _findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
         message = f"{name}: unknown collectives, kept as computation: {what}."
         hint = "They send nothing in a simulation."
         findings.append(Finding("warning", "unknown-collective", message, hint, file=name))
-    untimed = sum(start < 0 and not is_timeless(trace.names[row]) for row, start in enumerate(trace.start_ns))
+    untimed = sum(
+        not is_timeless(trace.nodes.names[row]) for row in np.flatnonzero(trace.nodes.start_ns < 0).tolist()
+    )
     if untimed:
         message = f"{name}: {untimed:,} of {format_counted(len(trace.nodes), 'node')} {'has' if untimed == 1 else 'have'} no times: they were not linked."
         findings.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -99,8 +100,8 @@ class EventRows:
         times = np.where(there, digits / scale[np.clip(behind, 0, k.MOST_DIGITS)], 0)
         long = np.flatnonzero(behind >= k.LONG)
         if len(long):
-            ends = zip(digits[long].tolist(), (behind[long] - k.LONG).tolist(), strict=True)
-            times[long] = [float(self.data[start : start + length].tobytes()) for start, length in ends]
+            places = zip(digits[long].tolist(), (behind[long] - k.LONG).tolist(), strict=True)
+            times[long] = [float(self.data[start : start + length].tobytes()) for start, length in places]
         return times, there
 
 
@@ -138,10 +139,18 @@ def _is_text(piece: bytes) -> bool:
 
 @cache
 def _keys() -> tuple[UInt8, Int64, Int64]:
-    """Return the texts of all keys, where each begins and ends and its column, and the tables they are found by."""
-    pool, table = b"", [-1] * (2 * k.TABLE)
+    return key_tables((k.EVENT_KEYS, k.ARGUMENT_KEYS))
+
+
+def key_tables(groups: Sequence[Sequence[tuple[str, int]]]) -> tuple[UInt8, Int64, Int64]:
+    """Return the texts of all keys, where each begins and ends and its column, and the tables they are found by.
+
+    Args:
+        groups: The keys of each kind of object, with their columns; a table each.
+    """
+    pool, table = b"", [-1] * (len(groups) * k.TABLE)
     places: list[int] = []
-    for which, keys in enumerate((k.EVENT_KEYS, k.ARGUMENT_KEYS)):
+    for which, keys in enumerate(groups):
         for key, column in keys:
             raw = key.encode()
             slot = k.slot_of(raw[0], raw[-1], len(raw))

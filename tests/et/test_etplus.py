@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import studio
-from studio.et import etplus
+from studio.et import etplus_nodes
 from studio.et.link.options import DepKind
 from studio.trace import NodeType, Trace, decode_value, dependency_ids, digest, node_attributes
 
@@ -161,14 +161,16 @@ def test_the_columns_are_those_that_reading_the_written_file_gives(shared, tmp_p
     ],
 )
 def test_times_taken_together_are_those_taken_one_by_one(values):
-    assert etplus._all_nanoseconds(values).tolist() == [etplus._nanoseconds(value) for value in values]
+    assert etplus_nodes._all_nanoseconds(values).tolist() == [
+        etplus_nodes._nanoseconds(value) for value in values
+    ]
 
 
 @pytest.mark.parametrize(
     "values", [[], [1, 2], [1, None, 3], [True, 2], [2**63, 1], [-(2**63), 2**63 - 1], [1.0, "2", 3]]
 )
 def test_only_whole_numbers_of_64_bits_are_taken(values):
-    rows, numbers = etplus._whole_numbers(values)
+    rows, numbers = etplus_nodes._whole_numbers(values)
     taken = [
         (row, value) for row, value in enumerate(values) if type(value) is int and -(2**63) <= value < 2**63
     ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from studio.et import event_columns, wire
+from studio.et import event_columns, node_columns, wire
 from studio.et.link import intervals
 from studio.sim import engine
 
-KERNELS = (wire.KERNEL, engine.KERNEL, event_columns.KERNEL, intervals.KERNEL)
+KERNELS = (wire.KERNEL, engine.KERNEL, event_columns.KERNEL, intervals.KERNEL, node_columns.KERNEL)
 """The one wanted first comes first."""
 
 
