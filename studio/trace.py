@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -371,6 +372,20 @@ def arrays(
             yield f"{prefix}{spec.name}.offsets", value.offsets
         else:
             yield prefix + spec.name, value
+
+
+_BESIDE_IDS = attrgetter(*(spec.name for spec in fields(Graph) if spec.name != "id"))
+
+
+def columns_beside_ids(graph: Graph) -> tuple[Any, ...]:
+    """Return what a graph has apart from its ids, in the order of its fields."""
+    columns: tuple[Any, ...] = _BESIDE_IDS(graph)
+    return columns
+
+
+def with_ids(graph: Graph, ids: UInt64) -> Graph:
+    """Return a graph with other ids, which come first among its fields; there may be one for each of thousands of files."""
+    return Graph(ids, *columns_beside_ids(graph))
 
 
 def graph_from_arrays(columns: dict[str, NDArray[np.generic]]) -> Graph:

@@ -10,7 +10,7 @@ import numpy as np
 from studio.et import chakra
 from studio.et.format import Part, Reading
 from studio.et.templates import Template, make_template
-from studio.trace import Finding, UInt8
+from studio.trace import Finding, UInt8, with_ids
 
 _LONGEST = 4 << 20
 """Larger files are read: making a template of one takes memory, and few jobs have many of them."""
@@ -44,7 +44,7 @@ class _Known:
             return None
         graph = self.nodes.graph
         if symbols.ids is not None and symbols.ids is not graph.id:
-            graph = replace(graph, id=symbols.ids)
+            graph = with_ids(graph, symbols.ids)
         findings = tuple(_renamed(finding, self.name, name) for finding in self.nodes.findings)
         return chakra.Nodes(graph, symbols.slots, findings=findings)
 

@@ -52,7 +52,7 @@ _MOST_KINDS = 256
 
 def sniff(head: bytes) -> bool:
     """Whether `head` may start a Chakra file: a record that is a metadata or (obsolete) a node record."""
-    if _is_text(head) or (len(head) > _MOST_ZEROS and not head.strip(b"\0")):
+    if _is_text(head) or (len(head) > _MOST_ZEROS and not head[0] and not head.strip(b"\0")):
         return False  # every node has bytes that no text has; zeros would do as records without content
     size, begin = k.varint(head, 0, len(head))
     if begin < 0 or size < 0:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
@@ -50,6 +50,7 @@ from studio.trace import (
     Level,
     Rank,
     Trace,
+    columns_beside_ids,
     digest,
     digest_array,
     digests,
@@ -208,6 +209,8 @@ def _job_key(name: str, fmt: Format) -> tuple[str, int | None]:
 
 def _share_left_out(jobs: Sequence[JobFiles], left_out: Sequence[LeftOut]) -> list[list[LeftOut]]:
     """Give each file that is left out to the one job that it lies nearest to."""
+    if not left_out:
+        return [[] for _ in jobs]
     # The folders of each job once: there may be a thousand ranks in one.
     folders = [{PurePosixPath(file.name).parent.parts for file, _, _ in job.ranks} for job in jobs]
     shared: list[list[LeftOut]] = [[] for _ in jobs]
@@ -321,7 +324,9 @@ def _job(
     else:
         name = PurePosixPath(prefix).name or PurePosixPath(prefix).parent.name
     name = name or name_of([file for file, _, _ in members])
-    folders = {str(PurePosixPath(file.name).parent) for file, _, _ in members}
+    # One file of each folder: a path for each of thousands takes long.
+    by_folder = {file.name.rpartition("/")[0]: file.name for file, _, _ in members}
+    folders = {str(PurePosixPath(file).parent) for file in by_folder.values()}
     beside = [(file, fmt) for file, fmt in others if str(PurePosixPath(file.name).parent) in folders]
     own = [
         (file, fmt)
@@ -796,7 +801,8 @@ class _Builder:
         """Add a rank; the only rank of a job shares no graph."""
         index = self.kept.get(id(part.graph), NONE)
         if index == NONE:
-            columns = _columns_beside_ids(part.graph)
+            # By identity: equal ones are equal while they are kept.
+            columns = tuple(map(id, columns_beside_ids(part.graph)))
             shared = self.shared.get(columns)
             if shared is None:
                 shared = b"" if alone else digest(replace(part.graph, id=part.graph.id[:0]))
@@ -835,7 +841,10 @@ class _Builder:
         findings += (*left_out_findings((*job.left_out, *self.left_out)), *plugins().findings())
         used = sorted({rank.graph for rank in ranks})
         place = {graph: index for index, graph in enumerate(used)}
-        kept = tuple(replace(rank, graph=place[rank.graph]) for rank in ranks)
+        kept = tuple(
+            rank if place[rank.graph] == rank.graph else replace(rank, graph=place[rank.graph])
+            for rank in ranks
+        )
         graphs = tuple(self.graphs[graph] for graph in used)
         # Every rank may list the groups that it knows, the same ones again.
         listed = tuple(dict.fromkeys(self.groups))
@@ -865,11 +874,6 @@ class _Builder:
             why = f"claims rank {rank.number} like {first.file}, which is used, and holds something else"
             self.left_out.append(LeftOut(rank.file, why, lost=True, claims=rank.number))
         return kept
-
-
-def _columns_beside_ids(graph: Graph) -> tuple[int, ...]:
-    """Return which columns a graph has apart from its ids, by identity: equal ones are equal while they are kept."""
-    return tuple(id(getattr(graph, spec.name)) for spec in fields(graph) if spec.name != "id")
 
 
 def left_out_findings(left_out: Sequence[LeftOut]) -> list[Finding]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from string import ascii_letters
+from types import ModuleType
 
 from studio.et.format import Format, Part, Reading
 from studio.et.merged.rule import RANKS
@@ -45,11 +46,17 @@ class _Sniffer:
         """Whether a file with this head may be of the format."""
         if not self.may_begin(head[:1]) or self.holds not in head or (self.lacks and self.lacks in head):
             return False
-        return bool(getattr(import_module(f"studio.et.{self.module}"), self.name)(head))
+        return bool(getattr(_load(self.module), self.name)(head))
 
     def may_begin(self, first: bytes) -> bool:
         """Whether a file with this first byte may be of the format."""
         return not self.begins or first in self.begins
+
+
+@cache
+def _load(module: str) -> ModuleType:
+    """Return a module below `studio.et`, which is loaded now; there may be thousands of files to ask of it."""
+    return import_module(f"studio.et.{module}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class _Reader:
 
     def __call__(self, reading: Reading) -> list[Part]:
         """Read a file."""
-        parts: list[Part] = getattr(import_module(f"studio.et.{self.module}"), self.name)(reading)
+        parts: list[Part] = getattr(_load(self.module), self.name)(reading)
         return parts
 
 

@@ -72,12 +72,10 @@ def put_whole(buf, pos, end, out, column, row):
 
 def attribute_column(buf, pos, end, names, places, table):
     """Return the column of the attribute whose name, a text, is here: -1 where none is kept, -2 where it is not written plainly."""
-    code = 0
     for place in range(pos + 1, end - 1):
         if buf[place] == 92:
             return -2
-        code = (code * 31 + buf[place]) & 0xFFFFFFF
-    return field_of(buf, pos + 1, end - 1, code, NAMED, names, places, table)
+    return field_of(buf, pos + 1, end - 1, NAMED, names, places, table)
 
 
 def put_attribute(buf, pos, end, names, places, table, out, row, stack):

@@ -106,6 +106,9 @@ class _Layout:
         goes_on: ... and whether the number goes on after it ...
         shifts: ... and by how many bits what it holds is shifted.
         starts: Where each number begins among these bytes.
+        slots: Kind, place and bytes of each symbol that is a slot.
+        texts: Where symbols that are texts begin ...
+        text_widths: ... and their bytes.
     """
 
     widths: Int64
@@ -118,6 +121,9 @@ class _Layout:
     goes_on: Bool
     shifts: Int64
     starts: Int64
+    slots: tuple[tuple[int, int, int], ...]
+    texts: Int64
+    text_widths: Int64
 
     def values(self, data: UInt8) -> Int64:
         """Return the symbols of a file that fits which are numbers."""
@@ -211,13 +217,7 @@ class Template:
         """Return the symbols of a file of this structure, None where two of them are one."""
         count = self.found.slots
         slots: list[int | str] = []
-        spans = zip(
-            self.found.kinds[:count].tolist(),
-            layout.first[:count].tolist(),
-            layout.widths[:count].tolist(),
-            strict=True,
-        )
-        for kind, first, width in spans:
+        for kind, first, width in layout.slots:
             raw = data[first : first + width].tobytes()
             value, begin = k.varint(raw, 0, width)
             if kind == ValueKind.STRING:
@@ -244,8 +244,16 @@ class Template:
             len(data) == len(layout.base)
             and layout.agrees(data, len(data))
             and bool(((data.take(layout.numbers) >= 128) == layout.goes_on).all())
-            and bool((self._widths(data, layout, self.is_text) == layout.widths[self.is_text]).all())
+            and self._has_texts(layout, data)
         )
+
+    def _has_texts(self, layout: _Layout, data: UInt8) -> bool:
+        """Whether the texts of a file have the widths of the layout."""
+        length = data.take(layout.texts)
+        if (length < 128).all():
+            # The length of a short text takes a byte, as nearly all do.
+            return bool((length + 1 == layout.text_widths).all())
+        return bool((self._widths(data, layout, self.is_text) == layout.text_widths).all())
 
     def _widths(self, data: UInt8, layout: _Layout, which: Bool | Int64) -> Int64:
         """Return the bytes that some symbols have in a file where a layout expects them."""
@@ -314,6 +322,8 @@ class Template:
         ends = np.cumsum(number_widths)
         goes_on[ends - 1] = False
         starts = ends - number_widths
+        count = self.found.slots
+        slots = (self.found.kinds[:count].tolist(), first[:count].tolist(), widths[:count].tolist())
         return _Layout(
             widths=widths,
             first=first,
@@ -325,6 +335,9 @@ class Template:
             goes_on=goes_on,
             shifts=7 * (np.arange(len(goes_on)) - np.repeat(starts, number_widths)),
             starts=starts,
+            slots=tuple(zip(*slots, strict=True)),
+            texts=first[self.is_text],
+            text_widths=widths[self.is_text],
         )
 
 
