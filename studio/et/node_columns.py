@@ -18,8 +18,8 @@ from studio.trace import Int64, UInt8
 
 WORTH_BYTES = 8 << 20
 """Files from this size on are read faster with the kernel, once an installation has compiled it."""
-COLD_BYTES = 64 << 20
-"""Files from this size on are worth the compiler, where the installation has not compiled before."""
+COLD_BYTES = 512 << 20
+"""Files from this size on are worth the compiler, which takes as long as decoding them, where the installation has not compiled before."""
 _ROWS = 2056
 """Nodes that are put down at a time; see `event_columns`."""
 _HEAD_BYTES = 1 << 20
