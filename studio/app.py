@@ -176,8 +176,8 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
     app.server.register_error_handler(Exception, _refuse)
     app.server.before_request(_use_chosen_unit)
     app.server.after_request(_keep_versions)
-    app.server.before_request(session.awaited.begin)
-    app.server.teardown_request(lambda _error: session.awaited.end())
+    app.server.before_request(_begin_awaiting)
+    app.server.teardown_request(_end_awaiting)
     app.server.register_blueprint(uploads_blueprint(registry))
     for blueprint in _BLUEPRINTS:
         app.server.register_blueprint(blueprint())
@@ -185,6 +185,18 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
     _wire_frame(app, session)
     # Only now are all pages and callbacks known.
     return app
+
+
+def _begin_awaiting() -> None:
+    """Count the request among what somebody waits for."""
+    flask.current_app.config["SESSION"].awaited.begin()
+    flask.g.is_awaited = True
+
+
+def _end_awaiting(_error: BaseException | None) -> None:
+    """Count the request no more, where it was: what goes before may have refused it."""
+    if flask.g.pop("is_awaited", False):
+        flask.current_app.config["SESSION"].awaited.end()
 
 
 def _begin_answer(path: str) -> None:

@@ -140,6 +140,10 @@ with tempfile.TemporaryDirectory() as folder:
     client.get("/seen")
     assert seen == [True], "a request is awaited while it is answered"
     assert session.awaited.give_way(20) < 20
+    with app.server.test_request_context("/"):
+        pass
+    client.get("/seen")
+    assert seen == [True, True], "what was not counted is not taken off"
     client.get(f"/overview?job={job}")
     client.get("/graph")
     client.get("/graph?job=gone")
