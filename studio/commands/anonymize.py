@@ -179,27 +179,14 @@ def _write(
     trace: Trace, target: Path, name: str, request: Request, residue: Residue, progress: Progress | None
 ) -> tuple[Path, ...]:
     """Write the job, unless a word of the original is left in it."""
-    new = not target.exists()
-    target.mkdir(parents=True, exist_ok=True)
-    try:
-        return _written(trace, target, name, request.compress, residue, progress)
-    except BaseException:
-        if new:
-            target.rmdir()
-        raise
-
-
-def _written(
-    trace: Trace, target: Path, name: str, compress: bool, residue: Residue, progress: Progress | None
-) -> tuple[Path, ...]:
     files: list[Path] = []
     done, total = 0, trace.node_count
     with written_together() as put:
         for rank in trace.ranks:
-            path = target / f"{name}.{rank.number}.et{'.gz' if compress else ''}"
+            path = target / f"{name}.{rank.number}.et{'.gz' if request.compress else ''}"
             plain = rank_file(trace, rank, compress=False, progress=progress, nodes=(done, total))
             pieces = residue.watched(plain)
-            put(path, compressed(pieces) if compress else pieces)
+            put(path, compressed(pieces) if request.compress else pieces)
             files.append(path)
             done += len(trace.graph_of(rank))
         if groups.listed_groups(trace):

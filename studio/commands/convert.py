@@ -161,7 +161,6 @@ def _write(trace: Trace, name: str, request: Request, progress: Progress | None)
             f"{path}: {len(trace.ranks)} ranks do not fit one file.",
             hint="Name a folder instead; it gets one file per rank.",
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     nodes = (0, trace.node_count)
     with written_together() as put:
         pieces = rank_file(

@@ -142,7 +142,6 @@ def _put(target: Path, pieces: Iterator[bytes]) -> None:
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
     with written_together() as put:
         put(target, whole)
 

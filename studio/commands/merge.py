@@ -79,7 +79,6 @@ def run(request: Request, *, progress: Progress | None = None) -> Merged:
             sys.stdout.buffer.writelines(merged.pieces)
             sys.stdout.buffer.flush()
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
             with written_together() as put:
                 put(path, packed(merged.pieces, path.suffix == ".gz"))
     return merged

@@ -83,7 +83,6 @@ def run(request: Request, *, progress: Progress | None = None) -> Split:
     with written_together() as put:
         for index, (path, (pieces, gzip)) in enumerate(contents.items()):
             target = request.target / path
-            target.parent.mkdir(parents=True, exist_ok=True)
             put(target, packed(pieces, gzip))
             written.append(target)
             if progress:

@@ -8,7 +8,7 @@ import re
 import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from studio.errors import StudioError, TraceError
@@ -52,7 +52,6 @@ def write(
     """
     name = file_stem(name)
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
     ending = ".et.gz" if compress else ".et"
     paths = {rank.number: target / f"{name}.{rank.number}{ending}" for rank in trace.ranks}
     written = list(paths.values())
@@ -100,7 +99,6 @@ def write_with_copies(
     """
     name = file_stem(name)
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
     first: dict[int, Rank] = {}
     rows: list[Copy] = []
     # Graphs are written from ranks that were recorded, as far as there are any.
@@ -169,11 +167,14 @@ def _told(
 
 @contextmanager
 def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
-    """Yield a function that writes files aside; they are renamed together at the end, or all removed after an error.
+    """Yield a function that writes files aside, into folders that it makes where they are not there.
 
+    The files are renamed together at the end. After an error all are removed, and with them the folders that were made.
     Devices and pipes are written at once.
     """
     asides: dict[Path, Path] = {}
+    made: list[Path] = []
+    whole = False
 
     def put(path: Path, pieces: Iterable[bytes]) -> None:
         if path.is_dir():
@@ -183,6 +184,7 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
             with path.open("wb") as stream:
                 stream.writelines(pieces)
             return
+        made.extend(_make_folder(path.parent))
         asides[path] = path.with_name(f".{secrets.token_hex(8)}.new")
         with asides[path].open("wb") as stream:
             stream.writelines(pieces)
@@ -191,6 +193,7 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
         yield put
         for path, aside in asides.items():
             aside.replace(path)
+        whole = True
     except OSError as error:
         if not is_full(error) or not asides:
             raise
@@ -206,6 +209,16 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
     finally:
         for aside in asides.values():
             aside.unlink(missing_ok=True)
+        for folder in [] if whole else reversed(made):
+            with suppress(OSError):  # somebody else has put something there
+                folder.rmdir()
+
+
+def _make_folder(path: Path) -> list[Path]:
+    """Make a folder and those above it; returns the ones that were not there, the outermost first."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    return missing[::-1]
 
 
 def packed(pieces: Iterable[bytes], compress: bool) -> Iterator[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import datetime as dt
 import io
@@ -166,23 +165,15 @@ def export_parquet(
     # Answers need no writer of traces.
     from studio.et.write import written_together
 
-    made = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with written_together() as put:
-            for done, name in enumerate(names):
-                if progress:
-                    progress("writing", done, len(names))
-                path = folder / f"{name}.parquet"
-                written[path] = database.count(name)
-                order = [column.name for column in BY_NAME[name].columns if column.name in _ORDER]
-                sorted_by = ", ".join(order) if written[path] <= _SORTED_AT_MOST else ""
-                put(path, _parquet_pieces(database.batches(name, order=sorted_by)))
-    except BaseException:
-        if made:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        raise
+    with written_together() as put:
+        for done, name in enumerate(names):
+            if progress:
+                progress("writing", done, len(names))
+            path = folder / f"{name}.parquet"
+            written[path] = database.count(name)
+            order = [column.name for column in BY_NAME[name].columns if column.name in _ORDER]
+            sorted_by = ", ".join(order) if written[path] <= _SORTED_AT_MOST else ""
+            put(path, _parquet_pieces(database.batches(name, order=sorted_by)))
     if progress:
         progress("writing", len(names), len(names))
     return written

@@ -108,6 +108,25 @@ def test_a_failure_leaves_the_old_file_and_nothing_half_written(tmp_path, monkey
     assert (tmp_path / "job.0.et").read_bytes() == RAW
 
 
+def test_folders_that_were_made_for_files_are_removed_with_them(tmp_path):
+    target = tmp_path / "deep" / "deeper" / "job.0.et"
+
+    def interrupted(*others: str) -> None:
+        with written_together() as put:
+            put(target, [b"all"])
+            for name in others:
+                (tmp_path / "deep" / name).touch()
+            raise KeyboardInterrupt
+
+    for others, left in (((), []), (("mine",), ["deep", "deep/mine"])):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(*others)
+        assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == left
+    with written_together() as put:
+        put(target, [b"all"])
+    assert target.read_bytes() == b"all"
+
+
 def test_a_pipe_takes_what_is_written_and_stays_a_pipe(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -87,7 +87,6 @@ def write_timeline(trace: Trace, path: Path) -> Path:
         StudioError: The form is Perfetto's own, and the package that writes it is not there.
     """
     pieces = timeline_pieces(trace, path.suffix, str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
     with written_together() as put:
         put(path, pieces)
     return path

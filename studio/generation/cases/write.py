@@ -60,7 +60,6 @@ def write_cases(
     with written_together() as put:
         for index, case in enumerate(wanted):
             target = folder if case.kind == "micro" else folder / f"{case.kind}s" / case.name
-            target.mkdir(parents=True, exist_ok=True)
             for name, content in files_of(case, case.make(sizes)):
                 put(target / name, [content])
                 written.append(target / name)
