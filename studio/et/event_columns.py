@@ -23,7 +23,7 @@ which there are few."""
 _BYTES, _NUMBERS, _NUMBER = Items("uint8"), Items("int64"), Number()
 _FUNCTIONS = (
     "white", "is_hex", "string_end", "digits_end", "number_end", "is_null", "word_end", "after_colon", "value_end", "slot_of", "field_of", "read_key",
-    "pass_value", "whole_number", "put_time", "put_grid", "put_argument", "put_arguments", "put_field", "put_event", "walk",
+    "open_object", "pass_value", "whole_number", "put_time", "put_grid", "put_argument", "put_arguments", "put_field", "put_event", "walk",
 )  # fmt: skip
 """What is compiled, callees before their callers."""
 _ENTRIES = (

@@ -256,6 +256,19 @@ def read_key(buf, pos, end, which, names, places, table):
     return field_of(buf, start, pos, which, names, places, table), after_colon(buf, pos + 1, end)
 
 
+def open_object(buf, pos, end):
+    """Return where the first key of the object stands that begins here, and that there is one.
+
+    Where it is empty it is where the object ends, and that there is none; -1 where no object begins.
+    """
+    if pos >= end or buf[pos] != 123:
+        return -1, False
+    pos = white(buf, pos + 1, end)
+    if pos < end and buf[pos] == 125:
+        return pos + 1, False
+    return pos, True
+
+
 def pass_value(buf, pos, end):
     """Return where the next key of an object begins and that there is one, behind the value that ends here.
 
@@ -375,23 +388,17 @@ def put_arguments(buf, pos, end, names, places, table, out, row, stack):
     """Put down the arguments of an event; returns where they end, -1 where they are not as usual."""
     if is_null(buf, pos, end):
         return pos + 4
-    if pos >= end or buf[pos] != 123:
-        return -1
     first = pos
-    pos = white(buf, pos + 1, end)
-    if pos < end and buf[pos] == 125:
-        pos += 1
-    else:
-        more = True
-        while more:
-            field, pos = read_key(buf, pos, end, 1, names, places, table)
-            if pos >= 0:
-                pos = put_argument(buf, pos, end, field, out, row, stack)
-            if pos < 0:
-                return -1
-            pos, more = pass_value(buf, pos, end)
+    pos, more = open_object(buf, pos, end)
+    while more:
+        field, pos = read_key(buf, pos, end, 1, names, places, table)
+        if pos >= 0:
+            pos = put_argument(buf, pos, end, field, out, row, stack)
         if pos < 0:
             return -1
+        pos, more = pass_value(buf, pos, end)
+    if pos < 0:
+        return -1
     out[ARGUMENTS, row] = first
     out[ARGUMENTS + 1, row] = pos - first
     return pos
@@ -424,13 +431,8 @@ def put_event(buf, pos, end, names, places, table, out, row, stack):
     """Put down an event that begins here; returns where it ends, -1 where it is not as usual."""
     for column in range(COLUMNS):
         out[column, row] = -1
-    if pos >= end or buf[pos] != 123:
-        return -1
     first = pos
-    pos = white(buf, pos + 1, end)
-    if pos < end and buf[pos] == 125:
-        return pos + 1
-    more = True
+    pos, more = open_object(buf, pos, end)
     while more:
         field, pos = read_key(buf, pos, end, 0, names, places, table)
         if pos < 0:

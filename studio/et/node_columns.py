@@ -29,7 +29,7 @@ _LIST = re.compile(rb'"nodes"\s{0,64}:\s{0,64}\[')
 _BYTES, _NUMBERS, _NUMBER = Items("uint8"), Items("int64"), Number()
 _FUNCTIONS = (
     *("white", "is_hex", "string_end", "digits_end", "number_end", "is_null", "word_end", "after_colon", "value_end"),
-    *("slot_of", "field_of", "read_key", "pass_value", "whole_number", "put_time", "put_whole", "attribute_column"),
+    *("slot_of", "field_of", "read_key", "open_object", "pass_value", "whole_number", "put_time", "put_whole", "attribute_column"),
     *("put_attribute", "put_attributes", "put_side", "put_value", "put_node", "walk_nodes"),
 )  # fmt: skip
 """What is compiled, callees before their callers."""

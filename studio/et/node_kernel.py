@@ -10,6 +10,7 @@ from studio.et.event_kernel import (
     MOST_DIGITS,
     field_of,
     is_null,
+    open_object,
     pass_value,
     put_time,
     read_key,
@@ -80,16 +81,11 @@ def attribute_column(buf, pos, end, names, places, table):
 
 def put_attribute(buf, pos, end, names, places, table, out, row, stack):
     """Put down an attribute; returns where it ends, -1 where it is not as usual."""
-    if pos >= end or buf[pos] != 123:
-        return -1
     column = -1
     named = False
     first = -1
     last = -1
-    pos = white(buf, pos + 1, end)
-    more = True
-    if pos < end and buf[pos] == 125:
-        return pos + 1
+    pos, more = open_object(buf, pos, end)
     while more:
         field, pos = read_key(buf, pos, end, ATTRIBUTE, names, places, table)
         if pos < 0:
@@ -145,12 +141,7 @@ def put_attributes(buf, pos, end, names, places, table, out, row, stack):
 
 def put_side(buf, pos, end, first, names, places, table, out, row, stack):
     """Put down the inputs or outputs of a node from a column on; returns where they end, -1 where they are not as usual."""
-    if pos >= end or buf[pos] != 123:
-        return -1
-    pos = white(buf, pos + 1, end)
-    if pos < end and buf[pos] == 125:
-        return pos + 1
-    more = True
+    pos, more = open_object(buf, pos, end)
     while more:
         field, pos = read_key(buf, pos, end, SIDE, names, places, table)
         if pos < 0:
@@ -194,12 +185,7 @@ def put_node(buf, pos, end, names, places, table, out, row, stack):
     out[CALLER, row] = MISSING
     for column in range(FIRST_NUMBER, COLUMNS):
         out[column, row] = MISSING
-    if pos >= end or buf[pos] != 123:
-        return -1
-    pos = white(buf, pos + 1, end)
-    if pos < end and buf[pos] == 125:
-        return pos + 1
-    more = True
+    pos, more = open_object(buf, pos, end)
     while more:
         field, pos = read_key(buf, pos, end, NODE, names, places, table)
         if pos < 0:

@@ -22,7 +22,6 @@ from studio.et.link.gaps import (
     begin_of_first_callee,
     ends_of_floating,
     find_gaps,
-    join_gaps,
     replace_lost,
 )
 from studio.et.link.idle import Idles, find_idles, idle_dependencies, no_idles, order_with_idles
@@ -38,7 +37,14 @@ from studio.et.link.launches import streams_of
 from studio.et.link.operations import Operations
 from studio.et.link.options import DepKind, LinkOptions
 from studio.et.link.sequence import Place, chains, issue_order
-from studio.et.link.spans import COMPUTING, add_callers, find_around, find_inside, find_within_library
+from studio.et.link.spans import (
+    COMPUTING,
+    add_callers,
+    find_around,
+    find_inside,
+    find_within_library,
+    join_columns,
+)
 from studio.et.link.stream_waits import unsaid_waits, waits_of_unlaunched
 from studio.et.link.tensors import tensor_dependencies
 from studio.et.link.thread_dependencies import (
@@ -123,7 +129,7 @@ def depend(
     ends = ends_of_floating(operations, floating, threads)
     own_times = OwnTimes(telling, library, begin_of_first_callee(operations, around), ends)
     gaps, causes = find_gaps(operations, waits, inside, own, own_times, options)
-    gaps = join_gaps([gaps, replace_lost(operations, lost, own, options)])
+    gaps = join_columns([gaps, replace_lost(operations, lost, own, options)])
     first_device = len(operations) + len(gaps)
     follows = chains(issue_order(operations, device, launched, communication), communication)
     follows = follows if options.sequence else []

@@ -11,7 +11,7 @@ from studio.et.link.intervals import cut_out
 from studio.et.link.lanes import FIRST_LANE
 from studio.et.link.operations import LIBRARY, Operations
 from studio.et.link.options import LinkOptions
-from studio.et.link.spans import Spans, join_spans, spans_between
+from studio.et.link.spans import Spans, join_columns, spans_between
 from studio.et.link.waits import Wait
 from studio.trace import NONE, Bool, Int64
 
@@ -51,11 +51,6 @@ def no_gaps() -> Gaps:
     """Return none."""
     none = np.zeros(0, np.int64)
     return Gaps(none, none, none, none, none, none)
-
-
-def join_gaps(several: Sequence[Gaps]) -> Gaps:
-    """Return some gaps, one after another."""
-    return Gaps(*(np.concatenate([getattr(some, spec.name) for some in several]) for spec in fields(Gaps)))
 
 
 def _between(thread: Int64, start_ns: Int64, duration_ns: Int64, why: Int64, options: LinkOptions) -> Gaps:
@@ -108,7 +103,7 @@ def find_gaps(
         if lane >= FIRST_LANE:
             continue
         device = outside.get(lane, _NO_WAITS)
-        spans = join_spans(
+        spans = join_columns(
             [
                 _idle(operations, own_rows, lane, min([started, *device.begin[:1].tolist()])),
                 _after_all(operations, own_rows, lane, device),
@@ -129,7 +124,7 @@ def find_gaps(
         took = spans.end - spans.begin - np.where(why == _THREAD, 0, waited)
         for operation, part in zip(spans.operation[is_part].tolist(), took[is_part].tolist(), strict=True):
             own[operation] = max(own[operation] - part, 0)
-    return join_gaps(gaps), causes
+    return join_columns(gaps), causes
 
 
 def _by_lane(thread: Int64, rows: Int64) -> dict[int, Int64]:
@@ -153,13 +148,6 @@ class _Waits:
 
 
 _NO_WAITS = _Waits(*(np.zeros(0, np.int64) for _ in fields(_Waits)))
-
-
-def _join_waits(several: Sequence[_Waits]) -> _Waits:
-    """Return some waits, one after another."""
-    return _Waits(
-        *(np.concatenate([getattr(some, spec.name) for some in several]) for spec in fields(_Waits))
-    )
 
 
 def _sort_waits(waits: Sequence[Wait], frame: Bool) -> tuple[dict[int, _Waits], dict[int, _Waits]]:
@@ -202,7 +190,7 @@ def _cut_waits(
     own_last = len(outside) + np.searchsorted(inner.operation, operation, "right")
     first = np.where(is_rest, own_first, np.searchsorted(outside.begin, begin, "left"))
     last = np.where(is_rest, own_last, np.searchsorted(outside.begin, end, "right"))
-    waits = _join_waits([outside, inner])
+    waits = join_columns([outside, inner])
     # Room for a gap before each wait, and for one after the last.
     slots = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(last - first, 0) + 1)))
     start, took, is_after, lasted = cut_out(

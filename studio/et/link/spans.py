@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from studio.et.link.operations import Operations
 from studio.et.link.options import LinkOptions
 from studio.et.recording import mark_names
 from studio.trace import NONE, Bool, Int64
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 COMPUTING = "aten::"
 REST_NS = 20_000
@@ -96,9 +100,14 @@ class Spans:
         return Spans(*(getattr(self, spec.name)[rows] for spec in fields(self)))
 
 
-def join_spans(several: Sequence[Spans]) -> Spans:
-    """Return some intervals, one after another."""
-    return Spans(*(np.concatenate([getattr(some, spec.name) for some in several]) for spec in fields(Spans)))
+_Columns = TypeVar("_Columns", bound="DataclassInstance")
+
+
+def join_columns(several: Sequence[_Columns]) -> _Columns:
+    """Return records of columns as one, with their rows one after another."""
+    first = several[0]
+    columns = {spec.name: [getattr(record, spec.name) for record in several] for spec in fields(first)}
+    return replace(first, **{name: np.concatenate(parts) for name, parts in columns.items()})
 
 
 def spans_between(thread: int, begin: Int64, end: Int64, first: Bool) -> Spans:
