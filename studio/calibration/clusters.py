@@ -9,7 +9,7 @@ from studio.calibration.fit import Fitted, fit
 from studio.calibration.judging import Judgement, judge
 from studio.calibration.machines import Machine, unit_gbytes
 from studio.calibration.splits import every_second, fitted_machine
-from studio.calibration.tables import MeasuredTable
+from studio.calibration.tables import MeasuredTable, measured_entry
 from studio.calibration.validation import summary_of
 from studio.sim.costs import Ports
 from studio.sim.network import UNIT
@@ -180,11 +180,7 @@ def _entry(table: MeasuredTable) -> dict[str, object]:
         "source": table.source,
         "hardware": table.hardware,
         "library": table.library_version,
-        "collective": table.collective,
-        "gpus-per-node": table.gpus_per_node,
-        "nodes": table.nodes,
-        **({"gpus-per-thread": table.gpus_per_thread} if table.gpus_per_thread > 1 else {}),
-        "sizes": [int(size) for size in table.size_bytes],
+        **measured_entry(table),
     }
 
 

@@ -19,7 +19,7 @@ from studio.calibration.machines import Machine, describe, machines_of, ports_of
 from studio.calibration.measures import quantile
 from studio.calibration.prior import WIDER, precision
 from studio.calibration.solve import solve
-from studio.calibration.tables import MeasuredTable
+from studio.calibration.tables import MeasuredTable, measured_entry
 from studio.sim.costs import CostModel
 from studio.sim.costs.model import KINDS, Range
 from studio.sim.costs.parameters import NAMES, factor
@@ -232,11 +232,7 @@ def _entry(table: MeasuredTable) -> dict[str, object]:
     return {
         "table_id": table.table_id,
         "machine": table.machine,
-        "collective": table.collective,
-        "gpus-per-node": table.gpus_per_node,
-        "nodes": table.nodes,
-        **({"gpus-per-thread": table.gpus_per_thread} if table.gpus_per_thread > 1 else {}),
-        "sizes": [int(size) for size in table.size_bytes],
+        **measured_entry(table),
     }
 
 

@@ -119,6 +119,17 @@ def known_gpus_per_thread(source: str, gpus_per_node: int) -> int:
     return gpus_per_node if source.startswith(_ONE_THREAD) else 1
 
 
+def measured_entry(table: MeasuredTable) -> dict[str, object]:
+    """Return what system files say of what a table measured: collective, ranks and sizes."""
+    return {
+        "collective": table.collective,
+        "gpus-per-node": table.gpus_per_node,
+        "nodes": table.nodes,
+        **({"gpus-per-thread": table.gpus_per_thread} if table.gpus_per_thread > 1 else {}),
+        "sizes": [int(size) for size in table.size_bytes],
+    }
+
+
 def machine_of(table_id: str) -> str:
     """Return the machine in a table's name: the words before the number of nodes and after the collective."""
     found = re.fullmatch(
