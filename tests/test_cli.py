@@ -677,7 +677,7 @@ def test_special_files_are_refused_wherever_a_file_is_named(tmp_path, words):
     assert {path.name for path in tmp_path.iterdir()} <= {"pipe", "pipe.yml"}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such links")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows makes links for administrators alone")
 def test_a_link_to_itself_is_refused_with_a_hint(tmp_path):
     (tmp_path / "job.0.et").symlink_to(tmp_path / "job.0.et")
     assert "Hint: It is a symbolic link that leads back to itself" in refused("info", tmp_path / "job.0.et")
