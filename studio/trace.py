@@ -181,11 +181,17 @@ class Strings(Sequence[str]):
         offsets: (P+1,) text i is data[offsets[i]:offsets[i+1]].
     """
 
-    __slots__ = ("data", "offsets")
+    __slots__ = ("_found", "data", "offsets")
 
     def __init__(self, data: UInt8, offsets: Int64) -> None:
         self.data = data
         self.offsets = offsets
+        # A pool never changes, and every check and every reader of an attribute asks for the same few names.
+        self._found: dict[str, int] = {}
+
+    def __reduce__(self) -> tuple[type[Strings], tuple[UInt8, Int64]]:
+        """Return what makes an equal pool in another process."""
+        return Strings, (self.data, self.offsets)
 
     @classmethod
     def of(cls, texts: Iterable[str | bytes]) -> Strings:
@@ -223,6 +229,12 @@ class Strings(Sequence[str]):
             yield block[start:end].decode("utf-8", "replace")
 
     def find(self, text: str) -> int:
+        """Return the index of `text`, or -1. Looks through the pool once for each text."""
+        if text not in self._found:
+            self._found[text] = self._look_for(text)
+        return self._found[text]
+
+    def _look_for(self, text: str) -> int:
         """Return the index of `text`, or -1. Compares only texts of equal length."""
         raw = text.encode("utf-8", "surrogateescape")
         alike = np.flatnonzero(np.diff(self.offsets) == len(raw))

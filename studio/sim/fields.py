@@ -31,7 +31,10 @@ def nearest(text: str, known: Iterable[str]) -> str:
 
 def show_value(value: object) -> str:
     """Format a value for messages, shortened if long."""
-    text = "null" if value is None else repr(value)
+    try:
+        text = "null" if value is None else repr(value)
+    except RecursionError:
+        return "a value nested too deeply"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 

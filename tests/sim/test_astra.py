@@ -5,12 +5,22 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studio.errors import ConfigError
 from studio.et import write as write_trace
-from studio.sim.astra import Files, from_parts, load, options, read, read_config, write_config
+from studio.sim.astra import (
+    MOST_COMPILED_YAML,
+    Files,
+    from_parts,
+    load,
+    options,
+    read,
+    read_config,
+    write_config,
+)
 from studio.sim.config import (
     Algorithm,
     Dimension,
@@ -325,6 +335,40 @@ def test_findings_and_errors_name_the_files_as_they_are_called(tmp_path):
 def test_files_that_are_something_else_are_refused(tmp_path, network, system, message):
     with pytest.raises(ConfigError, match=message):
         read(files(tmp_path, network, system))
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        ("[" * 2_000, "not a YAML file"),
+        ("a: " + "{b: " * 500, "not a YAML file"),
+        ("x: " + "[" * 50_000, "not a YAML file"),
+        # Newer Pythons show what is nested so deeply, older ones say that they cannot.
+        ("- " * 1_000, r"(a value nested too deeply|\[{79}…) is no table"),
+    ],
+)
+def test_what_is_nested_without_end_is_refused(tmp_path, network, message):
+    with pytest.raises(ConfigError, match=rf"n\.yml: {message}"):
+        read(files(tmp_path, network, SYSTEM))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_both_parsers_of_yaml_say_the_same(tmp_path, monkeypatch, compiled):
+    """Where PyYAML was built without its compiled parser, and where a file is too long for it."""
+    said = []
+    for text in (YAML, YAML + "#" * MOST_COMPILED_YAML, YAML + "latency: [1, 1]\n", "topology: ["):
+        if not compiled:
+            monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+        try:
+            said.append(read(files(tmp_path, text, SYSTEM)).config)
+        except ConfigError as error:
+            said.append(str(error).replace(str(tmp_path), ""))
+    plain = from_parts(NETWORK, SYSTEM)
+    assert said[:2] == [plain, plain]
+    assert said[2].startswith("/n.yml: latency is there 2 times")
+    # The place in the line is one that the plain parser names.
+    assert said[3].startswith("/n.yml: not a YAML file: while parsing a flow node expected the node content")
+    assert "line 1, column 12" in said[3]
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
