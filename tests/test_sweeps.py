@@ -80,7 +80,12 @@ def test_a_sweep_that_was_stopped_continues(opened, monkeypatch):
 
 def test_what_cannot_be_asked_for_is_said_before_anything_starts(opened):
     job, tasks, session = opened
-    for varied, told in (((), "no setting is varied"), (("bandwith=1",), "no such key")):
+    for varied, told in (
+        ((), "no setting is varied"),
+        (("bandwith=1",), "no such key"),
+        # Eight ranks are one node of this system, so there is nothing between nodes.
+        (("bandwidth[1]=25,50",), r"bandwidth\[1\]: the system has one dimension; allowed: bandwidth\[0\]"),
+    ):
         with pytest.raises(ConfigError, match=told):
             start_sweep(tasks, session, Asked(job, varied, "hgx-h100"))
     assert list_sweeps(session, job) == []

@@ -34,7 +34,7 @@ from studio.sweep.journal import journal_of, read_journal
 from studio.sweep.running import Row
 from studio.sweep.search import Plan, Target, points_of
 from studio.sweep.space import PRESET, REPLICAS, Space, parse_space
-from studio.sweep.sweep import Sweep, run_sweep
+from studio.sweep.sweep import Sweep, refuse_impossible, run_sweep
 from studio.sweep.systems import Base, parts_at
 from studio.sweep.tables import read_rows
 
@@ -142,10 +142,10 @@ def start_sweep(tasks: Tasks, session: Session, asked: Asked) -> Kept:
     """Queue a sweep.
 
     Raises:
-        ConfigError: It is asked for wrongly.
+        ConfigError: It is asked for wrongly, or no point of it can be simulated.
         StudioError: There is no such job, or the workspace cannot be written.
     """
-    made_of(session, asked)
+    refuse_impossible(made_of(session, asked), len(session.trace(asked.job).ranks))
     asked = replace(asked, created=time.time())
     name = secrets.token_hex(6)
     kept = Kept(name, asked, _folder(session, asked.job) / name)

@@ -14,8 +14,8 @@ from studio.sweep.costs import Costs
 from studio.sweep.journal import Journal, fingerprint, journal_of
 from studio.sweep.running import Elsewhere, Here, Row, Runner, store_job
 from studio.sweep.search import Plan, Progress, Progressing, Sweeping, carry_out, points_of
-from studio.sweep.space import Space
-from studio.sweep.systems import Base
+from studio.sweep.space import REPLICAS, Space
+from studio.sweep.systems import Base, parts_at
 from studio.sweep.tables import write_parquet
 from studio.trace import Trace
 
@@ -23,6 +23,8 @@ _FEW = 48
 """So few points are simulated by this process: others take longer to start."""
 _FEW_NODES = 200_000
 """The same for fewer nodes of all points together."""
+_TRIED = 64
+"""So many points have to be impossible before a sweep is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,33 @@ class Swept:
     resumed: int = 0
 
     __repr__ = one_line
+
+
+def refuse_impossible(sweep: Sweep, ranks: int) -> None:
+    """Refuse a sweep when the system of none of its points can be made: a setting may be one that the system lacks.
+
+    Where only some cannot, results say which. Of many points a few are tried, evenly spread. How many ranks a job has that is
+    scaled is known only when it is, so nothing is said of those.
+
+    Args:
+        sweep: What is to be simulated.
+        ranks: Ranks of the job.
+
+    Raises:
+        StudioError: What is wrong with the first point.
+    """
+    space, wrong = sweep.space, None
+    if REPLICAS in space.keys:
+        return
+    for index in range(0, space.size, -(-space.size // _TRIED)):
+        try:
+            parts_at(sweep.base, space.point(index), ranks)
+        except StudioError as error:
+            wrong = wrong or error
+        else:
+            return
+    if wrong is not None:
+        raise wrong
 
 
 def run_sweep(

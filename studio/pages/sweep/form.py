@@ -13,10 +13,12 @@ from studio.jobs.sweeps import PREFIX, Asked, made_of
 from studio.pages.base.asked import SWEEP, asks
 from studio.pages.base.state import session, workspace
 from studio.pages.base.widgets import aria_label, hint
+from studio.sim.network import COSTS
 from studio.sim.presets import PRESETS
 from studio.sim.settings import BY_KEY
 from studio.sweep.costs import EXAMPLE, Costs, costs_of
 from studio.sweep.space import parse_space
+from studio.sweep.sweep import refuse_impossible
 from studio.trace import NodeType
 from studio.units import format_count, format_counted, parse_ns
 
@@ -193,12 +195,15 @@ def first_settings(job: str, system: str) -> str:
     trace = session().trace(job)
     if system.startswith(RUN):
         tables = workspace().run_info(job, system.removeprefix(RUN)).tables
-        sizes = tables.network.get("npus_count")
-        dims, has_memory = len(sizes) if isinstance(sizes, list | tuple) else 1, tables.memory is not None
+        network, has_memory = tables.network, tables.memory is not None
     else:
-        dims, has_memory = len(PRESETS[system].system.dimensions(len(trace.ranks))), False
+        network, has_memory = PRESETS[system].system.parts(len(trace.ranks)).network, False
+    sizes = network.get("npus_count")
     lines = ["bandwidth[0]=100..900:100"]
-    lines += ["bandwidth[1]=25,50,100,200"] if dims > 1 else ["costs.algorithm=ring,tree"]
+    if isinstance(sizes, list | tuple) and len(sizes) > 1:
+        lines += ["bandwidth[1]=25,50,100,200"]
+    else:
+        lines += ["costs.algorithm=ring,tree"] if COSTS in network else ["latency[0]=250,500,1000,2000"]
     needs = any(
         bool(((graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)).any())
         for graph in trace.graphs
@@ -279,6 +284,7 @@ def count_words(asked: Asked) -> tuple[Any, bool]:
     """Say how many points the form asks for, or what is wrong with it; and whether it can run."""
     try:
         sweep = made_of(session(), asked)
+        refuse_impossible(sweep, len(session().trace(asked.job).ranks))
     except StudioError as error:
         return html.Span(
             [error.message, " ", html.Span(error.hint, className="cs-dim")], className="cs-level-error"

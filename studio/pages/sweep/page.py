@@ -117,6 +117,7 @@ def layout(**_query: str) -> Any:
             ),
             dcc.Store(id="sweep-started"),
             dcc.Store(id="sweep-mark"),
+            dcc.Store(id="sweep-suggested"),
             stores(SWEEP),
             html.Div(id="sweep-sync", hidden=True),
             dcc.Interval(id="sweep-poll", interval=_POLL_MS, disabled=True),
@@ -169,19 +170,21 @@ def open_job(job: str | None, shown: str | None) -> Any:
 
 @callback(
     Output("sweep-varied", "value"),
+    Output("sweep-suggested", "data"),
     Input("sweep-system", "value"),
+    Input("job", "data"),
     State("sweep-varied", "value"),
-    State("job", "data"),
-    State("sweep-mark", "data"),
+    State("sweep-suggested", "data"),
 )
-def suggest(system: str | None, typed: str | None, job: str | None, _mark: Any) -> Any:
-    """Write settings to begin with, unless the user has typed some."""
-    if not (system and job) or (typed or "").strip():
-        return no_update
+def suggest(system: str | None, job: str | None, typed: str | None, suggested: str | None) -> Any:
+    """Write settings to begin with for this job and system, unless the user has typed some."""
+    if not (system and job) or (typed or "").strip() not in {"", suggested}:
+        return no_update, no_update
     try:
-        return first_settings(job, system)
+        settings = first_settings(job, system)
     except StudioError:
-        return no_update
+        return no_update, no_update
+    return settings, settings
 
 
 @callback(
@@ -192,7 +195,7 @@ def suggest(system: str | None, typed: str | None, job: str | None, _mark: Any) 
     Input("sweep-draw", "value"),
     Input("sweep-under", "value"),
     Input("sweep-bisect", "value"),
-    State("job", "data"),
+    Input("job", "data"),
 )
 def count(*given: str | None) -> Any:
     """Show how many points the form describes while it is edited."""
