@@ -210,7 +210,10 @@ class Feeder:
             return self._issued[number]
         if number not in self._records:
             why = "it is complete" if number in self._complete else "no node of that id has been read"
-            raise TraceError(f"{self._stream.name}: node {number} is not held: {why}.")
+            raise TraceError(
+                f"{self._stream.name}: node {number} is not held: {why}.",
+                hint="A node can be looked up from when it is read until it is complete.",
+            )
         return FeederNode(number, self._records[number])
 
     def never_ready(self) -> list[NeverReady]:

@@ -98,7 +98,10 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
             key = (row.said["table_id"],) if row.said.get("table_id") else tuple(row.said.values())
             rows.setdefault(key, []).append(row)
     if not rows:
-        raise TraceFormatError(f"{name}: names of columns, and no row; expected one row a size")
+        raise TraceFormatError(
+            f"{name}: names of columns, and no row; expected one row a size",
+            hint="Add a row for each size, or leave the file out.",
+        )
     tables = _name_tables([_table(name, group, given) for group in rows.values()], name)
     notes = []
     if empty:
@@ -144,7 +147,9 @@ def _rows(name: str, text: str, columns: _Columns) -> Iterator[_Row]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise TraceFormatError(f"{name}: line {line}: {error}") from error
+            raise TraceFormatError(
+                f"{name}: line {line}: {error}", hint="Correct that line, or write the table as CSV again."
+            ) from error
         if cells is None:
             return
         if any(cell.strip() for cell in cells):
