@@ -15,7 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.calibration.reading.benchmarks import ranks_told
-from studio.calibration.reading.given import COLLECTIVES, Given, Tables, collective_named, shape_of, shown
+from studio.calibration.reading.given import (
+    COLLECTIVES,
+    Given,
+    Tables,
+    collective_named,
+    note_grouped_launches,
+    shape_of,
+    shown,
+)
 from studio.calibration.tables import MeasuredTable, known_gpus_per_thread, machine_of
 from studio.errors import TraceFormatError
 
@@ -106,12 +114,7 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
     notes = []
     if empty:
         notes.append(f"{name}: {empty} lines left out: rows of size 0, in which nothing is sent.")
-    grouped = [table.table_id for table in tables if table.gpus_per_thread > 1]
-    if grouped:
-        notes.append(
-            f"{name}: one thread launched on several GPUs in {len(grouped)} of {len(tables)} tables, such as {grouped[0]}; small sizes "
-            "wait for as many calls of the host, those of a job with a process a GPU for one."
-        )
+    notes += note_grouped_launches(name, tables)
     return Tables(tuple(tables), tuple(notes))
 
 
