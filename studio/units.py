@@ -292,4 +292,4 @@ def _quote(text: str) -> str:
 
 
 def _too_large(text: str, what: str, limit: str) -> ConfigError:
-    return ConfigError(f"{_quote(text)} is too large a {what}: at most {limit}")
+    return ConfigError(f"{_quote(text)} is too large a {what}; allowed: at most {limit}")

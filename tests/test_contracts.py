@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import re
@@ -195,6 +196,79 @@ def test_every_error_can_be_caught_as_a_studio_error_and_says_what_to_do():
         assert isinstance(error, studio.StudioError)
         assert (error.message, error.hint, str(error)) == ("what", "do", "what\ndo")
     assert str(studio.StudioError("what")) == "what"
+
+
+def test_every_error_says_what_to_do_or_what_is_allowed():
+    sources = {
+        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted((ROOT / "studio").rglob("*.py"))
+    }
+    assert _errors_without_advice(sources) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        ("raise StudioError('no')", 1),
+        ("raise errors.TraceError('no', key='a')", 1),
+        ("raise ConfigError('no', hint='')", 1),
+        ("class Own(ConfigError): pass\nraise Own('no')", 1),
+        ("class Own(ConfigError):\n def __init__(self): super().__init__('no')\nraise Own()", 1),
+        ("class Own(ConfigError):\n def __init__(self): super().__init__('no', hint='do')\nraise Own()", 0),
+        (
+            "class Own(ConfigError):\n def __init__(self, *, hint=''): super().__init__('no', hint=hint)\nOwn()",
+            1,
+        ),
+        ("raise ConfigError(f'a is {a}; allowed: 1')", 0),
+        ("raise ConfigError('no', hint=what_to_do(error))", 0),
+        ("raise ValueError('no')", 0),
+    ],
+)
+def test_an_error_without_advice_is_found(source: str, wrong: int):
+    assert len(_errors_without_advice({"a.py": source})) == wrong
+
+
+def _errors_without_advice(sources: dict[str, str]) -> list[str]:
+    """Return the places that make an error for users with neither a hint nor the values allowed."""
+    nodes = [
+        (name, node)
+        for name, source in sources.items()
+        if "Error" in source
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call | ast.ClassDef)
+    ]
+    classes = [(name, node) for name, node in nodes if isinstance(node, ast.ClassDef)]
+    kinds = {"StudioError", "TraceFormatError", "TraceError", "ConfigError"}
+    while more := [
+        one for _, one in classes if one.name not in kinds and kinds & set(map(ast.unparse, one.bases))
+    ]:
+        kinds |= {one.name for one in more}
+    calls, complete = [(name, node) for name, node in nodes if isinstance(node, ast.Call)], set[str]()
+    made = [(name, call) for name, call in calls if _called(call) in kinds]
+    for name, one in classes:
+        own = [part for part in one.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
+        if one.name in kinds and own and "hint" not in {arg.arg for arg in own[0].args.kwonlyargs}:
+            # It says what to do itself, or does not.
+            complete.add(one.name)
+            made += [(name, call) for call in ast.walk(own[0]) if _is_super(call)]
+    return [
+        f"{name}:{call.lineno}: {ast.unparse(call)}"
+        for name, call in made
+        if _called(call) not in complete
+        if not _has_hint(call) and "allowed" not in ast.unparse(call).lower()
+    ]
+
+
+def _called(call: ast.Call) -> str:
+    return getattr(call.func, "id", "") or getattr(call.func, "attr", "")
+
+
+def _is_super(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__"
+
+
+def _has_hint(call: ast.Call) -> bool:
+    return any(word.arg == "hint" and ast.unparse(word.value) != "''" for word in call.keywords)
 
 
 @pytest.mark.parametrize("verb", verbs())

@@ -17,6 +17,7 @@ from studio.sim.compared import side_of
 from studio.sim.result import SimResult
 from studio.trace import CommGroup, Finding, Trace, trace_digest
 
+CLASSES = [*(value for name in studio.__all__ if inspect.isclass(value := getattr(studio, name))), SimResult]
 FIGURES = studio.figures.__all__
 EVIL = "<img src=x onerror=alert(1)>\x00\nnext"
 
@@ -44,17 +45,20 @@ def test_names_are_listed_load_and_have_an_example() -> None:
     assert without == []
 
 
-@pytest.mark.parametrize(
-    "kind", [studio.Trace, studio.Rank, studio.Timeline, studio.SystemConfig, studio.LinkOptions, SimResult]
-)
+@pytest.mark.parametrize("kind", CLASSES)
 def test_what_values_can_be_asked_has_an_example(kind: type) -> None:
-    parts = {name: getattr(part, "fget", part) for name, part in vars(kind).items() if name[0] != "_"}
+    parts = {name: _function_of(part) for name, part in vars(kind).items() if name[0] != "_"}
     without = [
         name
         for name, part in parts.items()
         if inspect.isfunction(part) and not doctest.DocTestParser().get_examples(inspect.getdoc(part) or "")
     ]
     assert without == []
+
+
+def _function_of(part: object) -> object:
+    """Return what a property or a class method calls."""
+    return getattr(part, "fget", None) or getattr(part, "__func__", part)
 
 
 def reachable(*values: object) -> list[object]:

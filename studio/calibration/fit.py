@@ -93,7 +93,10 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
     used = _telling([table for table in used if len(table.size_bytes)])
     if not used:
         raise ConfigError(
-            "There is no measured time to fit to.", key="tables", allowed="tables of collectives"
+            "There is no measured time to fit to.",
+            key="tables",
+            allowed="tables of collectives",
+            hint=f"Give tables with times of {', '.join(KINDS)}.",
         )
     ports, notes = _raise_ports(used, costs, ports)
     start = replace(costs, curves=(), fitted=None)

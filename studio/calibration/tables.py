@@ -82,7 +82,10 @@ def read_csv(path: Path) -> list[MeasuredTable]:
         return [_table(group) for group in rows.values()]
     except (KeyError, ValueError) as error:
         message = f"{path.name}: not a table of measured collectives: {error}."
-        raise TraceFormatError(message) from error
+        raise TraceFormatError(
+            message,
+            hint="The first line names the columns as `MeasuredTable` does; every line below is one size of one table.",
+        ) from error
 
 
 def _table(rows: list[dict[str, str]]) -> MeasuredTable:

@@ -108,7 +108,8 @@ def run(request: Request, *, progress: Progress | None = None) -> dict[str, Any]
     requests = tuple(each for each in read if most is None or each.tokens <= most)
     if not requests:
         raise ConfigError(
-            f"All {len(read):,} requests are longer than {most:,} tokens, the longest allowed here."
+            f"All {len(read):,} requests are longer than {most:,} tokens, the longest allowed here.",
+            hint="Choose a model with a longer context, a larger --tp, or a GPU with more memory.",
         )
     outcomes = []
     for number, load in enumerate(request.loads):

@@ -99,7 +99,10 @@ def _content(source: Path) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
         try:
             return zlib.decompress(raw, wbits=31), ()
         except zlib.error as error:
-            raise TraceFormatError(f"standard input: the gzip stream is damaged: {error}.") from error
+            raise TraceFormatError(
+                f"standard input: the gzip stream is damaged: {error}.",
+                hint="Is the stream complete? Compress the trace again.",
+            ) from error
     return load(SourceFile(source.name, source, named=True))
 
 

@@ -168,7 +168,10 @@ def _given_mesh(known: Known, sizes: Sequence[tuple[str, int]], ranks: int | Non
         )
     largest = max(rank.number for rank in known.trace.ranks)
     if largest >= given.world:
-        raise ConfigError(f"layout {given.layout} has {given.world:,} ranks; the job has a rank {largest}")
+        raise ConfigError(
+            f"layout {given.layout} has {given.world:,} ranks; the job has a rank {largest}",
+            hint=f"Give a layout of at least {largest + 1:,} ranks, or leave it out.",
+        )
     mesh = next(iter(fitting_meshes(sizes, known.clues)), None)
     if mesh is None:
         shown = "; ".join(clue.words for clue in known.clues)
@@ -363,7 +366,10 @@ def _refuse_beyond(known: Known, mesh: Mesh) -> None:
     """
     last = max(rank.number for rank in known.trace.ranks)
     if last >= mesh.world:
-        raise ConfigError(f"layout {mesh.layout} has {mesh.world:,} ranks; the job has a rank {last}")
+        raise ConfigError(
+            f"layout {mesh.layout} has {mesh.world:,} ranks; the job has a rank {last}",
+            hint=f"Give a layout of at least {last + 1:,} ranks, or leave it out.",
+        )
     for group in known.groups.values():
         if max(group.ranks, default=-1) >= mesh.world:
             raise ConfigError(

@@ -79,7 +79,8 @@ def with_members(trace: Trace, layout: Layout) -> Trace:
             )
         if max(members) >= world:
             raise ConfigError(
-                f"layout: group {name} has a rank {max(members):,}; the layout has {world:,} ranks"
+                f"layout: group {name} has a rank {max(members):,}; the layout has {world:,} ranks",
+                hint="Give a layout of more ranks, or leave the rank out of the group.",
             )
         if there is None:
             made.append(CommGroup(name, members))
@@ -103,7 +104,9 @@ def _read(path: Path) -> Layout:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=what_to_do(error)) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: neither YAML nor JSON: {' '.join(str(error).split())}") from error
+        raise ConfigError(
+            f"{path}: neither YAML nor JSON: {' '.join(str(error).split())}", hint=_EXAMPLE
+        ) from error
 
 
 def layout_of_text(path: Path | str, text: str) -> Layout:
@@ -154,7 +157,9 @@ def _table(path: Path | str, text: str) -> dict[str, Any]:
         # JSON is YAML. The loader is a safe one.
         table = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{path}: neither YAML nor JSON: {' '.join(str(error).split())}") from error
+        raise ConfigError(
+            f"{path}: neither YAML nor JSON: {' '.join(str(error).split())}", hint=_EXAMPLE
+        ) from error
     if not isinstance(table, dict):
         raise ConfigError(f"{path}: {_short(table)} is no table; allowed: keys and values", hint=_EXAMPLE)
     return table

@@ -26,6 +26,7 @@ NAMES: Mapping[str, str] = {
 """Dimensions by the short names that layouts use. Ranks that differ in the last one run different stages."""
 PIPELINE = "pp"
 _MOST_TOLD = 16
+_NO_COPIES = "Such a job cannot be completed by copies of its ranks; record all of them."
 _TERM = re.compile(r"\s*([a-z]{2})\s*=\s*([0-9]{1,7})\s*")
 
 
@@ -173,7 +174,7 @@ def bounds_of(clues: Sequence[Clue], world: int) -> list[int]:
             raise ConfigError(
                 f"ranks form no mesh: {said[low]} asks for dimensions that end at a multiple of {low:,}, {said[high]} at {high:,}, "
                 f"in a job of {world:,} ranks",
-                hint="Such a job cannot be completed by copies of its ranks; record all of them.",
+                hint=_NO_COPIES,
             )
     return bounds
 
@@ -198,7 +199,8 @@ def mesh_of(clues: Sequence[Clue], world: int) -> Mesh:
         ]
         if not name:
             raise ConfigError(
-                f"ranks form a mesh of more than {len(NAMES)} dimensions; allowed: {', '.join(NAMES)}"
+                f"ranks form a mesh of more than {len(NAMES)} dimensions; allowed: {', '.join(NAMES)}",
+                hint=_NO_COPIES,
             )
         taken.add(name)
         evidence = (

@@ -211,7 +211,8 @@ def _keep_named(trace: Trace, choice: Choice, masks: dict[int, Bool]) -> None:
     for number, ref in named:
         if number not in place_of:
             raise ConfigError(
-                f"node {ref} is of rank {number}, which is not among {range_words(ranges_of(sorted(place_of)))}"
+                f"node {ref} is of rank {number}, which is not among {range_words(ranges_of(sorted(place_of)))}",
+                hint="Name a node of one of these ranks.",
             )
         place = place_of[number]
         graph = trace.graph_of(trace.ranks[place])

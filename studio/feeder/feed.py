@@ -51,18 +51,19 @@ class Feeder:
         metadata: What the file says of itself: `version` and `attrs`.
 
     Example:
-        >>> import studio
-        >>> import tempfile
-        >>> trace = studio.read(studio.sample_path("transformer_8r"))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     files, order = studio.write(trace, folder, "job"), []
-        ...     with studio.Feeder(files[0]) as feeder:
-        ...         while feeder.has_nodes_to_issue():
-        ...             node = feeder.next_issuable()
-        ...             order.append(node.id)
-        ...             freed = feeder.complete(node.id)
+        The examples of its methods go on from this one.
+
+        >>> import studio, tempfile
+        >>> trace = studio.generate("resnet50", ranks=2)
+        >>> file = studio.write(trace, tempfile.mkdtemp(), "job")[0]
+        >>> order = []
+        >>> with studio.Feeder(file) as feeder:
+        ...     while feeder.has_nodes_to_issue():
+        ...         node = feeder.next_issuable()
+        ...         order.append(node.id)
+        ...         freed = feeder.complete(node.id)
         >>> len(order), order[:3]
-        (297, [1, 2, 3])
+        (306, [1, 2, 3])
     """
 
     def __init__(self, path: Path | str, *, window: int = WINDOW) -> None:
@@ -104,7 +105,14 @@ class Feeder:
         return f"Feeder({self._stream.name!r}, {done:,} nodes complete, {held:,} held)"
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file.
+
+        Example:
+            >>> feeder = studio.Feeder(file)
+            >>> feeder.next_issuable()
+            FeederNode(1, 'step0.conv1.fwd')
+            >>> feeder.close()
+        """
         self._stream.close()
 
     def has_nodes_to_issue(self) -> bool:
@@ -113,6 +121,11 @@ class Feeder:
         Raises:
             TraceError: There are, but none of them can ever be issued; the message names them, `never_ready` lists them.
             TraceFormatError: The file is damaged; the message says where.
+
+        Example:
+            >>> with studio.Feeder(file) as feeder:
+            ...     feeder.has_nodes_to_issue()
+            True
         """
         self._read_on()
         if self._ready or self._issued:
@@ -128,6 +141,11 @@ class Feeder:
 
         Raises:
             TraceFormatError: The file is damaged; the message says where.
+
+        Example:
+            >>> with studio.Feeder(file) as feeder:
+            ...     feeder.next_issuable(), feeder.next_issuable()
+            (FeederNode(1, 'step0.conv1.fwd'), None)
         """
         self._read_on()
         if not self._ready:
@@ -141,6 +159,13 @@ class Feeder:
 
         Raises:
             TraceError: It is not under way.
+
+        Example:
+            >>> with studio.Feeder(file) as feeder:
+            ...     node = feeder.next_issuable()
+            ...     feeder.push_back(node.id)
+            ...     feeder.next_issuable()
+            FeederNode(1, 'step0.conv1.fwd')
         """
         node = self._under_way(number)
         self._records[number] = node.record
@@ -151,6 +176,12 @@ class Feeder:
 
         Raises:
             TraceError: It is not under way.
+
+        Example:
+            >>> with studio.Feeder(file) as feeder:
+            ...     node = feeder.next_issuable()
+            ...     feeder.complete(node.id), feeder.next_issuable()
+            ([2], FeederNode(2, 'step0.conv1.norm.fwd'))
         """
         self._under_way(number)
         self._complete.add(number)
@@ -168,18 +199,37 @@ class Feeder:
 
         Raises:
             TraceError: There is none of that id.
+
+        Example:
+            >>> with studio.Feeder(file) as feeder:
+            ...     first = feeder.next_issuable()
+            ...     feeder.lookup(2), feeder.lookup(2).data_deps
+            (FeederNode(2, 'step0.conv1.norm.fwd'), [1])
         """
         if number in self._issued:
             return self._issued[number]
         if number not in self._records:
             why = "it is complete" if number in self._complete else "no node of that id has been read"
-            raise TraceError(f"{self._stream.name}: node {number} is not held: {why}.")
+            raise TraceError(
+                f"{self._stream.name}: node {number} is not held: {why}.",
+                hint="A node can be looked up from when it is read until it is complete.",
+            )
         return FeederNode(number, self._records[number])
 
     def never_ready(self) -> list[NeverReady]:
         """Return the nodes that can never be issued, lowest id first; none before the file has been read to its end.
 
         They wait for each other, for ids that the file does not have, or for nodes of which one of both is true.
+
+        Example:
+            >>> from pathlib import Path
+            >>> from studio.generation.cases import Sizes, cases, write_cases
+            >>> faulty = write_cases(cases(["fault_self-loop"]), Path(tempfile.mkdtemp()), Sizes())
+            >>> with studio.Feeder(faulty[0]) as feeder:
+            ...     while node := feeder.next_issuable():
+            ...         freed = feeder.complete(node.id)
+            ...     feeder.never_ready()
+            [NeverReady(id=2, name='comp_2', waits_for=(2,), missing=())]
         """
         if not self._stream.ended or self._ready or self._issued:
             return []

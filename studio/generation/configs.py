@@ -12,6 +12,7 @@ from studio.generation.models import Model
 
 _EXPERTS_ELSEWHERE = ("num_local_experts", "num_experts", "n_routed_experts")
 _LARGEST_BYTES = 1 << 20
+_WHICH = "Give the config.json that lies beside the weights of a model."
 
 
 def read_config(path: Path) -> Model:
@@ -23,12 +24,16 @@ def read_config(path: Path) -> Model:
     try:
         content = read_start(path, _LARGEST_BYTES + 1)
         if len(content) > _LARGEST_BYTES:
-            raise ConfigError(f"{path.name} is larger than {_LARGEST_BYTES:,} bytes; a config.json is not.")
+            raise ConfigError(
+                f"{path.name} is larger than {_LARGEST_BYTES:,} bytes; a config.json is not.", hint=_WHICH
+            )
         values = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path.name}: not JSON: {error}.") from error
+        raise ConfigError(f"{path.name}: not JSON: {error}.", hint=_WHICH) from error
     if not isinstance(values, dict):
-        raise ConfigError(f"{path.name}: not a config.json: it holds no table of names and values.")
+        raise ConfigError(
+            f"{path.name}: not a config.json: it holds no table of names and values.", hint=_WHICH
+        )
     kind = str(values.get("model_type"))[:80]
     if kind not in KINDS:
         said = f"is {kind!r}" if "model_type" in values else "is missing"
@@ -187,7 +192,10 @@ def _every(values: dict[str, Any], file: str, assumed: Any) -> int:
 def _gpt2(values: dict[str, Any], file: str, kind: str) -> Model:
     hidden, heads = _number(values, "n_embd", file), _number(values, "n_head", file)
     if heads < 1 or hidden % heads:
-        raise ConfigError(f"{file}: n_embd is {hidden}, which {heads} heads do not share evenly.")
+        raise ConfigError(
+            f"{file}: n_embd is {hidden}, which {heads} heads do not share evenly.",
+            hint="Correct n_embd or n_head.",
+        )
     positions = _number(values, "n_positions", file, 1_024)
     return Model(
         name=kind,

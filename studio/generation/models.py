@@ -129,6 +129,7 @@ class Model:
             raise ConfigError(
                 f"Model {self.name} has numbers of multi-head latent attention, but no kv_rank.",
                 key="kv_rank",
+                hint="Give kv_rank, or leave out query_rank, rope_size and value_size.",
             )
         if self.kv_rank and self.kv_heads != self.heads:
             raise ConfigError(
@@ -146,7 +147,11 @@ class Model:
         if not self.experts:
             said = [key for key, value in numbers.items() if value]
             if said:
-                raise ConfigError(f"Model {self.name} has {said[0]}, but no experts.", key="experts")
+                raise ConfigError(
+                    f"Model {self.name} has {said[0]}, but no experts.",
+                    key="experts",
+                    hint=f"Give experts, the number of them, or leave {said[0]} out.",
+                )
             return
         for key, least, most in (("experts_per_token", 1, self.experts), ("dense_layers", 0, self.layers)):
             if not least <= numbers[key] <= most:
@@ -154,7 +159,11 @@ class Model:
                     f"{key} of model {self.name} is {numbers[key]}; allowed: {least} to {most}.", key=key
                 )
         if not self.expert_width:
-            raise ConfigError(f"Model {self.name} has experts, but no expert_width.", key="expert_width")
+            raise ConfigError(
+                f"Model {self.name} has experts, but no expert_width.",
+                key="expert_width",
+                hint="Give expert_width, or leave experts out.",
+            )
 
 
 def nearest(value: int, allowed: Any) -> str:

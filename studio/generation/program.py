@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from studio.errors import ConfigError
 from studio.generation.efficiency import FITTED, Efficiency, Work
-from studio.operators.roofline import Gpu, peak
+from studio.operators.roofline import Gpu, require_peak
 from studio.trace import CollectiveType
 
 OWN, BEFORE, AFTER, RING_BEFORE, RING_NEXT = -1, -2, -3, -4, -5
@@ -40,8 +39,7 @@ class Speed:
         Raises:
             ConfigError: The GPU has no peak for bf16.
         """
-        if peak(self.gpu, "bf16") is None:
-            raise ConfigError(f"{self.gpu.name} has no known peak for bf16.")
+        require_peak(self.gpu, "bf16")
 
     @property
     def at_peak(self) -> bool:

@@ -105,7 +105,11 @@ def _custom(values: Mapping[str, Any]) -> Model:
         missing = [key for key in missing if key not in ("feed_forward", "vocabulary")]
     if missing:
         options = ", ".join(BY_KEY[key].names[0] for key in missing)
-        raise ConfigError(f"--model custom needs {options} as well.", key="model")
+        raise ConfigError(
+            f"--model custom needs {options} as well.",
+            key="model",
+            hint="Or name a known model, such as --model llama3-8b.",
+        )
     hidden, heads = values["hidden"], values["heads"]
     if not values["head_size"] and hidden % heads:
         raise ConfigError(

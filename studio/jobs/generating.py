@@ -296,7 +296,7 @@ def simulated_step(wanted: Generating) -> StepTime:
         TraceError: The job cannot be simulated.
     """
     if wanted.gpu is None:
-        raise ConfigError("No GPU is said that could time a step.", key="gpu")
+        raise ConfigError("No GPU is said that could time a step.", key="gpu", hint="Choose a GPU.")
     system, parts = system_of(wanted.gpu, wanted.ranks)
     once = tuple((key, value) for key, value in wanted.given if key != "steps")
     result = simulate(replace(wanted, given=once).trace(), interpret(parts).config)

@@ -20,7 +20,7 @@ from studio.layout_search.search import Item, Progress, front, order_of, search
 from studio.layout_search.space import Candidate, Frame, candidates, frame_of
 from studio.layout_search.unfit import unfit_error, without_host_words
 from studio.notebook import line, table
-from studio.operators.roofline import Gpu, peak
+from studio.operators.roofline import Gpu, require_peak
 from studio.sim.parts import Parts, interpret, with_settings
 from studio.sim.presets import preset as find_preset
 from studio.sim.systems import SYSTEMS, find_system
@@ -126,9 +126,7 @@ class LayoutPlan:
         """Return the model FLOP utilisation, 0 to 1; see `MFU`."""
         layout, model = item.candidate.layout, self.frame.model
         flop = layout.batch * flop_per_sequence(model, layout.sequence, model.vocabulary)
-        rate = peak(self.gpu, TYPE)
-        assert rate is not None
-        return flop / (self.step_ns(item) * 1e-9 * layout.ranks * rate * 1e12)
+        return flop / (self.step_ns(item) * 1e-9 * layout.ranks * require_peak(self.gpu, TYPE) * 1e12)
 
     def parts_s(self, item: Item) -> dict[str, float]:
         """Return what the time of a step went to in seconds, mean over the ranks, as `running.Answer` has parts."""
@@ -269,8 +267,7 @@ def plan(  # noqa: PLR0913 (what a user may say)
             hint="Name a preset without a size, such as hgx-h100.",
             key="ranks",
         )
-    if peak(chip, TYPE) is None:
-        raise ConfigError(f"{chip.name} has no known peak for {TYPE}.", key="gpu")
+    require_peak(chip, TYPE)
     frame = frame_of(model, ranks, {**options, "gpu": gpu or name}, config.topology.dims[0].size)
     found, refused = candidates(frame)
     if not found:
@@ -297,7 +294,10 @@ def plan(  # noqa: PLR0913 (what a user may say)
     with _runner(setting, items, progress) as runner:
         search(items, Bounds(frame.model, config), runner, top, progress)
     if all(item.error for item in items):
-        raise ConfigError(f"No layout that fits can be simulated: {items[0].error}")
+        raise ConfigError(
+            f"No layout that fits can be simulated: {items[0].error}",
+            hint="Choose another system with --preset, or fix fewer options.",
+        )
     without = without_host_words(frame, chip, family) if needs_host else ""
     return LayoutPlan(frame, setting, name, chip, tuple(items), len(rest), nearest, refused, top, without)
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from studio.errors import ConfigError
 from studio.trace import Float64, Int64
 
 _INSTEAD = {
@@ -54,6 +55,22 @@ def peak(gpu: Gpu, kind: str) -> float | None:
     """Return the peak of a GPU for a data type in 10^12 operations per second, None where it can do nothing with it."""
     found = (gpu.tera_flops.get(name) for name in (kind, *_INSTEAD.get(kind, ())))
     return next((rate for rate in found if rate), None)
+
+
+def require_peak(gpu: Gpu, kind: str) -> float:
+    """Return the peak of a GPU for a data type, as `peak`.
+
+    Raises:
+        ConfigError: It can do nothing with it.
+    """
+    rate = peak(gpu, kind)
+    if rate is None:
+        raise ConfigError(
+            f"{gpu.name} has no known peak for {kind}.",
+            hint="Name another GPU, such as --gpu h100. `chakra-studio presets NAME` shows the peaks of a system's GPU.",
+            key="gpu",
+        )
+    return rate
 
 
 def roofline_ns(gpu: Gpu, flop: Float64, moved: Float64, kind: Int64, types: tuple[str, ...]) -> Float64:

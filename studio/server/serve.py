@@ -112,7 +112,7 @@ def listen(host: str = DEFAULT_HOST, port: int | None = None) -> Listener:
     addresses = _addresses(host)
     if port is not None:
         if not 0 <= port <= 65535:
-            raise ConfigError(f"{port} is not a port: a number from 0 to 65535")
+            raise ConfigError(f"{port} is not a port; allowed: a number from 0 to 65535")
         return _take(host, addresses, port)
     for candidate in range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED):
         with contextlib.suppress(_PortTakenError):

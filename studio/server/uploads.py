@@ -100,7 +100,7 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
         file_ids = request.args.get("ids", "").split(",")
         if len(file_ids) > _FILES_PER_REQUEST:
             message = f"{len(file_ids):,} files in one request; at most {_FILES_PER_REQUEST} are taken."
-            raise ImportRefusedError("too-large", message)
+            raise ImportRefusedError("too-large", message, hint="Send them in several requests.")
         length = _length()
         return _json({"received": imports.append_files(registry, import_id, file_ids, _Body(), length)})
 
@@ -128,12 +128,18 @@ def _body(decode: Callable[[bytes], _T]) -> _T:
     # Only application/json: a form of a foreign site cannot send that without asking first.
     if request.mimetype != "application/json":
         mimetype = request.mimetype or "nothing"
-        raise ImportRefusedError("invalid", f"The body is {mimetype}; application/json is expected.")
+        raise ImportRefusedError(
+            "invalid",
+            f"The body is {mimetype}; application/json is expected.",
+            hint="Send it with the header Content-Type: application/json.",
+        )
     request.max_content_length = _JSON_AT_MOST
     try:
         return decode(request.get_data(cache=False))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ImportRefusedError("invalid", f"The body is not valid: {error}.") from error
+        raise ImportRefusedError(
+            "invalid", f"The body is not valid: {error}.", hint="Correct the body, and send it again."
+        ) from error
 
 
 def _chunk_place() -> tuple[int, int]:

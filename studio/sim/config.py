@@ -128,7 +128,10 @@ class Algorithm:
                 )
             whole("algorithm window", self.window, 1, MAX_NPUS)
         if self.single and not self.row.single:
-            raise ConfigError(f"algorithm {self.kind} has no form over all ranks as one dimension")
+            raise ConfigError(
+                f"algorithm {self.kind} has no form over all ranks as one dimension",
+                hint=f"Leave single out, or choose one that has it: {', '.join(row.name for row in ALGORITHMS.values() if row.single)}.",
+            )
 
     @property
     def row(self) -> AlgorithmRow:

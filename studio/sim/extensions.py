@@ -135,7 +135,10 @@ class Link:
         number(f"bytes_per_ns of link {self.source} to {self.target}", self.bytes_per_ns, above=0)
         number(f"latency_ns of link {self.source} to {self.target}", self.latency_ns, least=0)
         if self.source == self.target:
-            raise ConfigError(f"link {self.source} to {self.target} joins a device to itself")
+            raise ConfigError(
+                f"link {self.source} to {self.target} joins a device to itself",
+                hint="Give it another source or target, or leave it out.",
+            )
 
 
 @dataclass(frozen=True, slots=True)

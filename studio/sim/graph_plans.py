@@ -78,7 +78,10 @@ def put_graph(planning: Planning, plan: GraphPlan) -> int:
 def _graph_plan(planning: Planning, graph: Graph, rank: Rank, custom: bool = False) -> GraphPlan:
     count = len(graph)
     if not count:
-        raise TraceError(f"rank {rank.number} ({rank.file or 'no file'}): the trace has no nodes")
+        raise TraceError(
+            f"rank {rank.number} ({rank.file or 'no file'}): the trace has no nodes",
+            hint="Is the file complete? Write or record it again.",
+        )
     order = np.argsort(graph.id, kind="stable")
     children, offsets, parents = _edges(planning, graph, order, rank, custom=custom)
     columns = Columns(graph, order)

@@ -73,7 +73,10 @@ class Columns:
             if wrong.any():
                 position = int(positions[int(np.argmax(wrong))])
                 node = node_name(self.graph, int(self.order[position]))
-                raise TraceError(f"{node}: attribute {key!r} is no whole number")
+                raise TraceError(
+                    f"{node}: attribute {key!r} is no whole number",
+                    hint="Write the attribute as a whole number (`int64_val` in the file), or leave it out.",
+                )
             numbers[positions], there[positions] = self.graph.attrs.value[where], True
         return numbers, there
 

@@ -549,7 +549,7 @@ def with_mode(parts: Parts, mode: Mode, *, strip: bool = False) -> Parts:
     )
 
 
-def _entries_words(key: str, count: int, per_dimension: bool) -> str:
+def _allowed_entries(key: str, count: int, per_dimension: bool) -> str:
     """Say which entries of a list there are."""
     if not count:
         return f"{key} is no list"
@@ -565,7 +565,7 @@ def _replace_item(
 ) -> list[object]:
     items = list(before) if isinstance(before, list | tuple) else []
     if index >= len(items):
-        raise ConfigError(f"--set {key}[{index}]: {_entries_words(key, len(items), per_dimension)}")
+        raise ConfigError(f"--set {key}[{index}]: {_allowed_entries(key, len(items), per_dimension)}")
     items[index] = value[0] if isinstance(value, list) and len(value) == 1 else value
     return items
 

@@ -227,13 +227,13 @@ class Database:
     def _started(self) -> process.Process:
         """Return the process, with a connection that is held to reading."""
         if self._cancelled.is_set():
-            raise ConfigError("The query was cancelled")
+            raise _cancelled_error()
         if self._process is None:
             settings = {**_CLOSED, "threads": str(os.cpu_count() or 1)}
             self._process = process.opened(settings, self._memory_bytes)
             # Whoever cancels meanwhile has no process to end yet.
             if self._cancelled.is_set():
-                raise ConfigError("The query was cancelled")
+                raise _cancelled_error()
         return self._process
 
     def _do(self, verb: str, table: pa.Table | None = None, **asked: Any) -> list[pa.Table]:
@@ -261,7 +261,7 @@ class Database:
         """Return why a process is gone that nothing here has ended, unless it was cancelled."""
         self._forget()
         if self._cancelled.is_set():
-            return ConfigError("The query was cancelled")
+            return _cancelled_error()
         return ConfigError(
             f"The process that answers the query has ended with status {ended.status}: it took more memory than there is, or DuckDB failed",
             hint=_LESS_MEMORY,
@@ -289,7 +289,8 @@ class Database:
             query.encode()
         except UnicodeEncodeError as error:
             raise ConfigError(
-                f"The query holds bytes that are no UTF-8, at letter {error.start + 1}"
+                f"The query holds bytes that are no UTF-8, at letter {error.start + 1}",
+                hint="Write the query in UTF-8.",
             ) from error
         [parsed] = self._do("parse", query=query)
         try:
@@ -374,6 +375,10 @@ class Database:
             yield late
         finally:
             timer.cancel()
+
+
+def _cancelled_error() -> ConfigError:
+    return ConfigError("The query was cancelled", hint="Ask again for its answer.")
 
 
 class _MissingTable(Exception):  # noqa: N818 - never leaves the module

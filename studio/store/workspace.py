@@ -117,10 +117,18 @@ class Workspace:
     """A folder of jobs, shared by the web app, the commands and notebooks.
 
     Example:
-        >>> import studio, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     [job.name for job in studio.Workspace(folder).jobs()]
-        []
+        The examples of its methods go on from this one.
+
+        >>> import json, studio, tempfile
+        >>> from studio.store.runs import Run
+        >>> workspace = studio.Workspace(tempfile.mkdtemp())
+        >>> trace = studio.generate("resnet50", ranks=2)
+        >>> job_id = workspace.save(trace, "ResNet")
+        >>> system = studio.preset("hgx-h100-2")
+        >>> result = studio.simulate(trace, system.config)
+        >>> run_id = workspace.save_run(job_id, Run("on H100", result, system.parts))
+        >>> [(job.name, job.runs) for job in workspace.jobs()]
+        [('ResNet', 1)]
     """
 
     def __repr__(self) -> str:
@@ -136,13 +144,24 @@ class Workspace:
 
     @classmethod
     def default_root(cls) -> Path:
-        """Return the platform's folder for the data of this user."""
+        """Return the platform's folder for the data of this user.
+
+        Example:
+            >>> studio.Workspace.default_root().name
+            'chakra-studio'
+        """
         import platformdirs
 
         return Path(platformdirs.user_data_dir("chakra-studio", appauthor=False))
 
     def jobs(self) -> list[JobInfo]:
-        """Return all jobs, newest first. Folders that cannot be read are left out."""
+        """Return all jobs, newest first. Folders that cannot be read are left out.
+
+        Example:
+            >>> second = workspace.save(trace, "second")
+            >>> {job_id, second} <= {job.id for job in workspace.jobs()}
+            True
+        """
         jobs = []
         for job_id in self._ids():
             with contextlib.suppress(OSError, Damaged, msgspec.MsgspecError, UnicodeDecodeError):
@@ -151,7 +170,14 @@ class Workspace:
         return sorted(jobs, key=lambda job: (-job.created, job.id))
 
     def changed_ns(self) -> int:
-        """Return when a job was last added or removed, by whatever process; asked often, so it looks at nothing else."""
+        """Return when a job was last added or removed, by whatever process; asked often, so it looks at nothing else.
+
+        Example:
+            >>> before = workspace.changed_ns()
+            >>> info = workspace.info(job_id)
+            >>> workspace.changed_ns() == before
+            True
+        """
         with self._storing("the jobs cannot be listed"):
             return (self.root / "jobs").stat().st_mtime_ns
 
@@ -161,6 +187,11 @@ class Workspace:
         Raises:
             StudioError: There is no such job (names the nearest one), or a newer studio has written it.
             TraceError: What is stored about it is damaged.
+
+        Example:
+            >>> info = workspace.info(job_id)
+            >>> info.name, info.summary.ranks, info.runs
+            ('ResNet', 2, 1)
         """
         try:
             with self._storing(f"job {job_id} cannot be read"):
@@ -185,6 +216,14 @@ class Workspace:
 
         Raises:
             StudioError: There is none; names the nearest.
+
+        Example:
+            >>> workspace.require(job_id, run_id)
+            >>> try:
+            ...     workspace.require("resnet")
+            ... except studio.StudioError as error:
+            ...     print(error.message)
+            There is no job 'resnet' in this workspace.
         """
         if not (self._folder(job_id) / "job.json").is_file():
             raise self._missing(job_id)
@@ -197,6 +236,10 @@ class Workspace:
         Raises:
             StudioError: There is no such job, or a newer studio has written it.
             TraceError: Its files are damaged.
+
+        Example:
+            >>> workspace.load(job_id)
+            Trace(2 ranks, 1 graphs, 612 nodes, 1 comm groups, 1 findings)
         """
         self.info(job_id)
         folder = self._folder(job_id)
@@ -231,6 +274,11 @@ class Workspace:
 
         Raises:
             StudioError: The disk is full or the workspace cannot be written.
+
+        Example:
+            >>> second = workspace.save(trace, "Another name", source="generated")
+            >>> second[:13], workspace.info(second).source
+            ('another-name-', 'generated')
         """
         cleaned = _clean_name(name)
         job_id = f"{_slug(cleaned)}-{secrets.token_hex(3)}"
@@ -256,6 +304,12 @@ class Workspace:
         """Yield a place for the graphs of a job that is about to be read, see `save`; gone with the block.
 
         It raises a StudioError where the disk is full or the workspace cannot be written.
+
+        Example:
+            >>> with workspace.shelf("second") as shelf:
+            ...     second = workspace.save(trace, "second", shelf=shelf)
+            >>> workspace.load(second).node_count
+            612
         """
         folder = self.root / "tmp" / f"graphs-{secrets.token_hex(6)}"
         what = f"{_clean_name(name)} cannot be stored"
@@ -270,6 +324,11 @@ class Workspace:
 
         Raises:
             StudioError: There is no such job, or the workspace cannot be written.
+
+        Example:
+            >>> workspace.save_examination(job_id, {"problems": 0})
+            >>> json.loads(workspace.load_examination(job_id))["problems"]
+            0
         """
         self.require(job_id)
         aside = self._aside(job_id)
@@ -283,7 +342,13 @@ class Workspace:
             aside.unlink(missing_ok=True)
 
     def load_examination(self, job_id: str) -> bytes | None:
-        """Return the stored examination of a job as JSON; None where there is none, it is damaged, or there is no such job."""
+        """Return the stored examination of a job as JSON; None where there is none, it is damaged, or there is no such job.
+
+        Example:
+            >>> second = workspace.save(trace, "second")
+            >>> workspace.load_examination(second) is None
+            True
+        """
         try:
             return read_sealed(self._folder(job_id) / _EXAMINATION)
         except (OSError, Damaged, StudioError):
@@ -294,6 +359,11 @@ class Workspace:
 
         Raises:
             StudioError: There is no such job or run, or the workspace cannot be written.
+
+        Example:
+            >>> workspace.save_measures(job_id, run_id, {"makespan_ns": 5})
+            >>> json.loads(workspace.load_measures(job_id, run_id))["makespan_ns"]
+            5
         """
         self.require(job_id, run_id)
         folder = self._run_folder(job_id, run_id) if run_id else self._folder(job_id)
@@ -308,7 +378,14 @@ class Workspace:
             aside.unlink(missing_ok=True)
 
     def load_measures(self, job_id: str, run_id: str = "") -> bytes | None:
-        """Return the stored measures of a run as JSON; None where there are none, they are damaged, or there is no such run."""
+        """Return the stored measures of a run as JSON; None where there are none, they are damaged, or there is no such run.
+
+        Example:
+            >>> second = workspace.save(trace, "second")
+            >>> workspace.save_measures(second, "", {"makespan_ns": 7})
+            >>> json.loads(workspace.load_measures(second))["makespan_ns"], workspace.load_measures(second, "no-such-run")
+            (7, None)
+        """
         try:
             folder = self._run_folder(job_id, run_id) if run_id else self._folder(job_id)
             return read_sealed(folder / _MEASURES)
@@ -316,7 +393,13 @@ class Workspace:
             return None
 
     def find(self, fingerprint: str) -> JobInfo | None:
-        """Find the newest job with this fingerprint."""
+        """Find the newest job with this fingerprint.
+
+        Example:
+            >>> second = workspace.save(trace, "second", fingerprint="my-files")
+            >>> workspace.find("my-files").id == second, workspace.find("other-files")
+            (True, None)
+        """
         return next((job for job in self.jobs() if fingerprint and job.fingerprint == fingerprint), None)
 
     def rename(self, job_id: str, name: str) -> JobInfo:
@@ -324,6 +407,11 @@ class Workspace:
 
         Raises:
             StudioError: There is no such job, or the name is empty.
+
+        Example:
+            >>> second = workspace.save(trace, "second")
+            >>> workspace.rename(second, "A better name").name
+            'A better name'
         """
         info = replace(self.info(job_id), name=_clean_name(name))
         folder = self._folder(job_id)
@@ -343,6 +431,12 @@ class Workspace:
 
         Raises:
             StudioError: There is no such job.
+
+        Example:
+            >>> second = workspace.save(trace, "second")
+            >>> workspace.delete(second)
+            >>> second in [job.id for job in workspace.jobs()]
+            False
         """
         folder = self._folder(job_id)
         trash = self.root / "trash" / job_id
@@ -359,6 +453,13 @@ class Workspace:
 
         Raises:
             StudioError: It was not deleted, or longer ago than it is kept.
+
+        Example:
+            >>> second = workspace.save(trace, "second")
+            >>> workspace.delete(second)
+            >>> workspace.restore(second)
+            >>> workspace.info(second).name
+            'second'
         """
         self._folder(job_id)
         try:
@@ -374,6 +475,10 @@ class Workspace:
 
         Raises:
             StudioError: There is no such job.
+
+        Example:
+            >>> [run.name for run in workspace.runs(job_id)]
+            ['on H100']
         """
         runs = []
         for folder in self._run_folders(job_id):
@@ -389,6 +494,10 @@ class Workspace:
         Raises:
             StudioError: There is no such job or run; names the nearest.
             TraceError: What is stored about it is damaged.
+
+        Example:
+            >>> workspace.run_info(job_id, run_id).makespan_ns == result.makespan_ns
+            True
         """
         folder = self._run_folder(job_id, run_id)
         try:
@@ -404,6 +513,12 @@ class Workspace:
         Raises:
             StudioError: There is no such job, the disk is full or the workspace cannot be written.
             ConfigError: The run's tables do not describe the system it was simulated on.
+
+        Example:
+            >>> second = workspace.save(trace, "second")
+            >>> again = workspace.save_run(second, Run("again", result, system.parts))
+            >>> [run.name for run in workspace.runs(second)]
+            ['again']
         """
         # Lists need none of the simulator behind it.
         from studio.store.runs import write_run
@@ -439,6 +554,11 @@ class Workspace:
         Raises:
             StudioError: There is no such job or run, or a newer studio has written it.
             TraceError: Its files are damaged.
+
+        Example:
+            >>> run = workspace.load_run(job_id, run_id)
+            >>> run.name, run.result.makespan_ns == result.makespan_ns
+            ('on H100', True)
         """
         # Lists need none of the simulator behind it.
         from studio.store.runs import read_run
@@ -458,6 +578,12 @@ class Workspace:
 
         Raises:
             StudioError: There is no such job or run, or the name is empty.
+
+        Example:
+            >>> second = workspace.save(trace, "second")
+            >>> again = workspace.save_run(second, Run("again", result, system.parts))
+            >>> workspace.rename_run(second, again, "A better name").name
+            'A better name'
         """
         info = replace(self.run_info(job_id, run_id), name=_clean_name(name, "run"))
         aside = self._aside(job_id)
@@ -476,6 +602,13 @@ class Workspace:
 
         Raises:
             StudioError: There is no such job or run.
+
+        Example:
+            >>> second = workspace.save(trace, "second")
+            >>> again = workspace.save_run(second, Run("again", result, system.parts))
+            >>> workspace.delete_run(second, again)
+            >>> workspace.runs(second)
+            []
         """
         folder = self._run_folder(job_id, run_id)
         try:
@@ -490,6 +623,14 @@ class Workspace:
 
         Raises:
             StudioError: It was not deleted, or longer ago than it is kept, or its job is gone.
+
+        Example:
+            >>> second = workspace.save(trace, "second")
+            >>> again = workspace.save_run(second, Run("again", result, system.parts))
+            >>> workspace.delete_run(second, again)
+            >>> workspace.restore_run(second, again)
+            >>> [run.name for run in workspace.runs(second)]
+            ['again']
         """
         folder = self._run_folder(job_id, run_id)
         try:

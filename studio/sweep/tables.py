@@ -108,7 +108,9 @@ def read_rows(path: Path) -> list[Row]:
         wanted = (*(f"{part}_ns" for part in MEANS), *_TOLD)
         columns = {name: table.column(name).to_pylist() for name in wanted}
     except (OSError, pa.ArrowException, KeyError) as error:
-        raise StudioError(f"{path.name} is no file of results: {str(error)[:120]}") from error
+        raise StudioError(
+            f"{path.name} is no file of results: {str(error)[:120]}", hint="Run the sweep again."
+        ) from error
     return [
         Row(
             index,

@@ -68,7 +68,10 @@ def test_gpus_of_a_thread_are_those_of_the_header(tmp_path):
     several = [two + DEVICES + HEADER + ROW, HEADER + ROW, one + DEVICES + HEADER + ROW]
     read = read_tables([written(tmp_path, "".join(several))])
     assert [table.gpus_per_thread for table in read.tables] == [2, 2, 1]
-    assert sum("one thread launched on 2 GPUs" in note for note in read.notes) == 2
+    assert (
+        sum("one thread launched on 2 GPUs, one after the other; small sizes" in note for note in read.notes)
+        == 2
+    )
     [table] = read_tables([written(tmp_path, DEVICES + HEADER + ROW)]).tables
     assert table.gpus_per_thread == 1
 
@@ -197,9 +200,18 @@ def test_tables_that_are_written_are_read_again(shared, tmp_path):
 def test_gpus_of_a_thread_are_those_of_the_column_and_of_known_sources(shared, tmp_path):
     columns = "table_id,gpus_per_node,nodes,collective,gpus_per_thread,size_bytes,time_us\n"
     text = f"{columns}a,8,1,all_gather,8,1024,35\na,8,1,all_gather,8,2048,36\nb,8,1,all_gather,,1024,9\n"
+    text += "c,8,1,all_gather,2,1024,12\n"
     read = read_tables([written(tmp_path, text, "own.csv")])
-    assert [table.gpus_per_thread for table in read.tables] == [8, 1]
-    assert "several GPUs in 1 of 2 tables, such as a;" in read.notes[0]
+    assert [table.gpus_per_thread for table in read.tables] == [8, 1, 2]
+    [note] = read.notes
+    assert note == (
+        "own.csv: one thread launched on 2 to 8 GPUs, one after the other, in 2 of 3 tables, such as a; small sizes wait for as many "
+        "calls of the host, those of a job with a process a GPU for one."
+    )
+    alone = read_tables([written(tmp_path, f"{columns}a,8,1,all_gather,8,1024,35\n", "one.csv")])
+    assert [note.partition(";")[0] for note in alone.notes] == [
+        "one.csv: one thread launched on 8 GPUs, one after the other"
+    ]
     path = shared / "measured" / "measured.csv"
     known = {table.table_id: table.gpus_per_thread for table in read_tables([path]).tables}
     assert known == {table.table_id: table.gpus_per_thread for table in read_csv(path)}

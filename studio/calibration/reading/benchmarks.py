@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from studio.calibration.reading.given import COLLECTIVES, Given, Tables, collective_named, shape_of, shown
+from studio.calibration.reading.given import (
+    COLLECTIVES,
+    Given,
+    Tables,
+    collective_named,
+    note_grouped_launches,
+    shape_of,
+    shown,
+)
 from studio.calibration.reading.lines import Line, printed_lines
 from studio.calibration.tables import MeasuredTable
 from studio.errors import TraceFormatError
@@ -256,11 +264,6 @@ def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, l
         notes.append(
             f"{name}: {len(wrong)} rows have wrong results, the first in line {wrong[0]}; their times count."
         )
-    if section.gpus_per_thread > 1:
-        notes.append(
-            f"{place}: one thread launched on {section.gpus_per_thread} GPUs, one after the other; small sizes wait for as many "
-            "calls of the host, those of a job with a process a GPU for one."
-        )
     gpu = next((gpu for _, _, gpu in section.devices.values()), "")
     table = MeasuredTable(
         table_id=f"{_stem(name)}_n{nodes}_g{per_node}_{collective}",
@@ -278,7 +281,7 @@ def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, l
         machine=gpu,
         gpus_per_thread=section.gpus_per_thread,
     )
-    return table, notes
+    return table, notes + note_grouped_launches(place, [table])
 
 
 def _shape_of_devices(place: str, section: _Section) -> tuple[tuple[int, int], list[str]]:

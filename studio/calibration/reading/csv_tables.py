@@ -15,7 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.calibration.reading.benchmarks import ranks_told
-from studio.calibration.reading.given import COLLECTIVES, Given, Tables, collective_named, shape_of, shown
+from studio.calibration.reading.given import (
+    COLLECTIVES,
+    Given,
+    Tables,
+    collective_named,
+    note_grouped_launches,
+    shape_of,
+    shown,
+)
 from studio.calibration.tables import MeasuredTable, known_gpus_per_thread, machine_of
 from studio.errors import TraceFormatError
 
@@ -98,17 +106,15 @@ def read_csv_tables(name: str, text: str, given: Given) -> Tables:
             key = (row.said["table_id"],) if row.said.get("table_id") else tuple(row.said.values())
             rows.setdefault(key, []).append(row)
     if not rows:
-        raise TraceFormatError(f"{name}: names of columns, and no row; expected one row a size")
+        raise TraceFormatError(
+            f"{name}: names of columns, and no row; expected one row a size",
+            hint="Add a row for each size, or leave the file out.",
+        )
     tables = _name_tables([_table(name, group, given) for group in rows.values()], name)
     notes = []
     if empty:
         notes.append(f"{name}: {empty} lines left out: rows of size 0, in which nothing is sent.")
-    grouped = [table.table_id for table in tables if table.gpus_per_thread > 1]
-    if grouped:
-        notes.append(
-            f"{name}: one thread launched on several GPUs in {len(grouped)} of {len(tables)} tables, such as {grouped[0]}; small sizes "
-            "wait for as many calls of the host, those of a job with a process a GPU for one."
-        )
+    notes += note_grouped_launches(name, tables)
     return Tables(tuple(tables), tuple(notes))
 
 
@@ -144,7 +150,9 @@ def _rows(name: str, text: str, columns: _Columns) -> Iterator[_Row]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise TraceFormatError(f"{name}: line {line}: {error}") from error
+            raise TraceFormatError(
+                f"{name}: line {line}: {error}", hint="Correct that line, or write the table as CSV again."
+            ) from error
         if cells is None:
             return
         if any(cell.strip() for cell in cells):

@@ -76,7 +76,7 @@ def _first(names: Sequence[str]) -> str:
 def _tables_of(file: SourceFile, given: Given) -> tuple[Tables | None, bool]:
     """Return the tables of a file, and whether it may be part of a recorded job instead."""
     if file.problem:
-        raise TraceFormatError(f"{file.name}: {file.problem}.")
+        raise TraceFormatError(f"{file.name}: {file.problem}.", hint="Copy the file again, or leave it out.")
     reader = _reader(decode(head(file.path)))
     # Long warnings of libraries may stand before a table.
     if reader is None and recognise(head(file.path)) is not None:
@@ -109,7 +109,10 @@ def _content(file: SourceFile) -> bytes:
             f"{file.name}: damaged gzip: {error}.", hint="Make or copy the file again."
         ) from error
     if len(data) > _LARGEST:
-        raise TraceFormatError(f"{file.name}: more than {_LARGEST_TEXT}; allowed: {_LARGEST_TEXT} of text")
+        raise TraceFormatError(
+            f"{file.name}: more than {_LARGEST_TEXT}; allowed: {_LARGEST_TEXT} of text",
+            hint="Cut the log down to its tables, or give a file for each.",
+        )
     return data
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from studio.calibration.tables import KIND_NAMES, MeasuredTable
@@ -95,6 +96,27 @@ def shape_of(place: str, given: Given, ranks: int | None = None) -> tuple[int, i
             hint="Bus bandwidth by algorithm bandwidth tells the number of ranks.",
         )
     return per_node, nodes
+
+
+def note_grouped_launches(place: str, tables: Sequence[MeasuredTable]) -> list[str]:
+    """Say of which tables one thread launched on several GPUs, and what that does to small sizes; nothing where none did.
+
+    Args:
+        place: Where they are.
+        tables: All tables of that place.
+    """
+    grouped = [table for table in tables if table.gpus_per_thread > 1]
+    if not grouped:
+        return []
+    least, most = (pick(table.gpus_per_thread for table in grouped) for pick in (min, max))
+    gpus = f"{least}" if least == most else f"{least} to {most}"
+    which = (
+        f", in {len(grouped)} of {len(tables)} tables, such as {grouped[0].table_id}"
+        if len(tables) > 1
+        else ""
+    )
+    said = f"{place}: one thread launched on {gpus} GPUs, one after the other{which}; small sizes wait for as many calls of the host"
+    return [f"{said}, those of a job with a process a GPU for one."]
 
 
 def shown(text: str, most: int = 60) -> str:

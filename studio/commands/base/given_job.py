@@ -80,7 +80,10 @@ def _given_files(request: SimulationRequest) -> list[Path | str]:
     if not absent:
         return list(names)
     if len(names) > 1:
-        raise ConfigError(f"WORKLOAD {absent[0]!r}: there is no such file or folder")
+        raise ConfigError(
+            f"WORKLOAD {absent[0]!r}: there is no such file or folder",
+            hint="Check the spelling. A job of the workspace can only be given alone.",
+        )
     return list(find_by_prefix(absent[0]))
 
 

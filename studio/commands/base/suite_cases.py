@@ -338,7 +338,10 @@ def read_results(path: Path) -> Results:
             f"{file}: not the results of a suite: {error}.", hint="Run that suite again."
         ) from error
     if found.chakra_studio_suite != FORM:
-        raise ConfigError(f"{file}: chakra_studio_suite is {found.chakra_studio_suite}; allowed: {FORM}")
+        raise ConfigError(
+            f"{file}: chakra_studio_suite is {found.chakra_studio_suite}; allowed: {FORM}",
+            hint="Run that suite again.",
+        )
     return found
 
 

@@ -41,13 +41,9 @@ def add_device_dependencies(
         if recorded is None:
             continue
         source = finder.last_before(int(device.wait_stream[wait]), recorded)
-        after = [
-            rows[finder.launch_ns[rows] >= called]
-            for (_, stream), rows in finder.streams.items()
-            if stream == device.stream[wait]
-        ]
-        if source >= 0 and after and len(after[0]):
-            draft.add(np.array([source + first_device]), after[0][:1] + first_device, DepKind.EVENT)
+        target = finder.first_from(int(device.stream[wait]), called)
+        if source >= 0 and target >= 0:
+            draft.add(np.array([source + first_device]), np.array([target + first_device]), DepKind.EVENT)
 
 
 def add_between_streams(

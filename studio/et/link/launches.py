@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +18,43 @@ _RISING = 0.9
 """The part of neighbouring correlation ids whose calls must stand in the same order by time for ids to tell an order."""
 
 
+_BEFORE_ALL, _AFTER_ALL = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """Device operations in order of their ends, and of those that ended together in falling order.
+
+    E operations.
+
+    Attributes:
+        place: (E,) where they stand among all.
+        finish_ns: (E,) when they ended.
+        launch_ns: (E,) when they were launched, at the latest.
+    """
+
+    place: Int64
+    finish_ns: Int64
+    launch_ns: Int64
+
+    def part(self, begin: int, end: int) -> _Ended:
+        """Return those from one row to another, which are in order as well."""
+        return _Ended(self.place[begin:end], self.finish_ns[begin:end], self.launch_ns[begin:end])
+
+    def last(self, after_ns: int, until_ns: int, launched_ns: int) -> int:
+        """Return the last to end after a time and by another, of those launched by a third; the first of equal ones, -1 for none."""
+        begin, end = np.searchsorted(self.finish_ns, [after_ns, until_ns], side="right").tolist()
+        # It is among the last few, but where clocks disagree: looking at all of them for each call would be quadratic.
+        count = 16
+        while end > begin:
+            first = max(begin, end - count)
+            found = np.flatnonzero(self.launch_ns[first:end] <= launched_ns)
+            if len(found):
+                return int(self.place[first + found[-1]])
+            end, count = first, 2 * count
+        return NONE
+
+
 class LaunchedByStream:
     """Device operations by stream, to find the last that was launched before a time."""
 
@@ -24,7 +63,6 @@ class LaunchedByStream:
         events = launched.event
         self.finish = device.start_ns[events] + device.duration_ns[events]
         self.launch_ns = launch_times(device, launched)
-        self._unknown = np.flatnonzero(launched.launch < 0)
         self.streams = {
             (int(device.device[first]), int(device.stream[first])): rows
             for rows in streams_of(device, launched)
@@ -46,6 +84,44 @@ class LaunchedByStream:
                 return int(rows[count - 1]) if count else NONE
         return NONE
 
+    def first_from(self, stream: int, time_ns: int) -> int:
+        """Return the first operation on a stream launched at a time or later, -1 where there is none."""
+        for key, rows in self.streams.items():
+            if key[1] == stream:
+                count = int(np.searchsorted(self._reached[key], time_ns))
+                return int(rows[count]) if count < len(rows) else NONE
+        return NONE
+
+    @cached_property
+    def _reached(self) -> dict[tuple[int, int], Int64]:
+        """Of all up to an operation the latest launch: it rises, and tells the first launched from a time on."""
+        return {key: np.maximum.accumulate(self.launch_ns[rows]) for key, rows in self.streams.items()}
+
+    @cached_property
+    def _by_launch(self) -> tuple[Int64, Int64]:
+        """The operations in order of the calls that launched them, and these calls."""
+        order = np.argsort(self.launched.launch, kind="stable")
+        return order, self.launched.launch[order]
+
+    @cached_property
+    def _ended(self) -> _Ended:
+        """All operations by their ends."""
+        order = np.lexsort((-np.arange(len(self.finish)), self.finish))
+        return _Ended(order, self.finish[order], self.launch_ns[order])
+
+    @cached_property
+    def _ended_of_unknown(self) -> _Ended:
+        """Those of which nothing tells the launch."""
+        order = self._ended.place[self.launched.launch[self._ended.place] < 0]
+        return _Ended(order, self.finish[order], self.launch_ns[order])
+
+    @cached_property
+    def _ended_by_operator(self) -> tuple[_Ended, Int64]:
+        """Those whose launch is recorded, operator by operator, and these operators."""
+        order = self._ended.place[self.launched.launch[self._ended.place] >= 0]
+        order = order[np.argsort(self.launched.operator[order], kind="stable")]
+        return _Ended(order, self.finish[order], self.launch_ns[order]), self.launched.operator[order]
+
     def awaited(self, call: int, sync: int, operation: int) -> list[int]:
         """Return the operations that a synchronising call waits for.
 
@@ -58,7 +134,10 @@ class LaunchedByStream:
         name = device.names[device.name[call]]
         begin = int(device.start_ns[call])
         if WAITING_COPY.match(name):
-            return np.flatnonzero(self.launched.launch == call).tolist()
+            order, calls = self._by_launch
+            first, last = np.searchsorted(calls, [call, call + 1]).tolist()
+            places: list[int] = order[first:last].tolist()
+            return places
         if _DEVICE_SYNC.match(name):
             last = [self.last_before(stream, begin) for _, stream in self.streams]
             return sorted({place for place in last if place >= 0} | self._ended_within(call))
@@ -72,20 +151,20 @@ class LaunchedByStream:
             return [place] if place >= 0 else []
         # The stream is not recorded: it is the one whose last operation ended while the call waited.
         end = begin + int(device.duration_ns[call])
-        ended = np.flatnonzero((self.finish > begin) & (self.finish <= end) & (self.launch_ns <= begin))
-        if not len(ended) and operation >= 0:
+        place = self._ended.last(begin, end, begin)
+        if place < 0 and operation >= 0:
             # Nothing was left to wait for: it is what the same operator had launched, such as a copy that it reads.
-            mine = (self.launched.operator == operation) & (self.launched.launch >= 0)
-            ended = np.flatnonzero(mine & (self.finish <= end) & (self.launch_ns <= begin))
-        return [int(ended[np.argmax(self.finish[ended])])] if len(ended) else []
+            ended, operators = self._ended_by_operator
+            first, last = np.searchsorted(operators, [operation, operation + 1]).tolist()
+            place = ended.part(first, last).last(_BEFORE_ALL, end, begin)
+        return [place] if place >= 0 else []
 
     def _ended_within(self, call: int) -> set[int]:
         """Return the last operation to end while a call waited, of those that nothing tells the launch of."""
         begin = int(self.device.start_ns[call])
         end = begin + int(self.device.duration_ns[call])
-        finish = self.finish[self._unknown]
-        ended = self._unknown[(finish > begin) & (finish <= end)]
-        return {int(ended[np.argmax(self.finish[ended])])} if len(ended) else set()
+        place = self._ended_of_unknown.last(begin, end, _AFTER_ALL)
+        return {place} if place >= 0 else set()
 
 
 def launch_times(device: DeviceTrace, launched: DeviceOperations) -> Int64:

@@ -78,9 +78,15 @@ def parse_requests(lines: Iterable[str], name: str) -> tuple[Request, ...]:
         places = _places(header, name)
         found = tuple(_requests(rows, places, name))
     except csv.Error as error:
-        raise ConfigError(f"{name}, line {rows.line_num}: not CSV: {error}.") from error
+        raise ConfigError(
+            f"{name}, line {rows.line_num}: not CSV: {error}.",
+            hint="Correct that line, or write the file as CSV again.",
+        ) from error
     if not found:
-        raise ConfigError(f"{name} holds no requests, but its header alone.")
+        raise ConfigError(
+            f"{name} holds no requests, but its header alone.",
+            hint="Add a line below the header for each request.",
+        )
     first = found[0].arrival_ns
     return tuple(replace(request, arrival_ns=request.arrival_ns - first) for request in found)
 

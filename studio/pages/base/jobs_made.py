@@ -24,7 +24,7 @@ def made_job(task: Task | None, words: Callable[[str], str] = str) -> str | None
         StudioError: It failed or was cancelled.
     """
     if task is None or task.status in ("cancelled", "interrupted"):
-        raise StudioError("Making the job was cancelled.")
+        raise StudioError("Making the job was cancelled.", hint="Start it again if the job is still needed.")
     if task.status in ACTIVE:
         return None
     dismiss(tasks(), task.id)

@@ -89,7 +89,10 @@ def anchors(shown: Lineup, by: str) -> list[int | None]:
         steps = [list(step_starts(side.side).values()) for side in shown.sides]
         index = int(what) if what.isdecimal() and len(what) < 10 else len(steps[0])
         if index >= len(steps[0]):
-            raise TraceError(f"A has no step number {what[:20]!r}; the runs are aligned by their start.")
+            raise TraceError(
+                f"A has no step number {what[:20]!r}; the runs are aligned by their start.",
+                hint="Choose another moment to align by.",
+            )
         return [starts[index] if index < len(starts) else None for starts in steps]
     if kind == _NODE:
         return _starts_of(shown, what)
@@ -101,7 +104,10 @@ def _starts_of(shown: Lineup, what: str) -> list[int | None]:
     number, _, ref = what.partition(".")
     place = next((index for index, rank in enumerate(side.trace.ranks) if str(rank.number) == number), None)
     if place is None:
-        raise TraceError(f"A has no rank {number[:20]!r}; the runs are aligned by their start.")
+        raise TraceError(
+            f"A has no rank {number[:20]!r}; the runs are aligned by their start.",
+            hint="Choose another moment to align by.",
+        )
     row = find_node(side.trace.graph_of(side.trace.ranks[place]), ref)
     starts: list[int | None] = []
     for compared, node in zip(shown.sides, shown.partners(0, place, row), strict=True):

@@ -152,7 +152,7 @@ def _repair_job(job: str, codes: Sequence[str]) -> str | None:
     started = start_mending(tasks(), session(), job, codes)
     task = wait(tasks(), started.id, _AT_ONCE_S)
     if task is None or task.status == "cancelled":
-        raise StudioError("The repair was cancelled.")
+        raise StudioError("The repair was cancelled.", hint="Repair again if the job is still needed.")
     if task.error:
         dismiss(tasks(), task.id)
         raise StudioError(task.error.message, hint=task.error.hint)

@@ -307,7 +307,10 @@ def _scaling(job: str, fields: dict[str, str], touched: set[str]) -> tuple[Mesh,
     name, other = ("dp", "ranks") if by_replicas else ("ranks", "dp")
     number = whole_number(fields, name)
     if number is None:
-        raise ConfigError(f"no number of {'replicas' if by_replicas else 'ranks'} is given")
+        raise ConfigError(
+            f"no number of {'replicas' if by_replicas else 'ranks'} is given",
+            hint="Enter a whole number from 1.",
+        )
     wanted = scaling(fields, number)
     larger = (
         scaled_mesh(mesh, dp=number, pp=wanted.pp, ep=wanted.ep, tp=wanted.tp)
@@ -389,7 +392,10 @@ def take_file(contents: str | None, name: str | None) -> Any:
     except ConfigError as error:
         return no_update, error_box(error, title="This file is no layout")
     except ValueError:
-        return no_update, error_box(ConfigError(f"{called}: no text."), title="This file is no layout")
+        return no_update, error_box(
+            ConfigError(f"{called}: no text.", hint="A layout is YAML or JSON, in UTF-8."),
+            title="This file is no layout",
+        )
     dash.set_props(control_id("file"), {"value": file_text(called, text)})
     sizes = ",".join(f"{axis}={size}" for axis, size in given.sizes)
     dash.set_props(control_id("layout"), {"value": sizes})
@@ -428,7 +434,7 @@ def change(asked: Asked | None, values: list[Any], ids: list[dict[str, str]], jo
         else:
             ranks = whole_number(fields, "ranks")
             if ranks is None:
-                raise ConfigError("no number of ranks is given")
+                raise ConfigError("no number of ranks is given", hint="Enter a whole number from 1.")
             started = start_scaling(tasks(), session(), job, scaling(fields, ranks))
         task = wait(tasks(), started.id, _AT_ONCE_S)
         made = made_job(task)

@@ -162,7 +162,10 @@ def _options(name: str, content: bytes) -> dict[str, Any]:
     try:
         given = astra.options([line.strip() for line in content.decode().splitlines() if line.strip()])
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{name}: not UTF-8 text") from error
+        raise ConfigError(
+            f"{name}: not UTF-8 text",
+            hint="Options are text in UTF-8, one a line, such as --num-queues-per-dim=1.",
+        ) from error
     except ConfigError as error:
         raise ConfigError(error.message.replace("command line", name), hint=error.hint) from error
     congestion = given.pop("congestion", None)

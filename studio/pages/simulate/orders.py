@@ -77,7 +77,7 @@ def order(
         if asked["verb"] == "run":
             draft, _ = current(ids, texts, state)
             if examine_parts(draft.tables).problems:
-                raise StudioError("Fix the marked settings before running.")
+                raise StudioError("Some settings are not allowed.", hint="Fix the marked settings, then run.")
             job = state["job"]
             name = run_name(draft.tables, _names(job), workspace().runs(job))
             begun = start(queue, job, draft.tables, name).id

@@ -331,7 +331,8 @@ def take_file(contents: str | None, name: str | None) -> Any:
         return no_update, error_box(told, title="This file describes no model that can be made")
     except ValueError:
         return no_update, error_box(
-            ConfigError(f"{(name or '')[:80]}: no text."), title="This file describes no model"
+            ConfigError(f"{(name or '')[:80]}: no text.", hint="A config.json is JSON, in UTF-8."),
+            title="This file describes no model",
         )
     dash.set_props(control_id("model"), {"value": FILE})
     return {"name": name or "config.json", "text": text}, None
