@@ -40,6 +40,7 @@ from studio.sweep.analysis import (
     IMPORTANCE,
     NOTHING_MATTERS,
     best,
+    describe_little,
     finish_varies,
     importance,
     models,
@@ -246,6 +247,8 @@ def _importance_lines(outcome: Outcome) -> Iterator[str]:
     if shares and not finish_varies(rows):
         yield f"  {NOTHING_MATTERS}"
     elif shares:
+        if little := describe_little(rows):
+            yield f"  {little}"
         yield "  variance of the finish that a key explains by itself"
         for one in shares:
             yield f"    {100 * one.share:5.1f} %  {one.key}, least at {one.best}"

@@ -16,6 +16,8 @@ from studio.trace import Int64
 from studio.units import format_ns
 
 _COLUMNS = 128
+_ROOM = 6
+"""Fewer columns are as wide as if there were so many."""
 
 
 def rank_times(account: Ledger, *, dark: bool) -> Any:
@@ -68,6 +70,9 @@ def rank_times(account: Ledger, *, dark: bool) -> Any:
         margin={"l": 10, "r": 10, "t": 26, "b": 10},
     )
     figure.update_xaxes(title="rank", title_standoff=4, **(NUMBERED if numbered else _named(names)))
+    if not numbered and len(chosen) < _ROOM:
+        # One column as wide as the figure looks like an area, not like a rank.
+        figure.update_xaxes(range=[-0.5, _ROOM - 0.5])
     figure.update_yaxes(title=unit, title_standoff=6, nticks=5, rangemode="tozero")
     return figure
 

@@ -13,7 +13,7 @@ from studio.figures.theme import SEQUENTIAL, layout, palette
 from studio.sweep.analysis import Importance, pareto, possible
 from studio.sweep.running import Row
 from studio.sweep.space import Axis, Space
-from studio.units import format_ns, format_si
+from studio.units import format_distinct, format_ns, format_si
 
 MOST_POINTS = 2_000
 """So many points are drawn beside the front; of more every n-th."""
@@ -76,7 +76,7 @@ def _layout(rows: Sequence[Row], dark: bool) -> dict[str, Any]:
         "margin": {"l": 10, "r": 16, "t": 28, "b": 10},
         "xaxis": {
             **made["xaxis"], "title": {"text": "cost of the system", "font": small}, "tickfont": small,
-            "tickvals": ticks, "ticktext": [_whole_si(tick) for tick in ticks],
+            "tickvals": ticks, "ticktext": _whole_numbers(ticks),
         },
         "yaxis": {**made["yaxis"], **_time_axis(rows), "title": {"text": "finish", "font": small}, "tickfont": small},
     }  # fmt: skip
@@ -88,7 +88,7 @@ def _time_axis(rows: Sequence[Row]) -> dict[str, Any]:
     ticks = _ticks(found)
     axis: dict[str, Any] = {
         "tickvals": [tick / 1e9 for tick in ticks],
-        "ticktext": [format_ns(tick) for tick in ticks],
+        "ticktext": _whole_times(ticks),
     }
     if len(set(found)) == 1:
         # Around one value plotly shows a second each way, with all ticks in one place.
@@ -116,6 +116,14 @@ def _whole_si(value: float) -> str:
     return f"{value / powers[prefix]:g} {prefix}" if prefix in powers else short
 
 
+def _whole_numbers(values: list[float]) -> list[str]:
+    return [_whole_si(value) for value in values]
+
+
+def _whole_times(values: list[float]) -> list[str]:
+    return format_distinct([round(value) for value in values])
+
+
 def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
     """Return every setting, cost and finish as axes beside each other, a line a point, darker where it finishes sooner.
 
@@ -130,8 +138,8 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
     colours, shades = palette(dark), SEQUENTIAL["dark" if dark else "light"]
     axes = [_setting_axis(axis, space, shown) for axis in space.axes if len(axis.values) > 1]
     if shown and all(row.cost is not None for row in shown):
-        axes.append(_number_axis("cost", [row.cost or 0.0 for row in shown], _whole_si))
-    axes.append(_number_axis("finish", [float(row.finish_ns or 0) for row in shown], format_ns))
+        axes.append(_number_axis("cost", [row.cost or 0.0 for row in shown], _whole_numbers))
+    axes.append(_number_axis("finish", [float(row.finish_ns or 0) for row in shown], _whole_times))
     figure = go.Figure(layout=layout(dark, height=340, hovermode="closest", showlegend=False))
     # The quickest are drawn last, above all others.
     for at, part in enumerate(np.array_split(np.arange(len(shown)), len(shades))):
@@ -189,10 +197,11 @@ def _setting_axis(axis: Axis, space: Space, rows: Sequence[Row]) -> _Upright:
     return _Upright(_shorten(axis.key), [height[space.point(row.index)[axis.key]] for row in rows], ticks)
 
 
-def _number_axis(name: str, values: list[float], words: Callable[[float], str]) -> _Upright:
+def _number_axis(name: str, values: list[float], words: Callable[[list[float]], list[str]]) -> _Upright:
     low, high = min(values, default=0.0), max(values, default=1.0)
     wide = (high - low) or 1.0
-    ticks = [((tick - low) / wide, words(tick)) for tick in _ticks(values) if low <= tick <= high]
+    inside = [tick for tick in _ticks(values) if low <= tick <= high]
+    ticks = [((tick - low) / wide, text) for tick, text in zip(inside, words(inside), strict=True)]
     return _Upright(name, [(value - low) / wide for value in values], ticks)
 
 

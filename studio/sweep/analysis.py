@@ -10,6 +10,7 @@ import numpy as np
 
 from studio.sweep.running import Row
 from studio.sweep.space import Space
+from studio.units import format_distinct, format_ns
 
 IMPORTANCE = (
     "Share of the variance of the finish that a setting explains by itself: the variance of the means of its values, each "
@@ -19,6 +20,8 @@ IMPORTANCE = (
 """How importance is computed."""
 NOTHING_MATTERS = "nothing that was varied changes the finish"
 """What is said in place of shares where the finish is the same at all points."""
+_LITTLE = 0.01
+"""So little of the least finish is hardly a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,49 @@ def reasons(rows: Sequence[Row]) -> list[tuple[str, int]]:
 def finish_varies(rows: Sequence[Row]) -> bool:
     """Return whether any two points have different finishes."""
     return len({row.finish_ns for row in possible(rows)}) > 1
+
+
+def describe_finishes(rows: Sequence[Row]) -> str:
+    """Describe the range of finishes of points that can be simulated, of which there is one at least.
+
+    Example:
+        >>> describe_finishes([Row(0, 198_938_000), Row(1, 198_612_000)]), describe_finishes([Row(0, 40_000_000), Row(1, 70_000_000)])
+        ('finish 198.612 ms to 198.938 ms, 0.16 % apart', 'finish 40.0 ms to 70.0 ms, 75 % apart')
+        >>> describe_finishes([Row(0, 5_000)])
+        'finish 5.00 µs'
+    """
+    least, most = _range_ns(rows)
+    if least == most:
+        return f"finish {format_ns(least)}"
+    return f"finish {' to '.join(format_distinct([least, most]))}, {_percent(least, most)} % apart"
+
+
+def describe_little(rows: Sequence[Row]) -> str:
+    """Say that what was varied hardly matters where all finishes are within a hundredth; empty where they are not.
+
+    Shares of a variance tell which setting matters most, not whether any does.
+
+    Example:
+        >>> describe_little([Row(0, 198_938_000), Row(1, 198_612_000)])
+        'all points finish within 0.16 % of each other: what was varied hardly matters to this job'
+    """
+    if not finish_varies(rows):
+        return ""
+    least, most = _range_ns(rows)
+    if most - least > _LITTLE * least:
+        return ""
+    return f"all points finish within {_percent(least, most)} % of each other: what was varied hardly matters to this job"
+
+
+def _range_ns(rows: Sequence[Row]) -> tuple[int, int]:
+    finishes = [row.finish_ns or 0 for row in possible(rows)]
+    return min(finishes), max(finishes)
+
+
+def _percent(least: int, most: int) -> str:
+    """Return how much longer the longest finish is than the least, in per cent."""
+    share = 100 * (most - least) / max(least, 1)
+    return f"{share:,.0f}" if share >= 10 else f"{share:.2g}"
 
 
 def models(rows: Sequence[Row]) -> list[str]:

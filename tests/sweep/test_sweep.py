@@ -415,3 +415,12 @@ def test_figures_of_many_points_draw_the_best_ones(monkeypatch):
     axis = sweeps_drawn.front_figure(space, alike, dark=False).layout.yaxis
     assert axis.range == (0.04, 0.05)
     assert axis.ticktext == ("40.0 ms", "50.0 ms")
+    # All finish nearly at once: no two ticks read the same, on any figure.
+    near = [replace(row, finish_ns=198_600_000 + 40_000 * row.index) for row in rows[:9]]
+    axis = sweeps_drawn.front_figure(space, near, dark=False).layout.yaxis
+    assert axis.ticktext[:2] == ("198.600 ms", "198.700 ms")
+    assert len(set(axis.ticktext)) == len(axis.ticktext)
+    written = [
+        words.text for words in sweeps_drawn.parallel_figure(space, near, dark=False).layout.annotations
+    ]
+    assert "198.700 ms" in written

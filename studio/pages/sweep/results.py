@@ -20,6 +20,8 @@ from studio.sweep.analysis import (
     NOTHING_MATTERS,
     Importance,
     best,
+    describe_finishes,
+    describe_little,
     finish_varies,
     importance,
     models,
@@ -71,6 +73,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                                 ],
                                 className="cs-figure-head",
                             ),
+                            html.P(_sentence(describe_little(rows))) if describe_little(rows) else None,
                             drawn_figure("sweep-importance", importance_figure(shares, dark=dark))
                             if shares and finish_varies(rows)
                             else html.P(_say_why_unexplained(shares), className="cs-dim"),
@@ -125,7 +128,11 @@ def _say_why_unexplained(shares: list[Importance]) -> str:
     """Say why there are no shares to show."""
     if not shares:
         return "One value each: nothing to explain."
-    return f"{NOTHING_MATTERS[0].upper()}{NOTHING_MATTERS[1:]}."
+    return _sentence(NOTHING_MATTERS)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _head(title: str, figure: str, numbers: Table | None) -> Any:
@@ -138,8 +145,7 @@ def summary(kept: Kept, rows: list[Row]) -> str:
     found = possible(rows)
     words = [f"{format_counted(len(rows), 'point')}"]
     if found:
-        times = [row.finish_ns or 0 for row in found]
-        words += [f"finish {format_ns(min(times))} to {format_ns(max(times))}"]
+        words += [describe_finishes(rows)]
         words += [f"{format_count(len(pareto(rows)))} on the front"]
     if len(models(rows)) > 1:
         words += [f"of several models ({', '.join(models(rows))}), whose times do not compare"]
