@@ -72,7 +72,7 @@ def rank_times(account: Ledger, *, dark: bool) -> Any:
     figure.update_xaxes(title="rank", title_standoff=4, **(NUMBERED if numbered else _named(names)))
     if not numbered and len(chosen) < _ROOM:
         # One column as wide as the figure looks like an area, not like a rank.
-        figure.update_xaxes(range=[-0.5, _ROOM - 0.5])
+        figure.update_xaxes(domain=[0, len(chosen) / _ROOM])
     figure.update_yaxes(title=unit, title_standoff=6, nticks=5, rangemode="tozero")
     return figure
 
