@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from studio.figures.theme import SEQUENTIAL, layout, palette
-from studio.sweep.analysis import Importance, pareto, possible
+from studio.sweep.analysis import LITTLE, Importance, differs, pareto, possible
 from studio.sweep.running import Row
 from studio.sweep.space import Axis, Space
 from studio.units import format_distinct, format_ns, format_si
@@ -84,16 +84,24 @@ def _layout(rows: Sequence[Row], dark: bool) -> dict[str, Any]:
 
 def _time_axis(rows: Sequence[Row]) -> dict[str, Any]:
     """Return ticks of an axis of finishes, in seconds, with units."""
-    found = [row.finish_ns for row in possible(rows) if row.finish_ns is not None]
-    ticks = _ticks(found)
+    found = [float(row.finish_ns) for row in possible(rows) if row.finish_ns is not None]
+    ticks = _ticks(_widened(found))
     axis: dict[str, Any] = {
         "tickvals": [tick / 1e9 for tick in ticks],
         "ticktext": _whole_times(ticks),
     }
-    if len(set(found)) == 1:
-        # Around one value plotly shows a second each way, with all ticks in one place.
+    if found and not differs(min(found), max(found)):
+        # Over the whole height differences would look large that are none.
         axis["range"] = [axis["tickvals"][0], axis["tickvals"][-1]]
     return axis
+
+
+def _widened(finishes_ns: list[float]) -> list[float]:
+    """Return finishes with two more around them where they are hardly apart, so that an axis shows them so."""
+    if not finishes_ns or differs(min(finishes_ns), max(finishes_ns)):
+        return finishes_ns
+    around = LITTLE * max(finishes_ns)
+    return [min(finishes_ns) - around, *finishes_ns, max(finishes_ns) + around]
 
 
 def _ticks(values: Sequence[float | None]) -> list[float]:
@@ -139,7 +147,8 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
     axes = [_setting_axis(axis, space, shown) for axis in space.axes if len(axis.values) > 1]
     if shown and all(row.cost is not None for row in shown):
         axes.append(_number_axis("cost", [row.cost or 0.0 for row in shown], _whole_numbers))
-    axes.append(_number_axis("finish", [float(row.finish_ns or 0) for row in shown], _whole_times))
+    finishes = [float(row.finish_ns or 0) for row in shown]
+    axes.append(_number_axis("finish", finishes, _whole_times, _widened(finishes)))
     figure = go.Figure(layout=layout(dark, height=340, hovermode="closest", showlegend=False))
     # The quickest are drawn last, above all others.
     for at, part in enumerate(np.array_split(np.arange(len(shown)), len(shades))):
@@ -197,10 +206,17 @@ def _setting_axis(axis: Axis, space: Space, rows: Sequence[Row]) -> _Upright:
     return _Upright(_shorten(axis.key), [height[space.point(row.index)[axis.key]] for row in rows], ticks)
 
 
-def _number_axis(name: str, values: list[float], words: Callable[[list[float]], list[str]]) -> _Upright:
-    low, high = min(values, default=0.0), max(values, default=1.0)
+def _number_axis(
+    name: str,
+    values: list[float],
+    words: Callable[[list[float]], list[str]],
+    over: list[float] | None = None,
+) -> _Upright:
+    """Return an axis of numbers, from the least to the most of `over`, or of themselves."""
+    over = values if over is None else over
+    low, high = min(over, default=0.0), max(over, default=1.0)
     wide = (high - low) or 1.0
-    inside = [tick for tick in _ticks(values) if low <= tick <= high]
+    inside = [tick for tick in _ticks(over) if low <= tick <= high]
     ticks = [((tick - low) / wide, text) for tick, text in zip(inside, words(inside), strict=True)]
     return _Upright(name, [(value - low) / wide for value in values], ticks)
 

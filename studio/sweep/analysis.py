@@ -20,7 +20,7 @@ IMPORTANCE = (
 """How importance is computed."""
 NOTHING_MATTERS = "nothing that was varied changes the finish"
 """What is said in place of shares where the finish is the same at all points."""
-_LITTLE = 0.01
+LITTLE = 0.01
 """So little of the least finish is hardly a difference."""
 
 
@@ -80,13 +80,15 @@ def describe_finishes(rows: Sequence[Row]) -> str:
 
     Example:
         >>> describe_finishes([Row(0, 198_938_000), Row(1, 198_612_000)]), describe_finishes([Row(0, 40_000_000), Row(1, 70_000_000)])
-        ('finish 198.612 ms to 198.938 ms, 0.16 % apart', 'finish 40.0 ms to 70.0 ms, 75 % apart')
+        ('finish 199 ms, all within 0.16 %', 'finish 40.0 ms to 70.0 ms, 75 % apart')
         >>> describe_finishes([Row(0, 5_000)])
         'finish 5.00 µs'
     """
     least, most = _range_ns(rows)
     if least == most:
         return f"finish {format_ns(least)}"
+    if not differs(least, most):
+        return f"finish {format_ns(most)}, all within {_percent(least, most)} %"
     return f"finish {' to '.join(format_distinct([least, most]))}, {_percent(least, most)} % apart"
 
 
@@ -102,9 +104,14 @@ def describe_little(rows: Sequence[Row]) -> str:
     if not finish_varies(rows):
         return ""
     least, most = _range_ns(rows)
-    if most - least > _LITTLE * least:
+    if differs(least, most):
         return ""
     return f"all points finish within {_percent(least, most)} % of each other: what was varied hardly matters to this job"
+
+
+def differs(least_ns: float, most_ns: float) -> bool:
+    """Return whether two finishes are further apart than a hundredth."""
+    return most_ns - least_ns > LITTLE * least_ns
 
 
 def _range_ns(rows: Sequence[Row]) -> tuple[int, int]:

@@ -410,17 +410,18 @@ def test_figures_of_many_points_draw_the_best_ones(monkeypatch):
     assert shown == set(range(199))
     for key in space.keys:
         assert sweeps_drawn.slice_figure(space, rows, key, dark=False).data
-    # All finish at once: ticks stand on both sides of it, apart from each other.
-    alike = [replace(row, finish_ns=49_400_000) for row in rows[:9]]
-    axis = sweeps_drawn.front_figure(space, alike, dark=False).layout.yaxis
-    assert axis.range == (0.04, 0.05)
-    assert axis.ticktext == ("40.0 ms", "50.0 ms")
-    # All finish nearly at once: no two ticks read the same, on any figure.
-    near = [replace(row, finish_ns=198_600_000 + 40_000 * row.index) for row in rows[:9]]
-    axis = sweeps_drawn.front_figure(space, near, dark=False).layout.yaxis
-    assert axis.ticktext[:2] == ("198.600 ms", "198.700 ms")
+    # Of finishes that are hardly apart, or not at all, the axis shows that: it spans two hundredths at least.
+    for apart in (0, 100, 200_000):
+        near = [replace(row, finish_ns=49_400_000 + apart * row.index) for row in rows[:3]]
+        axis = sweeps_drawn.front_figure(space, near, dark=False).layout.yaxis
+        assert axis.range[0] <= 0.0489
+        assert axis.range[1] >= 0.0499
+        assert len(set(axis.ticktext)) == len(axis.ticktext) >= 4
+        upright = sweeps_drawn.parallel_figure(space, near, dark=False)
+        finishes = {trace.y[3] for trace in upright.data if trace.y}
+        assert max(finishes) - min(finishes) < 0.34
+    # No two ticks read the same where finishes are close and yet apart.
+    close = [replace(row, finish_ns=198_600_000 + 250_000 * row.index) for row in rows[:9]]
+    axis = sweeps_drawn.front_figure(space, close, dark=False).layout.yaxis
+    assert axis.ticktext[:2] == ("198.500 ms", "199.000 ms")
     assert len(set(axis.ticktext)) == len(axis.ticktext)
-    written = [
-        words.text for words in sweeps_drawn.parallel_figure(space, near, dark=False).layout.annotations
-    ]
-    assert "198.700 ms" in written
