@@ -12,6 +12,7 @@ from studio.analysis.collectives.matching import GroupMatching, dependency_pairs
 from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.graph.digraph import cycle_components
 from studio.analysis.job.nodes import node_ref
+from studio.doctor.streams import StreamOrder, stream_order
 from studio.notebook import line, one_line, table
 from studio.sim.check import flag
 from studio.trace import (
@@ -180,6 +181,11 @@ class GraphCase:
         """(N,) whether each node only calls communication: on the processor, without size or collective type."""
         unsized = self.communicates & self.on_cpu & (self.sizes == UNSIZED)
         return np.asarray(unsized & ((self.graph.type != NodeType.COMM_COLL) | (self.collective == NONE)))
+
+    @cached_property
+    def streams(self) -> StreamOrder:
+        """Consecutive operations of the graph's streams, and whether they are kept in order."""
+        return stream_order(self.graph, self.pairs, on_cpu=self.on_cpu, communicates=self.communicates)
 
     @cached_property
     def circles(self) -> Int64:

@@ -62,7 +62,7 @@ def chained(case: GraphCase, sequences: list[Int64]) -> list[bool]:
         return [len(rows) < 2 for rows in sequences]
     rows = np.concatenate(sequences)
     lane = np.repeat(np.arange(len(sequences)), [len(sequence) for sequence in sequences])
-    last = last_before(case, rows, lane)
+    last = last_before(case.graph, case.pairs, rows, lane)
     starts = np.searchsorted(lane, np.arange(len(sequences)))
     expected = np.arange(len(rows)) - 1
     expected[starts[starts < len(rows)]] = NONE

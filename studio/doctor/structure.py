@@ -9,7 +9,6 @@ import numpy as np
 from studio.analysis.graph.digraph import build_network, reachable
 from studio.doctor.cycles import Removal, removal
 from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
-from studio.doctor.streams import stream_order
 from studio.sim.agreement import node_label, rank_list
 from studio.trace import NONE, Dependencies, Graph, Int64
 from studio.units import format_count, format_counted
@@ -213,7 +212,7 @@ def duplicate_ids(case: Case) -> Iterator[Found]:
 
 def streams(case: Case) -> Iterator[Found]:
     """Yield kernels that no dependency keeps in the order of their stream."""
-    orders = [(graph_case, stream_order(graph_case)) for graph_case in case.graphs]
+    orders = [(graph_case, graph_case.streams) for graph_case in case.graphs]
     nodes: Where = where((graph_case, np.sort(order.after[~order.ordered])) for graph_case, order in orders)
     if not nodes.first:
         return

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from studio.analysis.graph.issuing import worth_compiling
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.issue import IssueOrder, chained, issue_order, takes_turns
-from studio.doctor.streams import stream_order
 from studio.sim.lanes import thread_numbers
 from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, dense_column
 
@@ -191,7 +190,7 @@ def _recorded_pairs(case: GraphCase) -> Int64:
 
     Where times overlap neither waited for the other.
     """
-    order = stream_order(case)
+    order = case.streams
     graph = case.graph
     pairs = [np.zeros((2, 0), np.int64)]
     if order.recorded and not order.direct_only:

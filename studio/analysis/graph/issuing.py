@@ -8,18 +8,25 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.graph import kernel as k
-from studio.machine_code import Entry, Items, prepare_functions
+from studio.machine_code import Entry, Items, Number, prepare_functions
 from studio.native import Kernel
 from studio.trace import NONE, Int64
 
 INTERPRETED_NODES = 20_000
 INTERPRETED_COLD_NODES = 5_000_000
 """Above these the kernel is compiled: when the installation has compiled it before, and when it has not."""
+_LANES = 16
+"""So many lanes are looked at together: of all of them there is a number for each node."""
 
 _NUMBERS = Items("int64")
-_FUNCTIONS = ("push", "pop", "list_children", "release", "find_issue_order", "find_certain_order")
+_NUMBER = Number()
+_FUNCTIONS = (
+    *("push", "pop", "list_children", "release"),
+    *("find_issue_order", "find_last_before", "find_certain_order"),
+)
 _ENTRIES = (
     Entry("find_issue_order", (_NUMBERS,) * 9),
+    Entry("find_last_before", (*[_NUMBERS] * 5, _NUMBER, _NUMBER, *[_NUMBERS] * 5), answers=False),
     Entry("find_certain_order", (_NUMBERS,) * 12),
 )
 
@@ -40,6 +47,27 @@ def find_issue_order(pairs: tuple[Int64, Int64], by_id: Int64) -> Int64:
         (size + 2, len(pairs[0]), size, size + 1, size),
         native=True,
     )
+
+
+def find_last_before(pairs: tuple[Int64, Int64], order: Int64, rows: Int64, lane: Int64) -> Int64:
+    """Return (K,) the last operation of its own lane that comes before each, directly or not, -1 for none; compiled.
+
+    Args:
+        pairs: (D,) rows that wait, and (D,) rows that they wait for.
+        order: (N,) rows in an order in which each comes after what it waits for.
+        rows: (K,) operations, each named by its place here.
+        lane: (K,) number of the lane.
+    """
+    find, size = load_kernel().find_last_before, len(order)
+    place = np.full(size, NONE, np.int64)
+    place[rows] = np.arange(len(rows))
+    previous = np.full(len(rows), NONE, np.int64)
+    given = [np.ascontiguousarray(array) for array in (*pairs, order, place, lane)]
+    for low in range(0, int(lane.max(initial=-1)) + 1, _LANES):
+        width = min(_LANES, int(lane.max()) + 1 - low)
+        known = [np.zeros(length, np.int64) for length in (size + 2, len(pairs[0]), size)]
+        find(*given, low, width, *known, np.full(size * width, NONE, np.int64), previous)
+    return previous
 
 
 def find_certain_order(pairs: tuple[Int64, Int64], size: int, rows: Int64, *, native: bool) -> Int64:

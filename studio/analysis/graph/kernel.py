@@ -1,7 +1,7 @@
 """Loops over nodes, each of which comes once all that it waits for have come, and of several the first by id.
 
 They are written in the part of Python that numba compiles, see `studio.native`. Interpreted they take lists, compiled arrays.
-All of them but what is given are full of zeros.
+All of them but what is given are full of zeros, unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -85,6 +85,31 @@ def find_issue_order(of, waited, place, at, first, children, left, ready, order)
                 push(ready, size, place[child])
                 size += 1
     return done
+
+
+def find_last_before(of, waited, order, place, lane, low, width, first, parents, count, seen, previous):
+    """Find the last operation of its own lane that comes before each, through however many nodes, -1 where there is none.
+
+    Given are the dependencies, `of[n]` on `waited[n]`, the nodes in an `order` in which each comes after what it waits for,
+    the `place` of each among the operations, -1 where it is none, and the `lane` of each operation. Only those of `width`
+    lanes are looked at, from `low` on.
+
+    Known on the way are the `parents` of each node and their `count` (see `list_children`), and the last operation that was
+    `seen` of each lane when a node has ended, which is full of -1 before.
+    """
+    list_children(waited, of, first, parents, count)
+    for step in range(len(order)):
+        row = order[step]
+        own = row * width
+        for entry in range(first[row], first[row + 1]):
+            other = parents[entry] * width
+            for column in range(width):
+                seen[own + column] = max(seen[own + column], seen[other + column])
+        if place[row] >= 0:
+            column = lane[place[row]] - low
+            if 0 <= column < width:
+                previous[place[row]] = seen[own + column]
+                seen[own + column] = max(seen[own + column], place[row])
 
 
 def find_certain_order(of, waited, turn, rows, first, children, left, behind, free, sure, unsure, order):
