@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from studio.doctor import examination, repair_all
+from studio.doctor.edit import with_numbers
 from studio.trace import (
     NONE,
     Attributes,
@@ -92,9 +93,20 @@ def jobs(count: int) -> Iterator[tuple[str, Trace]]:
     shuffled = replace(graph, id=rng.permutation(len(graph)).astype(np.uint64))
     yield "ids in any order", Trace((shuffled,), together)
     part = graph_of(count // 8)
-    apart = tuple(replace(part, start_ns=part.start_ns + number) for number in range(8))
-    yield "a graph for each rank", Trace(apart, tuple(Rank(number, number) for number in range(8)))
+    rows = np.arange(len(part))
+    for words, own in (
+        ("", part),
+        (", ids in any order", replace(part, id=rng.permutation(len(part)).astype(np.uint64))),
+        (", on streams", with_numbers(part, "stream", rows, rows // 7 % _LANES)),
+    ):
+        yield f"a graph for each rank{words}", _apart(own)
     yield "1,000 circles", Trace((broken(graph),), together)
+
+
+def _apart(graph: Graph) -> Trace:
+    """Return the job of eight ranks that have such a graph each, no two of them equal."""
+    graphs = tuple(replace(graph, start_ns=graph.start_ns + number) for number in range(8))
+    return Trace(graphs, tuple(Rank(number, number) for number in range(8)))
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from studio.analysis.graph.digraph import build_network, reachable
-from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
+from studio.doctor.diagnosis import UNSIZED, Case, Found, GraphCase, Where, where
 from studio.doctor.inferred import level_of_missing
 from studio.doctor.structure import percent, worth_warning
 from studio.et.link.communication import is_timeless
@@ -22,12 +22,10 @@ from studio.trace import (
     Level,
     NodeType,
     dense_column,
-    int_column,
 )
 from studio.units import format_count, format_counted
 
 _FEW = 0.01
-_ABSENT = -(1 << 63)
 
 
 def _first(nodes: Where) -> str:
@@ -225,19 +223,12 @@ def _nodes(
 
 def on_cpu_rows(case: GraphCase) -> Int64:
     """Return the rows of communication nodes marked as processor operations."""
-    return np.flatnonzero(case.communicates & case.on_cpu & ~_calls(case))
+    return np.flatnonzero(case.communicates & case.on_cpu & ~case.calls)
 
 
 def call_rows(case: GraphCase) -> Int64:
     """Return the rows of nodes that only call communication: on the processor, without size or collective type."""
-    calls = case.communicates & case.on_cpu & (_sizes(case) == _ABSENT)
-    return np.flatnonzero(calls & ((case.graph.type != NodeType.COMM_COLL) | (_kinds(case) == NONE)))
-
-
-def _calls(case: GraphCase) -> Bool:
-    is_call = np.zeros(len(case.graph), bool)
-    is_call[call_rows(case)] = True
-    return is_call
+    return np.flatnonzero(case.calls)
 
 
 def comm_calls(case: Case) -> Iterator[Found]:
@@ -246,28 +237,13 @@ def comm_calls(case: Case) -> Iterator[Found]:
         "is a call on the processor, without type or size",
         "are calls on the processor, without type or size",
     )
-    yield from _nodes(case, _calls, "error", words)
+    yield from _nodes(case, lambda graph_case: graph_case.calls, "error", words)
 
 
 def comm_on_cpu(case: Case) -> Iterator[Found]:
     """Yield communication nodes marked as processor operations."""
     words = ("is marked as a processor operation", "are marked as processor operations")
-    yield from _nodes(case, lambda graph_case: graph_case.on_cpu & ~_calls(graph_case), "error", words)
-
-
-def _sizes(case: GraphCase) -> Int64:
-    """Return (N,) the recorded size of each node; barriers, which have none, count as 1."""
-    sizes = np.full(len(case.graph), _ABSENT, np.int64)
-    rows, values = int_column(case.graph, "comm_size")
-    sizes[rows] = values
-    sizes[_kinds(case) == CollectiveType.BARRIER] = 1
-    return sizes
-
-
-def _kinds(case: GraphCase) -> Int64:
-    kinds = dense_column(case.graph, "comm_type", NONE)
-    kinds[case.graph.type != NodeType.COMM_COLL] = NONE
-    return kinds
+    yield from _nodes(case, lambda graph_case: graph_case.on_cpu & ~graph_case.calls, "error", words)
 
 
 def size_missing(case: Case) -> Iterator[Found]:
@@ -275,7 +251,7 @@ def size_missing(case: Case) -> Iterator[Found]:
     words = ("has no size", "have no size")
 
     def chosen(graph_case: GraphCase) -> Bool:
-        return np.asarray((_sizes(graph_case) == _ABSENT) & ~_calls(graph_case))
+        return np.asarray((graph_case.sizes == UNSIZED) & ~graph_case.calls)
 
     everywhere = all(bool(chosen(one)[one.communicates].all()) for one in case.graphs)
     yield from _nodes(case, chosen, level_of_missing(case, everywhere=everywhere), words)
@@ -285,14 +261,14 @@ def size_negative(case: Case) -> Iterator[Found]:
     """Yield communication nodes with a negative size."""
     words = ("has a negative size", "have negative sizes")
     yield from _nodes(
-        case, lambda graph_case: (_sizes(graph_case) < 0) & (_sizes(graph_case) != _ABSENT), "error", words
+        case, lambda graph_case: (graph_case.sizes < 0) & (graph_case.sizes != UNSIZED), "error", words
     )
 
 
 def size_zero(case: Case) -> Iterator[Found]:
     """Yield communication nodes with a size of 0."""
     yield from _nodes(
-        case, lambda graph_case: _sizes(graph_case) == 0, "warning", ("moves 0 bytes", "move 0 bytes")
+        case, lambda graph_case: graph_case.sizes == 0, "warning", ("moves 0 bytes", "move 0 bytes")
     )
 
 
@@ -300,11 +276,11 @@ def comm_untyped(case: Case) -> Iterator[Found]:
     """Yield collectives without a known collective type."""
 
     def chosen(graph_case: GraphCase) -> Bool:
-        known = np.isin(_kinds(graph_case), [int(kind) for kind in CollectiveType])
-        return np.asarray((graph_case.graph.type == NodeType.COMM_COLL) & ~known & ~_calls(graph_case))
+        known = np.isin(graph_case.collective, [int(kind) for kind in CollectiveType])
+        return np.asarray((graph_case.graph.type == NodeType.COMM_COLL) & ~known & ~graph_case.calls)
 
     words = ("names an unknown collective", "name unknown collectives")
-    everywhere = all(bool((_kinds(one) == NONE).all()) for one in case.graphs)
+    everywhere = all(bool((one.collective == NONE).all()) for one in case.graphs)
     yield from _nodes(case, chosen, level_of_missing(case, everywhere=everywhere), words)
 
 

@@ -11,7 +11,7 @@ from studio.analysis.collectives.matching import disagreement
 from studio.analysis.graph.digraph import cycle_components, shortest_cycle
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt
 from studio.doctor.orders import FEW_EVENTS, count_events, is_small, try_orders
-from studio.doctor.waits import Waits, Why, waits_of
+from studio.doctor.waits import Waits, Why, parts_of, waits_of
 from studio.machine_memory import available_bytes
 from studio.sim.agreement import group_label, is_certain, node_label, rank_list
 from studio.trace import NONE, Int64, Level
@@ -97,12 +97,13 @@ def deadlocks(case: Case) -> Iterator[Found]:
             advice="Simulate the job, or check it on a machine with more memory.",
         )
         return
-    waits = waits_of(case, case.tick, hopeful=True)
+    parts = parts_of(case, case.tick)
+    waits = waits_of(case, case.tick, parts=parts, hopeful=True)
     # The last kind counts every wait, so what is on no cycle of it is on none.
     is_open = not waits.apart and _circle(waits, *waits.chosen(*_KINDS[-1].waits)) is None
     if is_open and not is_small(case):
         return
-    waits = waits_of(case, case.tick)
+    waits = waits_of(case, case.tick, parts=parts)
     if is_open:
         yield from _by_order(case, waits)
         return

@@ -8,16 +8,30 @@ from functools import cached_property
 
 import numpy as np
 
-from studio.analysis.collectives.matching import GroupMatching, edges, match_collectives
+from studio.analysis.collectives.matching import GroupMatching, dependency_pairs, match_collectives
 from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.graph.digraph import cycle_components
 from studio.analysis.job.nodes import node_ref
+from studio.doctor.streams import StreamOrder, stream_order
 from studio.notebook import line, one_line, table
 from studio.sim.check import flag
-from studio.trace import Bool, CommGroup, Graph, Int64, Level, NodeType, Trace
+from studio.trace import (
+    NONE,
+    Bool,
+    CollectiveType,
+    CommGroup,
+    Graph,
+    Int64,
+    Level,
+    NodeType,
+    Trace,
+    dense_column,
+)
 
 NODES_NAMED = 16
 """Nodes a finding names; the others are counted."""
+UNSIZED = -(1 << 63)
+"""Stands for the size of a node that has none."""
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """The worst first."""
 
@@ -135,8 +149,7 @@ class GraphCase:
     @cached_property
     def pairs(self) -> tuple[Int64, Int64]:
         """(D,) nodes that wait and (D,) the nodes they wait for, control dependencies first."""
-        (ctrl_of, ctrl), (data_of, data) = edges(self.graph.ctrl), edges(self.graph.data)
-        return np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
+        return dependency_pairs(self.graph)
 
     @cached_property
     def on_cpu(self) -> Bool:
@@ -148,6 +161,31 @@ class GraphCase:
         """(N,) whether each node is a collective, send or receive."""
         kind = self.graph.type
         return np.asarray((kind >= NodeType.COMM_SEND) & (kind <= NodeType.COMM_COLL))
+
+    @cached_property
+    def collective(self) -> Int64:
+        """(N,) the CollectiveType of each collective, -1 where it names none, and of all other nodes."""
+        kinds = dense_column(self.graph, "comm_type", NONE)
+        kinds[self.graph.type != NodeType.COMM_COLL] = NONE
+        return kinds
+
+    @cached_property
+    def sizes(self) -> Int64:
+        """(N,) the recorded size of each node, `UNSIZED` where there is none; barriers, which have none, count as 1."""
+        sizes = dense_column(self.graph, "comm_size", UNSIZED)
+        sizes[self.collective == CollectiveType.BARRIER] = 1
+        return sizes
+
+    @cached_property
+    def calls(self) -> Bool:
+        """(N,) whether each node only calls communication: on the processor, without size or collective type."""
+        unsized = self.communicates & self.on_cpu & (self.sizes == UNSIZED)
+        return np.asarray(unsized & ((self.graph.type != NodeType.COMM_COLL) | (self.collective == NONE)))
+
+    @cached_property
+    def streams(self) -> StreamOrder:
+        """Consecutive operations of the graph's streams, and whether they are kept in order."""
+        return stream_order(self.graph, self.pairs, on_cpu=self.on_cpu, communicates=self.communicates)
 
     @cached_property
     def circles(self) -> Int64:

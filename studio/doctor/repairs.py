@@ -18,7 +18,6 @@ from studio.doctor.content import call_rows, on_cpu_rows
 from studio.doctor.cycles import removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.edit import Entries
-from studio.doctor.streams import stream_order
 from studio.doctor.structure import edge_label, forward_rows, has_order, repeated_rows
 from studio.errors import TraceError
 from studio.et.link.options import DepKind
@@ -218,7 +217,7 @@ def _add_stream_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     for case in Case(trace, tick).graphs:
         if (case.circles != NONE).any():
             continue
-        order = stream_order(case)
+        order = case.streams
         before, after = order.before[~order.ordered], order.after[~order.ordered]
         graph, keep = _acyclic_with(case.graph, before, after)
         if not keep.any():

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.matching import issue_order
-from studio.doctor.diagnosis import GraphCase
-from studio.trace import NONE, Bool, Int64, dense_column, int_column
+from studio.analysis.graph.issuing import find_last_before, worth_compiling
+from studio.trace import NONE, Bool, Graph, Int64, dense_column, int_column
 
 _EXACT_NODES = 300_000
 """Graphs up to this size are searched for indirect order."""
@@ -36,12 +36,20 @@ class StreamOrder:
     direct_only: bool = False
 
 
-def stream_order(case: GraphCase) -> StreamOrder:
-    """Return consecutive kernels and whether they are kept in order; untimed ones are left out if some have times."""
-    graph = case.graph
+def stream_order(
+    graph: Graph, pairs: tuple[Int64, Int64], *, on_cpu: Bool, communicates: Bool
+) -> StreamOrder:
+    """Return consecutive kernels and whether they are kept in order; untimed ones are left out if some have times.
+
+    Args:
+        graph: The graph.
+        pairs: (D,) rows that wait, and (D,) rows that they wait for.
+        on_cpu: (N,) which nodes are operations of the processor.
+        communicates: (N,) which nodes communicate.
+    """
     every, stream = int_column(graph, "stream")
-    recorded = bool((~case.on_cpu[every] & (graph.start_ns[every] >= 0)).any())
-    keep = ~case.on_cpu[every] & ((graph.start_ns[every] >= 0) | (not recorded))
+    recorded = bool((~on_cpu[every] & (graph.start_ns[every] >= 0)).any())
+    keep = ~on_cpu[every] & ((graph.start_ns[every] >= 0) | (not recorded))
     rows, stream = every[keep].astype(np.int64), stream[keep]
     device = dense_column(graph, "device", 0)[rows]
     when = graph.start_ns if recorded or not len(rows) else issue_order(graph)
@@ -49,46 +57,54 @@ def stream_order(case: GraphCase) -> StreamOrder:
     rows, stream, device = rows[order], stream[order], device[order]
     same = (stream[1:] == stream[:-1]) & (device[1:] == device[:-1])
     # One kernel that carries several messages stands as several nodes of the same time, which wait for nothing of each other.
-    together = same & recorded & case.communicates[rows[1:]] & case.communicates[rows[:-1]]
+    together = same & recorded & communicates[rows[1:]] & communicates[rows[:-1]]
     for times in (graph.start_ns[rows], graph.duration_ns[rows]):
         together &= times[1:] == times[:-1]
     before, after = rows[:-1][same & ~together], rows[1:][same & ~together]
     if not len(after):
         return StreamOrder(before, after, np.zeros(0, np.bool_), 0, recorded)
-    of, waited = case.pairs
     size = len(graph)
-    ordered = np.isin(after * size + before, of * size + waited)
-    streams = len(np.unique(np.stack([device, stream]), axis=1).T)
+    direct = np.sort(pairs[0] * size + pairs[1])
+    wanted = after * size + before
+    ordered = np.searchsorted(direct, wanted, side="left") < np.searchsorted(direct, wanted, side="right")
+    streams = 1 + int((~same).sum())
     if ordered.all() or len(graph) > _EXACT_NODES:
         return StreamOrder(before, after, ordered, streams, recorded, not ordered.all())
     lane = np.cumsum(np.append(True, ~same)).astype(np.int64) - 1
     place = np.full(len(graph), NONE, np.int64)
     place[rows] = np.arange(len(rows))
-    last = last_before(case, rows, lane)
+    last = last_before(graph, pairs, rows, lane)
     reached = last[place[after]] >= place[before]
     return StreamOrder(before, after, ordered | reached, streams, recorded)
 
 
-def last_before(case: GraphCase, rows: Int64, lane: Int64) -> Int64:
+def last_before(graph: Graph, pairs: tuple[Int64, Int64], rows: Int64, lane: Int64) -> Int64:
     """Return (K,) the last predecessor of each operation on its own stream, -1 where there is none.
 
     Args:
-        case: The graph.
+        graph: The graph.
+        pairs: (D,) rows that wait, and (D,) rows that they wait for.
         rows: (K,) operations, stream after stream, in the order they ran.
         lane: (K,) number of the stream.
     """
-    graph = case.graph
-    of, waited = case.pairs
+    # What lies on a circle, or behind one, comes last and sees what is known by then.
+    order = np.argsort(issue_order(graph), kind="stable")
+    find = find_last_before if worth_compiling(len(graph)) else _find_last_before
+    return find(pairs, order, rows, lane)
+
+
+def _find_last_before(pairs: tuple[Int64, Int64], order: Int64, rows: Int64, lane: Int64) -> Int64:
+    """Do what `find_last_before` does, not compiled: with lists of Python, which nodes share."""
+    of, waited = pairs
     sorting = np.argsort(of, kind="stable")
-    bounds = np.searchsorted(of[sorting], np.arange(len(graph) + 1)).tolist()
+    bounds = np.searchsorted(of[sorting], np.arange(len(order) + 1)).tolist()
     parents = waited[sorting].tolist()
     own = dict(zip(rows.tolist(), zip(lane.tolist(), range(len(rows)), strict=True), strict=True))
     nothing = [NONE] * (int(lane.max(initial=-1)) + 1)
     # For every node and stream, the last place on it that is the node or comes before it.
-    seen = [nothing] * len(graph)
+    seen = [nothing] * len(order)
     previous = np.full(len(rows), NONE, np.int64)
-    # What lies on a circle, or behind one, comes last and sees what is known by then.
-    for row in np.argsort(issue_order(graph), kind="stable").tolist():
+    for row in order.tolist():
         known = [seen[parent] for parent in parents[bounds[row] : bounds[row + 1]]]
         mine = nothing if not known else known[0] if len(known) == 1 else list(map(max, *known))
         if row in own:

@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
+from studio.analysis.graph.issuing import worth_compiling
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.issue import IssueOrder, chained, issue_order, takes_turns
-from studio.doctor.streams import stream_order
 from studio.sim.lanes import thread_numbers
 from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, dense_column
 
 Tick = Callable[[], None]
+_NONE = np.zeros((2, 0), np.int64)
 
 
 class Why(IntEnum):
@@ -46,7 +48,7 @@ class Waits:
         rank, row: (V,) place of the rank in the trace, and the row there.
         joint: (V,) the node that stands for it: one for all members of a collective.
         before, after: (E,) `after` waits for `before`.
-        why: (E,) values of `Why`.
+        why: (E,) values of `Why`, a byte each.
         keys: (V,) values that should rise along waits: the row, and the start time.
         apart: Groups, by name, with a position at which members are certain to bring different collectives.
         certain: Whether it is certain of every node what it belongs to, and in which order nodes take turns.
@@ -57,80 +59,94 @@ class Waits:
     joint: Int64
     before: Int64
     after: Int64
-    why: Int64
+    why: NDArray[np.int8]
     keys: tuple[Int64, ...] = ()
     apart: dict[str, int] = field(default_factory=dict)
     certain: bool = True
 
     def chosen(self, *kinds: Why) -> tuple[Int64, Int64, Int64]:
         """Return before, after and place (F,) of the waits of these kinds, between the nodes that stand for others."""
-        place = np.flatnonzero(np.isin(self.why, kinds))
+        counts = np.zeros(len(Why), bool)
+        counts[list(kinds)] = True
+        place = np.flatnonzero(counts[self.why])
         return self.joint[self.before[place]], self.joint[self.after[place]], place
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """The communication of one graph.
 
     Attributes:
         rows: (K,) rows that are kept, rising.
+        number: (N,) which of the kept ones each row of the graph is, -1 where it is none.
         before, after: (D,) dependencies between kept rows, direct or through others.
         streams: (2, S) rows of one stream or thread that ran one after the other, which no dependency says.
         order: The order in which they take turns.
     """
 
     rows: Int64
+    number: Int64
     before: Int64
     after: Int64
     streams: Int64
     order: IssueOrder
 
 
-def waits_of(case: Case, tick: Tick = lambda: None, *, hopeful: bool = False) -> Waits:
+def parts_of(case: Case, tick: Tick = lambda: None) -> dict[int, Part]:
+    """Return the communication of each graph, by its place in the trace; graphs must have no cycles of their own."""
+    native = worth_compiling(sum(len(graph_case.graph) for graph_case in case.graphs))
+    parts = {}
+    for graph_case in case.graphs:
+        tick()
+        parts[graph_case.index] = _part(graph_case, native=native)
+    return parts
+
+
+def waits_of(
+    case: Case, tick: Tick = lambda: None, *, parts: dict[int, Part] | None = None, hopeful: bool = False
+) -> Waits:
     """Return who waits for whom; graphs must have no cycles of their own.
 
     Args:
         case: The job.
         tick: Called now and then; may raise to stop.
+        parts: `parts_of` the job, where they are known.
         hopeful: Take every order that dependencies leave open to be that of the ids: fast, and what is on no cycle then is
             on none.
     """
-    parts: dict[int, _Part] = {}
-    for graph_case in case.graphs:
-        tick()
-        parts[graph_case.index] = _part(graph_case)
+    parts = parts_of(case, tick) if parts is None else parts
     graph_of = [rank.graph for rank in case.trace.ranks]
     sizes = [len(parts[graph].rows) for graph in graph_of]
     base = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     rank = np.repeat(np.arange(len(sizes)), sizes)
-    empty = np.zeros(0, np.int64)
-    row = np.concatenate([empty, *(parts[graph].rows for graph in graph_of)])
-    edges = [np.zeros((3, 0), np.int64)]
+    row = np.concatenate([_NONE[0], *(parts[graph].rows for graph in graph_of)])
+    # Pairs of nodes, of which the second waits for the first, and why.
+    pairs: list[tuple[Int64, Why]] = [(_NONE, Why.DEPENDENCY)]
     for index, part in parts.items():
         mine = base[:-1][np.array(graph_of) == index][:, None]
-        for pairs, why in (
+        for rows, why in (
             (np.stack([part.before, part.after]), Why.DEPENDENCY),
             (np.stack([part.order.rows[:-1], part.order.rows[1:]]), Why.TURN),
             (part.streams, Why.STREAM),
         ):
-            inside = np.searchsorted(part.rows, pairs)
-            ends = (mine[:, None, :] + inside[None]).transpose(1, 0, 2).reshape(2, -1)
-            edges.append(np.concatenate([ends, np.full((1, ends.shape[1]), why, np.int64)]))
+            ends = mine[:, None, :] + part.number[rows][None]
+            pairs.append((ends.transpose(1, 0, 2).reshape(2, -1), why))
     tick()
     at = _Places(case, parts, base)
     joint, apart, sure_groups = _join_members(case, at, len(row), tick, hopeful)
     sent, sure_messages = _messages(case, at, hopeful)
-    before, after, why = np.concatenate(
-        [*edges, sent, _handovers(np.concatenate(edges, axis=1), sent)], axis=1
-    )
+    pairs += [(sent, Why.MESSAGE), (_handovers([ends for ends, _ in pairs], sent), Why.HANDOVER)]
+    before, after = np.concatenate([ends for ends, _ in pairs], axis=1)
+    why_each = np.repeat(np.array([why for _, why in pairs], np.int8), [ends.shape[1] for ends, _ in pairs])
     certain = sure_groups and sure_messages and all(part.order.complete for part in parts.values())
     keys = _keys(case, parts, graph_of, joint)
-    return Waits(rank, row, joint, before, after, why, keys, apart, certain)
+    return Waits(rank, row, joint, before, after, why_each, keys, apart, certain)
 
 
-def _keys(case: Case, parts: dict[int, _Part], graph_of: list[int], joint: Int64) -> tuple[Int64, ...]:
+def _keys(case: Case, parts: dict[int, Part], graph_of: list[int], joint: Int64) -> tuple[Int64, ...]:
     """Return (V,) the place in the order of ids, the row, and the start time of nodes; of joint ones the latest."""
     keys = []
+    joined = np.flatnonzero(joint != np.arange(len(joint)))
     of_graph: tuple[Callable[[Graph], Int64], ...] = (
         _id_places,
         lambda graph: np.arange(len(graph)),
@@ -140,7 +156,7 @@ def _keys(case: Case, parts: dict[int, _Part], graph_of: list[int], joint: Int64
         of = {index: values(case.trace.graphs[index])[part.rows] for index, part in parts.items()}
         key = np.concatenate([np.zeros(0, np.int64), *(of[graph] for graph in graph_of)]).astype(np.int64)
         latest = key.copy()
-        np.maximum.at(latest, joint, key)
+        np.maximum.at(latest, joint[joined], key[joined])
         keys.append(latest)
     return tuple(keys)
 
@@ -156,7 +172,7 @@ def _id_places(graph: Graph) -> Int64:
 # Single graphs
 
 
-def _part(case: GraphCase) -> _Part:
+def _part(case: GraphCase, *, native: bool) -> Part:
     streams = _recorded_pairs(case)
     keep = case.communicates | takes_turns(case)
     keep[streams.ravel()] = True
@@ -165,7 +181,8 @@ def _part(case: GraphCase) -> _Part:
         waited, of = _bypass(case, keep)
     else:
         keep = np.ones(len(case.graph), bool)
-    return _Part(np.flatnonzero(keep), waited, of, streams, issue_order(case))
+    number = np.where(keep, np.cumsum(keep) - 1, NONE)
+    return Part(np.flatnonzero(keep), number, waited, of, streams, issue_order(case, native=native))
 
 
 def _recorded_pairs(case: GraphCase) -> Int64:
@@ -173,7 +190,7 @@ def _recorded_pairs(case: GraphCase) -> Int64:
 
     Where times overlap neither waited for the other.
     """
-    order = stream_order(case)
+    order = case.streams
     graph = case.graph
     pairs = [np.zeros((2, 0), np.int64)]
     if order.recorded and not order.direct_only:
@@ -220,21 +237,23 @@ def _bypass(case: GraphCase, keep: Bool) -> tuple[Int64, Int64]:
 # Across ranks
 
 
-def _handovers(edges: Int64, sent: Int64) -> Int64:
-    """Return (3, H) what sends wait for where they end no sooner than their receive begins."""
+def _handovers(pairs: list[Int64], sent: Int64) -> Int64:
+    """Return (2, H) what sends wait for where they end no sooner than their receive begins."""
+    if not sent.shape[1]:
+        return _NONE
+    before, after = np.concatenate(pairs, axis=1)
     order = np.argsort(sent[1], kind="stable")
     receives = sent[1][order]
-    place = np.searchsorted(receives, edges[1])
+    place = np.searchsorted(receives, after)
     place[place == len(receives)] = 0
-    ends = receives[place] == edges[1] if len(receives) else np.zeros(edges.shape[1], bool)
-    sends = sent[0][order][place[ends]] if len(receives) else np.zeros(0, np.int64)
-    return np.stack([edges[0][ends], sends, np.full(len(sends), Why.HANDOVER)])
+    ends = receives[place] == after
+    return np.stack([before[ends], sent[0][order][place[ends]]])
 
 
 class _Places:
     """Where nodes stand in the graph of all ranks."""
 
-    def __init__(self, case: Case, parts: dict[int, _Part], base: Int64) -> None:
+    def __init__(self, case: Case, parts: dict[int, Part], base: Int64) -> None:
         self.case, self.parts, self.base = case, parts, base
         self.place = {rank.number: place for place, rank in enumerate(case.trace.ranks)}
         self.graph_of = np.array([rank.graph for rank in case.trace.ranks], np.int64)
@@ -247,7 +266,7 @@ class _Places:
 
     def of(self, place: int, rows: Int64) -> Int64:
         """Return the numbers of rows of a rank."""
-        numbers: Int64 = self.base[place] + np.searchsorted(self.parts[int(self.graph_of[place])].rows, rows)
+        numbers: Int64 = self.base[place] + self.parts[int(self.graph_of[place])].number[rows]
         return numbers
 
     def many(self, places: Int64, rows: Int64) -> Int64:
@@ -255,7 +274,7 @@ class _Places:
         made = np.empty(len(rows), np.int64)
         for graph in np.unique(self.graph_of[places]).tolist():
             mine = self.graph_of[places] == graph
-            made[mine] = np.searchsorted(self.parts[graph].rows, rows[mine])
+            made[mine] = self.parts[graph].number[rows[mine]]
         numbers: Int64 = made + self.base[places]
         return numbers
 
@@ -352,7 +371,7 @@ def _chains(case: GraphCase, known: dict[bytes, Int64]) -> dict[bytes, bool]:
 
 
 def _messages(case: Case, at: _Places, hopeful: bool) -> tuple[Int64, bool]:
-    """Return (3, M) what receives wait for, and whether all is certain."""
+    """Return (2, M) what receives wait for, and whether all is certain."""
     messages = case.messages
     whole = np.flatnonzero((messages.send_row != NONE) & (messages.receive_row != NONE) & messages.known)
     keys = np.stack([messages.source, messages.target, messages.tag, messages.bytes])
@@ -363,8 +382,7 @@ def _messages(case: Case, at: _Places, hopeful: bool) -> tuple[Int64, bool]:
     chosen = whole if hopeful else whole[sure[whole]]
     send = at.many(messages.send_rank[chosen], messages.send_row[chosen])
     receive = at.many(messages.receive_rank[chosen], messages.receive_row[chosen])
-    made = np.stack([send, receive, np.full(len(send), Why.MESSAGE)])
-    return made, bool(sure.all())
+    return np.stack([send, receive]), bool(sure.all())
 
 
 def _ordered_messages(case: Case, at: _Places, number: Int64, counts: Int64) -> Bool:

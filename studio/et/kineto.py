@@ -8,8 +8,8 @@ processor nor on a device (counters, metadata, the profiler's own marks) is left
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -60,6 +60,8 @@ _MEMORY = "[memory]"
 _FLOWS = ("ac2g", "async_gpu", "async_cpu_to_gpu")
 _LARGEST_RANK = 2**31 - 1
 _LONGEST_NS = 2**62
+_LONGEST_YEARS = 146
+"""So many whole years are `_LONGEST_NS`."""
 _EMPTY_LIST = 2
 _MOST_BLOCKS = 2**31 - 1
 
@@ -206,22 +208,42 @@ def read(reading: Reading) -> list[Part]:
         TraceFormatError: It is no JSON, or has no list of events.
     """
     with collector_paused():
-        trace, lost, findings = _in_pieces(reading) or _as_a_whole(reading)
+        made, findings = _in_pieces(reading) or _as_a_whole(reading)
     noticed = [*reading.findings, *findings]
-    if lost:
-        message = f"{reading.name}: events without a usable time, left out: {lost:,}."
+    if made.lost:
+        message = f"{reading.name}: events without a usable time, left out: {made.lost:,}."
         noticed.append(Finding("warning", "damaged-event", message, file=reading.name))
+    if made.mistimed:
+        message = (
+            f"{reading.name}: events whose duration is below zero, longer than {_LONGEST_YEARS} years or no number, "
+            f"taken as 0: {made.mistimed:,}."
+        )
+        hint = "Record anew where their times matter: the profiler wrote what cannot have been."
+        noticed.append(Finding("warning", "damaged-duration", message, hint, file=reading.name))
     damaged = any(finding.level == "error" for finding in noticed)
-    return [DevicePart(replace(trace, damaged=damaged), tuple(noticed))]
+    return [DevicePart(replace(made.trace, damaged=damaged), tuple(noticed))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Events as columns.
+
+    Attributes:
+        trace: The events.
+        lost: How many had to be left out.
+        mistimed: Of how many the duration is written but can be none, and counts as 0.
+    """
+
+    trace: DeviceTrace
+    lost: int
+    mistimed: int
 
 
 _Events = Callable[[], Iterable[list[_Event]]]
 """Returns the events of a file, in pieces."""
-_Made = Iterable[tuple[DeviceTrace, int]]
-"""Pieces of a file as columns, each with how many events had to be left out."""
 
 
-def _in_pieces(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]] | None:
+def _in_pieces(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]] | None:
     """Return the events of a long file, None where it is short, damaged or odd."""
     pieces = split_events(reading.data)
     if pieces is None:
@@ -234,12 +256,12 @@ def _in_pieces(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]]
             return None
         events = lambda: chain(map(_list, split.lists(lambda _done: None)), [last])  # noqa: E731
         made = chain(_pieces(split, reading), [_piece(last, reading.name)])
-        return *_columns(content, events, made), ()
+        return _columns(content, events, made), ()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _as_a_whole(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]]:
+def _as_a_whole(reading: Reading) -> tuple[_Piece, tuple[Finding, ...]]:
     content, findings = _content(reading.data, reading.name)
     reading.tick(len(reading.data))
     events = content.events
@@ -249,13 +271,13 @@ def _as_a_whole(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]
             hint="Write it with torch.profiler.profile(...).export_chrome_trace(path).",
         )
     made = [_piece(events, reading.name)]
-    return *_columns(content, lambda: iter([events]), made), findings
+    return _columns(content, lambda: iter([events]), made), findings
 
 
-def _columns(content: _Content, events: _Events, pieces: _Made) -> tuple[DeviceTrace, int]:
-    """Return the events as columns, by time, and how many had to be left out."""
+def _columns(content: _Content, events: _Events, pieces: Iterable[_Piece]) -> _Piece:
+    """Return the events of all pieces as columns, by time."""
     made = list(pieces)
-    trace = join_events([piece for piece, _ in made])
+    trace = join_events([piece.trace for piece in made])
     base_ns = _whole(content.base)
     latest = int(np.abs(trace.start_ns).max(initial=0))
     if base_ns is not None and len(trace) and abs(base_ns) + latest >= _LONGEST_NS:
@@ -267,28 +289,35 @@ def _columns(content: _Content, events: _Events, pieces: _Made) -> tuple[DeviceT
     if (trace.correlation[trace.is_device] < 0).any():
         flows = [event for some in events() for event in some if event.ph == "f" and event.cat in _FLOWS]
         _correlate_by_flow(trace, flows, base_ns or 0)
-    return trace, sum(lost for _, lost in made)
+    return _Piece(trace, sum(piece.lost for piece in made), sum(piece.mistimed for piece in made))
 
 
-def _piece(events: list[_Event], name: str) -> tuple[DeviceTrace, int]:
-    """Return some events as columns, in the order of the file, and how many had to be left out."""
+def _piece(events: list[_Event], name: str) -> _Piece:
+    """Return some events as columns, in the order of the file."""
     whole = [event for event in events if event.ph == "X"]
     kind = _kinds(whole)
     kept = np.flatnonzero(kind)
     complete = [whole[index] for index in kept.tolist()]
     start_ns, good = times_ns([event.ts for event in complete])
-    duration_ns, timed = times_ns([event.dur for event in complete])
-    duration_ns[~timed | (duration_ns < 0)] = 0
     if not good.all():
-        kept, start_ns, duration_ns = kept[good], start_ns[good], duration_ns[good]
+        kept, start_ns = kept[good], start_ns[good]
         complete = [whole[index] for index in kept.tolist()]
+    duration_ns, none = _usable(*times_ns([event.dur for event in complete]))
+    mistimed = sum(complete[row].dur is not None for row in none.tolist())
     trace = _trace(name, complete)
     trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind[kept], start_ns, duration_ns
     allocations, odd = _allocations(events)
-    return replace(trace, allocations=allocations), int(len(good) - good.sum()) + odd
+    return _Piece(replace(trace, allocations=allocations), int(len(good) - good.sum()) + odd, mistimed)
 
 
-def _pieces(split: Pieces, reading: Reading) -> _Made:
+def _usable(duration_ns: Int64, timed: Bool) -> tuple[Int64, Int64]:
+    """Return durations (M,), 0 where there is none that can be, and the rows of these."""
+    none = np.flatnonzero(~timed | (duration_ns < 0))
+    duration_ns[none] = 0
+    return duration_ns, none
+
+
+def _pieces(split: Pieces, reading: Reading) -> Iterator[_Piece]:
     """Yield the pieces of a file but the last, by the kernel where they are written as usual, a few together."""
     compiled = worth_compiling(len(reading.data))
     places = list(split.places())
@@ -296,7 +325,7 @@ def _pieces(split: Pieces, reading: Reading) -> _Made:
         yield from _together(places[first : first + _TOGETHER], reading, compiled=compiled)
 
 
-def _together(places: Sequence[tuple[int, int]], reading: Reading, *, compiled: bool) -> _Made:
+def _together(places: Sequence[tuple[int, int]], reading: Reading, *, compiled: bool) -> Iterator[_Piece]:
     """Yield neighbouring pieces as one; where one of them is not written as usual each alone, and only that one decoded."""
     start, end = places[0][0], places[-1][1]
     rows = read_rows(reading.data, start, end) if compiled else None
@@ -311,7 +340,7 @@ def _together(places: Sequence[tuple[int, int]], reading: Reading, *, compiled: 
     reading.tick(end)
 
 
-def _piece_of_rows(rows: EventRows, name: str) -> tuple[DeviceTrace, int]:
+def _piece_of_rows(rows: EventRows, name: str) -> _Piece:
     """Return the events that the kernel has put down as columns, as `_piece` does those that are decoded."""
     whole = rows.take(rows.phase("X"))
     words, category = whole.texts(k.CATEGORY)
@@ -324,14 +353,14 @@ def _piece_of_rows(rows: EventRows, name: str) -> tuple[DeviceTrace, int]:
     lost = len(good) - len(good_rows)
     if lost:
         whole, kind, start_ns = whole.take(good_rows), kind[good_rows], start_ns[good_rows]
-    duration_ns, timed = _times_of_rows(whole, k.DURATION)
-    duration_ns[~timed | (duration_ns < 0)] = 0
+    duration_ns, none = _usable(*_times_of_rows(whole, k.DURATION))
+    mistimed = int((whole.take(none).column(k.DURATION + 1) >= 0).sum())
     noted = rows.phase("i")
     noted = noted[[_value_of(raw) == _MEMORY for raw in rows.content(k.NAME, noted)]]
     allocations, odd = _allocations(_list(b"[" + b",".join(rows.content(k.EVENT, noted)) + b"]"))
     trace = _trace_of_rows(whole, name)
     trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind, start_ns, duration_ns
-    return replace(trace, allocations=allocations), lost + odd
+    return _Piece(replace(trace, allocations=allocations), lost + odd, mistimed)
 
 
 def _times_of_rows(rows: EventRows, column: int) -> tuple[Int64, Bool]:

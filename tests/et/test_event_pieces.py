@@ -34,7 +34,9 @@ EVENTS = st.fixed_dictionaries(
         | st.integers(-(2**53), 2**53).map(lambda ns: ns / 1000)
         | st.integers(0, 100)
         | st.sampled_from(["soon", 1790857026000000.125, -2.5, 2**60]),
-        "dur": st.floats(0, 100) | st.integers(-1, 9) | st.none(),
+        "dur": st.floats(0, 100)
+        | st.integers(-1, 9)
+        | st.sampled_from([None, -2.5, 1e300, 4_700_000_000_000_000, 2**60, 2**70, "long", "7", [1], True]),
         "id": st.integers(0, 5),
     },
     optional={
@@ -112,6 +114,25 @@ def test_a_long_list_is_taken_apart(tiny_pieces) -> None:
     last = json.loads(pieces.rest())
     assert [event for part in parts for event in part] + last["traceEvents"] == events
     assert last["host_name"] == "node7"
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_durations_that_cannot_be_are_counted_over_all_pieces(tiny_pieces, monkeypatch, compiled) -> None:
+    """What a decoder has to look at (1e300) is in some pieces only; those below zero the kernel reads by itself."""
+    durations = [-1, 5, -0.5, None, 1e300, 7, -2, 10**16] * 5
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "a", "ts": at, "dur": dur} for at, dur in enumerate(durations)
+    ]
+    tiny_pieces(200)
+    monkeypatch.setattr(kineto, "worth_compiling", lambda _size: compiled)
+    raw = json.dumps({"traceEvents": events}).encode()
+    split = event_pieces.split_events(raw)
+    assert split is not None
+    assert len(split.between) > 3
+    [part] = kineto.read(Reading("rank0.json", raw))
+    assert isinstance(part, DevicePart)
+    assert part.trace.duration_ns.tolist() == [0, 5000, 0, 0, 0, 7000, 0, 0] * 5
+    assert [finding.message[-4:] for finding in part.findings] == [" 25."]
 
 
 def test_a_recording_is_read_the_same_by_the_kernel_which_leaves_none_of_it_to_others(

@@ -211,6 +211,42 @@ def test_events_of_impossible_shape_are_counted():
     assert "left out: 1." in part.findings[0].message
 
 
+ODD_DURATIONS = [-3, -0.001, 1e300, 4_700_000_000_000_000, "long", [1]]
+
+
+def test_durations_that_cannot_be_are_counted_and_said_once():
+    """Below zero, longer than anybody has recorded, or no number; one that is not written is that of a mark."""
+    usual = [event("a", 1, 5), event("a", 2, 0), event("a", 3, 4_600_000_000_000_000), event("a", 4, None)]
+    untold = {key: value for key, value in event("a", 5, 1).items() if key != "dur"}
+    odd = [event("odd", 10 + place, dur) for place, dur in enumerate(ODD_DURATIONS)]
+    lost = event("lost", None, -1)
+    part = device(device_file([*usual, untold, *odd, lost]))
+    assert part.trace.duration_ns.tolist() == [5000, 0, 4_600_000_000_000_000_000, 0, 0, *[0] * len(odd)]
+    assert [(finding.code, finding.level) for finding in part.findings] == [
+        ("damaged-event", "warning"),
+        ("damaged-duration", "warning"),
+    ]
+    assert part.findings[1].message.endswith(
+        ": events whose duration is below zero, longer than 146 years or no number, taken as 0: 6."
+    )
+    assert not device(device_file([*usual, untold])).findings
+
+
+def test_durations_that_cannot_be_are_notes_of_the_job(tmp_path):
+    """The Doctor repeats them, with what to do."""
+    host, device_side = small_rank()
+    told = json.loads(device_side)
+    first = next(one for one in told["traceEvents"] if one.get("cat") == "kernel")
+    first["dur"] = -first["dur"]
+    (tmp_path / "host_0.json").write_bytes(host)
+    (tmp_path / "device_0.json").write_bytes(json.dumps(told).encode())
+    trace = studio.read(tmp_path)
+    [said] = [finding for finding in trace.findings if finding.code == "damaged-duration"]
+    assert "device_0.json: events whose duration" in said.message
+    [diagnosis] = [one for one in studio.examine(trace) if one.code == "damaged-duration"]
+    assert "Record anew" in diagnosis.advice
+
+
 def test_both_formats_may_be_packed_and_are_told_by_content(tmp_path):
     for index, raw in enumerate(small_rank()):
         (tmp_path / f"{'ab'[index]}_0.json.gz").write_bytes(gzip.compress(raw))

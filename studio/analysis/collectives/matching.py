@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.graph.issuing import find_issue_order, worth_compiling
 from studio.trace import (
     NONE,
     WORLD,
@@ -335,7 +336,7 @@ def issue_order(graph: Graph) -> Int64:
     if waits_for_lower_ids(graph):
         order = np.argsort(graph.id, kind="stable")
     else:
-        order = np.array(_by_dependencies(graph), np.int64)
+        order = _by_dependencies(graph)
     place = np.empty(len(graph), np.int64)
     place[order] = np.arange(len(graph))
     return place
@@ -355,16 +356,30 @@ def edges(deps: Dependencies) -> tuple[Int64, Int64]:
     return of[there], deps.rows[there].astype(np.int64)
 
 
-def _by_dependencies(graph: Graph) -> list[int]:
-    """Return the rows in order of issue; the only place that needs a loop over nodes."""
-    waiting, children, offsets = _children(graph)
-    # By their place in the order of ids, which is a number instead of a pair.
+def _by_dependencies(graph: Graph) -> Int64:
+    """Return the rows in order of issue."""
     by_id = np.argsort(graph.id, kind="stable")
-    place_of = np.empty(len(graph), np.int64)
-    place_of[by_id] = np.arange(len(graph))
-    row_at: list[int] = by_id.tolist()
+    find = find_issue_order if worth_compiling(len(graph)) else _find_issue_order
+    order = find(dependency_pairs(graph), by_id)
+    if len(order) == len(graph):
+        return order
+    stuck = np.ones(len(graph), bool)
+    stuck[order] = False
+    return np.append(order, by_id[stuck[by_id]])
+
+
+def _find_issue_order(pairs: tuple[Int64, Int64], by_id: Int64) -> Int64:
+    """Do what `find_issue_order` does, not compiled: with the heap of Python's library, which is faster than an interpreted one."""
+    of, parent = pairs
+    size = len(by_id)
+    # By their place in the order of ids, which is a number instead of a pair.
+    place_of = np.empty(size, np.int64)
+    place_of[by_id] = np.arange(size)
+    waiting = np.bincount(of, minlength=size)
     ready = np.sort(place_of[waiting == 0]).tolist()
-    left, after, bounds, places = waiting.tolist(), children.tolist(), offsets.tolist(), place_of.tolist()
+    bounds = np.append(0, np.cumsum(np.bincount(parent, minlength=size))).tolist()
+    after = of[np.argsort(parent, kind="stable")].tolist()
+    left, places, row_at = waiting.tolist(), place_of.tolist(), by_id.tolist()
     order: list[int] = []
     while ready:
         row = row_at[heapq.heappop(ready)]
@@ -373,19 +388,10 @@ def _by_dependencies(graph: Graph) -> list[int]:
             left[child] -= 1
             if not left[child]:
                 heapq.heappush(ready, places[child])
-    if len(order) == len(graph):
-        return order
-    stuck = np.ones(len(graph), bool)
-    stuck[order] = False
-    behind: list[int] = by_id[stuck[by_id]].tolist()
-    return order + behind
+    return np.array(order, np.int64)
 
 
-def _children(graph: Graph) -> tuple[Int64, Int64, Int64]:
-    """Return (N,) how many each node waits for, and the waiting nodes as values and (N+1,) offsets."""
+def dependency_pairs(graph: Graph) -> tuple[Int64, Int64]:
+    """Return (D,) the rows that wait and (D,) those that they wait for, control dependencies first."""
     (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
-    of, parent = np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
-    sorting = np.argsort(parent, kind="stable")
-    offsets = np.zeros(len(graph) + 1, np.int64)
-    np.cumsum(np.bincount(parent, minlength=len(graph)), out=offsets[1:])
-    return np.bincount(of, minlength=len(graph)), of[sorting], offsets
+    return np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])

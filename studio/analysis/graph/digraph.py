@@ -122,11 +122,16 @@ def cycle_components(count: int, before: Rows, after: Rows, *keys: Rows) -> Int6
     """
     from rustworkx import is_directed_acyclic_graph
 
-    near = np.ones(count, bool)
-    for key in keys:
-        spanned = _find_spanned(before, after, key)
-        near = spanned if spanned.sum() < near.sum() else near
     number = np.full(count, -1, np.int64)
+    against = []
+    for key in keys:
+        against.append(key[before] >= key[after])
+        if not against[-1].any():
+            return number
+    near = np.ones(count, bool)
+    for key, edges in zip(keys, against, strict=True):
+        spanned = _find_spanned(key, key[after][edges], key[before][edges])
+        near = spanned if spanned.sum() < near.sum() else near
     inside = near[before] & near[after] & (before != after)
     if not inside.any():
         return number
@@ -148,12 +153,8 @@ def cycle_components(count: int, before: Rows, after: Rows, *keys: Rows) -> Int6
     return number
 
 
-def _find_spanned(before: Rows, after: Rows, key: Rows) -> Bool:
-    """Return (N,) which rows lie within the values that edges against them span."""
-    against = key[before] >= key[after]
-    low, high = key[after][against], key[before][against]
-    if not len(low):
-        return np.zeros(len(key), bool)
+def _find_spanned(key: Rows, low: Rows, high: Rows) -> Bool:
+    """Return (N,) which rows lie within any of some spans of their values: (S,) from `low` to `high`."""
     order = np.argsort(low, kind="stable")
     reach = np.maximum.accumulate(high[order])
     place = np.searchsorted(low[order], key, side="right") - 1
