@@ -35,6 +35,7 @@ class Kernel:
         prepare: Compiles these of a copy of the source.
         parts: Modules of the kernel which the source builds on.
         constants: Modules of numbers that the kernel names as `module.NUMBER`.
+        optimise: Whether its functions, which numba optimises one by one, are optimised once more together.
         loaded: The compiled entries, by name as attributes; None until somebody asked for them.
         lock: Held while they are made.
     """
@@ -45,6 +46,7 @@ class Kernel:
     prepare: Callable[[ModuleType], Sequence[Made]]
     parts: tuple[ModuleType, ...] = ()
     constants: tuple[ModuleType, ...] = ()
+    optimise: bool = True
     loaded: Any = None
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -134,7 +136,7 @@ class Kernel:
             sys.modules[self.compiled_name] = module
             made = self.prepare(module)
             try:
-                code = make(made)
+                code = make(made, optimise=self.optimise)
             except NotAloneError:
                 bound = self._bind({function.name: function.address for function in made})
                 bound.made = made  # holds their memory
