@@ -37,7 +37,7 @@ import numpy as np
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
 
-_FORMAT = b"chakra-studio machine code 2\n"
+_FORMAT = b"chakra-studio machine code 1\n"
 _CHECKSUM_BYTES = 32
 _LIBRARY = {"memcpy", "memmove", "memset"}
 """Functions of the C library that machine code may call: every process has them."""

@@ -72,8 +72,10 @@ class Kernel:
 
     @property
     def stamp(self) -> str:
-        """A hash of the kernel's files, and of the releases that make its machine code."""
+        """A hash of the kernel's files, of the releases that make its machine code, and of how it is made."""
         digest = hashlib.blake2b(f"{sys.version_info[:2]} {release_of('numba')}".encode())
+        if self.optimise:
+            digest.update(b"optimised once more")
         for part in (*self.parts, *self.constants, self.source):
             digest.update(hashlib.blake2b(Path(str(part.__file__)).read_bytes()).digest())
         return digest.hexdigest()[:16]

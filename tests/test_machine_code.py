@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,12 @@ def test_what_only_errors_need_is_gone_once_functions_are_optimised_together() -
     entry = Entry("f", (Number(),))
     call = entry.bind(link(make(made, optimise=True), ["f"])["f"])
     assert call(9) == 4
+
+
+def test_code_that_was_made_otherwise_has_another_name() -> None:
+    """So that what an earlier version kept is not taken for it."""
+    assert wire.KERNEL.stamp == replace(wire.KERNEL).stamp
+    assert wire.KERNEL.stamp != replace(wire.KERNEL, optimise=False).stamp
 
 
 def test_a_bare_array_is_an_address_whose_length_is_passed_over() -> None:
