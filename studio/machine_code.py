@@ -8,7 +8,8 @@ memory in 4 ms, after an import of 35 ms:
 1. `Entry` says how a function of a kernel is called. `compile_entries` has numba make a C function of it, which takes
    one address: of an array of 64-bit words. They hold the numbers, and of arrays the address and the lengths.
 2. `make` takes the LLVM code of these functions, drops all that serves Python (errors, reference counts: no kernel
-   raises or allocates), and makes one object file of it, for the processor at hand.
+   raises or allocates), and makes one object file of it, for the processor at hand. numba has optimised each function with its
+   errors; without them LLVM puts small ones into their callers and keeps what they return in registers, if it optimises again.
 3. `save` and `load` keep it in a file, with what it was made of and for, and a checksum. A file that is of another source,
    processor or release, that is damaged or cut, is as good as none.
 4. `link` puts it into memory and returns its functions.
@@ -51,10 +52,18 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A contiguous array, as a parameter."""
+    """A contiguous array, as a parameter.
+
+    Attributes:
+        type: The type of its items.
+        dimensions: Of the array.
+        bare: Whether the kernel gets where it begins, and not its lengths. No index is then asked whether it is negative
+            and counts from the end.
+    """
 
     type: str
     dimensions: int = 1
+    bare: bool = False
 
 
 Parameter: TypeAlias = "Number | Items | tuple[Parameter, ...]"
@@ -122,7 +131,7 @@ def _unpacking(parameter: Parameter, words: Any) -> str:
     if isinstance(parameter, Items):
         address = f"{_pointer(parameter.type)}(w[{next(words)}])"
         lengths = "".join(f"w[{next(words)}], " for _ in range(parameter.dimensions))
-        return f"carray({address}, ({lengths}))"
+        return address if parameter.bare else f"carray({address}, ({lengths}))"
     return f"({''.join(f'{_unpacking(part, words)}, ' for part in parameter)})"
 
 
@@ -224,8 +233,12 @@ class NotAloneError(Exception):
     """Machine code that needs more than itself and the C library."""
 
 
-def make(functions: Sequence[Made]) -> bytes:
+def make(functions: Sequence[Made], *, optimise: bool) -> bytes:
     """Return an object file with some functions, under the names that the kernel has for them.
+
+    Args:
+        functions: The functions.
+        optimise: Whether LLVM optimises them once more, now together and without what handles errors.
 
     Raises:
         NotAloneError: They call functions of numba or Python.
@@ -245,11 +258,15 @@ def make(functions: Sequence[Made]) -> bytes:
         whole.data_layout = part.data_layout
         whole.link_in(part)
     # No function of a kernel returns an error. Once nobody else can call them LLVM sees that, and drops what handles errors.
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_ipsccp_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_global_dead_code_eliminate_pass()
-    passes.run(whole, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    if optimise:
+        passes = builder.getModulePassManager()
+    else:
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_ipsccp_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_global_dead_code_eliminate_pass()
+    passes.run(whole, builder)
     names = {function.name for function in whole.functions if function.is_declaration}
     names |= {value.name for value in whole.global_variables if value.is_declaration}
     if foreign := sorted(name for name in names - _LIBRARY if not name.startswith("llvm.")):

@@ -35,6 +35,7 @@ class Kernel:
         prepare: Compiles these of a copy of the source.
         parts: Modules of the kernel which the source builds on.
         constants: Modules of numbers that the kernel names as `module.NUMBER`.
+        optimise: Whether its functions, which numba optimises one by one, are optimised once more together.
         loaded: The compiled entries, by name as attributes; None until somebody asked for them.
         lock: Held while they are made.
     """
@@ -45,6 +46,7 @@ class Kernel:
     prepare: Callable[[ModuleType], Sequence[Made]]
     parts: tuple[ModuleType, ...] = ()
     constants: tuple[ModuleType, ...] = ()
+    optimise: bool = True
     loaded: Any = None
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -70,8 +72,10 @@ class Kernel:
 
     @property
     def stamp(self) -> str:
-        """A hash of the kernel's files, and of the releases that make its machine code."""
+        """A hash of the kernel's files, of the releases that make its machine code, and of how it is made."""
         digest = hashlib.blake2b(f"{sys.version_info[:2]} {release_of('numba')}".encode())
+        if self.optimise:
+            digest.update(b"optimised once more")
         for part in (*self.parts, *self.constants, self.source):
             digest.update(hashlib.blake2b(Path(str(part.__file__)).read_bytes()).digest())
         return digest.hexdigest()[:16]
@@ -134,7 +138,7 @@ class Kernel:
             sys.modules[self.compiled_name] = module
             made = self.prepare(module)
             try:
-                code = make(made)
+                code = make(made, optimise=self.optimise)
             except NotAloneError:
                 bound = self._bind({function.name: function.address for function in made})
                 bound.made = made  # holds their memory

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from studio.et import wire
-from studio.machine_code import Entry, Items, Made, NotAloneError, Number, load, make, release_of, save
+from studio.machine_code import Entry, Items, Made, NotAloneError, Number, link, load, make, release_of, save
 
 CODE = bytes(range(256)) * 4
 
@@ -39,7 +40,61 @@ def test_code_that_calls_functions_of_others_is_not_kept() -> None:
     triple = "declare i64 @NRT_Allocate(i64)"
     body = "define i64 @f(ptr %w) { %a = call i64 @NRT_Allocate(i64 8) ret i64 %a }"
     with pytest.raises(NotAloneError, match="NRT_Allocate"):
-        make([Made("f", "f", f"{triple}\n{body}", 0, None)])
+        make([Made("f", "f", f"{triple}\n{body}", 0, None)], optimise=True)
+
+
+_FAILING = """
+declare i64 @NRT_Allocate(i64)
+define linkonce_odr i32 @half(ptr %answer, i64 %n) {
+  %odd = or i64 %n, 1
+  %last = and i64 %odd, 1
+  %fails = icmp eq i64 %last, 0
+  br i1 %fails, label %error, label %fine
+error:
+  ret i32 1
+fine:
+  %half = lshr i64 %n, 1
+  store i64 %half, ptr %answer
+  ret i32 0
+}
+define i64 @f(ptr %w) {
+  %answer = alloca i64
+  %n = load i64, ptr %w
+  %status = call i32 @half(ptr %answer, i64 %n)
+  %failed = icmp ne i32 %status, 0
+  br i1 %failed, label %error, label %fine
+error:
+  %none = call i64 @NRT_Allocate(i64 8)
+  ret i64 %none
+fine:
+  %value = load i64, ptr %answer
+  ret i64 %value
+}
+"""
+"""A function that fails where its callee does, which it does not: seen only by who optimises both together."""
+
+
+def test_what_only_errors_need_is_gone_once_functions_are_optimised_together() -> None:
+    made = [Made("f", "f", _FAILING, 0, None)]
+    with pytest.raises(NotAloneError, match="NRT_Allocate"):
+        make(made, optimise=False)
+    entry = Entry("f", (Number(),))
+    call = entry.bind(link(make(made, optimise=True), ["f"])["f"])
+    assert call(9) == 4
+
+
+def test_code_that_was_made_otherwise_has_another_name() -> None:
+    """So that what an earlier version kept is not taken for it."""
+    assert wire.KERNEL.stamp == replace(wire.KERNEL).stamp
+    assert wire.KERNEL.stamp != replace(wire.KERNEL, optimise=False).stamp
+
+
+def test_a_bare_array_is_an_address_whose_length_is_passed_over() -> None:
+    """Kernels index it as any other array; what follows it among the parameters keeps its place."""
+    entry = Entry("f", (Items("uint8", bare=True), Items("int64", 2), Number()))
+    assert entry.source().splitlines()[1].strip() == (
+        "return call(uint8_at(w[0]), carray(int64_at(w[2]), (w[3], w[4], )), w[5])"
+    )
 
 
 def test_arrays_of_other_types_are_refused() -> None:

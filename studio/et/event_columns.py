@@ -20,10 +20,11 @@ _ROWS = 2056
 """Events that are put down at a time. Columns that lie a power of two apart would share their places in the processor's cache, of
 which there are few."""
 
-_BYTES, _NUMBERS, _NUMBER = Items("uint8"), Items("int64"), Number()
+_BYTES, _NUMBERS, _NUMBER = Items("uint8", bare=True), Items("int64", bare=True), Number()
 _FUNCTIONS = (
     "white", "is_hex", "string_end", "digits_end", "number_end", "is_null", "word_end", "after_colon", "value_end", "slot_of", "field_of", "read_key",
-    "open_object", "pass_value", "whole_number", "put_time", "put_grid", "put_argument", "put_arguments", "put_field", "put_event", "walk",
+    "open_object", "pass_value", "whole_number", "take_digits", "plain_number", "put_plain_time", "put_time", "put_grid", "put_argument", "put_arguments",
+    "put_field", "put_event", "walk",
 )  # fmt: skip
 """What is compiled, callees before their callers."""
 _ENTRIES = (

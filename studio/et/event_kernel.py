@@ -294,6 +294,55 @@ def whole_number(buf, start, end):
     return -value if buf[start] == 45 else value, count
 
 
+def take_digits(buf, pos, end, value):
+    """Return a number with the digits that begin here behind its own, and where they end."""
+    while pos < end and 48 <= buf[pos] <= 57:
+        value = value * 10 + (buf[pos] - 48)
+        pos += 1
+    return value, pos
+
+
+def plain_number(buf, pos, end):
+    """Return a whole number written as recorders write them, and where it ends; that is -1 where it is anything else.
+
+    Most are, and are looked at once.
+    """
+    first = pos + 1 if pos < end and buf[pos] == 45 else pos
+    value, last = take_digits(buf, first, end, 0)
+    count = last - first
+    if count == 0 or count > MOST_DIGITS or (count > 1 and buf[first] == 48):
+        return 0, -1
+    if last < end and (buf[last] == 46 or buf[last] == 101 or buf[last] == 69):
+        return 0, -1
+    return -value if first > pos else value, last
+
+
+def put_plain_time(buf, pos, end, out, column, row):
+    """Put down a time written as recorders write them; returns where it ends, -1 where it is anything else."""
+    first = pos + 1 if pos < end and buf[pos] == 45 else pos
+    value, last = take_digits(buf, first, end, 0)
+    count = last - first
+    behind = 0
+    if count == 0 or (count > 1 and buf[first] == 48):
+        return -1
+    if last < end and buf[last] == 46:
+        point = last
+        value, last = take_digits(buf, point + 1, end, value)
+        behind = last - point - 1
+        count += behind
+        if behind == 0:
+            return -1
+    if (
+        count > MOST_DIGITS
+        or value >= LARGEST_EXACT
+        or (last < end and (buf[last] == 101 or buf[last] == 69))
+    ):
+        return -1
+    out[column, row] = -value if first > pos else value
+    out[column + 1, row] = behind
+    return last
+
+
 def put_time(buf, start, end, out, column, row):
     """Put down the digits of a time; returns whether it is written as times are."""
     value = 0
@@ -354,6 +403,11 @@ def put_argument(buf, pos, end, field, out, row, stack):
     """Put down the value of an argument that begins here; returns where it ends, -1 where it is not as usual."""
     if field == GRID:
         return put_grid(buf, pos, end, out, row)
+    if FIRST_NUMBER <= field < GRID:
+        value, last = plain_number(buf, pos, end)
+        if last >= 0:
+            out[field, row] = value
+            return last
     last = value_end(buf, pos, end, stack)
     if last < 0 or field < 0:
         return last
@@ -406,6 +460,10 @@ def put_arguments(buf, pos, end, names, places, table, out, row, stack):
 
 def put_field(buf, pos, end, field, out, row, stack):
     """Put down the value of an event that begins here; returns where it ends, -1 where it is not as usual."""
+    if field == START or field == DURATION:  # noqa: SIM109 (compiled)
+        last = put_plain_time(buf, pos, end, out, field, row)
+        if last >= 0:
+            return last
     last = value_end(buf, pos, end, stack)
     if last < 0 or field < 0:
         return last

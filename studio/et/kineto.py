@@ -643,8 +643,14 @@ def _comm(args: _Args) -> dict[str, Any]:
     facts = {field: value for field, value in told if value is not None}
     for field, raw in (("dims", args.dims), ("types", args.types), ("values", args.values)):
         if len(raw) > _EMPTY_LIST or bytes(raw) not in (b"", b"[]"):
-            facts[field] = _anything(raw)
+            facts[field] = _repeated(bytes(raw))
     return facts
+
+
+@lru_cache(maxsize=1 << 12)
+def _repeated(raw: bytes) -> Any:
+    """Return a value that every step may repeat: the same object then, so that what is worked out of it need be but once."""
+    return _anything(raw)
 
 
 def _pid(trace: DeviceTrace) -> int:

@@ -26,7 +26,7 @@ _HEAD_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 24
 _LIST = re.compile(rb'"nodes"\s{0,64}:\s{0,64}\[')
 
-_BYTES, _NUMBERS, _NUMBER = Items("uint8"), Items("int64"), Number()
+_BYTES, _NUMBERS, _NUMBER = Items("uint8", bare=True), Items("int64", bare=True), Number()
 _FUNCTIONS = (
     *("white", "is_hex", "string_end", "digits_end", "number_end", "is_null", "word_end", "after_colon", "value_end"),
     *("slot_of", "field_of", "read_key", "open_object", "pass_value", "whole_number", "put_time", "put_whole", "attribute_column"),

@@ -14,6 +14,10 @@ from typing import Any
 
 from studio.errors import StudioError
 
+_KEPT_MEMORY = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=268435456"
+"""Has the C library of most Linux systems keep up to 256 MiB that arrays no longer need, for the next ones. What is given back
+at once the system has to clear each time it is taken again, which is half of what it does for a worker that links."""
+
 
 def processors() -> int:
     """Return how many processors this process may use."""
@@ -30,7 +34,8 @@ class Worker:
         import subprocess
 
         # The very package that runs here, wherever it was found.
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = {"GLIBC_TUNABLES": _KEPT_MEMORY} | os.environ
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         self.process = subprocess.Popen(  # noqa: S603 (a fixed command)
             [sys.executable, "-c", f"from {__name__} import serve; serve()"],
             stdin=subprocess.PIPE,

@@ -271,7 +271,8 @@ _PARTS = (
 )
 _RECORDS = tuple(vars(k)[name] for name in k.__all__)
 ENTRY = Entry("entry", (Items("int64"), Items("float64"), Number()))
-KERNEL = Kernel(loop, __name__, (ENTRY,), _compile_all, _PARTS, _RECORDS)
+# All of it is optimised as one already; once more takes another 11 s.
+KERNEL = Kernel(loop, __name__, (ENTRY,), _compile_all, _PARTS, _RECORDS, optimise=False)
 COMPILING = "compiling the simulator, once per installation, about 15 s"
 COMPILING_SLOWLY = "compiling the simulator, once per installation, about 90 s"
 

@@ -103,6 +103,60 @@ def test_pieces_make_the_whole(tiny_pieces, monkeypatch, compiled: bool) -> None
     check()
 
 
+@pytest.mark.parametrize("field", ["ts", "dur", "External id"])
+def test_numbers_are_those_of_the_decoder_however_they_are_written(
+    tiny_pieces, monkeypatch, field: str
+) -> None:
+    """Those that no recorder writes, and what is none, too: what the kernel does not take at a glance it leaves to others."""
+    spelled = [
+        "0",
+        "-0",
+        "7",
+        "-7",
+        "007",
+        "-",
+        "+7",
+        ".5",
+        "5.",
+        "5.0",
+        "5.125",
+        "-5.125",
+        "05.5",
+        "00",
+        "1e3",
+        "1E3",
+        "5.5e1",
+    ]
+    spelled += ["1" * digits for digits in (15, 16, 17, 18, 19, 20)]
+    spelled += [f"{'4' * 13}.{'5' * digits}" for digits in (2, 3, 4, 5, 6, 7)]
+    spelled += [
+        "9007199254740991",
+        "9007199254740992",
+        "-9007199254740992",
+        "9007199254740.993",
+        "5.5.5",
+        "5-5",
+        "5 5",
+        '"5"',
+        "null",
+    ]
+    told = {}
+    for compiled in (True, False):
+        monkeypatch.setattr(kineto, "worth_compiling", lambda _size, compiled=compiled: compiled)
+        tiny_pieces(1)
+        for number in spelled:
+            of_event = {"ts": "1", "dur": "1", "External id": "1", field: number}
+            event = (
+                '{"ph": "X", "cat": "cpu_op", "name": "a", "ts": %s, "dur": %s, "args": {"External id": %s}}'
+            )
+            events = ",\n".join([event % tuple(of_event.values())] * 3)
+            told[compiled, number] = outcome(f'{{"traceEvents": [{events}]}}'.encode())
+    for number in spelled:
+        assert told[True, number] == told[False, number], number
+    # Some of them are read, others refused.
+    assert len({str(told[True, number])[:60] for number in spelled}) > 2
+
+
 def test_a_long_list_is_taken_apart(tiny_pieces) -> None:
     events = [{"ph": "X", "cat": "cpu_op", "name": str(n), "ts": n, "dur": 1} for n in range(50)]
     raw = json.dumps({"traceEvents": events, "host_name": "node7"}).encode()

@@ -113,6 +113,9 @@ class _Matching:
         self.ids = [int(record[call]) for call in self.by_id]
         self.has_ids = bool(self.ids)
         self.known: dict[int, _Tensors] = {}
+        # By identity: events of every step tell the same lists.
+        self.elements: dict[int, Counter[int]] = {}
+        self.alike: dict[tuple[int, int], int] = {}
 
     def take(self, row: int, call: int) -> None:
         """Make an operation that of a call, if one was found."""
@@ -161,8 +164,11 @@ class _Matching:
     def likeness(self, row: int, call: int) -> int:
         """Return how well the tensors of an operation are those of a call: storages, sizes, unknown, or 0 for neither."""
         if self.host is None:
-            mine = self.shapes(row)
-            return _SAME_SIZES if mine.total() and mine <= self.shapes(call) else _UNKNOWN
+            mine, others = self.shapes(row), self.shapes(call)
+            both = id(mine), id(others)
+            if both not in self.alike:
+                self.alike[both] = _SAME_SIZES if mine.total() and mine <= others else _UNKNOWN
+            return self.alike[both]
         ours, theirs = self.tensors(row), self.tensors(call)
         if not ours.storages or not theirs.storages:
             return _UNKNOWN
@@ -175,7 +181,10 @@ class _Matching:
         """Return how many elements the tensors of an operation have, as its event tells them."""
         event = int(self.operations.event[row])
         told = self.device.comm.get(event, {}) if self.device is not None and event >= 0 else {}
-        return Counter(_elements(told.get("dims")))
+        dims = told.get("dims")
+        if id(dims) not in self.elements:
+            self.elements[id(dims)] = Counter(_elements(dims))
+        return self.elements[id(dims)]
 
     def tensors(self, row: int) -> _Tensors:
         """Return the tensors of an operation's inputs."""

@@ -278,6 +278,8 @@ class _FactReader:
 
     def __init__(self, operations: Operations, host: HostTrace | None, device: DeviceTrace | None) -> None:
         self.operations, self.host, self.device = operations, host, device
+        # By identity: events of every step tell the same lists.
+        self.by_dims: dict[tuple[int, bool, int, int, int], Facts] = {}
 
     def values(self, row: int) -> list[Any]:
         """Return the inputs of an operation, empty where they are not recorded."""
@@ -309,20 +311,14 @@ class _FactReader:
     def _of_dims(self, row: int, kind: int) -> Facts:
         """Return the facts in shapes and types alone; a list of tensors has no size there."""
         event = self.event(row)
-        dims, types = event.get("dims"), event.get("types")
-        if not isinstance(dims, list) or not isinstance(types, list):
-            return Facts(kind)
-        sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
+        told = event.get("dims"), event.get("types"), event.get("values")
         # All but c10d's operators name what is given first.
         single = kind in _ONE_LIST or not self.operations.name_of(row).startswith("c10d::")
-        given = sizes[0 if single else 1] if len(sizes) > (0 if single else 1) else NONE
-        facts = Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
-        values = event.get("values")
-        return (
-            _with_arguments(facts, [_concrete(value) for value in values])
-            if isinstance(values, list)
-            else facts
-        )
+        dims, types, values = map(id, told)
+        key = kind, single, dims, types, values
+        if key not in self.by_dims:
+            self.by_dims[key] = _facts_of_dims(kind, single, *told)
+        return self.by_dims[key]
 
     def of_library(self, row: int, facts: Facts) -> Facts:
         """Return facts with the size of the tensors that the library's operation names, where the call's own list has none."""
@@ -376,6 +372,18 @@ class _FactReader:
         texts = [value for value in self.values(row) if isinstance(value, str)]
         known = [text for text in texts if text in groups]
         return (known or [""])[-1]
+
+
+def _facts_of_dims(kind: int, single: bool, dims: Any, types: Any, values: Any) -> Facts:
+    """Return the facts in shapes, types and values; `single` where what is given comes first."""
+    if not isinstance(dims, list) or not isinstance(types, list):
+        return Facts(kind)
+    sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
+    given = sizes[0 if single else 1] if len(sizes) > (0 if single else 1) else NONE
+    facts = Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
+    return (
+        _with_arguments(facts, [_concrete(value) for value in values]) if isinstance(values, list) else facts
+    )
 
 
 _KINETO_NAMES = {

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
+import platform
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,8 +14,12 @@ import pytest
 
 import studio
 from studio.errors import StudioError
-from studio.et import executors, job, workers
-from studio.et.link import parallel
+from studio.et import executors, job, kineto, workers
+from studio.et.format import DevicePart, Reading
+from studio.et.link import carried, communication, parallel
+from studio.et.link.draft import draft
+from studio.et.link.options import LinkOptions
+from studio.et.link.pair import Pair
 from tests.et.pytorch_files import rank_files, small_rank
 from tests.examples import PROFILE
 from tests.processes import unmarked
@@ -175,6 +183,64 @@ class Counting(ThreadPoolExecutor):
     def submit(self, fn, /, *args, **kwargs):
         self.calls.append(fn.__name__)
         return super().submit(fn, *args, **kwargs)
+
+
+def faults_of_repeated_memory() -> int:
+    """Return how many pages the system had to clear for memory that is taken and given back, after the first time."""
+    import resource
+
+    size, faults = 20 << 20, []
+    for _ in range(4):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        pieces = [b"x" * size for _ in range(4)]
+        del pieces
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    return sum(faults[1:])
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_a_worker_keeps_the_memory_of_arrays_for_the_next_ones(monkeypatch):
+    """Ranks are linked one after another in the same memory; who has set up the C library otherwise is heeded."""
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    with unmarked():
+        worker = workers.Worker()
+    try:
+        assert worker.ask(faults_of_repeated_memory, ()) < 1_000
+    finally:
+        worker.close()
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.perturb=0")
+    with unmarked():
+        worker = workers.Worker()
+    try:
+        assert worker.ask(os.getenv, ("GLIBC_TUNABLES",)) == "glibc.malloc.perturb=0"
+    finally:
+        worker.close()
+
+
+def test_shapes_that_every_step_repeats_are_worked_out_once(monkeypatch, shared):
+    """Of a Kineto trace alone, whose events tell them anew each time."""
+    worked_out: list[object] = []
+    for module, name in ((communication, "_facts_of_dims"), (carried, "_elements")):
+        work = getattr(module, name)
+        counted = lambda *given, work=work, **rest: worked_out.append(given) or work(*given, **rest)  # noqa: E731
+        monkeypatch.setattr(module, name, counted)
+    counts = []
+    for repeated in (1, 3):
+        raw = gzip.decompress(
+            (shared / "traces/torch_synthetic_device/ddp_mlp_4r/kineto_0.json.gz").read_bytes()
+        )
+        content = json.loads(raw)
+        events = content["traceEvents"]
+        last = max(event["ts"] + event.get("dur", 0) for event in events)
+        content["traceEvents"] = [
+            {**event, "ts": event["ts"] + turn * last} for turn in range(repeated) for event in events
+        ]
+        [part] = kineto.read(Reading("kineto_0.json", json.dumps(content).encode()))
+        assert isinstance(part, DevicePart)
+        worked_out.clear()
+        draft(Pair(0, None, part.trace), LinkOptions())
+        counts.append(len(worked_out))
+    assert counts[0] == counts[1] > 0
 
 
 def test_any_executor_reads_and_links(monkeypatch, tmp_path):
