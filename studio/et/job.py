@@ -940,7 +940,14 @@ def with_inferred_groups(trace: Trace) -> Trace:
     """Add the comm groups that nodes name but no list defines, with the ranks that name them."""
     listed = {group.name for group in trace.groups}
     members: dict[str, list[int]] = {}
-    slots = [_group_slots(graph) for graph in trace.graphs]
+    # Graphs that differ in their ids alone share the rest, and there may be one for every rank.
+    alike: dict[tuple[int, int], list[int]] = {}
+    slots = []
+    for graph in trace.graphs:
+        key = (id(graph.slot_key), id(graph.strings))
+        if key not in alike:
+            alike[key] = _group_slots(graph)
+        slots.append(alike[key])
     for rank in trace.ranks:
         for name in _names_at(rank, slots[rank.graph]):
             if name not in listed:
