@@ -80,39 +80,53 @@ def open_file(path: Path) -> BufferedReader:
         raise
 
 
-def open_handle(path: Path) -> int:
+def open_handle(path: Path | str) -> int:
     """Open a plain file as `open_file` does; of many small files the objects of Python take most of the time.
 
     Raises:
         OSError: As `open_file`.
     """
+    return _open_measured(path)[0]
+
+
+def _open_measured(path: Path | str) -> tuple[int, int]:
+    """Open a plain file and return its handle and its size: the one place where what is no plain file is refused."""
     try:
         handle = os.open(path, _READ)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.EOPNOTSUPP):
             # A socket in the file system, or a device without a driver, cannot even be opened.
-            raise _special(path, path.stat().st_mode) from error
+            raise _special(path, os.stat(path).st_mode) from error  # noqa: PTH116 - a path or a text
         raise
     try:
-        mode = os.fstat(handle).st_mode
-        if not stat.S_ISREG(mode):
-            raise _special(path, mode)
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise _special(path, found.st_mode)
     except BaseException:
         os.close(handle)
         raise
-    return handle
+    return handle, found.st_size
 
 
-def read_start(path: Path, count: int) -> bytes:
+def read_start(path: Path | str, count: int) -> bytes:
     """Return the first bytes of a plain file, fewer where it has no more.
 
     Raises:
         OSError: As `open_file`.
     """
-    handle = open_handle(path)
+    return read_start_and_size(path, count)[0]
+
+
+def read_start_and_size(path: Path | str, count: int) -> tuple[bytes, int]:
+    """Return the first bytes of a plain file, fewer where it has no more, and how many the system says it has.
+
+    Raises:
+        OSError: As `open_file`.
+    """
+    handle, size = _open_measured(path)
     try:
         # Room for more than the file has would take longer than reading it; some of the system's files have no size.
-        return os.read(handle, min(count, os.fstat(handle).st_size or count))
+        return os.read(handle, min(count, size or count)), size
     finally:
         os.close(handle)
 
@@ -127,7 +141,7 @@ def read_file(path: Path) -> bytes:
         return stream.read()
 
 
-def _special(path: Path, mode: int) -> OSError:
+def _special(path: Path | str, mode: int) -> OSError:
     """Return the error that says what a path is instead of a plain file."""
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

@@ -557,6 +557,14 @@ class Rank:
         return value if isinstance(value, int) else NONE
 
 
+_BESIDE_PLACE = attrgetter(*(spec.name for spec in fields(Rank) if spec.name not in ("number", "graph")))
+
+
+def place_rank(rank: Rank, number: int, graph: int) -> Rank:
+    """Return a rank with another number and another graph, which come first among its fields; there may be thousands."""
+    return Rank(number, graph, *_BESIDE_PLACE(rank))
+
+
 def copied_metadata(like: Rank, number: int, source: int | None) -> tuple[Attribute, ...]:
     """Return the metadata of a rank that has the graph of another one.
 

@@ -76,15 +76,13 @@ class JobReader:
 
     def _recall(self, data: UInt8, name: str) -> chakra.Nodes | None:
         """Return the nodes of a file that matches one of the known templates; None where none matches."""
-        for adapt, known in [(False, known) for known in self.known] + [
-            (True, known) for known in self.known[:_ADAPTED]
-        ]:
-            nodes = known.nodes_of(data, name, adapt=adapt)
-            if nodes is not None:
-                self.used += 1
-                self.known.remove(known)
-                self.known.insert(0, known)
-                return nodes
+        for adapt, some in ((False, self.known), (True, self.known[:_ADAPTED])):
+            for index, known in enumerate(some):
+                nodes = known.nodes_of(data, name, adapt=adapt)
+                if nodes is not None:
+                    self.used += 1
+                    self.known.insert(0, self.known.pop(index))
+                    return nodes
         return None
 
     def _read(self, reading: Reading, head: chakra.Metadata, data: UInt8) -> chakra.Nodes:

@@ -37,6 +37,12 @@ Kind = Literal["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]
 _PIECE_BYTES = 1 << 18
 _BLOCK_BYTES = 512
 _LONG_NAME_BYTES = 1 << 16
+_SUM = slice(148, 156)
+"""Where a tar has the checksum of a member's header ..."""
+_BASE_256 = (0o200, 0o377)
+"""... which begins with one of these where it is written in base 256 ..."""
+_OCTAL = b"01234567" + b" \t\n\v\f\r\x1c\x1d\x1e\x1f" + b"_+-oO"
+"""... and else has only characters that Python takes for an octal number, up to the first zero byte."""
 _XZ_MEMORY_BYTES = 256 << 20
 # A directory entry of a zip is 46 bytes and a name; zipfile loads all of them at once, whatever the file claims.
 _ZIP_DIRECTORY_BYTES_PER_MEMBER = 256
@@ -146,14 +152,19 @@ def is_litter(path: str) -> bool:
     return "__MACOSX" in parts[:-1] or parts[-1].lower() in _LITTER or parts[-1].startswith("._")
 
 
-def is_archive(path: Path) -> bool:
-    """Tell whether `unpack` would take this file for an archive."""
-    return kind_of(path) is not None
+def is_archive(path: Path | str, start: bytes | None = None) -> bool:
+    """Tell whether `unpack` would take this file for an archive.
+
+    Args:
+        path: The file.
+        start: Its first bytes where they were read before, 512 or all that there are.
+    """
+    return kind_of(path, start) is not None
 
 
-def kind_of(path: Path) -> Kind | None:
+def kind_of(path: Path | str, start: bytes | None = None) -> Kind | None:
     """Recognise an archive by its first bytes; None for every other file, a compressed single trace included."""
-    head = read_start(path, _BLOCK_BYTES)
+    head = read_start(path, _BLOCK_BYTES) if start is None else start
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"):
         return "zip"
     if _is_tar(head):
@@ -474,22 +485,28 @@ def _inflated(
         packed = b""
 
 
-def _first_block(path: Path, kind: Kind) -> bytes:
+def _first_block(path: Path | str, kind: Kind) -> bytes:
     try:
-        with open_file(path) as raw:
+        with open_file(Path(path)) as raw:
             return next(_decompress(raw, kind), b"")[:_BLOCK_BYTES]
     except (*_DAMAGE, OSError):
         return b""
 
 
 def _is_tar(block: bytes) -> bool:
-    if len(block) < _BLOCK_BYTES or not block.strip(b"\0"):
+    if len(block) < _BLOCK_BYTES or not block[:_BLOCK_BYTES].strip(b"\0") or not _may_have_sum(block):
         return False
     try:
         tarfile.TarInfo.frombuf(block[:_BLOCK_BYTES], "utf-8", "surrogateescape")
     except (tarfile.TarError, ValueError):
         return False
     return True
+
+
+def _may_have_sum(block: bytes) -> bool:
+    """Whether a block has a number where a tar has its checksum, as hardly any other file does: `tarfile` takes far longer to say so."""
+    field = block[_SUM]
+    return field[0] in _BASE_256 or not field.partition(b"\0")[0].translate(None, _OCTAL)
 
 
 def _admit(work: _Work, source: _Source, member: str) -> str | None:

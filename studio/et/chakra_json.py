@@ -22,8 +22,9 @@ import msgspec
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import chakra, jsonize
+from studio.et.collector import collector_paused
 from studio.et.format import Part, Reading
-from studio.et.mend import collector_paused, decode_mended
+from studio.et.mend import decode_mended
 from studio.et.records import LARGEST_ID, LARGEST_INT32, LARGEST_NS, NodeRecord, fits, rank_part
 from studio.et.schema import value_field
 from studio.trace import Attribute, Finding, NodeType, ValueKind

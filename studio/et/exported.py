@@ -14,11 +14,12 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import perfetto
 from studio.et.build import graph_of_nodes
+from studio.et.collector import collector_paused
 from studio.et.events import UNFINISHED
 from studio.et.format import Part, RankPart, Reading
 from studio.et.kineto import times_ns
 from studio.et.link.names import kernel_kind, operator_kind
-from studio.et.mend import collector_paused, decode_mended
+from studio.et.mend import decode_mended
 from studio.et.profile_events import LONGEST_NS
 from studio.timeline import LANE_KINDS
 from studio.trace import NONE, CollectiveType, Finding, NodeType, Rank

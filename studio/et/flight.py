@@ -19,9 +19,10 @@ import numpy as np
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.build import graph_of_nodes
+from studio.et.collector import collector_paused
 from studio.et.format import GroupsPart, Part, RankPart, Reading
 from studio.et.link.names import RECEIVE, SEND, element_bytes, node_type, operator_kind
-from studio.et.mend import collector_paused, decode_mended
+from studio.et.mend import decode_mended
 from studio.et.plain_pickle import CutOffError, load_plain
 from studio.et.records import clean
 from studio.trace import NONE, TIMES_NOTICED, WORLD_NAMES, Attribute, CommGroup, Finding, Rank, ValueKind

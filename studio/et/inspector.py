@@ -18,9 +18,9 @@ import numpy as np
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.build import graph_of_nodes
+from studio.et.collector import collector_paused
 from studio.et.format import Part, RankPart, Reading
 from studio.et.link.names import operator_kind
-from studio.et.mend import collector_paused
 from studio.et.records import clean
 from studio.trace import NONE, Attribute, CollectiveType, Finding, Level, Rank, ValueKind
 

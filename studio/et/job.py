@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from studio.errors import TraceError, TraceFormatError
+from studio.et.collector import collector_paused
 from studio.et.findings import said_once
 from studio.et.format import (
     HEAD_BYTES,
@@ -54,6 +55,7 @@ from studio.trace import (
     digest,
     digest_array,
     digests,
+    place_rank,
 )
 from studio.units import format_counted
 
@@ -72,8 +74,8 @@ _WORTH_PROCESSES = 48 << 20
 """Uncompressed bytes of a job from which on other processes are started: each takes half a second to start."""
 
 
-Sizes = Mapping[Path, tuple[int, int]]
-"""Bytes of files, as they are and uncompressed."""
+Sizes = Sequence[tuple[int, int]]
+"""Bytes of the files of ranks in their order, as they are and uncompressed."""
 RankFile = tuple[SourceFile, Format, int | None]
 """The file of a rank, its format, and the rank number in its name, if there is one."""
 
@@ -148,6 +150,7 @@ def plugins() -> Plugins:
     return installed(frozenset(fmt.name for fmt in FORMATS))
 
 
+@collector_paused()
 def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     """Sort files into jobs: by what they say of themselves, else one per folder and name before the rank.
 
@@ -163,7 +166,7 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     left_out: list[LeftOut] = []
     last_start = b""
     for file in files:
-        start = b"" if file.problem else head(file.path)
+        start = b"" if file.problem else head(file)
         fmt = None if file.problem else recognise(start)
         if fmt is None:
             left_out.append(LeftOut(file.name, file.problem or f"{looks_like(start)}, no execution trace"))
@@ -374,12 +377,14 @@ def read_job(  # noqa: PLR0913 - all but the first by name
         TraceFormatError: A file cannot be read.
     """
     numbers = dict(ranks or {})
-    sizes = {file.path: measure_file(file.path) for file, _, _ in job.ranks}
-    meter = _Meter(progress, sum(sizes[file.path][0] for file, _, _ in job.ranks))
-    total = sum(sizes[file.path][1] for file, _, _ in job.ranks)
+    sizes = [measure_file(file) for file, _, _ in job.ranks]
+    meter = _Meter(progress, sum(packed for packed, _ in sizes))
+    total = sum(inflated for _, inflated in sizes)
     builder = _Builder(shelf, _onlooking(progress, job))
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
     with _executor_for(executor, job, sizes) as chosen:
+        if chosen:
+            _read_anew(job)
         by_several = _by_several(job, numbers) if chosen else []
         linked = False
         # What a file cannot be read for is told better, and lets the others be read, one by one.
@@ -389,17 +394,24 @@ def read_job(  # noqa: PLR0913 - all but the first by name
         if linked:
             _add_others(builder, job, total)
             return builder.trace(job, numbers)
-        read_one = partial(_read_or_refuse, total=total, sizes=sizes, meter=meter, size=size or UNSAID)
-        contents = (
-            _read_elsewhere(job.ranks, chosen, total, meter, size or UNSAID)
-            if chosen
-            else _read_here(job.ranks, read_one)
-        )
-        _add_ranks(builder, job, numbers, contents)
+        read_one = partial(_read_or_refuse, total=total, meter=meter, size=size or UNSAID)
+        if chosen:
+            contents = _read_elsewhere(job.ranks, chosen, total, meter, size or UNSAID)
+            _add_ranks(builder, job, numbers, contents)
+        else:
+            # The collector would look through the ranks before at every few hundred.
+            with collector_paused():
+                _add_ranks(builder, job, numbers, _read_here(job.ranks, sizes, read_one))
     builder.refuse_all()
     builder.link(options, linking)
     _add_others(builder, job, total)
     return builder.trace(job, numbers)
+
+
+def _read_anew(job: JobFiles) -> None:
+    """Forget what was read of the files of ranks: others open them by path, and are sent no content."""
+    for file, _, _ in job.ranks:
+        file.start.take()
 
 
 def _onlooking(progress: Progress | None, job: JobFiles) -> JobSeen | None:
@@ -441,7 +453,9 @@ def _add_ranks(
 def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
     """Read the files that describe the job as a whole."""
     for file, fmt in job.others:
-        parts = _read_or_refuse(file, fmt, total=total, sizes={}, meter=_Meter(None, 0), size=UNSAID)
+        parts = _read_or_refuse(
+            file, fmt, measure_file(file), total=total, meter=_Meter(None, 0), size=UNSAID
+        )
         if isinstance(parts, TraceFormatError):
             builder.refuse(file, parts)
             continue
@@ -455,8 +469,8 @@ def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
 @contextmanager
 def _executor_for(given: Executor | None, job: JobFiles, sizes: Sizes) -> Iterator[Executor | None]:
     """Yield the executor that reads a job: the one given, processes of this machine for large jobs, else none."""
-    total = sum(inflated for _, inflated in sizes.values())
-    largest = max((inflated for _, inflated in sizes.values()), default=0)
+    total = sum(inflated for _, inflated in sizes)
+    largest = max((inflated for _, inflated in sizes), default=0)
     ratio = max((fmt.memory_ratio for _, fmt, _ in job.ranks), default=0)
     free = available_bytes()
     fits = free is None or processors() * largest * ratio < free
@@ -610,16 +624,18 @@ class _Meter:
 
 
 def _read_here(
-    files: Sequence[RankFile], read_one: Callable[[SourceFile, Format], list[Part] | TraceFormatError]
+    files: Sequence[RankFile],
+    sizes: Sizes,
+    read_one: Callable[[SourceFile, Format, tuple[int, int]], list[Part] | TraceFormatError],
 ) -> Iterator[tuple[RankFile, list[Part] | TraceFormatError]]:
     """Yield the content of each file in order, or why it cannot be read; read by this process."""
     formats: dict[str, Format] = {}
-    for entry in files:
+    for entry, measured in zip(files, sizes, strict=True):
         file, fmt, _ = entry
         if fmt.name not in formats:
             own = fmt.job_reader() if fmt.job_reader and len(files) > 1 else fmt.read
             formats[fmt.name] = replace(fmt, read=own)
-        yield entry, read_one(file, formats[fmt.name])
+        yield entry, read_one(file, formats[fmt.name], measured)
 
 
 def _read_elsewhere(
@@ -636,24 +652,24 @@ def _read_elsewhere(
 
 def read_parts(file: SourceFile, fmt: Format, total: int, size: JobSize) -> list[Part] | TraceFormatError:
     """Read one file; for executors."""
-    return _read_or_refuse(file, fmt, total=total, sizes={}, meter=_Meter(None, 0), size=size)
+    return _read_or_refuse(file, fmt, measure_file(file), total=total, meter=_Meter(None, 0), size=size)
 
 
 def _read_or_refuse(
-    file: SourceFile, fmt: Format, *, total: int, sizes: Sizes, meter: _Meter, size: JobSize
+    file: SourceFile, fmt: Format, measured: tuple[int, int], *, total: int, meter: _Meter, size: JobSize
 ) -> list[Part] | TraceFormatError:
     """Return the content of a file, or why it cannot be read: the other ranks may be whole."""
     try:
-        return _read_file(file, fmt, total=total, sizes=sizes, meter=meter, size=size)
+        return _read_file(file, fmt, measured, total=total, meter=meter, size=size)
     except TraceFormatError as error:
-        meter.tick(file.name, file.path.stat().st_size)
+        meter.tick(file.name, measured[0])
         return error
 
 
 def _read_file(
-    file: SourceFile, fmt: Format, *, total: int, sizes: Sizes, meter: _Meter, size: JobSize
+    file: SourceFile, fmt: Format, measured: tuple[int, int], *, total: int, meter: _Meter, size: JobSize
 ) -> list[Part]:
-    packed_bytes, inflated = sizes.get(file.path) or measure_file(file.path)
+    packed_bytes, inflated = measured
     refuse_beyond_memory(file.name, inflated, fmt.memory_ratio)
     data, findings = load(file)
     share = packed_bytes / max(2 * len(data), 1)
@@ -688,6 +704,8 @@ class _Builder:
         # or all columns but the ids, and need a digest of these alone.
         self.kept: dict[int, int] = {}
         self.shared: dict[tuple[int, ...], bytes] = {}
+        # A digest of ids is only needed where those of two graphs begin and end alike.
+        self.by_ends: dict[tuple[bytes, int, int, int], int] = {}
         self.ranks: list[tuple[Rank, int, int | None]] = []
         self.groups: tuple[CommGroup, ...] = ()
         self.copies: list[CopiesPart] = []
@@ -806,8 +824,7 @@ class _Builder:
             shared = self.shared.get(columns)
             if shared is None:
                 shared = b"" if alone else digest(replace(part.graph, id=part.graph.id[:0]))
-            ids = b"" if alone else digest_array(part.graph.id)
-            index = self.known.setdefault(shared + ids, len(self.graphs))
+            index = self._graph_like(part.graph, shared)
             if index == len(self.graphs):
                 self.graphs.append(part.graph)
                 self.kept[id(part.graph)] = index
@@ -819,6 +836,22 @@ class _Builder:
         self.ranks.append((part.rank, index, number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 
+    def _graph_like(self, graph: Graph, shared: bytes) -> int:
+        """Return the place of an equal graph, that of the next one to come where there is none.
+
+        Args:
+            graph: The graph.
+            shared: A digest of its columns but the ids.
+        """
+        ids = graph.id
+        ends = (shared, len(ids), int(ids[0]), int(ids[-1])) if len(ids) else (shared, 0, 0, 0)
+        alike = self.by_ends.setdefault(ends, len(self.graphs))
+        if alike == len(self.graphs):
+            return alike
+        self.known.setdefault(shared + digest_array(self.graphs[alike].id), alike)
+        return self.known.setdefault(shared + digest_array(ids), len(self.graphs))
+
+    @collector_paused()
     def trace(self, job: JobFiles, given: Mapping[str, int]) -> Trace:
         """Return the finished trace, ranks in order; `given` are the rank numbers that the user gave to files."""
         unknown = [rank.file for rank, _, number in self.ranks if number is None]
@@ -830,7 +863,7 @@ class _Builder:
                 Finding("info", "rank-assumed", f"{unknown[0]}: no rank number; taken as rank 0.")
             )
         ranks = sorted(
-            (replace(rank, graph=graph, number=number or 0) for rank, graph, number in self.ranks),
+            (place_rank(rank, number or 0, graph) for rank, graph, number in self.ranks),
             key=lambda rank: rank.number,
         )
         ranks = self._leave_out_claimed(ranks, given)
@@ -842,7 +875,7 @@ class _Builder:
         used = sorted({rank.graph for rank in ranks})
         place = {graph: index for index, graph in enumerate(used)}
         kept = tuple(
-            rank if place[rank.graph] == rank.graph else replace(rank, graph=place[rank.graph])
+            rank if place[rank.graph] == rank.graph else place_rank(rank, rank.number, place[rank.graph])
             for rank in ranks
         )
         graphs = tuple(self.graphs[graph] for graph in used)
@@ -907,7 +940,14 @@ def with_inferred_groups(trace: Trace) -> Trace:
     """Add the comm groups that nodes name but no list defines, with the ranks that name them."""
     listed = {group.name for group in trace.groups}
     members: dict[str, list[int]] = {}
-    slots = [_group_slots(graph) for graph in trace.graphs]
+    # Graphs that differ in their ids alone share the rest, and there may be one for every rank.
+    alike: dict[tuple[int, int], list[int]] = {}
+    slots = []
+    for graph in trace.graphs:
+        key = (id(graph.slot_key), id(graph.strings))
+        if key not in alike:
+            alike[key] = _group_slots(graph)
+        slots.append(alike[key])
     for rank in trace.ranks:
         for name in _names_at(rank, slots[rank.graph]):
             if name not in listed:

@@ -22,13 +22,14 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import event_kernel as k
 from studio.et.allocations import HOST_MEMORY, Allocations, no_allocations
+from studio.et.collector import collector_paused
 from studio.et.columns import by_appearance
 from studio.et.device_events import join_events, order_by_begin, reorder_events
 from studio.et.direct import OPERATORS
 from studio.et.event_columns import EventRows, read_rows, worth_compiling
 from studio.et.event_pieces import Pieces, split_events
 from studio.et.format import DevicePart, Part, Reading
-from studio.et.mend import collector_paused, decode_mended
+from studio.et.mend import decode_mended
 from studio.et.pytorch import integers
 from studio.et.recording import DeviceTrace, EventKind, Group, Head, NotedCall, mark_names
 from studio.trace import NONE, Bool, Finding, Float64, Int32, Int64, UInt8

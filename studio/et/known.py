@@ -13,8 +13,8 @@ from importlib import import_module
 from string import ascii_letters
 from types import ModuleType
 
-from studio.et.format import Format, Part, Reading
-from studio.et.merged.rule import RANKS
+from studio.et.format import HEAD_BYTES, Format, Part, Reading
+from studio.et.merged.rule import LOOKED_AT, RANKS
 
 _SPACES = b" \t\n\r\v\f"
 _OBJECT = _SPACES + b"{"
@@ -34,6 +34,7 @@ class _Sniffer:
         begins: The first bytes that files of the format may have, any where there are none.
         holds: What their heads hold.
         lacks: What their heads do not hold, nothing where it is empty.
+        within: How much of a head is looked at for what it holds: all of it takes longer than reading many a file.
     """
 
     module: str
@@ -41,10 +42,13 @@ class _Sniffer:
     begins: bytes = b""
     holds: bytes = b""
     lacks: bytes = b""
+    within: int = HEAD_BYTES
 
     def __call__(self, head: bytes) -> bool:
         """Whether a file with this head may be of the format."""
-        if not self.may_begin(head[:1]) or self.holds not in head or (self.lacks and self.lacks in head):
+        if not self.may_begin(head[:1]) or head.find(self.holds, 0, self.within) < 0:
+            return False
+        if self.lacks and self.lacks in head:
             return False
         return bool(getattr(_load(self.module), self.name)(head))
 
@@ -247,7 +251,7 @@ _XPLANE = Format(
 MERGED = Format(
     name="merged",
     title="master trace of all ranks (.et)",
-    sniff=_Sniffer("merged.reading", holds=RANKS.encode()),
+    sniff=_Sniffer("merged.reading", holds=RANKS.encode(), within=LOOKED_AT),
     read=_Reader("merged.reading"),
     whole=True,
     memory_ratio=4.0,

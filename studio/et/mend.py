@@ -5,10 +5,8 @@ A recording process that is killed leaves a file without its end, and profilers 
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -34,18 +32,6 @@ _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _STEP = np.zeros(256, np.int8)
 _STEP[list(b"{[")] = 1
 _STEP[list(b"}]")] = -1
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector while millions of objects without cycles are made."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 def decode_mended(

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from studio.errors import TraceFormatError
+from studio.et.collector import collector_paused
 from studio.et.format import DevicePart, Part, Reading
-from studio.et.mend import collector_paused
 from studio.et.profile_events import Event, Events
 from studio.et.recording import DEVICE_KINDS, EventKind, Head
 from studio.et.records import clean

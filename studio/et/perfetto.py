@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from studio.errors import TraceFormatError
+from studio.et.collector import collector_paused
 from studio.et.format import DevicePart, Part, Reading
-from studio.et.mend import collector_paused
 from studio.et.profile_events import Event, Events, device_kind
 from studio.et.recording import EventKind, Head
 from studio.et.rocprof import RECORDER, findings_of

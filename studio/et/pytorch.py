@@ -19,8 +19,9 @@ import numpy as np
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
+from studio.et.collector import collector_paused
 from studio.et.format import HostPart, Part, Reading
-from studio.et.mend import collector_paused, decode_mended
+from studio.et.mend import decode_mended
 from studio.et.recording import HostTrace
 from studio.trace import NONE, Finding, Int32, Int64
 

@@ -39,7 +39,7 @@ def rank_and_prefix(name: str) -> tuple[str, int | None]:
         (('single', None), ('trace', None))
     """
     *folders, base = name.split("/")
-    folder = "".join(f"{part}/" for part in folders)
+    folder = name[: len(name) - len(base)]
     if (usual := _USUAL.fullmatch(base)) and int(usual["rank"]) < MOST_BY_WORD:
         return folder + usual["prefix"], int(usual["rank"])
     word = _RANK_WORD.fullmatch(base) or _WORKER.fullmatch(base)
@@ -64,7 +64,9 @@ def rank_and_prefix(name: str) -> tuple[str, int | None]:
 def says_rank(name: str) -> bool:
     """Whether a word in a name says that its number is a rank, or the usual form `<job>.<rank>.et` does."""
     *folders, base = name.split("/")
-    forms = (_USUAL, _RANK_WORD, _WORKER)
+    if _USUAL.fullmatch(base):
+        return True
+    forms = (_RANK_WORD, _WORKER)
     return any(form.fullmatch(base) for form in forms) or any(map(_RANK_FOLDER.fullmatch, folders))
 
 

@@ -14,8 +14,9 @@ import msgspec
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
+from studio.et.collector import collector_paused
 from studio.et.format import DevicePart, Part, Reading
-from studio.et.mend import collector_paused, decode_mended
+from studio.et.mend import decode_mended
 from studio.et.profile_events import Event, Events, device_kind
 from studio.et.recording import EventKind, Head
 from studio.trace import NONE, Finding

@@ -10,20 +10,48 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et import archive
+from studio.et.collector import collector_paused
 from studio.et.format import HEAD_BYTES
-from studio.files import SpecialFileError, open_file, open_handle, read_start
+from studio.files import SpecialFileError, open_file, open_handle, read_start, read_start_and_size
 from studio.trace import Finding
 
 _GZIP = b"\x1f\x8b"
+_LEAST_GZIP = 18
+"""Bytes of the shortest gzip stream."""
 _LONGEST_INFLATED = 64 << 30
 _MAPPED_FROM = 256 << 10
 _RATIO, _RATIO_FROM = 250, 256 << 20
+_KEPT_BYTES = 32 << 20
+"""So much of the starts of files is kept until they are read; files beyond it are opened again."""
+
+
+@dataclass(slots=True)
+class Start:
+    """What was read of a file when it was opened first, so that it is not opened again for every question about it.
+
+    Attributes:
+        content: Its first bytes, `HEAD_BYTES` at most: all of a small file. Empty where they are not kept.
+        sizes: Its bytes, as they are and about how many uncompressed, where `content` was all of it; else None.
+    """
+
+    content: bytes = b""
+    sizes: tuple[int, int] | None = None
+
+    @property
+    def whole(self) -> bytes:
+        """All of the file; empty where that is not kept, or there is nothing in it."""
+        return self.content if self.sizes else b""
+
+    def take(self) -> bytes:
+        """Return all of the file, if that is kept, and keep nothing any more."""
+        whole, self.content = self.whole, b""
+        return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +60,22 @@ class SourceFile:
 
     Attributes:
         name: Its name relative to what the user gave; untrusted text.
-        path: Where it lies.
+        place: Where it lies; a text where there may be thousands, of which a path each takes as long as opening them.
         named: Whether the user named this very file, rather than a folder or archive around it.
         problem: Why it cannot be opened at all, empty where it can.
+        start: What was read of it so far.
     """
 
     name: str
-    path: Path
+    place: Path | str
     named: bool = False
     problem: str = ""
+    start: Start = field(default_factory=Start, compare=False, repr=False)
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return Path(self.place)
 
 
 @contextmanager
@@ -74,13 +109,22 @@ def _label_paths(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     return list(zip(names, whole.values(), strict=True))
 
 
+@collector_paused()
 def unpack_archives(files: Sequence[SourceFile], scratch: Path) -> list[SourceFile]:
     """Return `files` with every archive replaced by its members, unpacked below `scratch`."""
     result: list[SourceFile] = []
+    room = _KEPT_BYTES
     for index, file in enumerate(files):
-        if not archive.is_archive(file.path):
+        _look_at(file)
+        kept = len(file.start.content)
+        if not archive.is_archive(file.place, file.start.content):
+            if kept > room:
+                file.start.take()
+            else:
+                room -= kept
             result.append(file)
             continue
+        file.start.take()
         target = scratch / str(index)
         target.mkdir(parents=True)
         try:
@@ -101,7 +145,7 @@ def unpack_archives(files: Sequence[SourceFile], scratch: Path) -> list[SourceFi
 def _named(path: Path, name: str) -> SourceFile:
     """Return a file that the user named, once it has shown itself to be one."""
     try:
-        open_file(path).close()
+        os.close(open_handle(path))
     except SpecialFileError as error:
         raise TraceFormatError(
             f"{path}: {error.strerror}.", hint="Copy its content into a file, and open that."
@@ -111,24 +155,65 @@ def _named(path: Path, name: str) -> SourceFile:
     return SourceFile(name, path, named=True)
 
 
+@collector_paused()
 def walk(folder: Path, name: str) -> list[SourceFile]:
     """Return the files below a folder by name, hidden ones left out."""
     # Not rglob: a path for each file and its comparison take longer than all else for ten thousands of files.
-    found: list[list[str]] = []
-    for place, folders, names in os.walk(folder):
-        folders[:] = [inner for inner in folders if not inner.startswith(".")]
-        parts = Path(place).relative_to(folder).parts
-        found += [
-            [*parts, inner]
-            for inner in names
-            if not inner.startswith(".") and os.path.isfile(f"{place}/{inner}")  # noqa: PTH113
-        ]
-    return [SourceFile("/".join((name, *parts)), folder.joinpath(*parts)) for parts in sorted(found)]
+    found: list[SourceFile] = []
+    waiting = [_shown(folder)]
+    names = [name]
+    while waiting:
+        entry = next(waiting[-1], None)
+        if entry is None:
+            waiting.pop()
+            names.pop()
+        elif _is_folder(entry):
+            names.append(f"{names[-1]}/{entry.name}")
+            waiting.append(_shown(entry.path))
+        elif _is_file(entry):
+            # As a path would have it: of the folder "." there is nothing to name.
+            found.append(SourceFile(f"{names[-1]}/{entry.name}", entry.path.removeprefix("./")))
+    return found
 
 
-def head(path: Path) -> bytes:
+def _shown(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+    """Return what is in a folder by name, hidden entries left out; nothing where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            shown = [entry for entry in entries if not entry.name.startswith(".")]
+    except OSError:
+        return iter(())
+    return iter(sorted(shown, key=lambda entry: entry.name))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder, and no link to one, which may lead back to where it came from."""
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a plain file, or a link to one; mostly the folder says so, and the file is not asked."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
+
+
+def _look_at(file: SourceFile) -> None:
+    """Read the start of a file, all of a small one."""
+    content, size = read_start_and_size(file.place, HEAD_BYTES)
+    file.start.content = content
+    file.start.sizes = (
+        (size, _inflated_bytes(size, content[:2], content[-4:])) if size == len(content) else None
+    )
+
+
+def head(file: SourceFile) -> bytes:
     """Return the decompressed start of a file as far as it can be read; of broken gzip the raw start."""
-    raw = read_start(path, HEAD_BYTES)
+    raw = file.start.content or read_start(file.place, HEAD_BYTES)
     start, packed = b"", raw
     while not start and packed.startswith(_GZIP):
         inflater = zlib.decompressobj(wbits=31)
@@ -141,17 +226,27 @@ def head(path: Path) -> bytes:
     return start[_measure_mark(start) :]
 
 
-def measure_file(path: Path) -> tuple[int, int]:
+def measure_file(file: SourceFile) -> tuple[int, int]:
     """Return how large a file is, and about how large uncompressed, from the end of its gzip stream."""
-    handle = open_handle(path)
+    if file.start.sizes:
+        return file.start.sizes
+    handle = open_handle(file.place)
     try:
         size = os.fstat(handle).st_size
-        if size < 18 or os.read(handle, 2) != _GZIP:
+        begin = os.read(handle, 2)
+        if size < _LEAST_GZIP or begin != _GZIP:
             return size, size
         os.lseek(handle, -4, os.SEEK_END)
-        return size, min(int.from_bytes(os.read(handle, 4), "little"), _RATIO * size)
+        return size, _inflated_bytes(size, begin, os.read(handle, 4))
     finally:
         os.close(handle)
+
+
+def _inflated_bytes(size: int, begin: bytes, end: bytes) -> int:
+    """Return about how large a file is uncompressed, by its first two bytes and the last four."""
+    if size < _LEAST_GZIP or begin != _GZIP:
+        return size
+    return min(int.from_bytes(end, "little"), _RATIO * size)
 
 
 def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
@@ -177,7 +272,7 @@ def _measure_mark(start: bytes) -> int:
 
 
 def _content(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
-    content = read_start(file.path, _MAPPED_FROM)
+    content = file.start.take() or read_start(file.place, _MAPPED_FROM)
     if len(content) < _MAPPED_FROM:
         # Reading a small file takes less than mapping it.
         return _inflate(io.BytesIO(content), file.name) if content.startswith(_GZIP) else (content, ())

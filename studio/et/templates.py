@@ -99,47 +99,70 @@ class _Layout:
         widths: (S,) bytes of each symbol.
         first: (S,) where each symbol lies first.
         record: (S,) where the record begins in which it does.
-        base: The file, with the lengths that follow from the widths, and anything where symbols are.
-        places: Every byte of every symbol ...
+        base: The file, with the lengths that follow from the widths, and zeros where symbols are.
+        fixed: All bits of its bytes where no symbols are, none where they are.
+        places: Every byte of every appearance of a symbol but the first ...
         sources: ... and the byte of the symbol's first appearance that it repeats.
-        numbers: Every byte of the first appearance of symbols that are numbers ...
-        goes_on: ... and whether the number goes on after it ...
-        shifts: ... and by how many bits what it holds is shifted.
-        starts: Where each number begins among these bytes.
         slots: Kind, place and bytes of each symbol that is a slot.
-        texts: Where symbols that are texts begin ...
-        text_widths: ... and their bytes.
+        ids: (W, N) the bytes of ids of nodes where they are symbols, of each the first, then the second, …; beyond the last
+            of an id the last once more ...
+        goes_on: (W, N) ... and the high bit of each byte, set where the id goes on after it ...
+        inside: (W, N) ... and all bits of those that there are; None where all ids have W bytes.
     """
 
     widths: Int64
     first: Int64
     record: Int64
-    base: UInt8
+    base: bytearray
+    fixed: UInt8
     places: Int64
     sources: Int64
-    numbers: Int64
-    goes_on: Bool
-    shifts: Int64
-    starts: Int64
     slots: tuple[tuple[int, int, int], ...]
-    texts: Int64
-    text_widths: Int64
-
-    def values(self, data: UInt8) -> Int64:
-        """Return the symbols of a file that fits which are numbers."""
-        bits = (data.take(self.numbers) & 127).astype(np.int64)
-        return np.add.reduceat(bits << self.shifts, self.starts)
+    ids: Int64
+    goes_on: UInt8
+    inside: UInt8 | None
 
     def agrees(self, data: UInt8, until: int) -> bool:
         """Whether the start of a file is what its own symbols make."""
-        if until == len(self.base):
-            places, sources = self.places, self.sources
-        else:
-            before = self.places < until
-            places, sources = self.places[before], self.sources[before]
-        differs = data[:until] != self.base[:until]
-        differs[places] = data.take(places) != data.take(sources)
-        return not differs.any()
+        base, fixed, places, sources = self.base, self.fixed, self.places, self.sources
+        if until != len(base):
+            before = places < until
+            base, fixed, places, sources = base[:until], fixed[:until], places[before], sources[before]
+        # Compared as bytes: arrays would be compared one by one, and then be looked through once more.
+        return base == data[:until] & fixed and bytearray(data.take(places)) == data.take(sources)
+
+    def read_slots(self, data: UInt8) -> list[int | str] | None:
+        """Return the values of the slots of a file that agrees; None where one has other bytes, or is no text."""
+        slots: list[int | str] = []
+        for kind, first, width in self.slots:
+            raw = data[first : first + width].tobytes()
+            value, begin = k.varint(raw, 0, width)
+            if kind == ValueKind.STRING:
+                if begin + value != width:
+                    return None
+                try:
+                    slots.append(raw[begin:].decode())
+                except UnicodeDecodeError:
+                    return None
+            elif begin != width:
+                return None
+            else:
+                bits = k.scalar(kind, value)
+                slots.append(bits & 0xFFFF_FFFF_FFFF_FFFF if kind == ValueKind.UINT64 else bits)
+        return slots
+
+    def read_ids(self, data: UInt8) -> UInt64 | None:
+        """Return the ids of the nodes of a file that agrees; None where one has other bytes."""
+        bits = data.take(self.ids) ^ self.goes_on
+        if self.inside is not None:
+            bits &= self.inside
+        if bits.max(initial=0) >= 128:
+            return None
+        ids: UInt64 = bits[-1].astype(np.uint64)
+        for higher in bits[-2::-1]:
+            ids <<= 7
+            ids |= higher
+        return ids
 
 
 class Template:
@@ -192,9 +215,10 @@ class Template:
         columns = (
             array
             for known in self.layouts
-            for array in (known.base, known.places, known.sources, known.numbers, known.shifts)
+            for array in (known.fixed, known.places, known.sources, known.ids, known.goes_on)
         )
-        return 2 * len(self.literal) + sum(column.nbytes for column in columns)
+        bases = sum(len(known.base) for known in self.layouts)
+        return 2 * len(self.literal) + bases + sum(column.nbytes for column in columns)
 
     def read(self, data: UInt8, *, adapt: bool = True) -> Symbols | None:
         """Return the symbols of a file, None where it has not exactly the structure of this template.
@@ -203,65 +227,43 @@ class Template:
             data: Its node records.
             adapt: Whether to look for symbols of widths that no file had so far, which takes longer.
         """
-        layout = next((known for known in self.layouts if self._fits(known, data)), None)
-        if layout is None and adapt:
-            layout = self._adapted(data)
-        if layout is None:
-            return None
+        for layout in self.layouts:
+            symbols = self._symbols(layout, data)
+            if symbols is not None:
+                break
+        else:
+            adapted = self._adapted(data) if adapt else None
+            if adapted is None:
+                return None
+            layout, symbols = adapted
         if layout is not self.layouts[0]:
             others = [known for known in self.layouts if known is not layout]
             self.layouts = [layout, *others][:_MOST_LAYOUTS]
-        return self._symbols(layout, data)
+        return symbols
 
     def _symbols(self, layout: _Layout, data: UInt8) -> Symbols | None:
-        """Return the symbols of a file of this structure, None where two of them are one."""
-        count = self.found.slots
-        slots: list[int | str] = []
-        for kind, first, width in layout.slots:
-            raw = data[first : first + width].tobytes()
-            value, begin = k.varint(raw, 0, width)
-            if kind == ValueKind.STRING:
-                try:
-                    slots.append(raw[begin:].decode())
-                except UnicodeDecodeError:
-                    return None
-            else:
-                bits = k.scalar(kind, value)
-                slots.append(bits & 0xFFFF_FFFF_FFFF_FFFF if kind == ValueKind.UINT64 else bits)
-        if len(set(zip(self.slot_marks, slots, strict=True))) < count:
+        """Return the symbols of a file, None where they have not the widths of the layout, do not make the file, or two are one."""
+        if len(data) != len(layout.base) or not layout.agrees(data, len(data)):
             return None
-        if count == len(self.found.kinds):
+        slots = layout.read_slots(data)
+        if slots is None or len(set(zip(self.slot_marks, slots, strict=True))) < self.found.slots:
+            return None
+        if not layout.ids.size:
             return Symbols(tuple(slots), None)
-        # Ids come after all slots, and those alone may be texts.
-        ids = layout.values(data)[count - int(np.count_nonzero(self.is_text)) :].view(np.uint64)
-        if (ids == self.ids).all():
+        ids = layout.read_ids(data)
+        if ids is None:
+            return None
+        if ids[0] == self.ids[0] and (ids == self.ids).all():
             return Symbols(tuple(slots), self.ids)
         return None if count_repeats(ids) else Symbols(tuple(slots), ids)
-
-    def _fits(self, layout: _Layout, data: UInt8) -> bool:
-        """Whether a file is what its own symbols make, and these have the widths of the layout."""
-        return (
-            len(data) == len(layout.base)
-            and layout.agrees(data, len(data))
-            and bool(((data.take(layout.numbers) >= 128) == layout.goes_on).all())
-            and self._has_texts(layout, data)
-        )
-
-    def _has_texts(self, layout: _Layout, data: UInt8) -> bool:
-        """Whether the texts of a file have the widths of the layout."""
-        length = data.take(layout.texts)
-        if (length < 128).all():
-            # The length of a short text takes a byte, as nearly all do.
-            return bool((length + 1 == layout.text_widths).all())
-        return bool((self._widths(data, layout, self.is_text) == layout.text_widths).all())
 
     def _widths(self, data: UInt8, layout: _Layout, which: Bool | Int64) -> Int64:
         """Return the bytes that some symbols have in a file where a layout expects them."""
         value, width = read_numbers(data, layout.first[which])
         return np.where(self.is_text[which], width + value, width)
 
-    def _adapted(self, data: UInt8) -> _Layout | None:
-        """Return a layout for symbols of other widths, None where the file has another structure.
+    def _adapted(self, data: UInt8) -> tuple[_Layout, Symbols] | None:
+        """Return a layout for symbols of other widths, and these; None where the file has another structure.
 
         Goes from one symbol of another width to the next: what comes before it must agree with the file.
         """
@@ -272,7 +274,8 @@ class Template:
             widths = self._widths(data, layout, inside)
             other = np.flatnonzero(widths != layout.widths[inside])
             if not len(other):
-                return layout if self._fits(layout, data) else None
+                symbols = self._symbols(layout, data)
+                return None if symbols is None else (layout, symbols)
             here, symbol = int(other[0]), inside[other[0]]
             until = min(int(layout.record[symbol]), len(data))
             sane = 0 < widths[here] <= len(data)
@@ -317,27 +320,28 @@ class Template:
         put_numbers(base, place[: len(sizes)], width[: len(sizes)], sizes)
         found = place[len(sizes) :]
         first = found[self.first]
-        number_widths = widths[~self.is_text]
-        goes_on = np.ones(int(number_widths.sum()), np.bool_)
-        ends = np.cumsum(number_widths)
-        goes_on[ends - 1] = False
-        starts = ends - number_widths
+        places, sources = spread(found, found_width), spread(first[self.found.symbol], found_width)
+        again = places != sources
+        fixed = np.full(len(base), 255, np.uint8)
+        fixed[places] = 0
         count = self.found.slots
+        # Ids come after all slots.
+        id_width = widths[count:]
+        byte = np.arange(int(id_width.max(initial=0)))[:, None]
+        inside = byte < id_width
         slots = (self.found.kinds[:count].tolist(), first[:count].tolist(), widths[:count].tolist())
         return _Layout(
             widths=widths,
             first=first,
             record=place[self.found.holes.record[self.first]],
-            base=base,
-            places=spread(found, found_width),
-            sources=spread(first[self.found.symbol], found_width),
-            numbers=spread(first[~self.is_text], number_widths),
-            goes_on=goes_on,
-            shifts=7 * (np.arange(len(goes_on)) - np.repeat(starts, number_widths)),
-            starts=starts,
+            base=bytearray(base),
+            fixed=fixed,
+            places=places[again],
+            sources=sources[again],
             slots=tuple(zip(*slots, strict=True)),
-            texts=first[self.is_text],
-            text_widths=widths[self.is_text],
+            ids=first[count:] + np.minimum(byte, id_width - 1),
+            goes_on=np.where(byte < id_width - 1, 128, 0).astype(np.uint8),
+            inside=None if inside.all() else np.where(inside, 255, 0).astype(np.uint8),
         )
 
 

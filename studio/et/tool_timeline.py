@@ -15,10 +15,11 @@ import numpy as np
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
+from studio.et.collector import collector_paused
 from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
 from studio.et.events import NAMED_TYPE
 from studio.et.format import Part, RankPart, Reading
-from studio.et.mend import collector_paused, decode_mended
+from studio.et.mend import decode_mended
 from studio.trace import NONE, Finding, NodeType, Rank
 from studio.units import format_counted
 

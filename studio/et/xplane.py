@@ -17,9 +17,10 @@ import msgspec
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import xla
+from studio.et.collector import collector_paused
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.kineto import times_ns
-from studio.et.mend import collector_paused, decode_mended
+from studio.et.mend import decode_mended
 from studio.et.profile_events import Event, Events, device_kind
 from studio.et.recording import EventKind, Head
 from studio.et.rocprof import findings_of

@@ -105,6 +105,19 @@ def test_what_a_file_is_said_to_have_wrong_names_that_file() -> None:
     ]
 
 
+def test_shorter_values_with_something_behind_them_are_no_values_of_the_same_width() -> None:
+    """All bytes but those of the id, or of the group, are the same, and the length is."""
+    rest = num(3, 4) * 8
+    long_id = file_of(num(1, 300) + sized(2, "n") + rest)
+    short_id = file_of(num(1, 5) + sized(2, b"\1n" + rest))
+    long_group = file_of(num(1, 1) + sized(10, sized(1, "pg_name") + sized(29, "abcde")))
+    short_group = file_of(num(1, 1) + sized(10, sized(1, "pg_name") + sized(29, "ab") + sized(2, "d")))
+    for one, other in ((long_id, short_id), (long_group, short_group)):
+        assert len(one) == len(other)
+        assert read_alike([one, other]).used == 0
+        assert read_alike([one, one]).used == 1
+
+
 def test_files_that_differ_otherwise_are_read_in_full_and_not_for_ever_remembered() -> None:
     files = [file_of(num(1, 1) + sized(2, f"name {number}")) for number in range(30)]
     reader = read_alike(files)

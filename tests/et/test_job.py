@@ -243,7 +243,7 @@ def test_a_job_is_named_after_what_its_files_have_in_common(tmp_path, names, loo
     with open_sources([folder / name for name in names]) as files:
         assert [job.name for job in discover(files)] == [in_a_folder]
         uploaded = [
-            replace(file, path=put(tmp_path, [f"up/{at}"]) / f"up/{at}") for at, file in enumerate(files)
+            replace(file, place=put(tmp_path, [f"up/{at}"]) / f"up/{at}") for at, file in enumerate(files)
         ]
     assert [job.name for job in discover(uploaded)] == [loose]
 
@@ -252,7 +252,7 @@ def test_both_sides_of_loose_pytorch_traces_name_their_job(tmp_path):
     names = ["kineto_0.json", "pytorch_et_0.json", "kineto_1.json", "pytorch_et_1.json"]
     files = [SourceFile(name, tmp_path / "up" / str(at)) for at, name in enumerate(names)]
     assert name_of(files) == "kineto + pytorch_et"
-    assert name_of([replace(file, path=tmp_path / file.name, named=True) for file in files]) == tmp_path.name
+    assert name_of([replace(file, place=tmp_path / file.name, named=True) for file in files]) == tmp_path.name
     long = [SourceFile(f"{'a' * 80}.{'b' * 80}_{at}.json", tmp_path) for at in (0, 1)]
     assert re.fullmatch("a{29}…b{30}", name_of(long))
 

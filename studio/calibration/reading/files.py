@@ -77,11 +77,11 @@ def _tables_of(file: SourceFile, given: Given) -> tuple[Tables | None, bool]:
     """Return the tables of a file, and whether it may be part of a recorded job instead."""
     if file.problem:
         raise TraceFormatError(f"{file.name}: {file.problem}.", hint="Copy the file again, or leave it out.")
-    reader = _reader(decode(head(file.path)))
+    reader = _reader(decode(head(file)))
     # Long warnings of libraries may stand before a table.
-    if reader is None and recognise(head(file.path)) is not None:
+    if reader is None and recognise(head(file)) is not None:
         return None, True
-    if reader is None and not _is_text(head(file.path)):
+    if reader is None and not _is_text(head(file)):
         return None, False
     text = decode(_content(file))
     reader = reader or _reader(text)

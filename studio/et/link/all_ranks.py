@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from studio.errors import TraceError
+from studio.et.collector import collector_paused
 from studio.et.format import RankPart
 from studio.et.link.assemble import assemble
 from studio.et.link.clock import align, correct_times
@@ -16,7 +17,6 @@ from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, pair
 from studio.et.link.scattered import share_sizes
 from studio.et.link.senders import find_senders
-from studio.et.mend import collector_paused
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding
 

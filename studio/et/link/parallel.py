@@ -15,6 +15,7 @@ from pathlib import Path
 
 from studio.et import kineto, pytorch
 from studio.et.aside import put_aside, take_up
+from studio.et.collector import collector_paused
 from studio.et.executors import call_in_order
 from studio.et.format import DevicePart, HostPart, RankPart, Reading
 from studio.et.link.all_ranks import Settled, settle
@@ -27,7 +28,6 @@ from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, may_belong, pair
 from studio.et.link.rank_files import RankFiles
-from studio.et.mend import collector_paused
 from studio.et.recording import DeviceTrace
 from studio.et.seen import JobSeen, RankSeen, Work, device_seen, with_communication
 from studio.et.source import SourceFile, load

@@ -89,7 +89,7 @@ def merge(
         beside = [(_beside(file, prefix), fmt.name) for file, fmt in job.others]
         groups_files = tuple(file for file, kind in beside if kind == GROUPS.name)
         tables = tuple(file for file, kind in beside if kind == COPIES.name)
-        total = sum(measure_file(file.path)[1] for file, *_ in job.ranks)
+        total = sum(measure_file(file)[1] for file, *_ in job.ranks)
     else:
         trace = read_job(job, ranks=ranks, progress=progress)
         findings = list(trace.findings)
@@ -124,7 +124,7 @@ def _of_file(file: SourceFile, named: int | None, given: Mapping[str, int], pref
     Raises:
         TraceFormatError: Its first record is damaged, or could not be written again byte for byte.
     """
-    data: bytes | memoryview = head_of(file.path)
+    data: bytes | memoryview = head_of(file)
     size, begin = k.varint(data, 0, min(len(data), 16))
     if not 0 < begin <= begin + size <= len(data):
         data, _ = load(file)

@@ -6,16 +6,15 @@ from dataclasses import replace
 
 from studio.et import alike, chakra, copies, groups
 from studio.et.format import CopiesPart, Part, RankPart, Reading
-from studio.et.merged.rule import RANKS
+from studio.et.merged.rule import LOOKED_AT, RANKS
 from studio.et.merged.split import open_master, rank_pieces
 
-_LOOKED_AT = 4096
 _MARK = bytes([0x0A, len(RANKS)]) + RANKS.encode()
 
 
 def sniff(head: bytes) -> bool:
     """Whether `head` starts a master trace: metadata that begins with how many ranks there are."""
-    return _MARK in head[:_LOOKED_AT] and chakra.sniff(head)
+    return _MARK in head[:LOOKED_AT] and chakra.sniff(head)
 
 
 def read(reading: Reading) -> list[Part]:

@@ -18,6 +18,8 @@ MISSING_IDS = "missing_ids"
 """Pairs: the number within the block that stands for an id that no node of the file has and that is too large for the block,
 and that id; follows the other two."""
 
+LOOKED_AT = 4096
+"""Bytes of the start of a master trace within which its metadata says how many ranks there are."""
 RANKS = "merged.ranks"
 """Metadata: how many ranks have nodes here. The mark of a master trace."""
 FILE = "merged.rank.{rank}.file"
