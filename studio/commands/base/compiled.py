@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from studio.analysis.graph import loops
 from studio.et import event_columns, node_columns, wire
 from studio.et.link import intervals
 from studio.sim import engine
 
-KERNELS = (wire.KERNEL, engine.KERNEL, event_columns.KERNEL, intervals.KERNEL, node_columns.KERNEL)
+KERNELS = (
+    *(wire.KERNEL, engine.KERNEL, event_columns.KERNEL, intervals.KERNEL, node_columns.KERNEL),
+    loops.KERNEL,
+)
 """The one wanted first comes first."""
 
 
