@@ -160,7 +160,6 @@ ASSUMED_STAGE = "assumed_stage"
 
 COPY = -(2**31)
 """Stands beside the types of files for copies: memcpy and memset, which recorders and converters write as compute."""
-_PIECE_BYTES = 1 << 22
 _COPY_NAMES = (b"Memcpy", b"Memset", b"__amd_rocclr_copy", b"__amd_rocclr_fill", b"MEMORY_COPY_")
 """How profilers begin the names of copies that ran on a device."""
 COPY_KINDS = ("memcpy", "memset")
@@ -343,6 +342,11 @@ class Graph:
             "Graph",
             [f"{len(self):,} nodes", f"{waits:,} dependencies", f"{len(self.attrs.key):,} attributes"],
         )
+
+    def has_attribute(self, key: str) -> bool:
+        """Whether any node has attribute `key`."""
+        code = self.strings.find(key)
+        return code != NONE and bool((self.attrs.key == code).any())
 
     def rows_with(self, key: str, among: Int64 | None = None) -> tuple[Int32, Int64]:
         """Return the rows and entries of attribute `key`.
@@ -920,18 +924,17 @@ def _on_device(graph: Graph, chosen: Bool) -> Bool:
 
 def _copy_names(strings: Strings) -> list[int]:
     """Return the texts that begin as the names of copies do."""
-    found = []
-    # In pieces, so that texts need not fit in memory twice; the next piece begins within the last of this one.
-    overlap = max(map(len, _COPY_NAMES)) - 1
-    for start in range(0, len(strings.data), _PIECE_BYTES):
-        piece = strings.data[start : start + _PIECE_BYTES + overlap].tobytes()
-        for word in _COPY_NAMES:
-            at = piece.find(word)
-            while at >= 0:
-                index = int(np.searchsorted(strings.offsets, start + at, side="right")) - 1
-                if strings.offsets[index] == start + at:
-                    found.append(index)
-                at = piece.find(word, at + 1)
+    starts, ends = strings.offsets[:-1], strings.offsets[1:]
+    # Of the first bytes of a million texts few are those of a copy: nothing else of the texts is read.
+    there = np.flatnonzero(ends > starts)
+    first = strings.data[starts[there]]
+    found: list[int] = []
+    for word in _COPY_NAMES:
+        alike = there[first == word[0]]
+        alike = alike[ends[alike] - starts[alike] >= len(word)]
+        for place, byte in enumerate(word):
+            alike = alike[strings.data[starts[alike] + place] == byte]
+        found += alike.tolist()
     return found
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from studio.trace import (
+    COPY,
     NONE,
     Attribute,
     CommGroup,
@@ -17,13 +18,16 @@ from studio.trace import (
     ValueKind,
     arrays,
     collective_name,
+    copies,
     digest,
     graph_from_arrays,
     int_column,
     node_attributes,
+    shown_types,
     type_name,
 )
 from tests.et.chakra_bytes import attr, file_of, framed, num, sized, varint
+from tests.graphs import graph
 from tests.strategies import part_of
 
 
@@ -89,6 +93,21 @@ def test_rows_with_an_attribute():
     rows, where = part.graph.rows_with("a")
     assert (rows.tolist(), where.tolist()) == ([0, 2, 2], [0, 3, 4])
     assert [array.tolist() for array in part.graph.rows_with("no such")] == [[], []]
+
+
+def test_copies_are_known_by_how_their_names_begin():
+    names = [
+        "Memcpy HtoD", "Memset", "M", "Memcp", "a Memcpy", "", "MEMORY_COPY_HOST", "__amd_rocclr_copyBuffer",
+        "__amd_rocclr_fill", "__amd_rocclr_", "memcpy", "Memcpy",
+    ]  # fmt: skip
+    found = graph(len(names), names=dict(enumerate(names)), numbers={"is_cpu_op": {11: 1}})
+    assert np.flatnonzero(copies(found)).tolist() == [0, 1, 6, 7, 8]
+    assert shown_types(found).tolist() == [
+        COPY if row in (0, 1, 6, 7, 8) else NodeType.COMP for row in range(len(names))
+    ]
+    assert found.has_attribute("is_cpu_op")
+    assert not found.has_attribute("stream")
+    assert not found.has_attribute("Memset")
 
 
 def test_integers_of_slots_are_the_ranks_own():

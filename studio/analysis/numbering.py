@@ -21,3 +21,18 @@ def number_by_first(keys: NDArray[np.integer]) -> tuple[Int64, Int64]:
     number = np.empty(len(first), np.int64)
     number[order] = np.arange(len(first))
     return number[inverse.reshape(-1)], first[order].astype(np.int64)
+
+
+def first_places(numbers: Int64) -> tuple[Int64, Int64]:
+    """Return the different numbers of many, rising, and where each is first; -1 is the least, and none much above how many they are.
+
+    Example:
+        >>> number, first = first_places(np.array([2, -1, 0, 2]))
+        >>> number.tolist(), first.tolist()
+        ([-1, 0, 2], [1, 2, 0])
+    """
+    first = np.full(int(numbers.max(initial=-1)) + 2, -1, np.int64)
+    # Of several values for one place the last stays.
+    first[numbers[::-1] + 1] = np.arange(len(numbers))[::-1]
+    there = np.flatnonzero(first >= 0)
+    return there - 1, first[there]

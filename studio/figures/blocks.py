@@ -142,10 +142,11 @@ def _pack(layout: Layout, sizes: Sequence[tuple[float, float]], small: bool) -> 
     )
     boxes = [Box(0, 0, 0, 0)] * len(sizes)
     left = 0.0
-    for column in np.unique(layout.column).tolist():
+    # Not np.unique, which imports masked arrays where it is asked for nothing more.
+    for column in sorted(set(layout.column.tolist())):
         members = np.flatnonzero(layout.column == column)
         origin, top, right = float(layout.x[members].min()), 0.0, left
-        for row in np.unique(layout.y[members]).tolist():
+        for row in sorted(set(layout.y[members].tolist())):
             here = members[layout.y[members] == row]
             pushed, tallest = 0.0, float(high)
             for index in here[np.argsort(layout.x[here], kind="stable")].tolist():

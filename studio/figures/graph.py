@@ -164,7 +164,7 @@ def _hidden(part: Part, near: Adjacency) -> Int64:
 
 def _numbers(graph: Graph, key: str, rows: Int64) -> dict[int, int]:
     """Return the values of an integer attribute, for nodes of a part that have it."""
-    owners, values = int_column(graph, key, among=np.unique(rows))
+    owners, values = int_column(graph, key, among=np.array(sorted(set(rows.tolist())), np.int64))
     return dict(zip(owners.tolist(), values.tolist(), strict=True))
 
 

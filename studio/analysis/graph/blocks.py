@@ -351,16 +351,23 @@ def _told(label: Callable[[int], str], rows: Sequence[int]) -> str:
 
 def _number_by_appearance(keys: Int64, place: Int64) -> tuple[Int64, int, Int64]:
     """Number keys from 0 by first appearance; return numbers, how many, and each key's first position."""
-    distinct, inverse = np.unique(keys, return_inverse=True)
-    earliest = np.full(len(distinct), np.iinfo(np.int64).max)
-    np.minimum.at(earliest, inverse, place)
-    order = np.argsort(earliest, kind="stable")
-    number = np.empty(len(order), np.int64)
+    least = int(keys.min(initial=0))
+    if int(keys.max(initial=0)) - least <= 4 * len(keys):
+        code, codes = keys - least, int(keys.max(initial=0)) - least + 1
+    else:
+        distinct, code = np.unique(keys, return_inverse=True)
+        codes = len(distinct)
+    never = np.iinfo(np.int64).max
+    earliest = np.full(codes, never)
+    np.minimum.at(earliest, code, place)
+    there = np.flatnonzero(earliest != never)
+    order = there[np.argsort(earliest[there], kind="stable")]
+    number = np.empty(codes, np.int64)
     number[order] = np.arange(len(order))
-    at_place = np.flatnonzero(place == earliest[inverse])
-    first = np.zeros(len(distinct), np.int64)
-    first[number[inverse[at_place]]] = at_place
-    return number[inverse], len(distinct), first
+    at_place = np.flatnonzero(place == earliest[code])
+    first = np.zeros(len(order), np.int64)
+    first[number[code[at_place]]] = at_place
+    return number[code], len(order), first
 
 
 def _parts(rows: Int64, part: Int64, count: int) -> list[Int64]:

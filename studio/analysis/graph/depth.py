@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.graph.digraph import topological_order
+from studio.analysis.graph.loops import find_layers
 from studio.analysis.graph.neighbours import Edges
 from studio.trace import Bool, Int64
 
@@ -40,9 +41,11 @@ def depths(count: int, edges: Edges) -> Depths:
     place = _places(count, edges)
     forward = place[edges.before] < place[edges.after]
     before, after = edges.before[forward].astype(np.int64), edges.after[forward].astype(np.int64)
-    order = np.argsort(place[after], kind="stable")
-    before, after = before[order], after[order]
-    layer = _longest(count, before, after)
+    reached = place[after]
+    if (reached[1:] < reached[:-1]).any():
+        order = np.argsort(reached, kind="stable")
+        before, after = before[order], after[order]
+    layer = find_layers(count, before, after)
     roots = np.full(count, True)
     roots[after] = False
     # What waits for nothing would crowd the first layer: it stands where it is needed.
@@ -66,13 +69,3 @@ def _places(count: int, edges: Edges) -> Int64:
     place = np.empty(count, np.int64)
     place[order] = rows
     return place
-
-
-def _longest(count: int, before: Int64, after: Int64) -> Int64:
-    """Return (N,) the longest chains; edges come in an order in which chains grow."""
-    # One step per edge on plain lists: a vector step per layer would take minutes where chains are long.
-    layer = [0] * count
-    for this, other in zip(before.tolist(), after.tolist(), strict=True):
-        if layer[this] >= layer[other]:
-            layer[other] = layer[this] + 1
-    return np.array(layer, np.int64)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.analysis.graph.loops import find_order
 from studio.trace import Bool, Int64
 
 if TYPE_CHECKING:
@@ -61,24 +62,16 @@ def shortest_path(network: Network, start: int, end: int) -> list[int]:
     return _way_back(came_from, end) if end in came_from else []
 
 
-def topological_order(count: int, before: Rows, after: Rows) -> list[int]:
+def topological_order(count: int, before: Rows, after: Rows) -> Int64:
     """Return the rows so that every edge leads to a later one; rows on cycles and behind them are left out.
 
     Example:
-        >>> topological_order(4, np.array([2, 3, 1]), np.array([0, 1, 3]))
+        >>> topological_order(4, np.array([2, 3, 1]), np.array([0, 1, 3])).tolist()
         [2, 0]
     """
     order = np.lexsort((after, before))
-    bounds = np.searchsorted(before[order], np.arange(count + 1)).tolist()
-    following = after[order].tolist()
-    missing = np.bincount(after, minlength=count).tolist()
-    done = [row for row, waits in enumerate(missing) if not waits]
-    for row in done:  # grows while it is read
-        for other in following[bounds[row] : bounds[row + 1]]:
-            missing[other] -= 1
-            if not missing[other]:
-                done.append(other)
-    return done
+    first = np.searchsorted(before[order], np.arange(count + 1))
+    return find_order(first, after[order].astype(np.int64), np.bincount(after, minlength=count))
 
 
 def strong_components(count: int, before: Rows, after: Rows) -> Int64:

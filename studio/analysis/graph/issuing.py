@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from studio.analysis.graph import kernel as k
-from studio.machine_code import Entry, Items, Number, prepare_functions
-from studio.native import Kernel
+from studio.analysis.graph.compiled import LOADED, is_faster_compiled, load_kernel
 from studio.trace import NONE, Int64
 
-INTERPRETED_NODES = 20_000
-INTERPRETED_COLD_NODES = 5_000_000
-"""Above these the kernel is compiled: when the installation has compiled it before, and when it has not."""
+_COLD = 5_000_000
+"""From so many nodes on it pays to compile the kernel first."""
 _LANES = 16
 """So many lanes are looked at together: of all of them there is a number for each node."""
-
-_NUMBERS = Items("int64")
-_NUMBER = Number()
-_FUNCTIONS = (
-    *("push", "pop", "list_children", "release"),
-    *("find_issue_order", "find_last_before", "find_certain_order"),
-)
-_ENTRIES = (
-    Entry("find_issue_order", (_NUMBERS,) * 9),
-    Entry("find_last_before", (*[_NUMBERS] * 5, _NUMBER, _NUMBER, *[_NUMBERS] * 5), answers=False),
-    Entry("find_certain_order", (_NUMBERS,) * 12),
-)
 
 
 def find_issue_order(pairs: tuple[Int64, Int64], by_id: Int64) -> Int64:
@@ -99,16 +84,6 @@ def _run(name: str, given: Sequence[Int64], lengths: Sequence[int], *, native: b
     return np.array(lists[-1][:count], np.int64)
 
 
-KERNEL = Kernel(k, __name__, _ENTRIES, prepare_functions(_FUNCTIONS, _ENTRIES))
-
-
-def load_kernel() -> Any:
-    """Return the kernel, compiled. Takes seconds the first time an installation asks, then from a file."""
-    return KERNEL.load()
-
-
 def worth_compiling(nodes: int) -> bool:
     """Whether graphs of so many nodes are gone through faster compiled, including the wait for the compiler."""
-    if nodes <= INTERPRETED_NODES:
-        return False
-    return nodes > INTERPRETED_COLD_NODES or KERNEL.is_cached()
+    return is_faster_compiled(nodes, LOADED, _COLD)

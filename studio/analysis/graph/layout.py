@@ -114,7 +114,7 @@ def _layers(count: int, before: Int64, after: Int64) -> Int64:
     for row, user in zip(before.tolist(), after.tolist(), strict=True):
         users[row].append(user)
     layer = np.zeros(count, np.int64)
-    for row in topological_order(count, before, after):
+    for row in topological_order(count, before, after).tolist():
         if users[row]:
             layer[users[row]] = np.maximum(layer[users[row]], layer[row] + 1)
     waits = np.bincount(after, minlength=count)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.neighbours import Adjacency
+from studio.analysis.numbering import first_places
 from studio.trace import (
     NONE,
     STEP,
@@ -104,7 +105,7 @@ def offered_levels(source: Source) -> list[LevelName]:
         "scope": source.parts.share_with_parts() >= 0.2,
         "calls": _may_have_calls(graph),
         "phase": _may_have_phases(source),
-        "lane": any(len(graph.rows_with(key)[0]) for key in ("tid", "thread", "stream")),
+        "lane": any(graph.has_attribute(key) for key in ("tid", "thread", "stream")),
         "group": bool((group_slots(graph) != NONE).any()),
         "type": bool((types != types[:1]).any()),
         "order": True,
@@ -156,7 +157,8 @@ def _may_have_steps(source: Source) -> bool:
     if not len(rows):
         rows = np.arange(0, len(graph), max(1, len(graph) // _SAMPLE))
     steps = _counted_steps(source, rows)
-    return len(np.unique(steps[steps >= 0])) > 1
+    counted = steps[steps >= 0]
+    return bool((counted != counted[:1]).any())
 
 
 def _counted_steps(source: Source, rows: Int64) -> Int64:
@@ -164,13 +166,14 @@ def _counted_steps(source: Source, rows: Int64) -> Int64:
     steps = np.full(len(rows), UNTOLD, np.int64)
     for depth in (0, 1):
         keys = source.parts.keys(rows, depth)
-        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        key, first = first_places(keys)
         labels = source.parts.labels(rows[first][:_STEPS_AT_MOST], depth)
         matches = map(_STEP.fullmatch, labels)
         number = [int(match.group(1)[:9]) if match else UNTOLD for match in matches]
-        number += [UNTOLD] * (len(first) - len(number))
-        here = np.array(number, np.int64)[inverse] if len(number) else steps
-        steps = np.where((steps == UNTOLD) & (keys >= 0), here, steps)
+        # One more, for what has no such part.
+        of_key = np.full(int(key.max(initial=UNTOLD)) + 2, UNTOLD, np.int64)
+        of_key[key[: len(number)]] = number
+        steps = np.where((steps == UNTOLD) & (keys >= 0), of_key[keys], steps)
     return steps
 
 
@@ -180,7 +183,7 @@ def _steps(source: Source) -> Int64:
     steps = _counted_steps(source, np.arange(len(graph)))
     end_ns = _call_ends(graph)
     spans = np.flatnonzero((steps >= 0) & (graph.start_ns >= 0) & (end_ns > graph.start_ns))
-    if len(spans):
+    if len(spans) and (steps < 0).any():
         spans = spans[np.argsort(graph.start_ns[spans], kind="stable")]
         span = np.searchsorted(graph.start_ns[spans], graph.start_ns, side="right") - 1
         within = (span >= 0) & (graph.start_ns >= 0) & (end_ns[spans[span]] > graph.start_ns) & (steps < 0)

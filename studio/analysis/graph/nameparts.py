@@ -34,14 +34,23 @@ class NameParts:
         self._small: pa.Array | None = None
         declared = _begin_with(self._data, self._offsets, _RETURNS)
         self._begins = self._offsets[:-1] + declared * len(_RETURNS)
-        self._ends = self._first_of(_STOPS)
-        is_cut = _is_any(self._data, _SEPARATORS)
+        # Looked for in all of it at once: most texts hold few of the characters that are looked for.
+        text = self._data.tobytes()
+        self._has_zero = b"\0" in text
+        self._ends = self._first_of(_those_in(text, _STOPS))
+        cuts = np.flatnonzero(_is_any(self._data, _those_in(text, _SEPARATORS)))
         # Of doubled separators the last one counts.
-        is_cut[:-1] &= ~is_cut[1:]
-        cuts = np.flatnonzero(is_cut)
+        alone = np.append(cuts[1:] - cuts[:-1] > 1, np.full(min(len(cuts), 1), True))
+        cuts = cuts if alone.all() else cuts[alone]
+        self._has_uncut = bool(declared.any()) or not alone.all()
         if declared.any():
             cuts = cuts[~declared[np.searchsorted(self._offsets, cuts, side="right") - 1]]
-        self._first, self._last = (np.searchsorted(cuts, edge) for edge in (self._offsets[:-1], self._ends))
+        place = np.searchsorted(cuts, self._offsets)
+        self._first, self._last = place[:-1], place[1:]
+        stopped = np.flatnonzero(self._ends != self._offsets[1:])
+        if len(stopped):
+            self._last = self._last.copy()
+            self._last[stopped] = np.searchsorted(cuts, self._ends[stopped])
         # One more, so that what lies behind the last one can be looked up too.
         self._cuts = np.append(cuts, 0)
 
@@ -53,7 +62,7 @@ class NameParts:
         start, end = self._part(codes, depth)
         numbers = np.full(len(here), ENDED, np.int64)
         there = start < end
-        numbers[codes[there]] = _number_pieces(self._data, start[there], end[there])
+        numbers[codes[there]] = _number_pieces(self._data, start[there], end[there], self._has_zero)
         return numbers[self._of[rows]]
 
     def label(self, row: int, depth: int) -> str:
@@ -88,6 +97,8 @@ class NameParts:
 
     def containing(self, text: str, *, ignore_case: bool = True) -> Bool:
         """Return (N,) whether names contain a text."""
+        if not ignore_case and text.encode() not in self._data.tobytes():
+            return np.full(len(self._of), False)
         if ignore_case and text.isascii():
             # Three times as fast as comparing letter by letter whatever its case.
             return self._fits(pc.match_substring(self._small_letters(), pattern=text.lower()))
@@ -114,9 +125,9 @@ class NameParts:
     def _first_of(self, characters: bytes) -> Int64:
         """Return the position of the first separator in each text, not at its start; its end where there is none."""
         begin, ends = self._begins, self._offsets[1:]
-        stops = np.flatnonzero(_is_any(self._data, characters))
-        if not len(stops):
+        if not characters:
             return ends
+        stops = np.flatnonzero(_is_any(self._data, characters))
         place = np.searchsorted(stops, begin)
         first = np.where(place < len(stops), stops[np.minimum(place, len(stops) - 1)], ends)
         return np.where(first == begin, ends, np.minimum(first, ends))
@@ -125,12 +136,14 @@ class NameParts:
         """Return where the parts at a depth begin and end in the texts; empty ranges for names without it."""
         ends, last, cuts = self._ends[codes], self._last[codes], self._cuts
         cut = self._first[codes] + depth
-        start = np.where(depth == 0, self._begins[codes], cuts[np.minimum(cut, len(cuts)) - 1] + 1)
+        start = self._begins[codes] if depth == 0 else cuts[np.minimum(cut, len(cuts)) - 1] + 1
         start = np.where(cut <= last, start, ends)
         end = np.where(cut < last, cuts[np.minimum(cut, len(cuts) - 1)], ends)
+        if not self._has_uncut:
+            return start, end
         # The first of doubled separators belongs to none of the parts.
         doubled = end > start
-        doubled[doubled] = np.isin(self._data[end[doubled] - 1], np.frombuffer(_SEPARATORS, np.uint8))
+        doubled[doubled] = _is_any(self._data[end[doubled] - 1], _SEPARATORS)
         return start, end - doubled
 
 
@@ -141,8 +154,14 @@ def _names(graph: Graph) -> tuple[pa.Array, Int64]:
     pool = pa.Array.from_buffers(pa.large_binary(), len(strings), buffers)
     used = np.full(len(strings), False)
     used[graph.name] = True
+    codes = np.flatnonzero(used)
+    if len(codes) and codes[-1] == len(codes) - 1:
+        # They come before all other texts.
+        size = int(strings.offsets[len(codes)])
+        buffers = [None, pa.py_buffer(strings.offsets[: len(codes) + 1]), pa.py_buffer(strings.data[:size])]
+        return pa.Array.from_buffers(pa.large_binary(), len(codes), buffers), graph.name.astype(np.int64)
     # Attributes have their texts in the same pool, often more than there are names.
-    return pool.take(to_arrow(np.flatnonzero(used))), (np.cumsum(used) - 1)[graph.name]
+    return pool.take(to_arrow(codes)), (np.cumsum(used) - 1)[graph.name]
 
 
 def _begin_with(data: UInt8, offsets: Int64, prefix: bytes) -> Bool:
@@ -155,17 +174,22 @@ def _begin_with(data: UInt8, offsets: Int64, prefix: bytes) -> Bool:
     return begins
 
 
+def _those_in(text: bytes, characters: bytes) -> bytes:
+    """Return those of some characters that a text holds."""
+    return bytes(character for character in characters if character in text)
+
+
 def _is_any(data: UInt8, characters: bytes) -> Bool:
-    fits: Bool = np.full(len(data), False)
-    for character in characters:
+    fits: Bool = data == characters[0] if characters else np.full(len(data), False)
+    for character in characters[1:]:
         fits |= data == character
     return fits
 
 
-def _number_pieces(data: UInt8, start: Int64, end: Int64) -> Int64:
+def _number_pieces(data: UInt8, start: Int64, end: Int64, has_zero: bool) -> Int64:
     """Return (P,) numbers of pieces of a text, equal for equal pieces."""
     length = end - start
-    if length.max(initial=0) <= _WORD and not (data == 0).any():
+    if length.max(initial=0) <= _WORD <= len(data) and not has_zero:
         # A text with zeros in it could end in them, and they look like no text.
         return _number_words(data, start, length)
     offsets = np.zeros(len(start) + 1, np.int64)
@@ -179,8 +203,12 @@ def _number_pieces(data: UInt8, start: Int64, end: Int64) -> Int64:
 
 def _number_words(data: UInt8, start: Int64, length: Int64) -> Int64:
     """Return (P,) numbers of pieces that fit into a word, all of which are looked up at once."""
-    padded = np.append(data, np.zeros(_WORD, np.uint8))
-    word_at = np.ndarray((len(data) + 1,), "<u8", padded, strides=(1,))
+    last = len(data) - _WORD
+    word_at = np.ndarray((last + 1,), "<u8", data, strides=(1,))
     masks = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
-    encoded = to_arrow(word_at[start].astype(np.uint64) & masks[length]).dictionary_encode()
+    words = word_at[np.minimum(start, last)].astype(np.uint64, copy=False)
+    # Of the pieces in the last word the bytes before them are in it, too.
+    late = np.flatnonzero(start > last)
+    words[late] >>= (8 * (start[late] - last)).astype(np.uint64)
+    encoded = to_arrow(words & masks[length]).dictionary_encode()
     return from_arrow(encoded.indices).astype(np.int64)

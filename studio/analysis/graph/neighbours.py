@@ -106,14 +106,16 @@ def edges(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Edges:
 def adjacency(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Adjacency:
     """Return the distinct dependencies of a graph, indexed both ways; computed once per graph."""
     unsorted = edges(graph, kinds)
-    # One sorted number per dependency: three times faster than sorting by three columns.
-    number = (unsorted.after.astype(np.int64) * len(graph) + unsorted.before) * 2 + unsorted.is_data
+    # One sorted number per dependency: three times faster than sorting by three columns, and shifts are faster than divisions.
+    bits = len(graph).bit_length()
+    number = ((unsorted.after.astype(np.int64) << bits | unsorted.before) << 1) | unsorted.is_data
     number.sort()
-    number = number[np.append(np.full(min(len(number), 1), True), number[1:] != number[:-1])]
-    pairs, is_data = number >> 1, number & 1
-    after, before = (ends.astype(np.int32) for ends in np.divmod(pairs, max(len(graph), 1)))
+    is_first = np.append(np.full(min(len(number), 1), True), number[1:] != number[:-1])
+    number = number if is_first.all() else number[is_first]
+    before = ((number >> 1) & ((1 << bits) - 1)).astype(np.int32)
+    after = (number >> (bits + 1)).astype(np.int32)
     return Adjacency(
-        Edges(before, after, is_data.astype(np.bool_)),
+        Edges(before, after, (number & 1).astype(np.bool_)),
         _offsets(after, len(graph)),
         _offsets(before, len(graph)),
         np.argsort(before, kind="stable"),

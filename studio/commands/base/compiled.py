@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studio.analysis.graph import issuing
+from studio.analysis.graph import compiled as graph
 from studio.et import event_columns, node_columns, wire
 from studio.et.link import intervals
 from studio.sim import engine
@@ -13,7 +13,7 @@ KERNELS = (
     event_columns.KERNEL,
     intervals.KERNEL,
     node_columns.KERNEL,
-    issuing.KERNEL,
+    graph.KERNEL,
 )
 """The one wanted first comes first."""
 

@@ -162,6 +162,17 @@ def test_steps_hold_what_ran_meanwhile_and_calls_what_they_called():
     assert calls.label(5, 2) == "aten::mm"
 
 
+@pytest.mark.parametrize("numbers", [(3, 1, 2), (987654321, 5, 123456789)])
+def test_steps_are_blocks_in_the_order_in_which_they_ran_however_large_their_numbers(numbers):
+    texts = {row: f"step{numbers[row // 40]}.op" if row < 120 else "other" for row in range(160)}
+    tree = tree_of(graph(160, data=[(one, one + 1) for one in range(159)], names=texts))
+    named = [f"step {number}" for number in numbers]
+    assert names_of(tree) == [(name, 40) for name in [*named, "outside of steps"]]
+    # The last step runs first.
+    turned = tree_of(graph(160, data=[(one + 1, one) for one in range(159)], names=texts))
+    assert names_of(turned) == [(name, 40) for name in ["outside of steps", *named[::-1]]]
+
+
 def test_a_profiler_s_threads_have_calls_and_kernels_belong_to_what_launched_them(tmp_path):
     aten, kernel = "aten::linear", "void gemm::run"
     events = [

@@ -108,12 +108,3 @@ def test_behind_cycles_both_see_what_is_known_by_then(monkeypatch: pytest.Monkey
         assert found[0] == found[1]
 
     check()
-
-
-def test_large_graphs_are_worth_compiling_sooner_once_machine_code_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for kept, least in ((True, issuing.INTERPRETED_NODES), (False, issuing.INTERPRETED_COLD_NODES)):
-        monkeypatch.setattr(issuing.Kernel, "is_cached", lambda _kernel, kept=kept: kept)
-        assert not issuing.worth_compiling(least)
-        assert issuing.worth_compiling(least + 1)

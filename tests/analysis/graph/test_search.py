@@ -75,7 +75,8 @@ def test_parts_of_names_are_numbered_alike_if_and_only_if_they_are_the_same():
         )
 
 
-def test_graphs_are_searched_and_folded_without_pandas():
+def test_graphs_are_searched_and_drawn_without_pandas_and_masked_arrays():
+    """Both take longer to import than the drawing of a hundred thousand nodes."""
     script = """
 import sys
 import numpy as np
@@ -85,6 +86,12 @@ from studio.analysis.graph.search import kinds_of
 graph = studio.read(studio.sample_path("transformer_8r")).graphs[0]
 parts = NameParts(graph)
 parts.containing("a"), parts.matching("a"), parts.keys(np.arange(len(graph)), 0), kinds_of(graph)
-assert "pandas" not in sys.modules
+from studio.analysis.graph.levels import Source, first_choice, offered_levels
+from studio.analysis.graph.neighbours import adjacency
+from studio.figures.rank_graph import Asked, draw_rank
+from studio.trace import Rank
+assert len(draw_rank(graph, Rank(0, 0), Asked(fold="step")).elements) > 9
+assert first_choice(offered_levels(Source(graph, adjacency(graph), parts, ()))) == "step"
+assert not {"pandas", "numpy.ma"} & set(sys.modules), sorted({"pandas", "numpy.ma"} & set(sys.modules))
 """
     subprocess.run([sys.executable, "-c", script], check=True)
