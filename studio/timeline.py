@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.errors import TraceError
 from studio.notebook import line, one_line, table
 from studio.trace import (
@@ -190,7 +191,7 @@ def node_times(trace: Trace, timeline: Timeline) -> NodeTimes:
     """Return the times of a timeline's nodes."""
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     rank_of = np.array([place[lane.rank] for lane in timeline.lanes], np.int64)
-    times = empty_times(trace, np.unique(rank_of))
+    times = empty_times(trace, find_distinct(rank_of))
     entries = times.first[rank_of[timeline.lane]] + timeline.row
     times.start_ns[entries], times.end_ns[entries] = timeline.start_ns, timeline.end_ns
     return times

@@ -206,6 +206,20 @@ def test_every_error_says_what_to_do_or_what_is_allowed():
     assert _errors_without_advice(sources) == []
 
 
+def test_distinct_values_are_found_by_sorting():
+    """`np.unique` alone takes fifty times as long for a million whole numbers, see `studio.distinct`."""
+    alone = [
+        f"{path.name}: {call}"
+        for path in sorted((ROOT / "studio").rglob("*.py"))
+        if path.name != "distinct.py"
+        for call in re.findall(
+            r"np\.unique\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", path.read_text(encoding="utf-8")
+        )
+        if not re.search("return_|axis=", call)
+    ]
+    assert alone == []
+
+
 @pytest.mark.parametrize(
     ("source", "wrong"),
     [

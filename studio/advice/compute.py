@@ -21,6 +21,7 @@ from studio.advice.work import (
     with_all_members,
     work_of,
 )
+from studio.distinct import find_distinct
 from studio.trace import Float64, Int32, Int64, device_waits, int_column
 from studio.units import format_ns
 
@@ -147,7 +148,7 @@ def _arrivals(scene: Scene, group: int) -> _Arrivals:
     mine, where = with_all_members(members, np.flatnonzero(members.group == group))
     places = members.rank[where[0]].astype(np.int64)
     begun = np.sort(members.start_ns[where].T, axis=1)
-    types = np.unique(members.type[mine])
+    types = find_distinct(members.type[mine])
     if (begun < 0).any():
         return _Arrivals(group, types, places, begun, {})
     work = np.zeros(begun.shape)
@@ -190,7 +191,7 @@ def _arriving_together(scene: Scene, groups: list[_Arrivals]) -> Iterator[Candid
     worst = [place for place, caused in blame.items() if caused >= (1 - _TIED) * most]
     share = sum(blame[place] for place in worst) / waits
     groups.sort(key=lambda one: -max(blame[place] for place in one.places.tolist()))
-    kinds = np.unique(np.concatenate([one.types for one in groups]))
+    kinds = find_distinct(np.concatenate([one.types for one in groups]))
     names = [scene.members.groups[one.group] for one in groups]
     what = plural(int(kinds[0])) if len(kinds) == 1 else "collectives"
     ranks = tuple(sorted(scene.trace.ranks[place].number for place in worst))

@@ -18,6 +18,7 @@ from studio.advice.edits import with_graphs
 from studio.advice.orders import only_order, waiting_rows
 from studio.advice.passes import Passes
 from studio.completion.layers import MICRO_BATCH
+from studio.distinct import find_distinct
 from studio.trace import (
     NONE,
     Attributes,
@@ -281,7 +282,7 @@ class _Split:
         count = np.diff(attrs.offsets)[old]
         step = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
         where, of = np.repeat(attrs.offsets[old], count) + step, np.repeat(np.arange(len(old)), count)
-        held = [code for code in np.unique(attrs.key).tolist() if strings[code].startswith(_MEMORY)]
+        held = [code for code in find_distinct(attrs.key).tolist() if strings[code].startswith(_MEMORY)]
         stays = ~np.isin(attrs.key[where], held)
         where, of = where[stays], of[stays]
         value, key = attrs.value[where].copy(), attrs.key[where]
@@ -303,6 +304,6 @@ def _around_number(name: str) -> tuple[str, int, str]:
 
 
 def _dependencies(count: int, child: Int64, parent: Int64) -> Dependencies:
-    pairs = np.divmod(np.unique(child * count + parent), count)
+    pairs = np.divmod(find_distinct(child * count + parent), count)
     offsets = np.append(0, np.cumsum(np.bincount(pairs[0], minlength=count)))
     return Dependencies(offsets.astype(np.int64), pairs[1].astype(np.int32), np.zeros(0, np.uint64))

@@ -15,6 +15,7 @@ import numpy as np
 from studio.advice.orders import only_order
 from studio.analysis.collectives.matching import issue_order
 from studio.completion.layers import MICRO_BATCH
+from studio.distinct import find_distinct
 from studio.et.link.options import DEP_KINDS
 from studio.trace import NONE, Bool, Graph, Int64, NodeType
 
@@ -143,7 +144,7 @@ def _labels(graph: Graph, place: Int64) -> _Labels:
     steps: dict[str, int] = {}
     rests: dict[str, int] = {}
     table = np.full((4, len(graph.strings)), NONE, np.int64)
-    for code in np.unique(graph.name).tolist():
+    for code in find_distinct(graph.name).tolist():
         name = graph.strings[code]
         found = MICRO_BATCH.search(name)
         table[2, code] = _BACKWARD.search(name) is not None
@@ -165,8 +166,8 @@ def _find_repeated(labels: _Labels) -> Bool | None:
     """Return (N,) which nodes every micro-batch of their step has as often; None where steps have different micro-batches."""
     named = labels.number != NONE
     counts = {}
-    for step in np.unique(labels.step[named]).tolist():
-        numbers = np.unique(labels.number[named & (labels.step == step)])
+    for step in find_distinct(labels.step[named]).tolist():
+        numbers = find_distinct(labels.number[named & (labels.step == step)])
         if not np.array_equal(numbers, np.arange(len(numbers))):
             return None
         counts[step] = len(numbers)

@@ -14,6 +14,7 @@ from studio.advice.micro_batches import Plan, SplitMicroBatches, fits
 from studio.advice.passes import BACKWARD, FORWARD, Passes, passes_of
 from studio.advice.terms import NODES_NAMED, Change, Kind
 from studio.analysis.collectives.messages import Messages, match_messages
+from studio.distinct import find_distinct
 from studio.generation.layout import Schedule
 from studio.generation.schedule import stage_order
 from studio.trace import NONE, Bool, Int64
@@ -98,7 +99,7 @@ def _pipeline(scene: Scene, messages: Messages) -> _Pipeline | str:
         if all(
             passes[rank.graph].order(step) == _order(found, schedule, int(at), 1)
             for rank, at in zip(trace.ranks, stage.tolist(), strict=True)
-            for step in np.unique(passes[rank.graph].steps).tolist()
+            for step in find_distinct(passes[rank.graph].steps).tolist()
         ):
             return _Pipeline(passes, stage, first.micro_batches, schedule, messages)
     return "passes follow an order that is neither 1F1B nor GPipe"
@@ -200,7 +201,7 @@ def _less_ns(scene: Scene, pipeline: _Pipeline, took: Took, parts: int) -> list[
     if not scene.is_replay or parts == 1:
         return less
     members, messages = scene.members, pipeline.messages
-    for group in np.unique(members.group).tolist():
+    for group in find_distinct(members.group).tolist():
         mine = np.flatnonzero((members.group == group) & (took.time_ns > 0))
         saved = took.time_ns[mine] * (1 - took.scale(mine, group, took.carried[mine] / parts))
         for collective, cut in zip(mine.tolist(), np.rint(saved).astype(np.int64).tolist(), strict=True):

@@ -15,6 +15,7 @@ from studio.advice.orders import only_order, waiting_rows
 from studio.advice.terms import NODES_NAMED, Change
 from studio.advice.work import groups_words, parallel_groups, with_all_members
 from studio.analysis.collectives.matching import issue_order
+from studio.distinct import find_distinct
 from studio.trace import (
     NONE,
     Bool,
@@ -46,7 +47,7 @@ def earlier(scene: Scene) -> Iterator[Found]:
     Collectives of one group keep their order. In a replay those that followed other communication still do: it does not say how
     long two at once would take.
     """
-    kinds = np.unique(scene.members.type).tolist()
+    kinds = find_distinct(scene.members.type).tolist()
     for kind in kinds:
         wirings = {}
         made: dict[int, Wiring | None] = {}
@@ -204,7 +205,7 @@ def _families(scene: Scene, took: Took, group: int) -> Iterator[_Buckets]:
     small = (took.carried[mine] * line.ns_per_byte < line.fixed_ns) & (
         members.type[mine] != CollectiveType.BARRIER
     )
-    for kind in np.unique(members.type[mine[small]]).tolist():
+    for kind in find_distinct(members.type[mine[small]]).tolist():
         chosen = small & (members.type[mine] == kind)
         if chosen.sum() > 1:
             yield _Buckets(group, kind, tuple(_runs(scene, mine, chosen, size)))

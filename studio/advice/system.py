@@ -11,6 +11,7 @@ import numpy as np
 from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, Found, Refusal, plural
 from studio.advice.terms import Change, Sensitivity
+from studio.distinct import find_distinct
 from studio.sim.algorithms import ALGORITHMS
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.sim.costs.model import ALGORITHMS as WAYS
@@ -267,7 +268,7 @@ def algorithms(scene: Scene, finish: Finish) -> Iterator[Found]:
         yield from _ways(scene, finish)
         return
     dims = scene.config.topology.dims
-    for number in np.unique(scene.members.type).tolist():
+    for number in find_distinct(scene.members.type).tolist():
         kind = EXTENDED_KIND_OF.get(number)
         setting = BY_KEY.get(f"{str(kind).replace('_', '-')}-implementation")
         if kind is None or setting is None or (setting.extended and scene.config.extensions is None):

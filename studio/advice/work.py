@@ -11,6 +11,7 @@ from studio.advice.baseline import Scene
 from studio.advice.candidates import group_words
 from studio.analysis.collectives.members import Members
 from studio.analysis.collectives.messages import match_messages
+from studio.distinct import find_distinct
 from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, copies, dense_column, idles
 
 
@@ -124,7 +125,7 @@ def stages(trace: Trace, groups: dict[str, tuple[int, ...]]) -> list[Int64]:
         there = [label[place[rank]] for rank in ranks if rank in place]
         if there:
             label[np.isin(label, there)] = min(there)
-    return [np.flatnonzero(label == first) for first in np.unique(label).tolist()]
+    return [np.flatnonzero(label == first) for first in find_distinct(label).tolist()]
 
 
 def group_ranks(scene: Scene) -> dict[str, tuple[int, ...]]:

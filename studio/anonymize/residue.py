@@ -13,6 +13,7 @@ from studio.anonymize.numbers import Scaling
 from studio.anonymize.policy import GROUPS, KEPT_METADATA, STANDARD, TEXTS, Field, Policy
 from studio.anonymize.rename import Anonymous, entries_by_key
 from studio.anonymize.words import SHORTEST, STAYS, vocabulary, words_in
+from studio.distinct import find_distinct
 from studio.trace import (
     Attributes,
     Int64,
@@ -36,11 +37,11 @@ def texts_of(trace: Trace) -> Iterator[tuple[Field | None, str]]:
     """Yield the texts of a job with the field of the policy that they are of, None where no policy keeps them."""
     for graph in trace.graphs:
         strings, attrs = graph.strings, graph.attrs
-        yield from (("names", strings[code]) for code in np.unique(graph.name).tolist())
+        yield from (("names", strings[code]) for code in find_distinct(graph.name).tolist())
         for column, what in enumerate(("tensors", "shapes", "types") * 2):
             codes = graph.io[:, column] if len(graph.io) else np.zeros(0, np.int32)
-            yield from ((_IO[what], strings[code]) for code in np.unique(codes[codes >= 0]).tolist())
-        yield from (("docs", strings[code]) for code in np.unique(attrs.doc[attrs.doc >= 0]).tolist())
+            yield from ((_IO[what], strings[code]) for code in find_distinct(codes[codes >= 0]).tolist())
+        yield from (("docs", strings[code]) for code in find_distinct(attrs.doc[attrs.doc >= 0]).tolist())
         for code, where in entries_by_key(attrs):
             key = strings[code]
             own: Field = "own"
@@ -79,7 +80,7 @@ def _values(attrs: Attributes, strings: Strings, where: Int64) -> Iterator[str]:
     single = (kind == ValueKind.STRING) | (kind == ValueKind.BYTES)
     lists = np.flatnonzero((kind == ValueKind.STRING_LIST) | (kind == ValueKind.BYTES_LIST)).tolist()
     codes = [value[single], *(items[value[entry] : value[entry] + length[entry]] for entry in lists)]
-    yield from (strings[code] for code in np.unique(np.concatenate(codes)).tolist())
+    yield from (strings[code] for code in find_distinct(np.concatenate(codes)).tolist())
 
 
 def _public_words(kept: Iterable[str]) -> set[str]:

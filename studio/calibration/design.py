@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from studio.calibration.tables import MeasuredTable
+from studio.distinct import find_distinct
 from studio.sim.costs.model import CostModel
 from studio.sim.costs.parameters import NAMES
 from studio.sim.costs.shapes import Float64, GroupShape, Ports
@@ -134,7 +135,7 @@ def design(
         shape = shape_of(table, ports)
         ways = model.possible(table.collective, shape)
         choice = taken_by(model, table, shape, ports)
-        for taken in np.unique(choice):
+        for taken in find_distinct(choice):
             way, rows = ways[taken], np.flatnonzero(choice == taken)
             split = model.terms(way, table.collective, table.size_bytes[rows], shape, ports)
             for part, group in enumerate((split.launch, split.waits, split.inside, split.between)):

@@ -22,6 +22,7 @@ from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import align_columns, printable, shorten
 from studio.comparing import Compared
+from studio.distinct import find_distinct
 from studio.et import Progress
 from studio.trace import NONE, Int64
 from studio.units import format_count, format_counted, format_ns
@@ -137,7 +138,7 @@ def text(found: Found) -> str:
     path = found.path
     told = "recorded" if found.account.is_recording else found.of.side.model
     segments = format_counted(len(path), "segment")
-    ranks = format_counted(len(np.unique(path.rank)), "rank")
+    ranks = format_counted(len(find_distinct(path.rank)), "rank")
     lines = [
         path_sentence(found.shares),
         "",

@@ -22,6 +22,7 @@ import numpy as np
 
 from studio.completion.clues import Known
 from studio.completion.surgery import with_texts
+from studio.distinct import find_distinct
 from studio.trace import (
     NONE,
     Attributes,
@@ -124,7 +125,7 @@ def _usual_ns(sizes: Float64, times: Int64) -> Int64:
         [32, 32, 32, 60]
     """
     usual = np.empty(len(sizes), np.int64)
-    for size in np.unique(sizes).tolist():
+    for size in find_distinct(sizes).tolist():
         ordered = np.sort(times * np.maximum(size / sizes, 1.0))
         usual[sizes == size] = math.ceil(ordered[(len(ordered) - 1) // 2])
     return usual

@@ -6,6 +6,7 @@ import numpy as np
 
 from studio.completion.layers import layer_of, micro_batch_of
 from studio.completion.surgery import edited
+from studio.distinct import find_distinct
 from studio.errors import ConfigError
 from studio.trace import NONE, Bool, Graph, Int64, NodeType
 
@@ -43,7 +44,7 @@ def with_fewer_layers(graph: Graph, factor: int) -> Graph:
 
 def _first(graph: Graph, numbers: Int64, among: Bool, factor: int, what: str) -> Graph:
     """Return a graph without the nodes of all but the first share of what is numbered."""
-    there = np.unique(numbers[(numbers != NONE) & among])
+    there = find_distinct(numbers[(numbers != NONE) & among])
     if len(there) % factor:
         raise ConfigError(
             f"{len(there):,} {what} cannot be shared by {factor:,} times as many",

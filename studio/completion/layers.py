@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.trace import NONE, Bool, Graph, Int64
 
 _LAYER = re.compile(
@@ -49,7 +50,7 @@ def ends(graph: Graph) -> Bool:
 
 def _numbers(graph: Graph, pattern: re.Pattern[str]) -> Int64:
     by_name = np.full(len(graph.strings), NONE, np.int64)
-    for code in np.unique(graph.name).tolist():
+    for code in find_distinct(graph.name).tolist():
         found = pattern.search(graph.strings[code])
         if found:
             by_name[code] = int(found[1])
@@ -58,6 +59,6 @@ def _numbers(graph: Graph, pattern: re.Pattern[str]) -> Int64:
 
 def _named(graph: Graph, pattern: re.Pattern[str]) -> Bool:
     by_name = np.zeros(len(graph.strings), np.bool_)
-    for code in np.unique(graph.name).tolist():
+    for code in find_distinct(graph.name).tolist():
         by_name[code] = bool(pattern.search(graph.strings[code]))
     return np.asarray(by_name[graph.name], np.bool_)

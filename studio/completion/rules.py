@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from studio.completion.mesh import NAMES, PIPELINE, Mesh
+from studio.distinct import find_distinct
 from studio.errors import ConfigError
 from studio.trace import NONE, NodeType, Trace, collective_name, dense_column
 
@@ -105,7 +106,7 @@ def applying(rules: Sequence[Rule], trace: Trace) -> tuple[Rule, ...]:
     for graph in trace.graphs:
         kinds = dense_column(graph, "comm_type", NONE)
         rows = np.flatnonzero(graph.type == NodeType.COMM_COLL)
-        present.update(collective_name(kind) for kind in np.unique(kinds[rows]).tolist())
+        present.update(collective_name(kind) for kind in find_distinct(kinds[rows]).tolist())
     # A reduce-scatter has two spellings, of which one begins with the other.
     return tuple(
         rule

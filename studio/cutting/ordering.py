@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from studio.analysis.collectives.matching import edges, issue_order
+from studio.distinct import find_distinct
 from studio.doctor.across import collectives
 from studio.doctor.deadlocks import deadlocks
 from studio.doctor.diagnosis import Case
@@ -126,7 +127,7 @@ def _order_nodes(node: Int64, before: Int64, after: Int64, priority: Int64) -> d
     children: list[int] = other[order].tolist()
     waiting: list[int] = np.bincount(other, minlength=len(node)).tolist()
     first: list[int] = priority.tolist()
-    standing: list[int] = np.unique(node).tolist()
+    standing: list[int] = find_distinct(node).tolist()
     ready = [(first[at], at) for at in standing if not waiting[at]]
     heapq.heapify(ready)
     number: dict[int, int] = {}

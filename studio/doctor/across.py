@@ -12,6 +12,7 @@ from studio.analysis.collectives.clocks import clock_offsets
 from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, disagreement
 from studio.analysis.collectives.messages import Messages
 from studio.analysis.job.completeness import completeness, is_recording, range_words
+from studio.distinct import find_distinct
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
 from studio.doctor.hangs import is_flight
 from studio.doctor.inferred import level_of_missing
@@ -253,7 +254,7 @@ def _pairs(case: Case, chosen: Int64, *, receives: bool) -> tuple[tuple[int, ...
     messages = case.messages
     rank = (messages.receive_rank if receives else messages.send_rank)[chosen]
     row = (messages.receive_row if receives else messages.send_row)[chosen]
-    numbers = sorted({case.trace.ranks[index].number for index in np.unique(rank).tolist()})
+    numbers = sorted({case.trace.ranks[index].number for index in find_distinct(rank).tolist()})
     nodes = by_rank(case.trace, zip(rank[:NODES_NAMED].tolist(), row[:NODES_NAMED].tolist(), strict=True))
     return tuple(numbers), tuple(nodes)
 

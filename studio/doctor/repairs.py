@@ -12,6 +12,7 @@ import numpy as np
 from studio.analysis.collectives.clocks import clock_offsets
 from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, issue_order
 from studio.analysis.collectives.messages import Messages
+from studio.distinct import find_distinct
 from studio.doctor import edit
 from studio.doctor.across import comparable, evident_partners, unreceived_messages, unsent_messages
 from studio.doctor.content import call_rows, on_cpu_rows
@@ -427,7 +428,9 @@ def _without_messages(
     """Remove sends and receives, given by rank index and row."""
     place = np.concatenate([rank for rank, _ in halves])
     row = np.concatenate([rows for _, rows in halves])
-    wanted = {index: tuple(np.unique(row[place == index]).tolist()) for index in np.unique(place).tolist()}
+    wanted = {
+        index: tuple(find_distinct(row[place == index]).tolist()) for index in find_distinct(place).tolist()
+    }
     first = [
         f"rank {trace.ranks[index].number}: {node_label(trace.graph_of(trace.ranks[index]), node)}"
         for index, rows in wanted.items()

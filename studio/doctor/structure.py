@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from studio.analysis.graph.digraph import build_network, reachable
+from studio.distinct import find_distinct
 from studio.doctor.cycles import Removal, removal
 from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
 from studio.sim.agreement import node_label, rank_list
@@ -53,7 +54,7 @@ def dangling(case: Case) -> Iterator[Found]:
         absent += len(np.union1d(graph_case.graph.ctrl.dangling, graph_case.graph.data.dangling)) * len(
             graph_case.ranks
         )
-        rows.append((graph_case, np.unique(np.concatenate(waiting))))
+        rows.append((graph_case, find_distinct(np.concatenate(waiting))))
     nodes = where(rows)
     if nodes.count:
         verb = "waits" if nodes.count == 1 else "wait"
@@ -71,7 +72,7 @@ def dangling(case: Case) -> Iterator[Found]:
 def self_loop_rows(graph: GraphCase) -> Int64:
     """Return the rows of nodes that wait for themselves."""
     of, waited = graph.pairs
-    return np.unique(of[of == waited])
+    return find_distinct(of[of == waited])
 
 
 def self_loops(case: Case) -> Iterator[Found]:
@@ -151,7 +152,7 @@ def _behind(case: GraphCase) -> int:
 def forward_rows(case: GraphCase) -> Int64:
     """Return the rows of nodes that wait for one that is written later in the file."""
     of, waited = case.pairs
-    return np.unique(of[waited > of])
+    return find_distinct(of[waited > of])
 
 
 def has_order(case: GraphCase) -> bool:

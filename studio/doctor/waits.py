@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.analysis.graph.issuing import worth_compiling
+from studio.distinct import find_distinct
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.issue import IssueOrder, chained, issue_order, takes_turns
 from studio.sim.lanes import thread_numbers
@@ -272,7 +273,7 @@ class _Places:
     def many(self, places: Int64, rows: Int64) -> Int64:
         """Return the numbers of nodes given by rank and row."""
         made = np.empty(len(rows), np.int64)
-        for graph in np.unique(self.graph_of[places]).tolist():
+        for graph in find_distinct(self.graph_of[places]).tolist():
             mine = self.graph_of[places] == graph
             made[mine] = self.parts[graph].number[rows[mine]]
         numbers: Int64 = made + self.base[places]

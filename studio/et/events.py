@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.errors import TraceFormatError
 from studio.et.columns import AttributeColumns, Texts
 from studio.et.format import Part, RankPart, Reading
@@ -233,7 +234,7 @@ def _parts(spans: _Spans, names: list[str], types: list[int], reading: Reading) 
     repeated = 0
     for index, number in enumerate(numbers.tolist()):
         rows = order[bounds[index] : bounds[index + 1]]
-        repeated += len(rows) - len(np.unique(node[rows]))
+        repeated += len(rows) - len(find_distinct(node[rows]))
         graph = _graph(
             node[rows],
             kind[name[rows]],

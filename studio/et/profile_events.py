@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.et.recording import DEVICE_KINDS, DeviceTrace, EventKind, Head
 from studio.trace import NONE, Int64
 
@@ -118,7 +119,7 @@ def _distinct_streams(device: Int64, stream: Int64) -> Int64:
     """
     pairs, place = np.unique(np.stack([device, stream], axis=1), axis=0, return_inverse=True)
     used = pairs[pairs[:, 1] != NONE, 1]
-    if len(np.unique(used)) == len(used):
+    if len(find_distinct(used)) == len(used):
         return stream
     return np.where(stream == NONE, NONE, place.reshape(-1))
 

@@ -30,6 +30,7 @@ from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.analysis.job.summary import summarise
 from studio.comparing import LETTERS, Compared, Progress, comparisons, settings_table, side_use
+from studio.distinct import find_distinct
 from studio.figures.beside import beside
 from studio.figures.occupancy import occupancy_areas
 from studio.figures.queues import MOST_LINES, queue_lines
@@ -326,7 +327,7 @@ def _collectives(
         document.paragraph("No collective of this run has times.", "dim")
         return
     rows: list[list[Cell]] = []
-    for kind in np.unique(times.type).tolist():
+    for kind in find_distinct(times.type).tolist():
         mine = times.type == kind
         taken = times.duration_ns[mine]
         rows.append(

@@ -13,6 +13,7 @@ from studio.analysis.collectives.heat import Heat, Shown, Tile, line_name, stron
 from studio.analysis.collectives.imbalance import ratios
 from studio.analysis.job.function_names import short_function_name
 from studio.analysis.job.nodes import find_node, node_ref
+from studio.distinct import find_distinct
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
 from studio.server.answers import FARTHEST, as_json, csv_line, exact_number, harmless, refusal, session, whole
@@ -71,7 +72,7 @@ def _tile(shown: Shown) -> Response:
 
     names, name = _texts(members.titles, of(members.title[first]))
     groups, group = _texts(members.groups, of(members.group[first]))
-    kinds = np.unique(members.type[first]).tolist() if len(first) else []
+    kinds = find_distinct(members.type[first]).tolist() if len(first) else []
     header = {
         "lines": len(heat.lines),
         "ranks": len(heat.columns),

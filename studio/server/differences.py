@@ -9,6 +9,7 @@ from flask import Blueprint, Response, request
 
 from studio.analysis.timeline.differences import differences
 from studio.analysis.timeline.gantt import Gantt
+from studio.distinct import find_distinct
 from studio.figures.graph import node_refs
 from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
 from studio.server.bars import bar_asked_for, gantt_asked_for, ghost_asked_for
@@ -55,7 +56,7 @@ def _table(gantt: Gantt, other: Gantt, most: int | None) -> tuple[list[tuple[Any
     changes = differences(gantt, other, (whole("from", FARTHEST), whole("to", FARTHEST)))
     rank, node = changes.rank[:most], changes.node[:most]
     refs, names = np.empty(len(rank), object), np.empty(len(rank), object)
-    for number in np.unique(rank).tolist():
+    for number in find_distinct(rank).tolist():
         mine = np.flatnonzero(rank == number)
         graph = gantt.trace.graph_of(gantt.rank(number))
         refs[mine] = node_refs(graph, node[mine])

@@ -16,6 +16,7 @@ from studio.analysis.collectives.matching import GroupMatching, edges, match_col
 from studio.analysis.collectives.messages import Channels, match_channels
 from studio.analysis.graph.digraph import build_network, reachable, shortest_cycle
 from studio.analysis.job.completeness import Completeness, completeness, is_recording
+from studio.distinct import find_distinct
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
 from studio.sim.collectives import (
     EXTENDED_KIND_OF,
@@ -244,7 +245,7 @@ def _dependencies(job: _Job) -> Iterator[Finding]:
             absent = int(deps.dangling[-1 - int(deps.rows[dangling[0]])])
             yield from _group_rows(
                 job,
-                np.unique(of[dangling]),
+                find_distinct(of[dangling]),
                 "error",
                 "dangling",
                 f"waits for node {absent}, which is not in the trace",
@@ -455,7 +456,7 @@ def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterat
     reported: set[tuple[str, int, int]] = set()
     for group in groups:
         for sequence in group.sequences:
-            for kind in np.unique(sequence.type).tolist():
+            for kind in find_distinct(sequence.type).tolist():
                 if kind == NONE:
                     continue
                 for size, code, message, hint in _unable(config, group, kind):
@@ -482,7 +483,9 @@ def _check_roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatch
             rooted = np.isin(sequence.type, _ROOTED_TYPES)
             named = roots[graph_of[member]][sequence.rows[rooted]]
             assumed.update(sequence.type[rooted][named < 0].tolist())
-            outside.update(root for root in np.unique(named).tolist() if root >= 0 and root not in members)
+            outside.update(
+                root for root in find_distinct(named).tolist() if root >= 0 and root not in members
+            )
         if assumed:
             what = ", ".join(collective_name(number) for number in sorted(assumed))
             message = f"{group_label(group)}: {what} without a root; rank {first} was taken, the first of the group."
@@ -580,7 +583,7 @@ def crossing_findings(
     crossing = _several_dimensions(config, members, np.array(following, np.int64))
     if crossing.any():
         of = np.repeat(np.arange(len(rings)), sizes)[crossing]
-        first, count = int(np.flatnonzero(crossing)[0]), len(np.unique(of))
+        first, count = int(np.flatnonzero(crossing)[0]), len(find_distinct(of))
         group = rings[int(of[0])]
         who = f"group {group.name} ({rank_list(group.members)})" if group.name else "the group of all ranks"
         more = f" (and those of {count - 1:,} more groups)" if count > 1 else ""
@@ -599,7 +602,7 @@ def _one_ring(config: SystemConfig, group: GroupMatching) -> bool:
     """Whether collectives of the group run over all its ranks at once, not dimension by dimension."""
     if len(group.members) < config.topology.npus:
         return len(group.members) > 1
-    numbers = {number for sequence in group.sequences for number in np.unique(sequence.type).tolist()}
+    numbers = {number for sequence in group.sequences for number in find_distinct(sequence.type).tolist()}
     kinds = [EXTENDED_KIND_OF[number] for number in numbers if number in EXTENDED_KIND_OF]
     return any(algorithm.single for kind in kinds for algorithm in listed_for(config, kind)[:1])
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from studio.analysis.collectives.times import CollectiveTimes, distinct_collectives
 from studio.analysis.job.memory import MemoryUse, memory_use
+from studio.distinct import find_distinct
 from studio.sim.charges import group_shape
 from studio.sim.config import Dimension, SystemConfig
 from studio.sim.costs import GroupShape
@@ -99,7 +100,7 @@ class Facts:
         kinds: set[int] = set()
         for graph in self.result.trace.graphs:
             rows, types = int_column(graph, "comm_type")
-            kinds.update(np.unique(types[graph.type[rows] == NodeType.COMM_COLL]).tolist())
+            kinds.update(find_distinct(types[graph.type[rows] == NodeType.COMM_COLL]).tolist())
         return frozenset(kinds)
 
     def port_bytes_per_ns(self, ranks: Sequence[int]) -> float:
@@ -114,7 +115,7 @@ class Facts:
         dims = config.topology.dims
         below, members, rate = 1, np.array(ranks, np.int64), 0.0
         for dim in dims:
-            if len(np.unique(members // below % dim.size)) > 1:
+            if len(find_distinct(members // below % dim.size)) > 1:
                 rate += link_rate(dim) * ports(dim)
             below *= dim.size
         return rate

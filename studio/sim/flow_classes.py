@@ -39,6 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from studio.analysis.numbering import number_by_first
+from studio.distinct import find_distinct
 from studio.sim.charges import Costs
 from studio.sim.flow_plans import NEVER, Bundles, Expansion
 from studio.sim.folding import Folding, Unfoldable
@@ -86,8 +87,8 @@ def fold_flows(bundles: Bundles, cost: Int64, kind_of: Int64, per_node: int, *, 
     signs = _Signs(bundles, cost, node_of if by_node else None, ranks)
     class_of = np.unique(kind_of, return_inverse=True)[1].reshape(-1)
     count = 0
-    while count < len(np.unique(class_of)):
-        count = len(np.unique(class_of))
+    while count < len(find_distinct(class_of)):
+        count = len(find_distinct(class_of))
         if count == ranks:
             raise Unfoldable("no two ranks are equivalent")
         pairs = np.stack([class_of.astype(np.uint64), signs.of_ranks(class_of)])
@@ -99,7 +100,7 @@ def fold_flows(bundles: Bundles, cost: Int64, kind_of: Int64, per_node: int, *, 
     owners = near = representatives
     if by_node:
         _check_nodes(class_of, node_of, node_class)
-        nodes = np.unique(node_class)
+        nodes = find_distinct(node_class)
         owners = np.concatenate([owners, ranks + nodes])
         near = np.flatnonzero(np.isin(node_of, nodes) | np.isin(np.arange(ranks), representatives))
     chosen = bundles.of_ranks(near)

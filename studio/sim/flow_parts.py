@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.sim.config import SystemConfig
 from studio.sim.flow_plans import Flows, plan_flows
@@ -67,7 +68,7 @@ def flow_parts(
     if not config.flows:
         return None
     if flows is None:
-        flows = plan_flows(trace, config, np.unique(representative))
+        flows = plan_flows(trace, config, find_distinct(representative))
     # Ranks that one was simulated for share its times.
     own = np.flatnonzero((representative[flows.place] == flows.place) & (times.first[flows.place] >= 0))
     every = times.first[flows.place] + flows.row

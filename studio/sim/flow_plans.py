@@ -25,6 +25,7 @@ import numpy.typing as npt
 from studio.analysis.collectives.matching import Collectives, GroupMatching, match_collectives
 from studio.analysis.collectives.messages import Channels, match_channels
 from studio.analysis.graph.neighbours import ranges
+from studio.distinct import find_distinct
 from studio.errors import ConfigError, TraceError
 from studio.sim.agreement import UNEVEN_TYPES
 from studio.sim.charges import FLOW_KINDS, SEND_RECV, UNKNOWN, Costs, Float64, crossed_dimensions, group_shape
@@ -169,7 +170,7 @@ class Bundles:
 
     def of_ranks(self, places: Int64) -> Int64:
         """Return the bundles of which some of the ranks at these places are members."""
-        return np.unique(self.bundle[np.isin(self.place, places)])
+        return find_distinct(self.bundle[np.isin(self.place, places)])
 
     def charge(self, config: SystemConfig) -> Costs:
         """Return what the cases of flows cost on a system."""
@@ -402,7 +403,7 @@ class _Found:
             crossed |= (coordinate[:, 0] != coordinate[:, 1]).astype(np.int64) << index
         sort = np.zeros(count, np.int64)
         contents, parts, first_part = self._exchanges(channels)
-        for mask in np.unique(crossed).tolist():
+        for mask in find_distinct(crossed).tolist():
             mine = np.flatnonzero(crossed == mask)
             shape = self._shape(ends[mine[0]].tolist())
             passing, inverse = np.unique(contents[channels.exchange[mine]], return_inverse=True)
@@ -515,7 +516,7 @@ def _distinct_pairs(pairs: Sequence[Int64]) -> Int64:
     """Return (2, F) the distinct pairs of rows, in rising order."""
     first, second = np.concatenate(pairs, axis=1)
     rows = int(max(first.max(initial=0), second.max(initial=0))) + 1
-    return np.stack(np.divmod(np.unique(first * rows + second), rows))
+    return np.stack(np.divmod(find_distinct(first * rows + second), rows))
 
 
 def _contents(group: GroupMatching) -> tuple[Int64, Int64, Bool]:
@@ -532,7 +533,7 @@ def _contents(group: GroupMatching) -> tuple[Int64, Int64, Bool]:
         there[index, mine] = sequence.rows != NONE
         kind[index, mine] = known[np.clip(sequence.type, NONE, len(known) - 1)]
         size[index, mine] = sequence.bytes
-    used = np.unique(group.sequence_of[group.sequence_of != NONE])
+    used = find_distinct(group.sequence_of[group.sequence_of != NONE])
     kind, size, there = kind[used], size[used], there[used]
     most, least = kind.max(axis=0), np.where(there, kind, UNKNOWN).min(axis=0)
     largest, smallest = size.max(axis=0), np.where(there, size, np.iinfo(np.int64).max).min(axis=0)

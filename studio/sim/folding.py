@@ -71,6 +71,7 @@ from typing import Any
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.sim.collectives import ROOTED, Phase
 from studio.sim.config import SystemConfig
 from studio.sim.link_classes import LinkClasses, Partition
@@ -510,8 +511,8 @@ class _Finder:
                 same = (column != other) & (tag_of[column] == tag_of[other])
                 low, high = np.minimum(column[same], other[same]), np.maximum(column[same], other[same])
                 # A rank that names the two in several slots counts once.
-                shared.append(np.unique((use.ranks[same] * MOST_NAMES + low + 1) * MOST_NAMES + high))
-        pairs = np.unique(np.concatenate(shared)) % MOST_NAMES**2
+                shared.append(find_distinct((use.ranks[same] * MOST_NAMES + low + 1) * MOST_NAMES + high))
+        pairs = find_distinct(np.concatenate(shared)) % MOST_NAMES**2
         if len(pairs) and np.unique(pairs, return_counts=True)[1].max() > 1:
             raise Unfoldable(f"comm groups whose numbers differ by {SHARED_TAGS} share their tags")
 

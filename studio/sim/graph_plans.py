@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.errors import TraceError
 from studio.sim.kernel import records as k
 from studio.sim.lanes import Lanes, lanes
@@ -128,7 +129,7 @@ def _edges(
         pairs[1] = pairs[1][~sequence_alone(graph)]
     before, after = planning.follows.get(rank.graph, _NO_PAIRS) if not custom else _NO_PAIRS
     pairs.append(place[before] * count + place[after])
-    both = np.unique(np.concatenate(pairs)) if sum(map(len, pairs)) else np.zeros(0, np.int64)
+    both = find_distinct(np.concatenate(pairs)) if sum(map(len, pairs)) else np.zeros(0, np.int64)
     parent, child = both // count, both % count
     parents = np.bincount(child, minlength=count).astype(np.int64)
     if parents.all():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.sim.config import Dimension, Topology
 from studio.sim.links import first_records
 from studio.trace import Int64
@@ -81,7 +82,7 @@ class Step:
     @staticmethod
     def of(senders: Int64, places: Int64) -> Step:
         """Return a step."""
-        return Step(senders, places, len(np.unique(places)) == len(places))
+        return Step(senders, places, len(find_distinct(places)) == len(places))
 
     def split_places(self, partition: Partition, of: Int64) -> None:
         """Split places by the classes of their senders."""
@@ -100,7 +101,7 @@ class Step:
         if self.single:
             return True
         both = self.places * (int(of.max()) + 1) + of[self.senders]
-        return len(np.unique(both)) == len(both)
+        return len(find_distinct(both)) == len(both)
 
 
 @dataclass(slots=True)

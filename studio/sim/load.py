@@ -15,6 +15,7 @@ import numpy as np
 from studio.analysis.timeline.counters import Series, Steps, span_bytes
 from studio.analysis.timeline.coverage import Category, Float64
 from studio.analysis.timeline.gantt import Gantt
+from studio.distinct import find_distinct
 from studio.sim.result import SimResult
 from studio.sim.traffic import offered_load_words
 from studio.timeline import LANE_KINDS
@@ -127,7 +128,7 @@ class _Spread:
             return sends
         name = self._gantt.rows.names[int(self._gantt.rows.name[row])]
         members = self._members.get(name, np.arange(len(self._where)))
-        if len(np.unique(self._where[members, dimension])) < 2:
+        if len(find_distinct(self._where[members, dimension])) < 2:
             sends[category == Category.COLLECTIVE] = 0
         for index in np.flatnonzero(category == Category.SEND).tolist():
             there = self._crossing.get((rank, int(self._gantt.coverage.row[part[index]])))

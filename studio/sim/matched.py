@@ -15,6 +15,7 @@ import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching, match_collectives
 from studio.analysis.collectives.messages import match_messages
+from studio.distinct import find_distinct
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.sim.agreement import rank_list
 from studio.sim.config import SystemConfig
@@ -152,7 +153,7 @@ def _recorded_times(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64
     """Return start, -1 where there is none, and duration (P,) of nodes."""
     start, own = np.empty(len(rank), np.int64), np.empty(len(rank), np.int64)
     graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
-    for index in np.unique(graph_of).tolist():
+    for index in find_distinct(graph_of).tolist():
         mine, graph = graph_of == index, trace.graphs[index]
         start[mine], own[mine] = graph.start_ns[row[mine]], graph.duration_ns[row[mine]]
     return start, np.maximum(own, 1)

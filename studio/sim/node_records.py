@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.errors import ConfigError, TraceError
 from studio.sim.collectives import (
     EXTENDED_KIND_OF,
@@ -433,7 +434,7 @@ class Draft:
         nodes[among, k.Node.TAG] = self._require("comm_tag", among)[among] % k.Channel.STREAM_TAG
         for pos in self._slot(peer, among, k.Node.PEER)[:1].tolist():
             raise self.fail(pos, f"attribute {peer!r} is missing")
-        self.peer_slots.update(np.unique(nodes[among, k.Node.PEER]).tolist())
+        self.peer_slots.update(find_distinct(nodes[among, k.Node.PEER]).tolist())
         if self.custom_lists is not None:
             self._own(own, among)
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.sim.collectives import Phase, group_phases
 from studio.sim.flow_classes import FlowClasses, costs_of_bundles, fold_flows
 from studio.sim.flow_plans import Bundles
@@ -29,7 +30,7 @@ def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
             raise Unfoldable("communication takes its recorded times")
         if planning.extensions is not None and planning.extensions.rank_starts == "recorded":
             raise Unfoldable("ranks begin at their recorded times")
-        if len(np.unique(graph_of)) == len(graph_of):
+        if len(find_distinct(graph_of)) == len(graph_of):
             raise Unfoldable(ALL_DIFFER)
         uses = [_use(planning, plan, np.flatnonzero(graph_of == index)) for index, plan in plans.items()]
         planning.folding = fold(

@@ -11,6 +11,7 @@ import numpy as np
 from studio.analysis.collectives.arrivals import Matched
 from studio.analysis.job.ledger import PARTS, Delays, Ledger, ledger
 from studio.analysis.job.part_words import NAMES
+from studio.distinct import find_distinct
 from studio.notebook import line, table
 from studio.sim.compute import attainable
 from studio.sim.config import SystemConfig
@@ -110,7 +111,7 @@ class SimResult:
             >>> result.classes
             8
         """
-        return len(np.unique(self.representative))
+        return len(find_distinct(self.representative))
 
     def events_of(self, rank: int | Rank) -> tuple[Int64, Int64, Bool]:
         """Return tick, row and whether it completes of every event of a rank, given by number or itself, in order.
@@ -163,7 +164,7 @@ class SimResult:
             >>> len(result.node_times().start_ns) == trace.node_count
             True
         """
-        simulated = np.unique(self.representative if chosen is None else self.representative[chosen])
+        simulated = find_distinct(self.representative if chosen is None else self.representative[chosen])
         times = empty_times(self.trace, simulated)
         mine = slice(None) if len(simulated) == len(self.finish_ns) else times.first[self.event_rank] >= 0
         # Every node is issued and ends once, so its place is known without sorting.
@@ -247,7 +248,7 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = ""
 
 def _rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
     """Return the graph row of each position."""
-    used = np.unique(plan.graph_of).tolist()
+    used = find_distinct(plan.graph_of).tolist()
     table = np.concatenate([plan.graphs[index].order for index in used])
     first = np.zeros(len(plan.graphs) + 1, np.int64)
     start = 0

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.arrow import optional_texts
+from studio.distinct import find_distinct
 from studio.trace import Bool, Int64, Strings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def worded(codes: NDArray[Any], word: Callable[[int], str], missing: Bool | None
 
     distinct, index = np.unique(codes, return_inverse=True)
     there = np.ones(len(codes), np.bool_) if missing is None else ~missing
-    used = set(np.unique(index[there]).tolist())
+    used = set(find_distinct(index[there]).tolist())
     words = [utf8(word(code)) if place in used else "" for place, code in enumerate(distinct.tolist())]
     return pa.DictionaryArray.from_arrays(column_of(index.astype(np.int32), there), optional_texts(words))
 

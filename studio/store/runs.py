@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from studio import __version__
 from studio.analysis.job.completeness import assumed_words
 from studio.decoding import converted, decoder
+from studio.distinct import find_distinct
 from studio.errors import ConfigError
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.doubt import Cured, Doubt
@@ -128,7 +129,7 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         mode="compatible" if result.config.extensions is None else "extended",
         congestion=result.config.congestion,
         npus=len(result.finish_ns),
-        simulated=len(np.unique(result.representative)),
+        simulated=len(find_distinct(result.representative)),
         makespan_ns=result.makespan_ns,
         summary=_summary(result),
         spent_s=run.spent_s,

@@ -15,6 +15,7 @@ from studio.analysis.graph.paths import between, walkable
 from studio.analysis.graph.search import Kinds, found_rows, kinds_of
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.comparing import RECORDED
+from studio.distinct import find_distinct
 from studio.errors import TraceError
 from studio.figures.graph import communication, elements, look
 from studio.figures.graph_colours import Swatch
@@ -186,7 +187,7 @@ def part_of(asked: Request) -> Part:
 
 def _path_rows(asked: Request) -> tuple[Int64, int]:
     """Return nodes on the requested paths, and how many there are in all; only both ends if there is no path."""
-    ends = np.unique([row for row in (asked.anchor, asked.centre) if row >= 0])
+    ends = find_distinct(np.array([row for row in (asked.anchor, asked.centre) if row >= 0], np.int64))
     if asked.anchor < 0 or asked.anchor == asked.centre:
         return ends, len(ends)
     network = _network(asked.session, asked.job, asked.graph, asked.deps)

@@ -14,6 +14,7 @@ from studio.analysis.graph.layout import Layout
 from studio.analysis.graph.levels import LevelName, Source, first_choice, offered_levels
 from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.neighbours import Adjacency, adjacency
+from studio.distinct import find_distinct
 from studio.figures.blocks import Figures, Weights, folded_elements
 from studio.session import Session, keep_result
 from studio.trace import Int64, dense_column, shown_types
@@ -155,4 +156,4 @@ def fold_sentence(asked: Request) -> str:
 
 def hits_in_blocks(asked: Request, rows: Int64) -> Sequence[int]:
     """Return the indices of drawn nodes and blocks that contain any of these rows."""
-    return np.unique(folded_of(asked).of[rows]).tolist() if len(rows) else []
+    return find_distinct(folded_of(asked).of[rows]).tolist() if len(rows) else []

@@ -12,6 +12,7 @@ from studio.analysis.graph.critical import Schedule, schedule
 from studio.analysis.graph.levels import thread_lanes
 from studio.analysis.path.whole import WholePath
 from studio.analysis.path.words import path_sentence
+from studio.distinct import find_distinct
 from studio.figures.graph_colours import Swatch, categories, diverging, scale_colours
 from studio.session import Session, keep_result
 from studio.trace import NONE, Float64, Graph, Int64, NodeType, Trace, dense_column, group_slots
@@ -251,7 +252,7 @@ def _whole_sentence(asked: Request) -> str:
     found, trace = _whole_path(asked), asked.session.trace(asked.job)
     places = _drawn_places(asked, trace)
     segment, rows = found.visits(places)
-    here = format_counted(len(np.unique(rows)), "node")
+    here = format_counted(len(find_distinct(rows)), "node")
     numbers = [str(trace.ranks[place].number) for place in places[:_NAMED]]
     ranks = f"rank{'s' * (len(places) > 1)} {', '.join(numbers)}{', …' if len(places) > _NAMED else ''}"
     share = int(found.path.ns[segment].sum())

@@ -16,6 +16,7 @@ from studio.analysis.collectives.clocks import clocks_ahead
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.analysis.collectives.messages import Channels, Messages, match_channels
 from studio.analysis.graph.neighbours import ranges
+from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, CommGroup, Int64, NodeType, Trace
@@ -77,7 +78,7 @@ class Ran:
         """Return what a rank sent and received, by its place in the trace's ranks."""
         channels = self.channels
         named = np.flatnonzero(channels.parties == place)
-        mine = np.unique(np.searchsorted(channels.party_offsets, named, side="right") - 1)
+        mine = find_distinct(np.searchsorted(channels.party_offsets, named, side="right") - 1)
         # A channel has as many messages as the one that stands for it.
         offsets = np.append(0, np.cumsum(channels.messages[self.shown]))
         at = ranges(offsets, self.which[mine])

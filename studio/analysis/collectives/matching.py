@@ -16,6 +16,7 @@ import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.graph.issuing import find_issue_order, worth_compiling
+from studio.distinct import find_distinct
 from studio.trace import (
     NONE,
     WORLD,
@@ -135,7 +136,7 @@ def match_collectives(
     numbers = tuple(rank.number for rank in trace.ranks)
     world = world_names(listed.values(), numbers)
     graphs = [_collectives(graph) for graph in trace.graphs]
-    slots_of = [np.unique(slot).tolist() for _, slot in graphs]
+    slots_of = [find_distinct(slot).tolist() for _, slot in graphs]
     users: dict[str, dict[int, _Use]] = {name: {} for name in listed if name not in world}
     for rank in trace.ranks:
         for name, slots in _slots_by_group(rank, slots_of[rank.graph], world).items():
@@ -186,7 +187,7 @@ def _match_names(trace: Trace, group: GroupMatching) -> GroupMatching:
     members = np.bincount(group.sequence_of[group.sequence_of != NONE], minlength=len(numbered)).tolist()
     users = np.zeros(len(codes), np.int64)
     for sequence, count in zip(numbered, members, strict=True):
-        users[np.unique(sequence.number)] += count
+        users[find_distinct(sequence.number)] += count
     if (users < 2).any():
         return group
     return replace(group, sequences=_align_by_number(numbered), by_number=True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching, issue_order, match_by_name
 from studio.analysis.job.steps import enclosing_steps, step_of_name
+from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
 from studio.trace import NONE, CommGroup, Graph, Int32, Int64, Trace
 
@@ -217,7 +218,7 @@ def _begin(trace: Trace, offsets: Int64, rank: Int64, row: Int64, start: Int64) 
     first = offsets[:-1]
     graph_of = np.array([member.graph for member in trace.ranks], np.int64)[rank[first]]
     place = np.zeros(len(first), np.int64)
-    for index in np.unique(graph_of).tolist():
+    for index in find_distinct(graph_of).tolist():
         mine = graph_of == index
         place[mine] = issue_order(trace.graphs[index])[row[first[mine]]]
     return place
@@ -243,7 +244,7 @@ class _Titles:
         """Return the number of each node's name, and its training step."""
         graph_of = np.array([member.graph for member in self._trace.ranks], np.int64)[rank]
         title, step = np.zeros(len(rank), np.int64), np.full(len(rank), NONE, np.int64)
-        for index in np.unique(graph_of).tolist():
+        for index in find_distinct(graph_of).tolist():
             mine = np.flatnonzero(graph_of == index)
             graph, rows = self._trace.graphs[index], row[mine]
             names, inverse = np.unique(graph.name[rows], return_inverse=True)

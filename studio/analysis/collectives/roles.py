@@ -16,6 +16,7 @@ import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching, match_collectives
 from studio.analysis.collectives.messages import match_messages
+from studio.distinct import find_distinct
 from studio.trace import CollectiveType, CommGroup, Int64, Trace
 
 Kind = Literal["tensor", "data", "pipeline", "expert", "all ranks", "single", "unknown"]
@@ -89,7 +90,7 @@ def _busiest(nested: Mapping[int, int]) -> int:
 
 
 def _stride(ranks: Sequence[int]) -> int:
-    steps = np.unique(np.diff(np.sort(np.array(ranks, np.int64))))
+    steps = find_distinct(np.diff(np.sort(np.array(ranks, np.int64))))
     return int(steps[0]) if len(steps) == 1 else 0
 
 

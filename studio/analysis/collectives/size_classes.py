@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.times import CollectiveTimes
+from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.trace import NONE, Float64, Int64, Trace, collective_name
 
@@ -84,9 +85,9 @@ def _sizes(times: CollectiveTimes) -> Int64:
     size = times.bytes.copy()
     power = np.where(size > 0, 1 << np.floor(np.log2(np.maximum(size, 1))).astype(np.int64), 0)
     kinds = times.type * (1 << 32) + times.members
-    for kind in np.unique(kinds).tolist():
+    for kind in find_distinct(kinds).tolist():
         mine = kinds == kind
-        if len(np.unique(size[mine])) > _EXACT_AT_MOST:
+        if len(find_distinct(size[mine])) > _EXACT_AT_MOST:
             size[mine] = power[mine]
     return size
 
@@ -99,7 +100,7 @@ def _class(times: CollectiveTimes, mine: Int64, numbers: Int64) -> SizeClass:
     return SizeClass(
         collective_name(int(times.type[mine[0]])),
         int(times.members[mine[0]]),
-        tuple(times.groups[group] for group in np.unique(times.group[mine]).tolist()),
+        tuple(times.groups[group] for group in find_distinct(times.group[mine]).tolist()),
         int(size.min()),
         int(size.max()),
         len(mine),

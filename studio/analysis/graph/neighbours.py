@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.trace import Bool, Dependencies, Graph, Int32, Int64
 
 Kind = Literal["data", "ctrl"]
@@ -64,7 +65,7 @@ class Adjacency:
             parts.append(self.edges.before[ranges(self.up, rows)])
         if direction != "up":
             parts.append(self.edges.after[self.by_before[ranges(self.down, rows)]])
-        return np.unique(np.concatenate(parts)).astype(np.int64)
+        return find_distinct(np.concatenate(parts)).astype(np.int64)
 
     def within(self, rows: Int64) -> Edges:
         """Return the dependencies between `rows`."""

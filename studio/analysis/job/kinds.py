@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.trace import Bool, Graph, Int64, NodeType, Trace, copies, idles, int_column
 
 COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
@@ -53,7 +54,7 @@ def is_library_kernel(graph: Graph) -> Bool:
     texts = graph.strings.data.tobytes()
     # Looking for three letters takes a hundredth of the time of the pattern, and most graphs do not have them.
     if b"ccl" in texts.lower() and _LIBRARY_KERNEL.search(texts):
-        used = np.unique(graph.name[graph.type == NodeType.COMP]).tolist()
+        used = find_distinct(graph.name[graph.type == NodeType.COMP]).tolist()
         found[used] = [_LIBRARY_KERNEL.search(graph.strings.raw(code)) is not None for code in used]
     return np.asarray(found[graph.name] & (graph.type == NodeType.COMP))
 

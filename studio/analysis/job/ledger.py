@@ -31,6 +31,7 @@ import numpy as np
 from studio.analysis.collectives.arrivals import Arrivals, Matched, arrivals, without_joining
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, work_kinds
 from studio.analysis.job.stretches import Marked, Stretches, join_stretches
+from studio.distinct import find_distinct
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes, Timeline, node_times
 from studio.trace import NONE, Bool, CommGroup, Float64, Int64, NodeType, Trace, UInt8
@@ -477,7 +478,7 @@ def _waited_from(talk: _Talk, line: Int64, start: Int64, end: Int64) -> Int64:
     late = np.flatnonzero((talk.is_message == _RECEIVES) & (talk.begun == talk.start))
     order = np.lexsort((start, line))
     bounds = np.searchsorted(line[order], np.arange(int(line.max(initial=0)) + 2))
-    for one in np.unique(talk.line[late]).tolist():
+    for one in find_distinct(talk.line[late]).tolist():
         mine, its = late[talk.line[late] == one], order[bounds[one] : bounds[one + 1]]
         reach = np.append(0, np.maximum.accumulate(end[its]))
         since[mine] = np.minimum(

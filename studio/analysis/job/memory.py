@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, Graph, Int32, Int64, Trace, dense_column, is_generated
@@ -141,7 +142,7 @@ def _noted(graph: Graph, start_ns: Int64) -> list[MemoryUse]:
     time = np.maximum(start_ns[row] + columns["ns"], 0)
     order = np.lexsort((np.arange(len(row)), time))
     made = []
-    for device in np.unique(columns["device"]).tolist():
+    for device in find_distinct(columns["device"]).tolist():
         here = order[columns["device"][order] == device]
         made.append(_level(graph, device, row[here], time[here], {k: c[here] for k, c in columns.items()}))
     return made
@@ -225,7 +226,7 @@ def _of_tensors(graph: Graph, start_ns: Int64, end_ns: Int64) -> list[MemoryUse]
     uses = _Uses(
         row, storage, size, np.where(out, whole, start_ns[row]), whole, _begins(graph, row, storage, out)
     )
-    return [_lives(graph, number, uses.of(device == number)) for number in np.unique(device).tolist()]
+    return [_lives(graph, number, uses.of(device == number)) for number in find_distinct(device).tolist()]
 
 
 @dataclass(frozen=True, slots=True)

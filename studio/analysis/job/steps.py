@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.trace import NONE, STEP, Graph, Int64, dense_column
 
 _NAMED = re.compile(r"(?:^|[^A-Za-z])(?:step|iteration|iter)[ _#.\-]?(\d{1,9})(?![A-Za-z0-9])", re.IGNORECASE)
@@ -48,7 +49,7 @@ def _annotations(graph: Graph) -> list[tuple[int, int, int]]:
     """Return number, start and end of steps annotated by PyTorch."""
     if _ENCLOSING.search(graph.strings.data.tobytes()) is None:
         return []
-    names = np.unique(graph.name)
+    names = find_distinct(graph.name)
     numbers = {
         code: match for code in names.tolist() if (match := _ENCLOSING.fullmatch(graph.strings.raw(code)))
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.trace import NONE, Bool, Float64, Int64, UInt8
 
@@ -97,7 +98,7 @@ class Stretches:
             found: Int64 = np.searchsorted(begin, line * apart + moment, side="right") - 1
             return np.maximum(found, self.bounds[line] - 1)
         found = np.zeros(len(line), np.int64)
-        for one in np.unique(line).tolist():
+        for one in find_distinct(line).tolist():
             low, high = self.bounds[one : one + 2].tolist()
             asked = line == one
             found[asked] = low - 1 + np.searchsorted(self.start[low:high], moment[asked], side="right")

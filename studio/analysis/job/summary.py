@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
+from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.trace import (
     NONE,
@@ -142,7 +143,7 @@ def _by_type(graph: Graph) -> dict[str, Sums]:
     size[nodes.rows] = nodes.bytes
     by_type = {}
     types = shown_types(graph)
-    for number in np.unique(types).tolist():
+    for number in find_distinct(types).tolist():
         chosen = types == number
         sums = int(chosen.sum()), int(size[chosen].sum()), int(graph.duration_ns[chosen].sum())
         by_type[type_name(number)] = sums
@@ -155,7 +156,7 @@ def _by_collective(graph: Graph) -> dict[str, Sums]:
     duration_ns = graph.duration_ns[nodes.rows]
     labels = np.where(nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64))
     by_label = {}
-    for label in np.unique(labels).tolist():
+    for label in find_distinct(labels).tolist():
         chosen = labels == label
         sums = int(chosen.sum()), int(nodes.bytes[chosen].sum()), int(duration_ns[chosen].sum())
         by_label[_label(label)] = sums

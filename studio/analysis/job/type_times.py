@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.job.summary import rank_with_most
+from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
 from studio.trace import Int32, Int64, Trace, shown_types, type_name
 
@@ -29,7 +30,7 @@ class TypeTime:
 def type_times(trace: Trace, times: NodeTimes) -> dict[str, TypeTime]:
     """Return the total durations of each node type of a trace."""
     types = [shown_types(graph) for graph in trace.graphs]
-    kinds = sorted({kind for of_graph in types for kind in np.unique(of_graph).tolist()})
+    kinds = sorted({kind for of_graph in types for kind in find_distinct(of_graph).tolist()})
     sums = np.zeros((len(trace.ranks), len(kinds)), np.int64)
     known: dict[tuple[int, int], list[int]] = {}  # ranks that one was simulated for share its times
     for index, (rank, first) in enumerate(zip(trace.ranks, times.first.tolist(), strict=True)):

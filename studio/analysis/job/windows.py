@@ -6,6 +6,7 @@ import numpy as np
 
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.steps import graph_steps
+from studio.distinct import find_distinct
 from studio.errors import ConfigError
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Int64, Trace
@@ -25,7 +26,7 @@ def step_numbers(trace: Trace) -> list[int]:
     """Return the numbers of the training steps that names and annotations tell, rising."""
     used = sorted({rank.graph for rank in trace.ranks})
     found = np.concatenate([np.zeros(0, np.int64), *(graph_steps(trace.graphs[index]) for index in used)])
-    numbers: list[int] = np.unique(found[found != NONE]).tolist()
+    numbers: list[int] = find_distinct(found[found != NONE]).tolist()
     return numbers
 
 

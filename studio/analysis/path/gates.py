@@ -9,6 +9,7 @@ import numpy as np
 from studio.analysis.graph.digraph import topological_order
 from studio.analysis.graph.levels import thread_lanes
 from studio.analysis.graph.neighbours import Edges, edges
+from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.trace import NONE, Graph, Int64, NodeType, dense_column, group_slots
 
@@ -123,7 +124,7 @@ def _previous(start_ns: Int64, end_ns: Int64, lane: Int64) -> tuple[Int64, Int64
         # One at a time: the one before is the one that began before.
         same = lane[by_start[1:]] == lane[by_start[:-1]]
         return by_start[:-1][same], by_start[1:][same]
-    bounds = np.searchsorted(lane[by_end], np.unique(lane[rows]))
+    bounds = np.searchsorted(lane[by_end], find_distinct(lane[rows]))
     found = np.full(len(rows), NONE, np.int64)
     for low, high in zip(bounds.tolist(), [*bounds[1:].tolist(), len(rows)], strict=True):
         mine = by_end[low:high]

@@ -10,6 +10,7 @@ import numpy as np
 from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.path.critical import CAUSES, Cause, CriticalPath, by_rank
+from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
 from studio.trace import (
@@ -89,7 +90,7 @@ def path_shares(
     alone: dict[Cause, dict[int, list[Int64]]] = {}
     for place, mine in by_rank(path.rank):
         names = _what(trace, account, path, mine, world)
-        for code in np.unique(path.cause[mine]).tolist():
+        for code in find_distinct(path.cause[mine]).tolist():
             cause, of = CAUSES[code], mine[path.cause[mine] == code]
             if cause in ("collective", "message", "waiting"):
                 distinct, which = np.unique(path.row[of], return_inverse=True)
@@ -108,7 +109,7 @@ def path_shares(
     for (cause, words), parts in found.items():
         segments = np.concatenate(parts)
         ns = int(path.ns[segments].sum())
-        numbers = {trace.ranks[place].number for place in np.unique(path.rank[segments]).tolist()}
+        numbers = {trace.ranks[place].number for place in find_distinct(path.rank[segments]).tolist()}
         made.append(Share(cause, words, ns, ns / max(path.length_ns, 1), tuple(sorted(numbers))))
     return sorted(made, key=lambda share: (-share.ns, share.what))
 
@@ -179,7 +180,7 @@ def pipeline_stages(times: NodeTimes, arrivals: Arrivals, ranks: int) -> Int64:
     order = np.lexsort((start, pair))
     first = order[np.append(True, pair[order][1:] != pair[order][:-1])]
     source, target = source[first], target[first]
-    stage[np.unique(np.concatenate([source, target]))] = 0
+    stage[find_distinct(np.concatenate([source, target]))] = 0
     for _ in range(ranks):
         deeper = stage.copy()
         np.maximum.at(deeper, target, stage[source] + 1)
@@ -199,7 +200,7 @@ def _what(
     graph = trace.graph_of(rank)
     waits = path.cause[mine] == CAUSES.index("waiting")
     talks = waits | np.isin(path.cause[mine], [CAUSES.index("collective"), CAUSES.index("message")])
-    rows = np.unique(path.row[mine[talks]])
+    rows = find_distinct(path.row[mine[talks]])
     rows = rows[rows != NONE]
     if not len(rows):
         return {}

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.analysis.job.kinds import is_library_kernel
+from studio.distinct import find_distinct
 from studio.timeline import LaneKind, Timeline
 from studio.trace import Bool, Int64, NodeType, Trace, UInt8, copies, idles
 
@@ -197,7 +198,7 @@ class Coverage:
             kinds, start, end = self.category[part], self.start_ns[part], self.end_ns[part]
             begun = start + self.waits_ns[part]
             known = []
-            for kind in np.unique(kinds).tolist():
+            for kind in find_distinct(kinds).tolist():
                 mine = kinds == kind
                 since = begun if kind in (Category.SEND, Category.RECEIVE) else start
                 known.append((kind, _strip(since[mine], end[mine])))
@@ -273,7 +274,7 @@ def _stands_alone(timeline: Timeline) -> Bool:
     alone = np.ones(len(timeline), bool)
     lane, start, end = timeline.lane, timeline.start_ns, timeline.end_ns
     touching = (lane[1:] == lane[:-1]) & (start[1:] < end[:-1])
-    for index in np.unique(lane[1:][touching]).tolist():
+    for index in find_distinct(lane[1:][touching]).tolist():
         part = timeline.of_lane(index)
         reach = np.maximum.accumulate(end[part])
         joins = np.append(False, start[part][1:] < reach[:-1])

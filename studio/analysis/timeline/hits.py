@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.timeline.gantt import Gantt
+from studio.distinct import find_distinct
 from studio.errors import TraceError
 from studio.timeline import LANE_KINDS
 from studio.trace import (
@@ -110,7 +111,7 @@ def _fitting(graph: Graph, text: str) -> Int64:
 
 def _types(graph: Graph, wanted: str) -> Bool:
     types = shown_types(graph)
-    codes = np.unique(types).tolist()
+    codes = find_distinct(types).tolist()
     fits: Bool = np.isin(types, [code for code in codes if wanted in type_name(code).lower()])
     rows, values = int_column(graph, "comm_type")
     kinds = [kind.value for kind in CollectiveType if wanted in collective_name(kind.value).lower()]

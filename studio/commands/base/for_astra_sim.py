@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from studio.analysis.collectives.matching import match_collectives
+from studio.distinct import find_distinct
 from studio.doctor import edit
 from studio.trace import (
     GROUP_KEYS,
@@ -80,7 +81,7 @@ def _refused_nodes(graph: Graph) -> dict[str, Bool]:
     kind, size = dense_column(graph, "comm_type", NONE), dense_column(graph, "comm_size", NONE)
     collective = graph.type == NodeType.COMM_COLL
     refused: dict[str, Bool] = {"METADATA nodes left out": np.asarray(graph.type == NodeType.METADATA)}
-    for number in np.unique(kind[collective & ~np.isin(kind, _KNOWN)]).tolist():
+    for number in find_distinct(kind[collective & ~np.isin(kind, _KNOWN)]).tolist():
         name = "collectives without type" if number == NONE else f"{collective_name(number)} collectives"
         refused[f"{name} left out"] = collective & (kind == number)
     empty = collective & (kind == CollectiveType.ALL_GATHER) & (size == 0)
@@ -153,7 +154,7 @@ def _check_uneven(trace: Trace) -> list[Finding]:
     """Warn of all-to-alls with sizes that differ between members; ASTRA-sim would hang on them."""
     for group in match_collectives(trace, by_number=False):
         present = group.sequence_of[group.sequence_of != NONE]
-        used = [group.sequences[position] for position in np.unique(present).tolist()]
+        used = [group.sequences[position] for position in find_distinct(present).tolist()]
         if (
             len({sequence.bytes[sequence.type == CollectiveType.ALL_TO_ALL].tobytes() for sequence in used})
             > 1

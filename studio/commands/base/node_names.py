@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from studio.analysis.job.nodes import node_ref
+from studio.distinct import find_distinct
 from studio.trace import Trace
 
 
@@ -21,7 +20,7 @@ class NodeNames:
         index = self._trace.ranks[place].graph
         graph = self._trace.graphs[index]
         if index not in self._repeats:
-            self._repeats[index] = len(np.unique(graph.id)) < len(graph)
+            self._repeats[index] = len(find_distinct(graph.id)) < len(graph)
         return node_ref(graph, row) if self._repeats[index] else str(graph.id[row])
 
     def name(self, place: int, row: int) -> str:

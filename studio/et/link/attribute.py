@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.et.device_events import order_by_begin
 from studio.et.link.intervals import find_innermost
 from studio.et.link.names import KERNEL
@@ -101,7 +102,7 @@ def covering(operations: Operations, device: DeviceTrace, calls: Int64) -> Int64
     operator = np.full(len(calls), NONE, np.int64)
     timed = np.flatnonzero(operations.timed & (operations.event >= 0))
     lanes = device.thread[operations.event[timed]]
-    for lane in np.unique(device.thread[calls]).tolist():
+    for lane in find_distinct(device.thread[calls]).tolist():
         here = np.flatnonzero(device.thread[calls] == lane)
         _sweep(operations, device, timed[lanes == lane], calls, here, operator)
     return operator

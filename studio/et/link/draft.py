@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.et.allocations import no_allocations
 from studio.et.link.attribute import DeviceOperations, attribute
 from studio.et.link.batches import spread
@@ -229,7 +230,7 @@ def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
 def _several_devices(files: str, device: DeviceTrace, launched: DeviceOperations) -> list[Finding]:
     """Return a finding where one process worked on several devices, which count as one rank."""
     events = launched.event
-    numbers = np.unique(device.device[events])
+    numbers = find_distinct(device.device[events])
     if len(numbers) < 2:
         return []
     start = device.start_ns[events]

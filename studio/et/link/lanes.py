@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.et.link.carried import library_rows
 from studio.et.link.communication import Communication
 from studio.et.link.intervals import find_parents
@@ -78,7 +79,7 @@ def find_inner(operations: Operations, communication: Communication, floating: B
         return inner
     carrying = np.zeros(len(operations), np.bool_)
     carrying[[row for row in communication.issued_by if not floating[row]]] = True
-    lanes = np.unique(operations.thread[carrying])
+    lanes = find_distinct(operations.thread[carrying])
     rows = np.flatnonzero(
         operations.timed & ~operations.frame & ~floating & np.isin(operations.thread, lanes)
     )

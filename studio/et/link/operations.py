@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.et.columns import Texts
 from studio.et.link.intervals import find_parents
 from studio.et.recording import DeviceTrace, HostTrace, mark_names
@@ -198,7 +199,7 @@ def _fill_times(start: Int64, end: Int64, thread: Int64, linked: Bool, place: In
     """Return times for every operator; one without takes that of the one called before it on its thread."""
     begin, finish = start.copy(), end.copy()
     first = int(start[linked].min())
-    for lane in np.unique(thread).tolist():
+    for lane in find_distinct(thread).tolist():
         rows = np.flatnonzero(thread == lane)
         rows = rows[np.argsort(place[rows], kind="stable")]
         before = np.maximum.accumulate(np.where(linked[rows], np.arange(len(rows)), -1))

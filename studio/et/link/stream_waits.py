@@ -21,6 +21,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, EventKind, mark_names
@@ -158,7 +159,7 @@ def waits_of_unlaunched(
     finish = start + device.duration_ns[launched.event]
     on = device.device[launched.event]
     found = [np.zeros((2, 0), np.int64)]
-    for number in np.unique(on[place]).tolist():
+    for number in find_distinct(on[place]).tolist():
         # What takes no time may have begun when the operation did, which waits for nothing that begins with it.
         mine = np.flatnonzero((on == number) & (finish > start))
         mine = mine[np.argsort(finish[mine], kind="stable")]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.distinct import find_distinct
 from studio.et.link.operations import Operations
 from studio.et.recording import HostTrace
 from studio.trace import Int64
@@ -67,7 +68,7 @@ class _Storages:
 
     def __init__(self, host: HostTrace) -> None:
         self.io = host.io
-        used = np.unique(host.io[:, [0, 3]]) if len(host.io) else np.zeros(0, np.int32)
+        used = find_distinct(host.io[:, [0, 3]]) if len(host.io) else np.zeros(0, np.int32)
         listed = [_STORAGE.findall(host.texts[code]) for code in used.tolist()]
         known: dict[str, int] = {}
         numbers = [known.setdefault(storage, len(known)) for storage in chain.from_iterable(listed)]
@@ -88,7 +89,7 @@ class _Storages:
 
 def _distinct(rows: Int64, storages: Int64) -> _Pairs:
     span = int(storages.max()) + 1 if len(storages) else 1
-    return np.stack(np.divmod(np.unique(rows * span + storages), span), axis=1)
+    return np.stack(np.divmod(find_distinct(rows * span + storages), span), axis=1)
 
 
 def _with_library(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.et.link.dependencies import Dependencies
 from studio.et.link.gaps import Causes, Gaps
 from studio.et.link.operations import Operations
@@ -23,7 +24,7 @@ def order_lanes(operations: Operations, gaps: Gaps, order: Int64, lost: Sequence
     thread[list(lost)] = NONE
     times = np.concatenate((operations.begin, gaps.start_ns))
     by_lane = {}
-    for lane in np.unique(thread[thread != NONE]).tolist():
+    for lane in find_distinct(thread[thread != NONE]).tolist():
         rows = np.flatnonzero(thread == lane)
         rows = rows[np.argsort(order[rows], kind="stable")]
         by_lane[lane] = rows, times[rows]
@@ -98,11 +99,11 @@ def add_holds(draft: Dependencies, lanes: Lanes, causes: Causes, instants: Int64
         return
     lane, time, other, until = np.array([(*held, *cause) for held, cause in causes.items()], np.int64).T
     held_row, cause_row = np.full(len(lane), NONE, np.int64), np.full(len(lane), NONE, np.int64)
-    for each in np.unique(lane).tolist():
+    for each in find_distinct(lane).tolist():
         here = np.flatnonzero(lane == each)
         rows, times = lanes[each]
         held_row[here] = np.append(rows, NONE)[np.searchsorted(times, time[here], side="left")]
-    for each in np.unique(other).tolist():
+    for each in find_distinct(other).tolist():
         here = np.flatnonzero(other == each)
         rows, begun = lanes[each]
         # The last that the other thread began before: by its end all before it have ended, too.

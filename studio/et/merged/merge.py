@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.errors import TraceError, TraceFormatError
 from studio.et import chakra, encode, groups, wire
 from studio.et import kernel as k
@@ -274,7 +275,7 @@ class _Numbering:
         repeated = np.ones(len(ids), np.bool_)
         repeated[first] = False
         special = np.flatnonzero(repeated | (ids >= BLOCK))
-        waited = np.unique(np.concatenate([nothing, *(np.unique(chunk.deps) for chunk in again())]))
+        waited = find_distinct(np.concatenate([nothing, *(find_distinct(chunk.deps) for chunk in again())]))
         used = np.union1d(distinct, waited)
         large = used[used >= BLOCK]
         taken = used[used < BLOCK]

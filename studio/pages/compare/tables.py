@@ -17,6 +17,7 @@ from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChan
 from studio.analysis.compare.words import node_words, signed_ns
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.comparing import LETTERS, Compared, Lineup, settings_table
+from studio.distinct import find_distinct
 from studio.figures.beside import beside
 from studio.pages.base.export import Table, exports, with_copy_button
 from studio.pages.base.widgets import aria_label, exact, hint, link, table
@@ -381,7 +382,7 @@ def _durations(compared: Compared) -> tuple[Any, list[str]]:
     if not len(members):
         return np.zeros((0, len(side.trace.ranks))), []
     rows = rows_of(members)
-    edges = np.unique(np.linspace(0, len(rows), min(len(rows), _ROWS) + 1).astype(int))[:-1]
+    edges = find_distinct(np.linspace(0, len(rows), min(len(rows), _ROWS) + 1).astype(int))[:-1]
     lines = np.searchsorted(edges, np.arange(len(rows)), side="right") - 1
     ends = [*edges[1:].tolist(), len(rows)]
     labels = []

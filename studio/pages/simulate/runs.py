@@ -11,6 +11,7 @@ from dash import dcc, html
 from studio.analysis.job.alike import count_alike
 from studio.analysis.job.ledger import MADE_OF, PartTimes
 from studio.analysis.job.part_words import ABOUT, NAMES
+from studio.distinct import find_distinct
 from studio.figures.ranks import rank_times
 from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.export import exports, with_copy_button
@@ -142,7 +143,7 @@ def _figures(outcome: SimResult, times: PartTimes, numbers: Sequence[int], marke
     for key, column in times.figures().items():
         words = f"{NAMES[key]}, mean per rank" if key == "compute" else NAMES[key]
         shown.append(([words, hint(NAMES[key], _definition(key, times))], share(column)))
-    classes = len(np.unique(outcome.representative))
+    classes = len(find_distinct(outcome.representative))
     if classes < len(numbers):
         shown.append((["classes", hint("classes of ranks", _CLASSES)], f"{classes:,} of {len(numbers):,}"))
     return html.Dl(

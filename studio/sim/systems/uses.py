@@ -9,6 +9,7 @@ import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.job.completeness import completeness
+from studio.distinct import find_distinct
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.trace import NONE, WORLD, Graph, Int64, NodeType, Trace, recorded_devices
 
@@ -46,7 +47,7 @@ def uses_of(trace: Trace) -> Uses:
     used = {name for _, name in found}
     groups = {name: listed.get(name, tuple(range(ranks)) if name == WORLD else ()) for name in used}
     several = {
-        key: np.unique(np.concatenate(sizes)) for key, sizes in found.items() if len(groups[key[1]]) > 1
+        key: find_distinct(np.concatenate(sizes)) for key, sizes in found.items() if len(groups[key[1]]) > 1
     }
     return Uses(ranks, groups, several, recorded_devices(trace))
 
@@ -62,5 +63,5 @@ def _sizes_by_slot(graph: Graph) -> dict[tuple[str, int], Int64]:
         kind = EXTENDED_KIND_OF.get(number)
         if kind is not None:
             mine = collective & (nodes.collective == number) & (nodes.group_slot == slot)
-            found[kind, slot] = np.unique(nodes.bytes[mine])
+            found[kind, slot] = find_distinct(nodes.bytes[mine])
     return found
