@@ -15,6 +15,7 @@ from studio.session import Session
 from studio.store.awaited import Awaited
 from studio.store.tasks import close_tasks, open_tasks
 from studio.store.workspace import Workspace
+from studio.units import time_unit
 from tests.doctor.broken_jobs import healthy
 from tests.waiting import wait_until
 
@@ -67,6 +68,17 @@ def test_who_asks_for_what_is_being_prepared_waits_for_it_and_others_do_not():
     assert settled.wait(20)
     assert gone.wait(20)
     assert made == ["first"]
+
+
+def test_what_is_prepared_is_made_as_the_request_has_chosen():
+    awaited, made = Awaited(), []
+    token = time_unit.set("ms")
+    try:
+        awaited.prepare("first", lambda: made.append(time_unit.get()))
+    finally:
+        time_unit.reset(token)
+    awaited.settle("first")
+    assert made == ["ms"]
 
 
 def test_what_cannot_be_prepared_is_left_to_who_asks_for_it():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from collections.abc import Callable
@@ -63,7 +64,9 @@ class Awaited:
                     self._count -= 1
                     self._changed.notify_all()
 
-        threading.Thread(target=work, name="preparing an answer", daemon=True).start()
+        # What the request has chosen, such as the unit of times, holds there, too.
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(work,), name="preparing an answer", daemon=True).start()
 
     def settle(self, what: str) -> None:
         """Wait while this is being prepared: two threads would make some of it twice."""

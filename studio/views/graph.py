@@ -21,7 +21,7 @@ from studio.figures.graph import communication, elements, look
 from studio.figures.graph_colours import Swatch
 from studio.session import Session, keep_result
 from studio.trace import COPY, Graph, Int64, NodeType, Rank, shown_types, type_name
-from studio.units import format_count
+from studio.units import TIME_UNITS, format_count, time_unit
 from studio.views.address import rank_of, runs_of, shown_run
 from studio.views.graph_fold import (
     adjacency_of,
@@ -52,7 +52,8 @@ def read_request(session: Session, view: dict[str, Any]) -> tuple[Request, str]:
         raise TraceError("This job has no ranks.", hint="Import it again with at least one trace file.")
     rank = rank_of(trace, view)
     deps = view["deps"] if view.get("deps") in KINDS else "both"
-    asked = _look(Request(session, view["job"], rank.graph, deps), view, rank)
+    unit = time_unit.get() if time_unit.get() in TIME_UNITS else ""
+    asked = _look(Request(session, view["job"], rank.graph, deps, unit=unit), view, rank)
     graph = trace.graph_of(rank)
     mode, note = _mode(graph, len(graph) + len(near_of(asked).edges), view)
     if mode == "fold":

@@ -47,6 +47,7 @@ class Request:
         against: The run that durations are compared with, as `run`; None without a comparison.
         critical: Whether the critical path is drawn.
         wide: Whether nodes are as wide as they are long in time.
+        unit: The unit of times in texts: a key of `TIME_UNITS`, "" for one that suits each.
     """
 
     session: Session
@@ -67,3 +68,4 @@ class Request:
     against: str | None = None
     critical: bool = False
     wide: bool = False
+    unit: str = ""

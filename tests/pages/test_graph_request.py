@@ -12,6 +12,7 @@ import pytest
 from studio.errors import TraceError
 from studio.session import Session
 from studio.trace import NodeType, Rank, Trace
+from studio.units import time_unit
 from studio.views import graph as graph_view
 from studio.views import graph_paint, graph_words
 from tests.graphs import graph
@@ -25,6 +26,7 @@ def jobs(monkeypatch):
         "small": graph(5, data=[(0, 1), (1, 2), (2, 3), (3, 4)]),
         "large": graph(2000, data=chain, types={700: NodeType.COMM_COLL}),
         "plain": graph(2000, data=chain),
+        "timed": replace(graph(2000, data=chain), duration_ns=np.full(2000, 2_000_000_000)),
         "empty": graph(0),
         "odd": graph(4, data=[(0, 0), (0, 1), (1, 0), (-1, 2)], ids=[7, 7, 8, 9]),
     }
@@ -79,6 +81,23 @@ def test_a_large_graph_is_folded_and_opens_around_the_node_that_is_selected(jobs
     asked, note = ask(job="plain", show="whole")
     assert asked.mode == "fold"
     assert "The whole graph has 3,999 nodes and dependencies; 1,500 can be drawn." in note
+
+
+def test_a_drawing_says_times_in_the_unit_that_is_chosen_also_where_another_is_kept(jobs):
+    """Any text may be in the cookie: what is no unit counts as none."""
+    said = []
+    for unit in ("", "ms", "µs <b>", "ms"):
+        token = time_unit.set(unit)
+        try:
+            asked, _ = ask(job="timed")
+            labels = [one["data"].get("label", "") for one in graph_view.elements_of(asked)]
+        finally:
+            time_unit.reset(token)
+        said.append("".join(labels))
+        assert asked.unit == (unit if unit == "ms" else "")
+    assert said[0] == said[2] != said[1] == said[3]
+    assert " min" in said[0]
+    assert " ms" in said[1]
 
 
 @pytest.mark.parametrize(
