@@ -546,15 +546,16 @@ def test_another_studio_sees_an_import_but_leaves_it_alone(studio: Studios) -> N
     assert get_import(two, made.id).status == "uploading"
 
 
+# Two threads print: each writes its line at once, so that none stands within the other.
 CHILD = """
-import io, sys, time
+import io, os, sys, time
 from pathlib import Path
 from studio.store import imports
 from studio.store.tasks import close_tasks, open_tasks
 from studio.store.workspace import Workspace
 def reader(files, progress):
     progress("reading", 3, 9)
-    print("reading", flush=True)
+    os.write(1, b"reading\\n")
     time.sleep(600)
 registry = imports.open_registry(open_tasks(Path(sys.argv[1])), reader)
 half = imports.create_import(registry, [imports.Announced("half.et", 4, 1.0)])
@@ -562,7 +563,7 @@ imports.append_chunk(registry, half.id, "000001", 0, io.BytesIO(b"ab"), 2)
 whole = imports.create_import(registry, [imports.Announced("whole.et", 1, 1.0)])
 imports.append_chunk(registry, whole.id, "000001", 0, io.BytesIO(b"w"), 1)
 imports.start(registry, whole.id)
-print(half.id, whole.id, flush=True)
+os.write(1, f"{half.id} {whole.id}\\n".encode())
 time.sleep(600)
 """
 
