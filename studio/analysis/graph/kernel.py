@@ -183,10 +183,5 @@ def find_order(first, following, missing, order):
     while done < found:
         row = order[done]
         done += 1
-        for place in range(first[row], first[row + 1]):
-            other = following[place]
-            missing[other] -= 1
-            if missing[other] == 0:
-                order[found] = other
-                found += 1
+        found = release(row, first, following, missing, order, found)
     return found

@@ -73,7 +73,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                                 ],
                                 className="cs-figure-head",
                             ),
-                            html.P(_sentence(describe_little(rows))) if describe_little(rows) else None,
+                            html.P(_sentence(little)) if (little := describe_little(rows)) else None,
                             drawn_figure("sweep-importance", importance_figure(shares, dark=dark))
                             if shares and finish_varies(rows)
                             else html.P(_say_why_unexplained(shares), className="cs-dim"),
