@@ -2,6 +2,8 @@
 
 # The module `signal` loads others first. This one is part of the interpreter, and until it is asked Ctrl+C raises.
 import _signal  # type: ignore[import-not-found]  # typeshed knows it by the name of signal alone
+import atexit
+import os
 import sys
 
 _RAISES = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
@@ -51,7 +53,33 @@ def main() -> None:
 def _run() -> None:
     from studio.cli import main as command
 
-    command()
+    status = 1
+
+    def leave_threads() -> None:
+        """End the process here if threads go on that nothing waits for, such as those that answer requests.
+
+        Python ends such a thread when it next needs the interpreter. Where that happens inside a library of C++, the whole
+        process is aborted: https://github.com/python/cpython/issues/87135, mended in Python 3.14.
+        """
+        threading = sys.modules.get("threading")
+        if threading is None or len(threading.enumerate()) < 2:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                # Nobody reads any more, or it is closed.
+                continue
+        os._exit(status)
+
+    # What is registered first is done last, after all that libraries have to do at the end.
+    atexit.register(leave_threads)
+    try:
+        command()
+        status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        raise
 
 
 if __name__ == "__main__":

@@ -648,6 +648,39 @@ def test_ctrl_c_while_modules_are_loaded_is_no_traceback(tmp_path, module):
     assert done.stderr.strip() in ("", "Aborted!")
 
 
+BUSY_AT_ITS_END = """
+import sys, threading
+import duckdb
+import studio.cli
+from studio.__main__ import main
+
+def ask(begun):
+    connection = duckdb.connect()
+    while True:
+        connection.execute("SELECT sum(i) FROM range(10000) AS numbers(i)").fetchall()
+        begun.set()
+
+def command():
+    for _ in range(3):
+        begun = threading.Event()
+        threading.Thread(target=ask, args=(begun,), daemon=True).start()
+        begun.wait()
+    print("ended", end="")
+    sys.exit(ENDED)
+
+studio.cli.main = command
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("ended", "status"), [("None", 0), ("3", 3), ("'in words'", 1)])
+def test_threads_that_are_inside_a_library_do_not_abort_the_process_at_its_end(ended, status):
+    program = [sys.executable, "-c", BUSY_AT_ITS_END.replace("ENDED", ended)]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout) == (status, "ended")
+    assert done.stderr.strip() in ("", ended.strip("'"))
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
 @pytest.mark.parametrize(
     "words",
