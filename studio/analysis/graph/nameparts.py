@@ -39,8 +39,12 @@ class NameParts:
         self._has_zero = b"\0" in text
         self._ends = self._first_of(_those_in(text, _STOPS))
         cuts = np.flatnonzero(_is_any(self._data, _those_in(text, _SEPARATORS)))
-        # Of doubled separators the last one counts.
+        # Of doubled separators the last one counts: of those that the same name has, not the next one.
         alone = np.append(cuts[1:] - cuts[:-1] > 1, np.full(min(len(cuts), 1), True))
+        doubled = np.flatnonzero(~alone)
+        if len(doubled):
+            following = cuts[doubled + 1]
+            alone[doubled] = self._offsets[np.searchsorted(self._offsets, following)] == following
         cuts = cuts if alone.all() else cuts[alone]
         self._has_uncut = bool(declared.any()) or not alone.all()
         if declared.any():
