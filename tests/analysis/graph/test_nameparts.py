@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from studio.analysis.graph.nameparts import NameParts
@@ -43,6 +43,7 @@ def parts_of(name: bytes) -> list[bytes]:
 
 @settings(max_examples=examples(150))
 @given(NAMES, st.booleans())
+@example(["a.:", ":b"], False)
 def test_parts_are_those_that_each_name_has(names, are_last):
     """Whether other texts come before the names or after them, there are copies of them or not."""
     columns = {"b/x.y": {0: 1}} if are_last else {}
