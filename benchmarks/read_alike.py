@@ -11,27 +11,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-import numpy as np
 
 from benchmarks.folding import transformer
 from studio.et import chakra, read, write
 from studio.et.format import Reading
 from studio.trace import Trace
-
-
-def number_throughout(trace: Trace) -> Trace:
-    """Return a job whose nodes are numbered through all ranks, as ASTRA-sim's converter of texts does."""
-    graphs = []
-    for index, rank in enumerate(trace.ranks):
-        graph = trace.graph_of(rank)
-        graphs.append(replace(graph, id=graph.id + np.uint64(1 + index * len(graph))))
-    ranks = tuple(replace(rank, graph=index) for index, rank in enumerate(trace.ranks))
-    return replace(trace, graphs=tuple(graphs), ranks=ranks)
+from tests.handmade import number_throughout
 
 
 def measure_cpu(work: Callable[[], object]) -> float:

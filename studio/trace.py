@@ -603,7 +603,7 @@ def assumed_stage(rank: Rank) -> str:
     return str(rank.metadata_value(ASSUMED_STAGE, ""))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Trace:
     """Execution traces of all ranks of one job. Immutable; passes return a new Trace.
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from studio.et.job import with_inferred_groups
 from studio.et.schema import schema, value_field
@@ -59,3 +62,13 @@ def trace_of(
         made.append(Rank(number, index, part.rank.slots, part.rank.version))
     listed = tuple(CommGroup(name, tuple(members)) for name, members in (groups or {}).items())
     return with_inferred_groups(Trace(tuple(graphs), tuple(made), listed))
+
+
+def number_throughout(trace: Trace) -> Trace:
+    """Return a job whose nodes are numbered through all ranks, as ASTRA-sim's converter of texts does."""
+    graphs = []
+    for index, rank in enumerate(trace.ranks):
+        graph = trace.graph_of(rank)
+        graphs.append(replace(graph, id=graph.id + np.uint64(1 + index * len(graph))))
+    ranks = tuple(replace(rank, graph=index) for index, rank in enumerate(trace.ranks))
+    return replace(trace, graphs=tuple(graphs), ranks=ranks)

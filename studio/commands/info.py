@@ -135,7 +135,7 @@ def job_text(report: dict[str, Any]) -> str:
     summary = report["summary"]
     lines = [
         report["name"],
-        f"  ranks         {_ranks(report)} ({_graphs(summary['graphs'])})",
+        f"  ranks         {_ranks(report)} ({_graphs(summary)})",
         *([f"  assumed       {report['assumed']}"] if report["assumed"] else []),
         f"  nodes         {format_count(summary['nodes'])}",
         f"  dependencies  {_dependencies(summary)}",
@@ -198,8 +198,10 @@ def _memory(peaks: list[dict[str, Any]]) -> list[str]:
     return [f"  memory peak   {size}{others}"]
 
 
-def _graphs(count: int) -> str:
-    return f"{format_count(count)} distinct {'graph' if count == 1 else 'graphs'}"
+def _graphs(summary: dict[str, Any]) -> str:
+    graphs, programs = summary["graphs"], summary["programs"]
+    counted = f"{format_count(graphs)} distinct {'graph' if graphs == 1 else 'graphs'}"
+    return counted if programs == graphs else f"{counted}, {format_count(programs)} but for ids"
 
 
 def _dependencies(summary: dict[str, Any]) -> str:

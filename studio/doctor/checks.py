@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from studio.analysis.job.renumbered import share_graphs
 from studio.doctor import across, content, deadlocks, hangs, scale, structure
 from studio.doctor.diagnosis import LEVELS, Case, Diagnoses, Diagnosis, Found
 from studio.doctor.inferred import hedge
@@ -323,7 +324,8 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
         if progress:
             progress("checking", made, len(CHECKS))
 
-    case = Case(trace, tick)
+    # What ranks do alike is found once, of all of them; nodes are told by their rows.
+    case = Case(share_graphs(trace), tick)
     diagnoses: list[Diagnosis] = []
     passed = []
     for index, check in enumerate(CHECKS):

@@ -16,6 +16,7 @@ from studio.analysis.collectives.matching import GroupMatching, edges, match_col
 from studio.analysis.collectives.messages import Channels, match_channels
 from studio.analysis.graph.digraph import build_network, reachable, shortest_cycle
 from studio.analysis.job.completeness import Completeness, completeness, is_recording
+from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
 from studio.sim.collectives import (
@@ -76,7 +77,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
         *about_ranks,
         *_check_routes(config),
         *_check_times(trace, config),
-        *_merge_findings((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
+        *_merge_findings(_find_in_graphs(trace, config)),
     ]
     if not config.replay_only:
         groups = match_collectives(trace, config.groups, by_number=by_number(config))
@@ -202,6 +203,16 @@ def _merge_findings(findings: Iterable[tuple[_Job, Finding]]) -> Iterator[Findin
     for finding, numbers in ranks.items():
         message = finding.message.replace(_WHO, rank_list(sorted(numbers)), 1)
         yield replace(finding, message=message, rank=numbers[0] if len(numbers) == 1 else None)
+
+
+def _find_in_graphs(trace: Trace, config: SystemConfig) -> list[tuple[_Job, Finding]]:
+    """Return what is wrong with single graphs; of those that differ in ids alone one is looked at as long as nothing is."""
+    shared = share_graphs(trace)
+    found = [(job, finding) for job in _graphs(shared) for finding in _graph(job, config)]
+    if not found or shared is trace:
+        return found
+    # A finding names a node by its id.
+    return [(job, finding) for job in _graphs(trace) for finding in _graph(job, config)]
 
 
 def _graphs(trace: Trace) -> list[_Job]:

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from studio.analysis.job.renumbered import share_graphs
 from studio.sim.config import SystemConfig
 from studio.trace import Bool, Float64, Graph, Int64, NodeType, Trace, copies, idles, int_column, is_generated
 
@@ -90,6 +91,7 @@ def _percent(count: int, of: int) -> str:
 
 def compute_times(trace: Trace, config: SystemConfig) -> ComputeTimes:
     """Count the compute nodes of a job by where their times come from."""
+    trace = share_graphs(trace)
     ranks = Counter(rank.graph for rank in trace.ranks)
     counts = np.zeros(len(Source), np.int64)
     for index, times in ranks.items():

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from studio.analysis.collectives.matching import Collectives, GroupMatching, match_collectives
 from studio.analysis.collectives.messages import Channels, match_channels
 from studio.analysis.graph.neighbours import ranges
+from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.errors import ConfigError, TraceError
 from studio.sim.agreement import UNEVEN_TYPES
@@ -238,7 +239,7 @@ def plan_flows(trace: Trace, config: SystemConfig, places: Int64 | None = None) 
         TraceError: A collective or message names a group or rank that is not there.
         ConfigError: A comm group has a rank that is not there.
     """
-    bundles = find_bundles(trace, config)
+    bundles = find_bundles(share_graphs(trace), config)
     chosen = None if places is None else bundles.of_ranks(places)
     return bundles.charged(bundles.expand(chosen), bundles.charge(config))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from studio.analysis.job.renumbered import share_graphs
+from studio.errors import StudioError
 from studio.sim.config import SystemConfig
 from studio.sim.engine import Cancel, Notice, Progress, execute, stopped_short
 from studio.sim.known import Known
@@ -42,13 +44,21 @@ def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
     played, _ = recomputed(trace, config)
     # What is known of the recorded job does not hold of one that was recomputed for another GPU.
     known = known if played is trace else None
-    plan = make_plan(played, config, folded=fold, known=known)
+    # An algorithm of a single node is given by the node's id.
+    shared = played if config.custom_nodes else share_graphs(played)
+    try:
+        plan = make_plan(shared, config, folded=fold, known=known)
+    except StudioError:
+        if shared is played:
+            raise
+        # What is wrong is said of the rank's own node.
+        plan, shared = make_plan(played, config, folded=fold), played
     reason = plan.unfolded
     if plan.folding is not None:
         execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
         reason = stopped_short(plan)
         if reason:
-            plan = make_plan(played, config, known=known)
+            plan = make_plan(shared, config, known=known)
     if plan.folding is None:
         execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
     return result_of(trace, config, plan, reason), plan

@@ -18,6 +18,7 @@ from studio.sim.result import SimResult, exposed_ns, ledger_of, statistics
 from studio.trace import Trace
 from tests.examples import examples
 from tests.golden import trace_of_workload
+from tests.handmade import number_throughout
 from tests.kernels import compiled
 from tests.sim.test_extended import intervals
 
@@ -85,6 +86,36 @@ def test_equal_ranks_are_one_class() -> None:
     assert full.classes == 16
     assert full.unfolded == "folding was not asked for"
     assert 16 * folded.callbacks == full.callbacks
+
+
+def test_equal_ranks_are_one_class_whatever_their_nodes_are_called_by() -> None:
+    """Ids that run on from rank to rank tell nothing apart; events and errors name each rank's own."""
+    job = [comp(0, 3), coll(1, 1 << 16, 0), comp(2, 1, 1)]
+    trace = number_throughout(trace_of_workload({"all_ranks": job}, 16))
+    folded, full = both(trace, ring(16, splits=4))
+    assert (folded.classes, full.classes) == (1, 16)
+    ids = full.event_ids()
+    assert sorted(ids[full.event_rank == 3].tolist()) == [10, 10, 11, 11, 12, 12]
+    assert sorted(folded.event_ids().tolist()) == [1, 1, 2, 2, 3, 3]
+
+    jobs = [
+        [message(0, "SEND", (rank + 1) % 4, 7), message(1, "RECV", (rank - 1) % 4, 7)] for rank in range(4)
+    ]
+    for rank, nodes in enumerate(jobs):
+        nodes[1]["attrs"]["comm_dst"] = rank if rank != 3 else 0
+    with pytest.raises(TraceError, match=r"^rank 3: node 8 .*comm_dst is 0; allowed: the rank itself"):
+        simulate(number_throughout(trace_of_workload({"ranks": jobs}, 4)), ring(4), native=compiled())
+
+
+def test_an_algorithm_of_one_node_is_that_of_its_id() -> None:
+    """What has the same place on other ranks keeps its own."""
+    trace = number_throughout(trace_of_workload({"all_ranks": [coll(0, 1 << 16)]}, 4))
+    custom = trace_of_workload({"ranks": [[comp(0, 7)] for _ in range(4)]}, 4)
+    config = replace(ring(4), custom_nodes={2: custom})
+    with pytest.raises(StudioError):
+        simulate(trace, config, native=compiled())
+    config = replace(ring(4), custom_nodes=dict.fromkeys((1, 2, 3, 4), custom))
+    assert simulate(trace, config, native=compiled()).finish_ns.tolist() == [7_000] * 4
 
 
 def test_a_straggler_tells_ranks_apart_by_their_distance_from_it() -> None:
@@ -423,8 +454,16 @@ def compare(case: Case) -> None:
         full = str(error)
     if isinstance(folded, str) or isinstance(full, str):
         assert folded == full
+        with pytest.raises(StudioError):
+            simulate(number_throughout(trace), case.config, native=compiled())
         return
     assert_equal(folded, full)
+    numbered = simulate(number_throughout(trace), case.config, native=compiled())
+    assert_equal(numbered, full)
+    assert (numbered.unfolded, numbered.representative.tolist()) == (
+        folded.unfolded,
+        folded.representative.tolist(),
+    )
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.renumbered import share_graphs
 from studio.trace import (
     GROUP_KEYS,
     NONE,
@@ -98,6 +99,7 @@ def shared_use(use: GroupUse) -> tuple[GroupUse, int]:
 
 def group_use(trace: Trace) -> GroupUse:
     """Sum communication per comm group and rank. Members that send nothing have cells of 0."""
+    trace = share_graphs(trace)
     number = {group.name: index for index, group in enumerate(trace.groups)}
     tables = [_by_slot(graph) for graph in trace.graphs]
     cells: dict[tuple[int, int], tuple[int, int, int]] = {}

@@ -16,6 +16,7 @@ import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.graph.issuing import find_issue_order, worth_compiling
+from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.trace import (
     NONE,
@@ -132,6 +133,7 @@ def match_collectives(
     Returns:
         Groups in the order they are listed, then others; those that no collective names are left out.
     """
+    trace = share_graphs(trace)
     listed = {group.name: group for group in (trace.groups if groups is None else groups)}
     numbers = tuple(rank.number for rank in trace.ranks)
     world = world_names(listed.values(), numbers)
@@ -162,6 +164,7 @@ def match_by_name(trace: Trace, groups: Sequence[CommGroup] | None = None) -> tu
     That is what the timelines of simulators hold. By order the first collective of one pipeline stage would meet that
     of another, and wait for it. Members that lack a name have a gap there.
     """
+    trace = share_graphs(trace)
     matchings = match_collectives(trace, groups)
     return tuple(_match_names(trace, matching) if _is_bare(matching) else matching for matching in matchings)
 

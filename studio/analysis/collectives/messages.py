@@ -15,6 +15,7 @@ import numpy as np
 
 from studio.analysis.collectives.matching import issue_order
 from studio.analysis.graph.neighbours import ranges
+from studio.analysis.job.renumbered import share_graphs
 from studio.analysis.numbering import number_by_first
 from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, int_column
 
@@ -158,6 +159,7 @@ def match_messages(trace: Trace) -> Messages:
 
 def match_channels(trace: Trace) -> Channels:
     """Pair sends with receives, as `match_messages` does, once for all channels that have the same."""
+    trace = share_graphs(trace)
     ways = _ways(trace)
     nothing = np.zeros(0, np.int64)
     if not ways:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.trace import (
@@ -63,6 +64,7 @@ class Summary:
     Attributes:
         ranks: Ranks present.
         graphs: Distinct graphs among them.
+        programs: Those that differ in more than the ids of their nodes.
         nodes: Nodes on all ranks together.
         control_dependencies, data_dependencies: Likewise.
         types: Nodes by type, most frequent first.
@@ -76,6 +78,7 @@ class Summary:
 
     ranks: int
     graphs: int
+    programs: int
     nodes: int
     control_dependencies: int
     data_dependencies: int
@@ -93,6 +96,7 @@ class Summary:
 
 def summarise(trace: Trace) -> Summary:
     """Return the summary of a trace."""
+    distinct, trace = len(trace.graphs), share_graphs(trace)
     graph_of_rank = np.array([rank.graph for rank in trace.ranks], np.int64)
     uses = np.bincount(graph_of_rank, minlength=len(trace.graphs)).tolist()
     graphs = trace.graphs
@@ -101,7 +105,8 @@ def summarise(trace: Trace) -> Summary:
     ends = [int((g.start_ns + g.duration_ns)[g.start_ns >= 0].max(initial=NONE)) for g in graphs]
     return Summary(
         ranks=len(trace.ranks),
-        graphs=len(graphs),
+        graphs=distinct,
+        programs=len(graphs),
         nodes=trace.node_count,
         control_dependencies=sum(len(g.ctrl.rows) * n for g, n in zip(graphs, uses, strict=True)),
         data_dependencies=sum(len(g.data.rows) * n for g, n in zip(graphs, uses, strict=True)),
