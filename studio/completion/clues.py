@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from studio.analysis.job.completeness import completeness, size_by_groups
+from studio.analysis.job.renumbered import share_graphs
 from studio.analysis.job.spans import spans_of
 from studio.completion.layout import Layout, with_members
 from studio.completion.mesh import NAMES, Clue
@@ -123,11 +124,12 @@ def known_facts(trace: Trace, given: Layout | None = None) -> Known:
     world = _world(trace, {group.name: group for group in trace.groups if not group.inferred})
     trace = with_members(trace, given) if given else trace
     groups = {group.name: group for group in trace.groups if not group.inferred}
-    graphs = [_Slots(graph) for graph in trace.graphs]
-    uses = tuple(use for rank in trace.ranks for use in graphs[rank.graph].uses(rank, groups))
-    steps = tuple(sorted({step for rank in trace.ranks for step in graphs[rank.graph].steps(rank)}))
-    exchanges = tuple(one for rank in trace.ranks for one in graphs[rank.graph].exchanges(rank))
-    trains = any(_BACKWARD.search(text) for graph in trace.graphs for text in graph.strings)
+    shared = share_graphs(trace)
+    graphs = [_Slots(graph) for graph in shared.graphs]
+    uses = tuple(use for rank in shared.ranks for use in graphs[rank.graph].uses(rank, groups))
+    steps = tuple(sorted({step for rank in shared.ranks for step in graphs[rank.graph].steps(rank)}))
+    exchanges = tuple(one for rank in shared.ranks for one in graphs[rank.graph].exchanges(rank))
+    trains = any(_BACKWARD.search(text) for graph in shared.graphs for text in graph.strings)
     clues = (
         *_group_clues(uses, world, trains=trains),
         *message_clues(exchanges, _read_dimensions(exchanges, trace, groups)),

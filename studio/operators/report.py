@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from studio.analysis.job.renumbered import share_graphs
 from studio.notebook import line, table
 from studio.operators.calls import Calls, Part, calls_of
 from studio.operators.table import OPERATORS
@@ -140,6 +141,7 @@ def list_operators(trace: Trace) -> OperatorReport:
         >>> list_operators(studio.read(studio.sample_path("transformer_8r")))
         OperatorReport(0 operators, 0.0 % of compute time covered)
     """
+    trace = share_graphs(trace)
     ranks = Counter(rank.graph for rank in trace.ranks)
     covered: dict[tuple[str, int, str], _Sum] = {}
     rest: dict[str, _Sum] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from studio.operators import elements, matrices, tables
 from studio.operators.tensors import Call
@@ -199,6 +200,7 @@ def _index() -> tuple[dict[str, int], tuple[tuple[str, int], ...]]:
 _EXACT, _STARTS = _index()
 
 
+@lru_cache(maxsize=1 << 16)
 def find_operator(name: str) -> int:
     """Return the row of the table that an operator's name matches, -1 where there is none.
 

@@ -120,6 +120,7 @@ def mean_compute_ns(trace: Trace, config: SystemConfig) -> dict[str, float]:
     """
     if config.roofline is None or config.extensions is None:
         return {}
+    trace = share_graphs(trace)
     ranks = Counter(rank.graph for rank in trace.ranks)
     totals = {}
     for choice in ("recorded", "roofline"):

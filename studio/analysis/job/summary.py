@@ -170,6 +170,7 @@ def _by_collective(graph: Graph) -> dict[str, Sums]:
 
 def count_unsized(trace: Trace) -> dict[str, int]:
     """Return how many communication nodes of each kind of `Summary.collectives` have no size."""
+    trace = share_graphs(trace)
     uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
     counts: dict[str, int] = {}
     for graph, count in zip(trace.graphs, uses, strict=True):

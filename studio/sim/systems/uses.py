@@ -9,6 +9,7 @@ import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.job.completeness import completeness
+from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.sim.collectives import EXTENDED_KIND_OF
 from studio.trace import NONE, WORLD, Graph, Int64, NodeType, Trace, recorded_devices
@@ -33,7 +34,7 @@ class Uses:
 
 def uses_of(trace: Trace) -> Uses:
     """Return what a job asks of a network."""
-    ranks = completeness(trace).world
+    ranks, trace = completeness(trace).world, share_graphs(trace)
     listed = {group.name: tuple(group.ranks) for group in trace.groups}
     by_graph = [_sizes_by_slot(graph) for graph in trace.graphs]
     found: dict[tuple[str, str], list[Int64]] = {}

@@ -8,12 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from studio.analysis.collectives.groups import group_use
+from studio.analysis.collectives.messages import match_messages
 from studio.analysis.job import renumbered
 from studio.analysis.job.renumbered import find_first_beside_ids, share_graphs
-from studio.analysis.job.summary import summarise
+from studio.analysis.job.summary import count_unsized, summarise
+from studio.completion.clues import known_facts
 from studio.doctor import examine
+from studio.operators.report import list_operators
+from studio.sim.systems.uses import uses_of
 from studio.trace import Graph, Trace
-from tests.handmade import node, number_throughout, trace_of
+from tests.handmade import collective, node, number_throughout, trace_of
 
 
 def job() -> Trace:
@@ -84,3 +89,21 @@ def test_what_such_ranks_have_in_common_is_said_once() -> None:
     told = summarise(trace)
     assert (told.graphs, told.programs, told.nodes) == (3, 2, 6)
     assert replace(told, graphs=2) == summarise(job())
+
+
+def test_what_looks_at_no_ids_says_the_same() -> None:
+    nodes = [
+        node(0, "COMP", name="aten::mm", micros=5),
+        collective(1, "ALL_REDUCE", 1 << 20, 0, group="a"),
+        collective(2, "ALL_GATHER", 1 << 10, 1),
+        node(3, "COMM_COLL", 2, comm_type=0),
+    ]
+    there = node(4, "COMM_SEND", 3, comm_dst=1, comm_tag=7, comm_size=64)
+    back = node(4, "COMM_RECV", 3, comm_src=0, comm_tag=7, comm_size=64)
+    trace = trace_of([[*nodes, there], [*nodes, back], nodes, nodes], {"a": [0, 1, 2, 3]})
+    numbered = number_throughout(trace)
+    assert len(share_graphs(numbered).graphs) == len(trace.graphs) == 3
+    for look in (group_use, match_messages, count_unsized, list_operators, uses_of):
+        assert repr(look(numbered)) == repr(look(trace)), look
+    known, same = known_facts(numbered), known_facts(trace)
+    assert (known.uses, known.steps, known.clues) == (same.uses, same.steps, same.clues)
