@@ -18,8 +18,10 @@ _WORDS = {
     "group": "The recording names no comm group there: it was inferred, and may be another one.",
     "size": "The recording gives no size there: it was inferred, and may be another one.",
 }
-
-
+_ELSEWHERE = (
+    "The recording names no comm group of what the rank that has none did: it was inferred, and what seems to be missing may be in "
+    "another one."
+)
 _UNTIMED = (
     "The recording has no time of some calls there, as of those on threads of the script that were not recorded: in which order "
     "they were made is not known."
@@ -34,6 +36,9 @@ def hedge(case: Case, found: Found) -> Found:
     for fact in ("group", "size") if differ == "size" else ("group",):
         if any(_is_inferred(case, node, fact) for node in found.nodes):
             return replace(found, level="warning", message=f"{found.message} {_WORDS[fact]}")
+    lacking = set(found.ranks) - {node.rank for node in found.nodes} if differ else ()
+    if any(_infers_groups(case, number) for number in lacking):
+        return replace(found, level="warning", message=f"{found.message} {_ELSEWHERE}")
     if any(_is_untimed(case, node) for node in found.nodes):
         return replace(found, level="warning", message=f"{found.message} {_UNTIMED}")
     return found
@@ -42,6 +47,15 @@ def hedge(case: Case, found: Found) -> Found:
 def level_of_missing(case: Case, *, everywhere: bool) -> Level:
     """Return how bad it is that nodes lack a fact: no error where a job ran and its recorder never writes that fact."""
     return "warning" if everywhere and is_recording(case.trace) else "error"
+
+
+def _infers_groups(case: Case, number: int) -> bool:
+    """Whether the comm group of any communication of a rank was inferred."""
+    rank = case.trace.rank(number)
+    if rank is None:
+        return False
+    rows, _ = case.trace.graph_of(rank).rows_with(_INFERRED)
+    return any(_is_inferred(case, NodeAt(number, row), "group") for row in rows.tolist())
 
 
 def _is_inferred(case: Case, node: NodeAt, fact: str) -> bool:

@@ -43,6 +43,8 @@ _HINT = 0.3
 """What the numbers of threads count at most, beside 1 for a collective that another member lacks."""
 _ALONE = 0.1
 """What counts against a group of one rank, which needs nobody else, beside 1 for a collective that another member lacks."""
+_CLEAR = 0.2
+"""How much more than for the likeliest group speaks against one that is ruled out."""
 _MOST_ROUNDS = 4
 _NEVER = np.iinfo(np.int64).max
 
@@ -70,6 +72,8 @@ class _Item:
 _Strand = tuple[int, tuple[int, int]]
 """Collectives of a rank that are in one group: those of a thread, or of a kind and size where there is no thread."""
 _Chosen = dict[tuple[int, _Strand], str]
+_Possible = dict[tuple[int, _Strand], Sequence[str]]
+"""Groups that a strand of a rank may be in."""
 _Named = tuple[tuple[int, int], str | None]
 """Kind and size, and group where there is one."""
 
@@ -125,15 +129,25 @@ class _Collectives:
         ]
         if not open_ranks:
             return {}
-        # One rank after the other, each with what those before it have chosen.
-        chosen: _Chosen = {}
-        peers = _Peers(self.items, self.timed)
+        possible: _Possible = {
+            (index, strand): groups
+            for index, groups in enumerate(self.groups)
+            for strand in self.strands[index]
+            if groups
+        }
+        peers = _Peers(self.items, possible, timed=self.timed)
+        self._rule_out(open_ranks, possible, peers)
+        # A rank that shares one group with others has nothing to choose. Of the others one after the other chooses, each
+        # with what those before it have chosen; first those of most groups, which the order of their threads tells apart.
+        open_ranks.sort(key=lambda index: -len(self.groups[index]))
+        chosen: _Chosen = {place: groups[0] for place, groups in possible.items() if len(groups) == 1}
         for _ in range(_MOST_ROUNDS):
             before = dict(chosen)
             for index in open_ranks:
                 for strand, group in self._choose(index, peers).items():
                     chosen[index, strand] = group
-                peers.update(index, chosen)
+                    possible[index, strand] = (group,)
+                peers.update(index, possible)
             if before == chosen:
                 break
         self._move_together(chosen)
@@ -146,6 +160,23 @@ class _Collectives:
             }
             for index in open_ranks
         }
+
+    def _rule_out(self, open_ranks: Sequence[int], possible: _Possible, peers: _Peers) -> None:
+        """Leave out groups that clearly cannot be, until no other follows: else a rank would take one because others still may."""
+        for _ in range(_MOST_ROUNDS):
+            changed = False
+            for index in open_ranks:
+                for strand in self.strands[index]:
+                    groups = possible[index, strand]
+                    costs = [self._cost(index, strand, group, peers) for group in groups]
+                    left = [
+                        group for group, cost in zip(groups, costs, strict=True) if cost < min(costs) + _CLEAR
+                    ]
+                    changed = changed or len(left) < len(groups)
+                    possible[index, strand] = left
+                peers.update(index, possible)
+            if not changed:
+                break
 
     def _move_together(self, chosen: _Chosen) -> None:
         """Move strands from a group that a member has nothing of to one whose members all have some there."""
@@ -236,23 +267,25 @@ def _by_strand(items: Iterable[_Item]) -> dict[_Strand, list[_Item]]:
 class _Peers:
     """Finds the collectives of other ranks that may be the other part of one."""
 
-    def __init__(self, items: Sequence[Sequence[_Item]], timed: bool) -> None:
+    def __init__(self, items: Sequence[Sequence[_Item]], possible: _Possible, *, timed: bool) -> None:
         self.items, self.timed = items, timed
         self.lists: list[dict[_Named, list[_Item]]] = [{} for _ in items]
         self.known: list[dict[_Named, tuple[Int64, Int64]]] = [{} for _ in items]
         for index in range(len(items)):
-            self.update(index, {})
+            self.update(index, possible)
 
-    def update(self, index: int, chosen: _Chosen) -> None:
-        """Take over what was chosen for a rank."""
+    def update(self, index: int, possible: _Possible) -> None:
+        """Take over which groups what a rank did may be in."""
         lists: dict[_Named, list[_Item]] = {}
         for item in self.items[index]:
             strand = (item.thread, (NONE, NONE)) if item.thread != NONE else (NONE, item.key)
-            lists.setdefault((item.key, item.group or chosen.get((index, strand))), []).append(item)
+            groups = (item.group,) if item.group else possible.get((index, strand), (None,))
+            for group in groups:
+                lists.setdefault((item.key, group), []).append(item)
         self.lists[index], self.known[index] = lists, {}
 
     def lacks(self, index: int, item: _Item, group: str) -> bool:
-        """Whether a rank has no collective of the group, or of none yet, that can be the same as one of another rank."""
+        """Whether a rank has no collective that may be of the group, and the same as one of another rank."""
         for name in (group, None):
             begin, latest = self._times(index, item.key, name)
             if not len(begin):

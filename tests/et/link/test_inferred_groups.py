@@ -35,8 +35,9 @@ def write_rank(
     calls: list[tuple[float, float, int, int]],
     noted: dict[float, str] | None = None,
     groups: dict[str, list[int]] = GROUPS,
+    lasts: float = 50,
 ) -> None:
-    """A rank whose calls (begin, begin of gloo's part, elements, gloo's thread) each take gloo 50 µs.
+    """A rank whose calls (begin, begin of gloo's part, elements, gloo's thread) each take gloo as long, in µs.
 
     Every operation of gloo is noted down as called by the first call, as gloo's recorder may do.
     """
@@ -47,7 +48,7 @@ def write_rank(
         nodes.append(node(call, ALL_REDUCE, rf_id=call, inputs=[[value], "<Object>"]))
         nodes.append(node(part, "gloo:all_reduce", 10, rf_id=part, inputs=[value]))
         events.append(event(ALL_REDUCE, begin, 5, rf=call))
-        events.append(event("gloo:all_reduce", started, 50, "user_annotation", tid=thread, rf=part))
+        events.append(event("gloo:all_reduce", started, lasts, "user_annotation", tid=thread, rf=part))
     listed = [{"pg_name": name, "ranks": ranks} for name, ranks in groups.items() if number in ranks]
     head = {"distributedInfo": {"rank": number, "world_size": 4, "pg_config": listed}}
     head |= {"baseTimeNanoseconds": 10**18, "host_name": "one"}
@@ -106,6 +107,48 @@ def test_what_no_other_rank_sees_is_in_the_group_of_the_rank_alone(tmp_path):
     for number in range(2):
         own = str(1 + number)
         assert told(trace, number)["gloo:all_reduce 32"] == [("0", True), (own, True), ("0", True)]
+
+
+def test_a_rank_of_one_group_takes_part_in_it_for_the_others(tmp_path):
+    """Ranks 2 and 3 have nothing to choose; the others do the like in a group of their own in between."""
+    groups = {"0": [0, 1, 2, 3], "1": [0, 1]}
+    for number in range(4):
+        calls = [(0.0, 10.0 + number, 8, 100), (200.0, 210.0, 4, 200), (600.0, 610.0 + number, 8, 101)]
+        write_rank(tmp_path, number, calls if number < 2 else calls[::2], groups=groups)
+    trace = studio.link(tmp_path)
+    for number in range(2):
+        assert told(trace, number)["gloo:all_reduce 32"] == [("0", True), ("0", True)]
+        assert told(trace, number)["gloo:all_reduce 16"] == [("1", True)]
+    assert told(trace, 2)["gloo:all_reduce 32"] == [("0", False), ("0", False)]
+    assert not [one for one in examine(trace) if one.level != "info"]
+
+
+def test_what_a_rank_seems_to_lack_is_no_error_where_its_groups_were_inferred(tmp_path):
+    groups = {"0": [0, 1, 2, 3], "1": [0, 1]}
+    for number in range(4):
+        calls = [(0.0, 10.0, 8, 100), (200.0, 210.0, 4, 200), (600.0, 610.0, 8, 101)]
+        write_rank(tmp_path, number, calls[:2] if number < 2 else calls[::2], groups=groups)
+    [found] = [one for one in examine(studio.link(tmp_path)) if one.code == "collectives-disagree"]
+    assert found.level == "warning"
+    assert "may be in another one" in found.message
+
+
+def test_overlapping_groups_of_equal_traffic_are_told_apart_by_what_clearly_cannot_be(tmp_path):
+    """Rank 0 may be in the world as in its pair, as far as it sees: what rank 2 did at other times tells that it is the pair."""
+    groups = {"0": [0, 1, 2, 3], "1": [1, 2, 3], "2": [2, 3], "3": [1, 3], "4": [0, 3]}
+    when = {"1": 200, "2": 400, "3": 600, "4": 640}
+    for number in range(4):
+        own = [name for name in when if number in groups[name]]
+        calls = []
+        for step in range(0, 6000, 2000):
+            for name in own:
+                # Rank 0 is early, and waits for rank 3 while the others do the like in their groups.
+                start = float(step + (when[name] if number else 0))
+                calls.append((start, start + 6, 16 if name == "1" else 8, 100 + 20 * int(name)))
+        write_rank(tmp_path, number, calls, groups=groups, lasts=50 if number else 900)
+    trace = studio.link(tmp_path)
+    found = [[group for group, _ in told(trace, number)["gloo:all_reduce 32"]] for number in range(4)]
+    assert found == [["4"] * 3, ["3"] * 3, ["2"] * 3, ["2", "3", "4"] * 3]
 
 
 def test_what_studio_collect_notes_down_leaves_nothing_to_infer(tmp_path):

@@ -541,6 +541,22 @@ def test_a_kineto_trace_without_operations_is_an_error_that_tells_of_the_schedul
     assert "prof.step()" in lacking.hint
 
 
+def test_a_kineto_trace_without_operations_leaves_its_execution_trace_in_the_job(tmp_path):
+    """Both were left out without a word. The second rank did nothing, which is no reason to call it missing."""
+    for number, nodes in enumerate((small_rank()[0], host_file([]))):
+        rank_files(
+            tmp_path, number, nodes, device_file([], distributedInfo={"rank": number, "world_size": 2})
+        )
+    trace = studio.link(tmp_path)
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+    assert trace.graph_of(0).type.tolist().count(NodeType.COMM_COLL) == 1
+    unrecorded, idle = [one for one in trace.findings if one.code == "no-events"]
+    assert (unrecorded.level, unrecorded.rank, idle.level, idle.rank) == ("warning", 0, "info", 1)
+    assert "did nothing" in idle.message
+    assert "studio.collect" in unrecorded.hint
+    assert not {one.code for one in studio.examine(trace)} & {"missing-rank", "unrelated"}
+
+
 def test_a_lone_kineto_trace_opens_with_times_streams_and_collectives(tmp_path):
     path = tmp_path / "kineto.json"
     path.write_bytes(small_rank()[1])
