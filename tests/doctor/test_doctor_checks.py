@@ -463,6 +463,21 @@ def test_units_are_seen_by_the_names_that_take_most_time_where_there_are_very_ma
     assert evidence(found(trace_of(ranks), "duration-units"))["names compared"] == f"{scale._NAMES:,}"
 
 
+def test_a_rank_that_names_another_root_is_told_with_what_most_name():
+    def job(*roots: int, kind: str = "BROADCAST") -> Trace:
+        last = collective(2, "ALL_REDUCE", 8, 1)
+        return trace_of([[collective(1, kind, 64, comm_root=root), last] for root in roots])
+
+    assert "collectives-disagree" not in codes(job(1, 1, 1))
+    one = found(job(1, 1, 0), "collectives-disagree")
+    assert (one.level, one.ranks) == ("error", (0, 2))
+    assert "rank 2 has BROADCAST of 64 B (node 1) with the root 0" in one.message
+    assert "with the root 1" in one.message
+    assert evidence(one)["they differ in"] == "root"
+    # An all-reduce has none, whatever is written.
+    assert "collectives-disagree" not in codes(job(0, 1, kind="ALL_REDUCE"))
+
+
 def test_two_common_collectives_are_enough_to_tell_clocks_apart():
     ranks = [
         [collective(n, "ALL_REDUCE", 64, *([n - 1] if n > 1 else []), rank_mark=rank) for n in (1, 2)]

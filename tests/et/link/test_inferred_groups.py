@@ -160,11 +160,42 @@ def test_what_studio_collect_notes_down_leaves_nothing_to_infer(tmp_path):
 
 
 def test_a_disagreement_in_an_inferred_group_is_no_error_and_in_a_written_one_it_is(tmp_path):
+    """Rank 3 begins two all-reduces of its pair in another order."""
     levels = {}
-    for name, noted in (("inferred", None), ("written", {2: "0", 602: "0"})):
-        trace = job(tmp_path / name, noted, lacking=3)
-        levels[name] = {one.level for one in examine(trace) if one.code == "collectives-disagree"}
+    for name in ("inferred", "written"):
+        for number in range(4):
+            own, late = str(1 + number // 2), 200 if number >= 2 else 0
+            sizes = (16, 4) if number == 3 else (4, 16)
+            calls = [(0, 10 + number, 8, 100), (600, 610 + number, 8, 101)]
+            calls += [
+                (100 + late + 20 * turn, 110 + late + 20 * turn, size, 200 + turn)
+                for turn, size in enumerate(sizes)
+            ]
+            noted = {2: "0", 602: "0", 101 + late: own, 121 + late: own} if name == "written" else None
+            write_rank(tmp_path / name, number, sorted(calls), noted)
+        examined = examine(studio.link(tmp_path / name))
+        levels[name] = {one.level for one in examined if one.code == "collectives-disagree"}
     assert levels == {"inferred": {"warning"}, "written": {"error"}}
+
+
+def test_a_rank_that_lacks_a_collective_in_whichever_group_is_an_error(tmp_path):
+    """Ranks 2 and 3 share each of their groups, so they have as many collectives of a size."""
+    [found] = [one for one in examine(job(tmp_path, lacking=3)) if one.code == "collectives-disagree"]
+    assert found.level == "error"
+    assert "inferred" not in found.message
+
+
+def test_files_of_one_machine_whose_collectives_never_meet_are_told_and_their_clock_moved(tmp_path):
+    """As of a rank of another run of the script. Their times stand side by side then, and the steps keep theirs."""
+    for number in range(4):
+        late = 3e6 if number == 2 else 0.0
+        calls = [(late + turn, late + turn + 10 + number, 8, 100) for turn in (0.0, 300.0, 600.0)]
+        write_rank(tmp_path, number, calls, groups={"0": [0, 1, 2, 3]})
+    trace = studio.link(tmp_path)
+    assert [rank.metadata_number("clock_offset_ns") for rank in trace.ranks] == [0, 0, -3_000_001_000, 0]
+    warned, told = [one for one in examine(trace) if one.code == "clock-skew"]
+    assert (warned.level, warned.ranks, told.level, told.ranks) == ("warning", (2,), "info", (2,))
+    assert "several runs" in warned.advice
 
 
 def test_of_calls_that_run_at_once_a_note_is_about_the_one_that_gave_as_many_bytes(tmp_path):

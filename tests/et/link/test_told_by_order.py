@@ -208,3 +208,12 @@ def test_messages_that_a_recording_cuts_off_are_no_error_and_others_are(tmp_path
         [found] = [one for one in examine(studio.link(tmp_path / name)) if one.code == "receive-unmatched"]
         levels[name] = found.level, "before or after what the sender recorded" in found.message
     assert levels == {"cut": ("warning", True), "lacking": ("error", False)}
+
+
+def test_a_message_of_another_size_was_not_sent_before_or_after_the_recording(tmp_path):
+    groups = {"0": [0, 1]}
+    write_messages(tmp_path, 0, [("recv_", 30, 1, 5, 8)], groups)
+    write_messages(tmp_path, 1, [("send", 30, 0, 5, 16)], groups)
+    [found] = [one for one in examine(studio.link(tmp_path)) if one.code == "receive-unmatched"]
+    assert found.level == "error"
+    assert "before or after what the sender recorded" not in found.message
