@@ -11,7 +11,7 @@ from studio.doctor.checks import examine
 from studio.trace import NodeType, Trace, node_attributes
 from tests.et.link.test_inferred_groups import job, told
 from tests.et.link.test_replay_shared import replayed
-from tests.et.pytorch_files import device_file, event, host_file, node, rank_files, tensor
+from tests.et.pytorch_files import THREAD, device_file, event, host_file, node, rank_files, tensor
 
 Message = tuple[str, float, int, int, int]
 """Operator, begin in µs, peer in its group (-1 for any), tag, elements."""
@@ -217,3 +217,44 @@ def test_a_message_of_another_size_was_not_sent_before_or_after_the_recording(tm
     [found] = [one for one in examine(studio.link(tmp_path)) if one.code == "receive-unmatched"]
     assert found.level == "error"
     assert "before or after what the sender recorded" not in found.message
+
+
+def test_calls_on_a_thread_that_was_not_recorded_are_in_the_order_of_their_ids(tmp_path):
+    """As of a hook that goes on where a collective ended: on rank 1 the second and third have no times."""
+    for number in (0, 1):
+        nodes, events = [node(16, THREAD, 1, tid=2)], []
+        for place, elements in enumerate((8, 4, 16, 2)):
+            call, part, is_untimed = 10 + 10 * place, 11 + 10 * place, number == 1 and place in (1, 2)
+            value, above = tensor(1 + place, elements), 16 if is_untimed else 2
+            # One of two hangs deeper than the other, which counts for nothing.
+            above = 18 if is_untimed and place == 1 else above
+            nodes.append(node(call, "c10d::allreduce_", above, rf_id=call, inputs=[[value], "<Object>"]))
+            nodes.append(node(part, "gloo:all_reduce", call, rf_id=part, inputs=[value]))
+            if not is_untimed:
+                events.append(event("c10d::allreduce_", 100 * place, 5, rf=call))
+                events.append(
+                    event("gloo:all_reduce", 100 * place + 10, 50, "user_annotation", tid=9, rf=part)
+                )
+        if number == 1:
+            nodes.append(node(18, "hook", 16, rf_id=18, tid=2))
+        head = {
+            "distributedInfo": {
+                "rank": number,
+                "world_size": 2,
+                "pg_config": [{"pg_name": "0", "ranks": [0, 1]}],
+            }
+        }
+        rank_files(
+            tmp_path,
+            number,
+            host_file(nodes, pid=7 + number),
+            device_file(events, baseTimeNanoseconds=10**18, host_name="one", **head),
+        )
+    trace = studio.link(tmp_path)
+    for number in (0, 1):
+        numbered = {
+            one["comm_seq"]: one["comm_size"] for one in attributes(trace, number, NodeType.COMM_COLL)
+        }
+        assert numbered == {0: 32, 1: 16, 2: 64, 3: 8}
+    assert not {one.code for one in examine(trace)} & {"collectives-disagree", "deadlock"}
+    assert max(abs(one.difference) for one in replayed(trace)) < 0.02
