@@ -16,7 +16,7 @@ from studio.analysis.job.completeness import completeness, is_recording, range_w
 from studio.distinct import find_distinct
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
 from studio.doctor.hangs import is_flight
-from studio.doctor.inferred import level_of_missing
+from studio.doctor.inferred import RAN, level_of_missing
 from studio.doctor.roots import differing_root
 from studio.sim.agreement import (
     collective_label,
@@ -149,10 +149,15 @@ def collectives(case: Case) -> Iterator[Found]:
     for group, ordered in zip(case.groups, case.ordered, strict=True):
         plain = comparable(group)
         difference = disagreement(plain)
+        ran = difference is None and group.by_number and is_recording(case.trace)
         if difference is None and group.by_number:
             plain = comparable(ordered)
             difference = disagreement(plain)
-        found = differing_root(case, group) if difference is None else _disagreement(case, plain, difference)
+        found = (
+            differing_root(case, group)
+            if difference is None
+            else _disagreement(case, plain, difference, ran=ran)
+        )
         if found is None:
             continue
         listed += 1
@@ -165,8 +170,10 @@ def collectives(case: Case) -> Iterator[Found]:
         )
 
 
-def _disagreement(case: Case, group: GroupMatching, difference: Disagreement) -> Found:
+def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *, ran: bool) -> Found:
+    """Return how two ranks differ; `ran` where the job ran with them in one order, which others may leave."""
     certain = is_certain(case.trace, group, difference)
+    ran = ran and not certain
     own = collective_label(case.trace, difference.rank, difference.row)
     other = collective_label(case.trace, difference.other_rank, difference.other_row)
     will = "will hang" if certain else "may hang"
@@ -176,9 +183,11 @@ def _disagreement(case: Case, group: GroupMatching, difference: Disagreement) ->
     )
     if not certain:
         message += " Both have the same collectives in another order, and no dependencies fix their order."
+    if ran:
+        message += f" {RAN}"
     nodes = ((difference.rank, difference.row), (difference.other_rank, difference.other_row))
     counts = [group.sequences[index].count for index in group.sequence_of.tolist() if index != NONE]
-    level: Level = "error" if certain else "warning"
+    level: Level = "error" if certain else "info" if ran else "warning"
     return Found(
         level,
         message,

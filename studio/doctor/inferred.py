@@ -23,6 +23,8 @@ _MOST_TRIED = 1 << 20
 """Groups times ranks up to which it is worked out how often each group can have communicated."""
 _ROUNDED = 1e-3
 _UNEVEN = (CollectiveType.ALL_TO_ALL, CollectiveType.GATHER, CollectiveType.SCATTER)
+RAN = "The job ran in an order in which they agree; a simulator may take another."
+"""Of a recording in which nothing but an order that others may take is wrong."""
 _ELSEWHERE = (
     "The recording names no comm group of what the rank that has none did: it was inferred, and what seems to be missing may be in "
     "another one."

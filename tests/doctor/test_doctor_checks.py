@@ -330,6 +330,23 @@ def test_an_order_that_no_dependencies_fix_is_a_warning():
     assert "This job may hang" in one.message
 
 
+def test_an_order_in_which_a_recorded_job_ran_is_no_warning():
+    """By their numbers they agree; what has no dependencies other simulators may begin the other way round."""
+    a, b = ("ALL_REDUCE", 64, 0), ("ALL_GATHER", 32, 1)
+    ranks = [
+        [collective(1, *x[:2], comm_seq=x[2]), collective(2, *y[:2], comm_seq=y[2])]
+        for x, y in ((a, b), (b, a))
+    ]
+    assert found(trace_of(ranks), "collectives-disagree").level == "warning"
+    one = found(started(trace_of(ranks), [0, 10], [10, 0]), "collectives-disagree")
+    assert one.level == "info"
+    assert "The job ran in an order in which they agree" in one.message
+    numbered = [
+        [collective(1, *x[:2], comm_seq=0), collective(2, *y[:2], comm_seq=1)] for x, y in ((a, b), (b, a))
+    ]
+    assert found(started(trace_of(numbered), [0, 10], [0, 10]), "collectives-disagree").level == "error"
+
+
 def test_sizes_of_all_to_alls_give_the_worst_ratio():
     one = found(BROKEN["uneven-all-to-all"](), "uneven-all-to-all")
     assert evidence(one)["max / mean there"] == "1.375"
