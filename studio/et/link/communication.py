@@ -48,7 +48,12 @@ _ONE_LIST = {
     SEND,
     RECEIVE,
 }
-_GIVEN = _ONE_LIST | {CollectiveType.ALL_GATHER, CollectiveType.GATHER, CollectiveType.SCATTER}
+_GIVEN = _ONE_LIST | {
+    CollectiveType.ALL_GATHER,
+    CollectiveType.GATHER,
+    CollectiveType.SCATTER,
+    CollectiveType.ALL_TO_ALL,
+}
 """Kinds of which gloo's operation names the tensors that a rank gives; of a scatter on its root."""
 
 

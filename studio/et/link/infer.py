@@ -46,6 +46,8 @@ _ALONE = 0.1
 _CLEAR = 0.2
 """How much more than for the likeliest group speaks against one that is ruled out."""
 _MOST_ROUNDS = 4
+_MOST_PAIRED = 2_000
+"""Messages of a tag and size that are paired one by one."""
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -74,6 +76,8 @@ _Strand = tuple[int, tuple[int, int]]
 _Chosen = dict[tuple[int, _Strand], str]
 _Possible = dict[tuple[int, _Strand], Sequence[str]]
 """Groups that a strand of a rank may be in."""
+_Half = tuple[int, int, int, Place, Facts]
+"""When a message began and ended on a rank, the number of its draft, its place and facts."""
 _Named = tuple[tuple[int, int], str | None]
 """Kind and size, and group where there is one."""
 
@@ -365,7 +369,7 @@ def _in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
 def _messages(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[Place, str]]:
     """Return the group of messages that name none: of each family of groups that of which most find their other half.
 
-    Messages of one tag and size are of one family: those of other families cannot be their other halves.
+    Where some find none they are paired one by one, by when they were sent and received. Messages of one tag and size are of one family: those of other families cannot be their other halves.
     """
     halves = [_halves(rank_draft) for rank_draft in drafts]
     numbers = [rank_draft.number or 0 for rank_draft in drafts]
@@ -379,12 +383,78 @@ def _messages(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[P
             lists = alike.setdefault((facts.tag, facts.bytes), [[] for _ in drafts])
             lists[index].append((place, facts))
     found: dict[int, dict[Place, str]] = {}
+    timed = all(same_clock(drafts[0], other) for other in drafts[1:])
     for lists in alike.values():
         best = min(usual, key=lambda family: _unmatched(lists, numbers, family, members))
+        is_open = timed and _unmatched(lists, numbers, best, members) > 0
+        if is_open and (paired := _pair_by_time(drafts, lists, members)):
+            for index, place, group in paired:
+                found.setdefault(index, {})[place] = group
+            continue
         for index, number in enumerate(numbers):
             if number in best:
                 found.setdefault(index, {}).update({place: best[number] for place, _ in lists[index]})
     return found
+
+
+def _pair_by_time(
+    drafts: Sequence[RankDraft], lists: Sequence[Sequence[tuple[Place, Facts]]], members: Members
+) -> list[tuple[int, Place, str]]:
+    """Return the group of each message, of several that overlap: that in which the first send not yet received is its other half.
+
+    Empty where one finds none.
+
+    Args:
+        drafts: The ranks, of one clock.
+        lists: Sends and receives of each.
+        members: Ranks of each group.
+    """
+    sends: list[_Half] = []
+    receives: list[_Half] = []
+    for index, (rank_draft, own) in enumerate(zip(drafts, lists, strict=True)):
+        for place, facts in own:
+            half: _Half = (*_span(rank_draft, place), index, place, facts)
+            (sends if facts.kind == SEND else receives).append(half)
+    if len(sends) != len(receives) or len(sends) > _MOST_PAIRED:
+        return []
+    sends.sort(key=lambda half: half[0])
+    receives.sort(key=lambda half: half[1])
+    numbers = [rank_draft.number or 0 for rank_draft in drafts]
+    paired: list[tuple[int, Place, str]] = []
+    for _, end, index, place, facts in receives:
+        for at, (begin, _, other, sent, told) in enumerate(sends):
+            ends = (numbers[other], told.peer), (numbers[index], facts.peer)
+            group = next((name for name, ranks in members.items() if _meet(ranks, *ends)), None)
+            if group is not None and begin <= end:
+                paired += [(index, place, group), (other, sent, group)]
+                del sends[at]
+                break
+        else:
+            return []
+    return paired
+
+
+def _meet(ranks: Sequence[int], one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether two ranks name each other, by their places in a group."""
+    return all(
+        peer < len(ranks) and number in ranks and ranks[peer] == wanted
+        for (number, peer), wanted in ((one, other[0]), (other, one[0]))
+    )
+
+
+def _span(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
+    """Return when a message began and ended."""
+    on_device, row = place
+    if not on_device:
+        operations = rank_draft.operations
+        # Gloo may note a send down after it was received.
+        call = rank_draft.communication.issued_by.get(row, row)
+        return int(min(operations.begin[row], operations.begin[call])), int(operations.finish[row])
+    assert rank_draft.device is not None
+    assert rank_draft.launched is not None
+    event = int(rank_draft.launched.event[row])
+    start = int(rank_draft.device.start_ns[event])
+    return start, start + int(rank_draft.device.duration_ns[event])
 
 
 def _halves(rank_draft: RankDraft) -> list[tuple[Place, Facts]]:

@@ -647,6 +647,21 @@ def test_a_scatter_has_the_size_that_its_root_gives_on_every_rank(tmp_path):
     assert alone(tmp_path, [call, part], [call, root], [call, part]) == [[(4, 768)]] * 3
 
 
+def test_an_all_to_all_of_lists_has_the_size_that_gloo_names(tmp_path):
+    """Of a Kineto trace alone: the call has lists of tensors without sizes."""
+    lists = [[[5, 4]] * 2] * 2
+    call, part = (
+        event("c10d::alltoall_", 0, 90, rf=3),
+        event("gloo:all_to_all", 5, 50, "user_annotation", tid=8, rf=4),
+    )
+    call["args"] |= {
+        "Input Dims": [*lists, [], [], []],
+        "Input type": ["TensorList", "TensorList", "", "Scalar", "Scalar"],
+    }
+    part["args"] |= {"Input Dims": lists[0], "Input type": ["float"] * 2}
+    assert alone(tmp_path, [call, part], [call, part]) == [[(6, 160)]] * 2
+
+
 def test_a_reduce_scatter_of_a_list_gives_as_many_parts_as_the_group_has_members(tmp_path):
     """Of a Kineto trace alone: gloo sums up one part after the other, and names the one it works on."""
     call, part = (

@@ -210,6 +210,24 @@ def test_messages_that_a_recording_cuts_off_are_no_error_and_others_are(tmp_path
     assert levels == {"cut": ("warning", True), "lacking": ("error", False)}
 
 
+def test_messages_of_overlapping_groups_are_paired_by_when_they_were_sent(tmp_path):
+    """No single group is that of all: each rank sends within one and receives within another, all of one size."""
+    groups = {"0": [0, 1, 2, 3], "1": [1, 2, 3], "2": [2, 3], "3": [1, 3], "4": [0, 3]}
+    send, receive = ("send", 1, 0, 8), ("recv_", 0, 0, 8)
+    write_messages(tmp_path, 0, [(send[0], 400.0, *send[1:])], groups)
+    write_messages(tmp_path, 1, [(send[0], at, *send[1:]) for at in (0.0, 300.0)], groups)
+    write_messages(tmp_path, 2, [(receive[0], 5.0, *receive[1:]), (send[0], 200.0, *send[1:])], groups)
+    write_messages(tmp_path, 3, [(receive[0], at, *receive[1:]) for at in (205.0, 305.0, 405.0)], groups)
+    trace = studio.link(tmp_path)
+    received = [
+        (one["pg_name"], one["comm_src"])
+        for number in (2, 3)
+        for one in attributes(trace, number, NodeType.COMM_RECV)
+    ]
+    assert received == [("1", 1), ("2", 2), ("3", 1), ("4", 0)]
+    assert not {one.code for one in examine(trace)} & {"receive-unmatched", "send-unmatched", "deadlock"}
+
+
 def test_a_message_of_another_size_was_not_sent_before_or_after_the_recording(tmp_path):
     groups = {"0": [0, 1]}
     write_messages(tmp_path, 0, [("recv_", 30, 1, 5, 8)], groups)
