@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import studio
 from studio.commands.link import communication
@@ -29,25 +30,35 @@ def told(trace: Trace, number: int) -> dict[str, list[tuple[str, bool]]]:
     return found
 
 
+def collectives(trace: Trace, number: int) -> list[dict[str, Any]]:
+    """The attributes of each collective of a rank."""
+    rank = trace.rank(number)
+    rows = [{one.name: one.value for one in node_attributes(trace.graph_of(rank), row, rank.slots)}
+            for row in range(len(trace.graph_of(rank)))]  # fmt: skip
+    return [attrs for attrs in rows if "comm_type" in attrs]
+
+
 def write_rank(
     folder: Path,
     number: int,
-    calls: list[tuple[float, float, int, int]],
+    calls: list[tuple[float, float | None, int, int]],
     noted: dict[float, str] | None = None,
     groups: dict[str, list[int]] = GROUPS,
     lasts: float = 50,
 ) -> None:
     """A rank whose calls (begin, begin of gloo's part, elements, gloo's thread) each take gloo as long, in µs.
 
-    Every operation of gloo is noted down as called by the first call, as gloo's recorder may do.
+    One that gloo does not begin any more is noted down as the call alone. Every operation of gloo is noted down as called by the first call, as gloo's recorder may do.
     """
     nodes, events = [], []
     for index, (begin, started, elements, thread) in enumerate(calls):
         call, part = 10 + 2 * index, 11 + 2 * index
         value = tensor(1 + index, elements)
         nodes.append(node(call, ALL_REDUCE, rf_id=call, inputs=[[value], "<Object>"]))
-        nodes.append(node(part, "gloo:all_reduce", 10, rf_id=part, inputs=[value]))
         events.append(event(ALL_REDUCE, begin, 5, rf=call))
+        if started is None:
+            continue
+        nodes.append(node(part, "gloo:all_reduce", 10, rf_id=part, inputs=[value]))
         events.append(event("gloo:all_reduce", started, lasts, "user_annotation", tid=thread, rf=part))
     listed = [{"pg_name": name, "ranks": ranks} for name, ranks in groups.items() if number in ranks]
     head = {"distributedInfo": {"rank": number, "world_size": 4, "pg_config": listed}}
@@ -266,6 +277,23 @@ def test_an_asynchronous_message_does_not_hold_up_its_thread(tmp_path):
     assert {one.recorded_ns for one in replayed(trace)} == {930_000}
     assert max(abs(one.difference) for one in replayed(trace)) < 0.01
     assert not [finding for finding in trace.findings if finding.code == "clock"]
+
+
+def test_a_collective_under_way_at_the_end_of_the_recording_does_not_lengthen_the_step(tmp_path):
+    """Rank 1 began its last one long before rank 0, and was recorded no longer: it went on at once."""
+    from tests.et.link.test_replay_shared import replayed
+
+    for number in range(2):
+        write_rank(
+            tmp_path,
+            number,
+            [(0.0, 10.0, 8, 100), (100.0 + 900 * (1 - number), None, 8, 101)],
+            groups={"0": [0, 1]},
+        )
+    trace = studio.link(tmp_path)
+    assert [one.recorded_ns for one in replayed(trace)] == [1_005_000, 105_000]
+    assert max(abs(one.difference) for one in replayed(trace)) < 0.01
+    assert {tuple(attrs["comm_inferred"]) for attrs in collectives(trace, 1)} == {("seq",), ("end", "seq")}
 
 
 def test_groups_of_equal_traffic_are_told_apart_by_the_order_in_which_they_were_made(tmp_path):
