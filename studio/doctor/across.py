@@ -215,8 +215,9 @@ def _differs_in(group: GroupMatching, difference: Disagreement) -> str:
     )
     if not this.count or not other.count:
         return "membership: one of them has no collective of the group"
-    if NONE in (difference.row, difference.other_row):
-        missing = f"; number {_number(this, difference)} is missing" if group.by_number else ""
+    if NONE in (difference.row, difference.other_row) or this.count != other.count:
+        is_gap = group.by_number and NONE in (difference.row, difference.other_row)
+        missing = f"; number {_number(this, difference)} is missing" if is_gap else ""
         return f"number: {format_counted(this.count, 'collective')} and {format_counted(other.count, 'collective')}{missing}"
     contents = [sorted(zip(each.type.tolist(), each.bytes.tolist(), strict=True)) for each in (this, other)]
     if contents[0] == contents[1]:

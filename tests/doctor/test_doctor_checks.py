@@ -311,6 +311,16 @@ def test_what_collectives_differ_in_is_told():
         evidence(found(one_more(), "collectives-disagree"))[differ]
         == "number: 1 collective and 2 collectives"
     )
+    # What is lacking in the middle lets all after it differ in size: what matters is that it is lacking.
+    lacking = trace_of(
+        [
+            [collective(size, "ALL_REDUCE", size, *[size - 1] * (size - 1 in row)) for size in row]
+            for row in ((1, 2, 3), (1, 2, 3), (1, 3))
+        ]
+    )
+    told = found(lacking, "collectives-disagree")
+    assert evidence(told)[differ] == "number: 2 collectives and 3 collectives"
+    assert "rank 2 has ALL_REDUCE of 3 B (node 3) where rank 0 has ALL_REDUCE of 2 B (node 2)" in told.message
     sizes = trace_of([[collective(1, "ALL_REDUCE", size)] for size in (64, 64, 32)])
     assert evidence(found(sizes, "collectives-disagree"))[differ] == "size"
     a, b = ("ALL_REDUCE", 64), ("ALL_GATHER", 32)
