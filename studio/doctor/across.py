@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import chain, islice
@@ -15,7 +16,8 @@ from studio.analysis.job.completeness import completeness, is_recording, range_w
 from studio.distinct import find_distinct
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
 from studio.doctor.hangs import is_flight
-from studio.doctor.inferred import level_of_missing
+from studio.doctor.inferred import RAN, level_of_missing
+from studio.doctor.roots import differing_root
 from studio.sim.agreement import (
     collective_label,
     group_label,
@@ -137,7 +139,7 @@ def comparable(group: GroupMatching) -> GroupMatching:
 
 
 def collectives(case: Case) -> Iterator[Found]:
-    """Yield the first collective of each group in which its members differ.
+    """Yield the first collective of each group in which its members differ, in its root alone where they agree otherwise.
 
     A flight recorder forgets the first operations, on each rank other ones; the check for hangs compares what is left.
     """
@@ -147,14 +149,20 @@ def collectives(case: Case) -> Iterator[Found]:
     for group, ordered in zip(case.groups, case.ordered, strict=True):
         plain = comparable(group)
         difference = disagreement(plain)
+        ran = difference is None and group.by_number and is_recording(case.trace)
         if difference is None and group.by_number:
             plain = comparable(ordered)
             difference = disagreement(plain)
-        if difference is None:
+        found = (
+            differing_root(case, group)
+            if difference is None
+            else _disagreement(case, plain, difference, ran=ran)
+        )
+        if found is None:
             continue
         listed += 1
         if listed <= _GROUPS_LISTED:
-            yield _disagreement(case, plain, difference)
+            yield found
     if listed > _GROUPS_LISTED:
         rest = listed - _GROUPS_LISTED
         yield Found(
@@ -162,8 +170,10 @@ def collectives(case: Case) -> Iterator[Found]:
         )
 
 
-def _disagreement(case: Case, group: GroupMatching, difference: Disagreement) -> Found:
+def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *, ran: bool) -> Found:
+    """Return how two ranks differ; `ran` where the job ran with them in one order, which others may leave."""
     certain = is_certain(case.trace, group, difference)
+    ran = ran and not certain
     own = collective_label(case.trace, difference.rank, difference.row)
     other = collective_label(case.trace, difference.other_rank, difference.other_row)
     will = "will hang" if certain else "may hang"
@@ -173,9 +183,11 @@ def _disagreement(case: Case, group: GroupMatching, difference: Disagreement) ->
     )
     if not certain:
         message += " Both have the same collectives in another order, and no dependencies fix their order."
+    if ran:
+        message += f" {RAN}"
     nodes = ((difference.rank, difference.row), (difference.other_rank, difference.other_row))
     counts = [group.sequences[index].count for index in group.sequence_of.tolist() if index != NONE]
-    level: Level = "error" if certain else "warning"
+    level: Level = "error" if certain else "info" if ran else "warning"
     return Found(
         level,
         message,
@@ -203,8 +215,9 @@ def _differs_in(group: GroupMatching, difference: Disagreement) -> str:
     )
     if not this.count or not other.count:
         return "membership: one of them has no collective of the group"
-    if NONE in (difference.row, difference.other_row):
-        missing = f"; number {_number(this, difference)} is missing" if group.by_number else ""
+    if NONE in (difference.row, difference.other_row) or this.count != other.count:
+        is_gap = group.by_number and NONE in (difference.row, difference.other_row)
+        missing = f"; number {_number(this, difference)} is missing" if is_gap else ""
         return f"number: {format_counted(this.count, 'collective')} and {format_counted(other.count, 'collective')}{missing}"
     contents = [sorted(zip(each.type.tolist(), each.bytes.tolist(), strict=True)) for each in (this, other)]
     if contents[0] == contents[1]:
@@ -368,6 +381,9 @@ def _are_cut_off(case: Case, unsent: Int64) -> bool:
         first, last = windows[line[0]]
         sends, receives = sent.get(line, []), received[line]
         surplus = len(receives) - len(sends)
+        if surplus <= 0:
+            # As many were sent: one of them is of another size.
+            return False
         before = min(sum(begin < first for begin, _ in receives), surplus)
         behind = receives[len(receives) - (surplus - before) :]
         late = all(end > last for _, end in behind)
@@ -519,6 +535,30 @@ def clock_skew(case: Case) -> Iterator[Found]:
         )
 
 
+def _two_clocks_of_a_machine(case: Case, far: dict[int, int]) -> Iterator[Found]:
+    """Yield a finding where linking moved the clock of a rank against that of another on the same machine."""
+    machines: dict[str, list[int]] = {}
+    for rank in case.trace.ranks:
+        machines.setdefault(str(rank.metadata_value("clock_host", "")), []).append(rank.number)
+    for machine, numbers in machines.items():
+        moved = {number: far.get(number, 0) for number in numbers}
+        usual = Counter(moved.values()).most_common(1)[0][0] if machine else 0
+        odd = [number for number in numbers if abs(moved[number] - usual) >= _FAR_APART_NS] if machine else []
+        if odd:
+            by = max(abs(moved[number] - usual) for number in odd)
+            yield Found(
+                "warning",
+                f"The files of {rank_list(numbers)} name one machine, {machine}, which has one clock; but no collective took place on "
+                f"{rank_list(odd)} when it did on the others, by up to {format_ns(by)}.",
+                tuple(odd),
+                (),
+                len(odd),
+                (("moved by", format_ns(by)),),
+                advice="Times were shifted, or files of several runs are mixed: open those of one run together.",
+                mends=False,
+            )
+
+
 def _moved_clocks(case: Case) -> Iterator[Found]:
     """Yield findings of linking about clocks that differed much before it aligned them."""
     moved = {rank.number: rank.metadata_number("clock_offset_ns") for rank in case.trace.ranks}
@@ -526,6 +566,7 @@ def _moved_clocks(case: Case) -> Iterator[Found]:
     far = {rank: by for rank, by in moved.items() if abs(by) >= _FAR_APART_NS}
     if not far:
         return
+    yield from _two_clocks_of_a_machine(case, far)
     worst = max(far, key=lambda rank: abs(far[rank]))
     residual = {rank.number: rank.metadata_number("clock_residual_ns") for rank in case.trace.ranks}
     yield Found(

@@ -82,8 +82,8 @@ CHECKS: tuple[Check, ...] = (
         "collectives-disagree",
         "Collectives on which ranks disagree",
         across.collectives,
-        "All members of a group must issue the same collectives, of the same size, in the same order. Otherwise "
-        "they wait for each other forever, in a simulator as on the machine.",
+        "All members of a group must issue the same collectives, of the same size, in the same order, and name the same "
+        "root. Otherwise they wait for each other forever, in a simulator as on the machine.",
         "If the order is not fixed, make each collective depend on the previous one, in the same way on all "
         "ranks; otherwise look for the rank whose trace lacks nodes.",
     ),

@@ -9,7 +9,9 @@ import numpy as np
 
 from studio.analysis.collectives.matching import disagreement
 from studio.analysis.graph.digraph import cycle_components, shortest_cycle
+from studio.analysis.job.completeness import is_recording
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt
+from studio.doctor.inferred import RAN
 from studio.doctor.orders import FEW_EVENTS, count_events, is_small, try_orders
 from studio.doctor.waits import Waits, Why, parts_of, waits_of
 from studio.machine_memory import available_bytes
@@ -138,10 +140,12 @@ def _by_order(case: Case, waits: Waits) -> Iterator[Found]:
         for rank, (_, row) in zip(ranks, tried.stuck, strict=True)
     ]
     more = f", … ({format_count(len(shown) - _HOPS_SHOWN)} more)" if len(shown) > _HOPS_SHOWN else ""
+    ran = is_recording(case.trace) and all(group.by_number for group in case.groups) and not will
     yield Found(
-        "error" if will else "warning" if tried.hangs_by_id else "info",
+        "error" if will else "warning" if tried.hangs_by_id and not ran else "info",
         f"This job {'will hang, in every order' if will else 'may hang, in some of the orders'} that dependencies leave open: "
-        f"{rank_list(numbers)} can come to wait for ever, {', '.join(shown[:_HOPS_SHOWN])}{more}.",
+        f"{rank_list(numbers)} can come to wait for ever, {', '.join(shown[:_HOPS_SHOWN])}{more}."
+        + (f" {RAN}" if ran else ""),
         numbers,
         tuple(NodeAt(rank.number, row) for rank, (_, row) in zip(ranks, tried.stuck, strict=True))[
             :NODES_NAMED

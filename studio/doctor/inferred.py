@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from studio.analysis.job.completeness import is_recording
 from studio.doctor.diagnosis import Case, Found, NodeAt
-from studio.trace import Level, NodeType, node_attributes
+from studio.trace import NONE, CollectiveType, Int64, Level, NodeType, node_attributes
 
 _INFERRED = "comm_inferred"
 """The attribute in which linking says what of a communication no file wrote."""
@@ -18,8 +19,16 @@ _WORDS = {
     "group": "The recording names no comm group there: it was inferred, and may be another one.",
     "size": "The recording gives no size there: it was inferred, and may be another one.",
 }
-
-
+_MOST_TRIED = 1 << 20
+"""Groups times ranks up to which it is worked out how often each group can have communicated."""
+_ROUNDED = 1e-3
+_UNEVEN = (CollectiveType.ALL_TO_ALL, CollectiveType.GATHER, CollectiveType.SCATTER)
+RAN = "The job ran in an order in which they agree; a simulator may take another."
+"""Of a recording in which nothing but an order that others may take is wrong."""
+_ELSEWHERE = (
+    "The recording names no comm group of what the rank that has none did: it was inferred, and what seems to be missing may be in "
+    "another one."
+)
 _UNTIMED = (
     "The recording has no time of some calls there, as of those on threads of the script that were not recorded: in which order "
     "they were made is not known."
@@ -31,9 +40,17 @@ def hedge(case: Case, found: Found) -> Found:
     if found.level != "error":
         return found
     differ = dict(found.evidence).get("they differ in")
-    for fact in ("group", "size") if differ == "size" else ("group",):
+    facts = ["group", "size"] if differ == "size" else ["group"]
+    if differ and differ != "root" and not may_be_of_other_groups(case, found.nodes):
+        # Whatever groups the recording did not name.
+        facts = facts[1:]
+    for fact in facts:
         if any(_is_inferred(case, node, fact) for node in found.nodes):
             return replace(found, level="warning", message=f"{found.message} {_WORDS[fact]}")
+    lacking = set(found.ranks) - {node.rank for node in found.nodes} if differ and "group" in facts else set()
+    alike = [row for number in lacking for node in found.nodes for row in _rows_alike(case, node, number)]
+    if any(_is_inferred(case, node, "group") for node in alike):
+        return replace(found, level="warning", message=f"{found.message} {_ELSEWHERE}")
     if any(_is_untimed(case, node) for node in found.nodes):
         return replace(found, level="warning", message=f"{found.message} {_UNTIMED}")
     return found
@@ -42,6 +59,53 @@ def hedge(case: Case, found: Found) -> Found:
 def level_of_missing(case: Case, *, everywhere: bool) -> Level:
     """Return how bad it is that nodes lack a fact: no error where a job ran and its recorder never writes that fact."""
     return "warning" if everywhere and is_recording(case.trace) else "error"
+
+
+def may_be_of_other_groups(case: Case, nodes: Sequence[NodeAt]) -> bool:
+    """Whether the collectives of the kinds and sizes of some nodes can be in groups so that the members of each have as many.
+
+    If not, some rank has too few or too many of them, in whichever groups they are. Sizes that were inferred prove nothing.
+
+    Args:
+        case: The job.
+        nodes: Collectives.
+    """
+    numbers = [rank.number for rank in case.trace.ranks]
+    groups = {tuple(number in group.ranks for number in numbers) for group in case.trace.groups}
+    if not groups or len(groups) * len(numbers) > _MOST_TRIED:
+        return True
+    belongs = np.array(sorted(groups), np.float64).T
+    for node in nodes:
+        if any(
+            _is_inferred(case, each, "size") for number in numbers for each in _rows_alike(case, node, number)
+        ):
+            return True
+        count = np.array([len(_rows_alike(case, node, number)) for number in numbers], np.float64)
+        fitting, *_ = np.linalg.lstsq(belongs, count, rcond=None)
+        if np.abs(belongs @ fitting - count).max() > _ROUNDED:
+            return False
+    return True
+
+
+def _rows_alike(case: Case, node: NodeAt, number: int, *, any_size: bool = False) -> list[NodeAt]:
+    """Return the collectives of a rank that have the kind and size of a node; of its kind alone where ranks may bring other sizes."""
+    told = _content(case, node.rank)
+    kind, size = (column[node.row] for column in told)
+    if kind == NONE:
+        return []
+    kinds, sizes = _content(case, number)
+    same = kinds == kind
+    if kind not in _UNEVEN and not any_size:
+        same &= sizes == size
+    return [NodeAt(number, row) for row in np.flatnonzero(same).tolist()]
+
+
+def _content(case: Case, number: int) -> tuple[Int64, Int64]:
+    """Return the type and size (N,) of a rank's collectives."""
+    rank = case.trace.rank(number)
+    assert rank is not None
+    one = next(one for one in case.graphs if one.index == rank.graph)
+    return one.collective, one.sizes
 
 
 def _is_inferred(case: Case, node: NodeAt, fact: str) -> bool:

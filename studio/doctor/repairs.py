@@ -451,12 +451,45 @@ def _mend_receives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     case = Case(trace, tick)
     messages, unsent = case.messages, unsent_messages(case)
     pairs = evident_partners(messages, unsent, unreceived_messages(case))
-    corrected, change = _correct_receives(trace, tick, messages, pairs)
+    corrected, change = _correct_receives(trace, tick, messages, _in_order(trace, messages, pairs))
     chosen = np.setdiff1d(unsent, pairs[0])
     made, dropped = _without_messages(
         corrected, tick, [(messages.receive_rank[chosen], messages.receive_row[chosen])], "receive"
     )
     return made, [change, *dropped]
+
+
+def _in_order(trace: Trace, messages: Messages, pairs: Int64) -> Int64:
+    """Return pairs (2, P) of receives and the sends they belong to, by order where that changes as few receives.
+
+    Of messages alike the last receive is left where the first send is another: what it should have received went to one before it.
+    Where two ranks send and receive as many, and by order as many differ as are left, it is those.
+    """
+    place = [issue_order(graph) for graph in trace.graphs]
+
+    def by_order(chosen: Int64, ranks: Int64, rows: Int64) -> list[int]:
+        there = chosen[rows[chosen] != NONE].tolist()
+        return sorted(
+            there, key=lambda message: int(place[trace.ranks[int(ranks[message])].graph][rows[message]])
+        )
+
+    lines: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for receive, send in pairs.T.tolist():
+        ends = int(messages.source[receive]), int(messages.target[receive])
+        lines.setdefault(ends, []).append((receive, send))
+    made: list[tuple[int, int]] = []
+    for (source, target), left in lines.items():
+        chosen = np.flatnonzero((messages.source == source) & (messages.target == target))
+        sends = by_order(chosen, messages.send_rank, messages.send_row)
+        receives = by_order(chosen, messages.receive_rank, messages.receive_row)
+        differing = [
+            (receive, send)
+            for receive, send in zip(receives, sends, strict=False)
+            if (messages.tag[receive], messages.bytes[receive]) != (messages.tag[send], messages.bytes[send])
+        ]
+        is_alike = len(sends) == len(receives) and len(differing) == len(left)
+        made += differing if is_alike else left
+    return np.array(made, np.int64).reshape(-1, 2).T
 
 
 def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64) -> tuple[Trace, Change]:
@@ -591,8 +624,8 @@ REPAIRS: Mapping[str, Repair] = {
             "receive-unmatched",
             "Correct receives to their sends, remove those without one",
             "Where a send between the same ranks is not received, and has the same tag or the same size, the receive gets "
-            "its tag and size. The others are removed: nodes that waited for them wait for their predecessors instead, "
-            "and the time they took is gone.",
+            "its tag and size; of several alike it is the one in the place of the send. The others are removed: nodes that "
+            "waited for them wait for their predecessors instead, and the time they took is gone.",
             _mend_receives,
         ),
         Repair(

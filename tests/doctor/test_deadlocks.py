@@ -193,6 +193,24 @@ def test_where_times_decide_some_orders_may_hang():
     assert deadlock_of(opposite).level == "warning"
     assert "may hang" in deadlock_of(opposite).message
     assert hangs(opposite)
+    # Recorded, with the numbers of its collectives, the job has ended.
+    recorded = started(
+        trace_of(
+            [
+                [node(1, "COMP", micros=1), node(2, "COMP", micros=1), *pair]
+                for pair in (
+                    (reduces(8, "1", 1, comm_seq=0), reduces(9, "2", 2, comm_seq=0)),
+                    (reduces(8, "2", 1, comm_seq=0), reduces(9, "1", 2, comm_seq=0)),
+                )
+            ],
+            groups,
+        ),
+        [0, 0, 10, 10],
+    )
+    found = deadlock_of(recorded)
+    assert found is not None
+    assert found.level == "info"
+    assert "The job ran" in found.message
 
 
 def test_orders_of_large_jobs_are_tried_too():

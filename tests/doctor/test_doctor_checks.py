@@ -311,6 +311,16 @@ def test_what_collectives_differ_in_is_told():
         evidence(found(one_more(), "collectives-disagree"))[differ]
         == "number: 1 collective and 2 collectives"
     )
+    # What is lacking in the middle lets all after it differ in size: what matters is that it is lacking.
+    lacking = trace_of(
+        [
+            [collective(size, "ALL_REDUCE", size, *[size - 1] * (size - 1 in row)) for size in row]
+            for row in ((1, 2, 3), (1, 2, 3), (1, 3))
+        ]
+    )
+    told = found(lacking, "collectives-disagree")
+    assert evidence(told)[differ] == "number: 2 collectives and 3 collectives"
+    assert "rank 2 has ALL_REDUCE of 3 B (node 3) where rank 0 has ALL_REDUCE of 2 B (node 2)" in told.message
     sizes = trace_of([[collective(1, "ALL_REDUCE", size)] for size in (64, 64, 32)])
     assert evidence(found(sizes, "collectives-disagree"))[differ] == "size"
     a, b = ("ALL_REDUCE", 64), ("ALL_GATHER", 32)
@@ -328,6 +338,23 @@ def test_an_order_that_no_dependencies_fix_is_a_warning():
     one = found(trace, "collectives-disagree")
     assert one.level == "warning"
     assert "This job may hang" in one.message
+
+
+def test_an_order_in_which_a_recorded_job_ran_is_no_warning():
+    """By their numbers they agree; what has no dependencies other simulators may begin the other way round."""
+    a, b = ("ALL_REDUCE", 64, 0), ("ALL_GATHER", 32, 1)
+    ranks = [
+        [collective(1, *x[:2], comm_seq=x[2]), collective(2, *y[:2], comm_seq=y[2])]
+        for x, y in ((a, b), (b, a))
+    ]
+    assert found(trace_of(ranks), "collectives-disagree").level == "warning"
+    one = found(started(trace_of(ranks), [0, 10], [10, 0]), "collectives-disagree")
+    assert one.level == "info"
+    assert "The job ran in an order in which they agree" in one.message
+    numbered = [
+        [collective(1, *x[:2], comm_seq=0), collective(2, *y[:2], comm_seq=1)] for x, y in ((a, b), (b, a))
+    ]
+    assert found(started(trace_of(numbered), [0, 10], [0, 10]), "collectives-disagree").level == "error"
 
 
 def test_sizes_of_all_to_alls_give_the_worst_ratio():
@@ -461,6 +488,21 @@ def test_units_are_seen_by_the_names_that_take_most_time_where_there_are_very_ma
         for factor in (1, 1000)
     ]
     assert evidence(found(trace_of(ranks), "duration-units"))["names compared"] == f"{scale._NAMES:,}"
+
+
+def test_a_rank_that_names_another_root_is_told_with_what_most_name():
+    def job(*roots: int, kind: str = "BROADCAST") -> Trace:
+        last = collective(2, "ALL_REDUCE", 8, 1)
+        return trace_of([[collective(1, kind, 64, comm_root=root), last] for root in roots])
+
+    assert "collectives-disagree" not in codes(job(1, 1, 1))
+    one = found(job(1, 1, 0), "collectives-disagree")
+    assert (one.level, one.ranks) == ("error", (0, 2))
+    assert "rank 2 has BROADCAST of 64 B (node 1) with the root 0" in one.message
+    assert "with the root 1" in one.message
+    assert evidence(one)["they differ in"] == "root"
+    # An all-reduce has none, whatever is written.
+    assert "collectives-disagree" not in codes(job(0, 1, kind="ALL_REDUCE"))
 
 
 def test_two_common_collectives_are_enough_to_tell_clocks_apart():

@@ -291,6 +291,19 @@ def test_a_receive_that_differs_from_its_send_is_corrected_not_removed(wrong, wo
     assert not codes(read(tmp_path)) & {"receive-unmatched", "send-unmatched"}
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"), [({"size": 16}, "size 8 became 16"), ({"comm_tag": 5}, "tag 3 became 5")]
+)
+def test_of_receives_that_are_alike_the_one_in_the_place_of_the_send_is_corrected(wrong, words):
+    """Corrected the last one would wait for the first message, and the first for the second."""
+    alike = {"size": 8, "comm_tag": 3}
+    sends = [half(2 + at, "COMM_SEND", 1, **(alike | wrong if at == 0 else alike)) for at in range(3)]
+    receives = [half(2 + at, "COMM_RECV", 0, **alike) for at in range(3)]
+    done = repair(trace_of([sends, receives]), "receive-unmatched")
+    assert done.changes[0].first == (f"rank 1: node 2 (n2): {words}",)
+    assert not codes(done.trace) & {"receive-unmatched", "send-unmatched", "deadlock"}
+
+
 def test_receives_without_any_send_are_still_removed():
     ranks = [
         [comp(1), half(2, "COMM_SEND", 1, 8, comm_tag=3)],

@@ -102,7 +102,7 @@ def _mismatch_findings(pairs: Sequence[Pair]) -> list[Finding]:
     """Return findings about files of different processes; raise if nothing else is left."""
     findings = []
     for candidate in pairs:
-        if candidate.refused and candidate.host and candidate.device:
+        if candidate.refused and candidate.host is not None and candidate.device is not None:
             message = f"{candidate.host.file} and {candidate.device.file} are not of the same process: {candidate.refused}."
             hint = "Open the execution trace and the Kineto trace that one process recorded together."
             if all(other.refused for other in pairs):

@@ -28,7 +28,7 @@ _AS: dict[int, tuple[int, ...]] = {
     CollectiveType.REDUCE_SCATTER_BLOCK: (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER),
 }
 """What gloo carries out other kinds as."""
-_BY_MESSAGES = frozenset({"monitoredbarrier"})
+BY_MESSAGES = frozenset({"monitoredbarrier"})
 """Calls that gloo carries out by sends and receives on the thread that called, not by an operation of their kind."""
 _UNKNOWN, _SAME_SIZES, _SAME_STORAGES = 1, 2, 3
 """How well tensors of an operation fit those of a call; 0 where they do not."""
@@ -107,7 +107,7 @@ class _Matching:
         self.operations, self.kinds, self.record = operations, kinds, record
         self.host, self.device = host, device
         self.call_of: dict[int, int] = {}
-        self.free = {call for call in kinds if plain(operations.name_of(call)) not in _BY_MESSAGES}
+        self.free = {call for call in kinds if plain(operations.name_of(call)) not in BY_MESSAGES}
         self.by_begin = sorted(kinds, key=lambda call: int(operations.begin[call]))
         self.by_id = sorted((call for call in kinds if record[call] > 0), key=lambda call: int(record[call]))
         self.ids = [int(record[call]) for call in self.by_id]

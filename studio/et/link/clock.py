@@ -25,6 +25,9 @@ _TOGETHER = (
     CollectiveType.REDUCE_SCATTER_BLOCK,
     CollectiveType.BARRIER,
 )
+_LEAST_CONTRADICTING = 2
+_CONTRADICTING_NS = 1_000_000
+"""A collective may seem to end on one rank before it begins on another by what a recorder notes late, but not by this much."""
 _LEAST_FOR_DRIFT = 16
 _MOST_LISTED = 8
 _LARGEST_DRIFT_PPB = 200_000.0
@@ -41,12 +44,14 @@ class _Evidence:
 
     Attributes:
         ends: Ends of collectives.
+        begins: When they began, likewise.
         sent: When the rank began to send to others, by receiver and tag, in order.
         received: When it had received, by sender and tag, in order.
         number: The rank.
     """
 
     ends: _Ends
+    begins: _Ends
     sent: dict[tuple[int, int], Int64]
     received: dict[tuple[int, int], Int64]
     number: int
@@ -77,7 +82,8 @@ _NONE = np.zeros(0, np.int64)
 def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     """Set the clock of every draft, relative to the first rank's.
 
-    Ranks on one machine share its clock: it is left alone and only the residual is reported.
+    Ranks on one machine share its clock: it is left alone and only the residual is reported. Where no collective took place on both at
+    one time by it, times were shifted, or files are of two runs, and it is moved like others.
     """
     if len(drafts) < 2:
         return []
@@ -104,6 +110,11 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
         if count == 0:
             break
         newest, reference = -other, shared[-other][1]
+        if same_clock(drafts[reference], drafts[newest]) and _is_contradicted(ends[reference], ends[newest]):
+            # It is the other one of the two whose clock is another.
+            settled = (rank for rank in every if rank not in waiting)
+            agreeing = (rank for rank in settled if _shares_clock(drafts, ends, rank, newest))
+            reference = next(agreeing, reference)
         drafts[newest].clock = _fit(drafts[reference], ends[reference], drafts[newest], ends[newest])
         waiting.discard(newest)
     for rank in [rank for rank in waiting if same_clock(drafts[first], drafts[rank])]:
@@ -113,10 +124,10 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     return _findings(drafts, waiting)
 
 
-def collective_ends(rank_draft: RankDraft) -> _Ends:
-    """Return the end times (C,) of collectives whose members end together, by group, kind and side, in order."""
+def _collective_times(rank_draft: RankDraft) -> tuple[_Ends, _Ends]:
+    """Return ends and begins (C,) of collectives whose members end together, by group, kind and side, in order."""
     if rank_draft.device is None or rank_draft.launched is None:
-        return {}
+        return {}, {}
     ends_by_key: dict[_Key, list[tuple[int, int]]] = {}
     operations, device = rank_draft.operations, rank_draft.device
     for row, facts in rank_draft.communication.operators.items():
@@ -131,7 +142,10 @@ def collective_ends(rank_draft: RankDraft) -> _Ends:
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
             ends_by_key.setdefault((facts.group or "", facts.kind, True), []).append((start, end))
-    return {key: np.array([end for _, end in sorted(times)], np.int64) for key, times in ends_by_key.items()}
+    pairs = {key: np.array(sorted(times), np.int64).T for key, times in ends_by_key.items()}
+    return {key: ends for key, (_, ends) in pairs.items()}, {
+        key: begins for key, (begins, _) in pairs.items()
+    }
 
 
 def _evidence(rank_draft: RankDraft) -> _Evidence:
@@ -144,7 +158,7 @@ def _evidence(rank_draft: RankDraft) -> _Evidence:
         else:
             received.setdefault((facts.peer, facts.tag), []).append(end)
     return _Evidence(
-        collective_ends(rank_draft),
+        *_collective_times(rank_draft),
         {key: np.array(times, np.int64) for key, times in sent.items()},
         {key: np.array(times, np.int64) for key, times in received.items()},
         rank_draft.number or 0,
@@ -183,7 +197,7 @@ def _fit(reference: RankDraft, evidence: _Evidence, other: RankDraft, other_evid
     measure = correct_times(np.concatenate([ends[key] for key in shared]), reference.clock)
     theirs = np.concatenate([other_ends[key] for key in shared])
     difference = measure - theirs
-    if same_clock(reference, other):
+    if same_clock(reference, other) and not _is_contradicted(evidence, other_evidence):
         clock = reference.clock
         residual = int(np.median(np.abs(measure - correct_times(theirs, clock))))
         return Clock(clock.offset_ns, clock.drift_ppb, clock.about_ns, residual, len(theirs))
@@ -201,6 +215,31 @@ def _fit(reference: RankDraft, evidence: _Evidence, other: RankDraft, other_evid
     clock = Clock(round(offset), drift, about)
     residual = int(np.median(np.abs(measure - correct_times(theirs, clock))))
     return Clock(clock.offset_ns, drift, about, residual, len(theirs))
+
+
+def _is_contradicted(this: _Evidence, other: _Evidence) -> bool:
+    """Whether all collectives of the processor ended on one rank before they began on the other: then they do not share a clock, whatever they say."""
+    # A device's times are converted to the clock of its machine, each by its own profiler.
+    shared = [
+        key
+        for key in this.ends
+        if not key[2] and key in other.ends and len(this.ends[key]) == len(other.ends[key])
+    ]
+    if not shared:
+        return False
+    begins, other_begins = (
+        np.concatenate([evidence.begins[key] for key in shared]) for evidence in (this, other)
+    )
+    ends, other_ends = (np.concatenate([evidence.ends[key] for key in shared]) for evidence in (this, other))
+    apart = np.maximum(other_begins - ends, begins - other_ends)
+    return len(apart) >= _LEAST_CONTRADICTING and bool(apart.min() > _CONTRADICTING_NS)
+
+
+def _shares_clock(drafts: Sequence[RankDraft], ends: Sequence[_Evidence], one: int, other: int) -> bool:
+    """Whether two ranks name one machine, and their collectives bear that out."""
+    if not same_clock(drafts[one], drafts[other]) or not _count_shared(ends[one].ends, ends[other].ends):
+        return False
+    return not _is_contradicted(ends[one], ends[other])
 
 
 def _fit_messages(

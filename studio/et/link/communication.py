@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from studio.et.direct import OPERATORS, direct_kernel_kind
 from studio.et.kineto import rank_list
 from studio.et.link.attribute import DeviceOperations
-from studio.et.link.carried import match_calls
+from studio.et.link.carried import BY_MESSAGES, library_rows, match_calls
 from studio.et.link.literals import parse_literal, tensor_bytes
 from studio.et.link.names import (
     KERNEL,
@@ -48,7 +48,12 @@ _ONE_LIST = {
     SEND,
     RECEIVE,
 }
-_GIVEN = _ONE_LIST | {CollectiveType.ALL_GATHER, CollectiveType.GATHER, CollectiveType.SCATTER}
+_GIVEN = _ONE_LIST | {
+    CollectiveType.ALL_GATHER,
+    CollectiveType.GATHER,
+    CollectiveType.SCATTER,
+    CollectiveType.ALL_TO_ALL,
+}
 """Kinds of which gloo's operation names the tensors that a rank gives; of a scatter on its root."""
 
 
@@ -142,10 +147,24 @@ def communicate(
         on_device = _device_side(operations, device, launched, calls, communication)
         _add_direct(operations, _FactReader(operations, host, device), launched, communication)
     carried = _library_side(operations, calls, host, device, on_device, communication)
+    lost = _lost_ends(operations, calls.keys() - on_device - carried)
     for row, facts in calls.items():
         if row not in on_device and row not in carried:
-            communication.operators[row] = facts
+            communication.operators[row] = (
+                replace(facts, inferred=(*facts.inferred, "end")) if row in lost else facts
+            )
     return communication
+
+
+def _lost_ends(operations: Operations, calls: Collection[int]) -> set[int]:
+    """Return those of the calls that were made on a processor's library and that it was still carrying out when the recording ended."""
+    if not library_rows(operations):
+        return set()
+    return {
+        row
+        for row in calls
+        if operations.name_of(row).startswith("c10d::") and plain(operations.name_of(row)) not in BY_MESSAGES
+    }
 
 
 def _add_noted(

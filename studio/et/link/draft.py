@@ -108,7 +108,7 @@ def draft(pair: Pair, options: LinkOptions) -> RankDraft:
     host, device, joined = pair.host, pair.device, pair.joined
     count = _operators(host, joined)
     findings: list[Finding] = []
-    if host is not None and device is not None and joined is not None and not joined.count:
+    if host is not None and device is not None and len(device) and joined is not None and not joined.count:
         findings.append(_nothing_linked(host, device, joined))
         host = None
     if host is not None:
@@ -157,6 +157,8 @@ def _missing(pair: Pair) -> list[Finding]:
         )
         hint = "Open it together with the Kineto trace of the same rank."
         return [Finding("warning", "no-device-trace", message, hint, file=pair.host.file)]
+    if pair.device is not None and not len(pair.device) and pair.host is not None:
+        return [_nothing_beside(pair.host, pair.device)]
     if pair.device is not None and not len(pair.device):
         message = f"{pair.device.file}: it holds no operations: nothing was recorded while the program ran."
         hint = (
@@ -178,6 +180,20 @@ def _missing(pair: Pair) -> list[Finding]:
         )
         return [Finding("warning", "no-host-trace", message, hint, file=pair.device.file)]
     return []
+
+
+def _nothing_beside(host: HostTrace, device: DeviceTrace) -> Finding:
+    """Return a finding about a Kineto trace without operations beside an execution trace."""
+    operators = _operators(host, None)
+    if not operators:
+        message = f"{device.file}: it holds no operations, and {host.file} none either: the rank did nothing while it was recorded."
+        return Finding("info", "no-events", message, file=device.file)
+    message = (
+        f"{device.file}: it holds no operations, and {host.file} {format_counted(operators, 'operator')}: none of them ran on "
+        "a thread that the profiler recorded, or it recorded at another time. They have no times; durations are 0."
+    )
+    hint = "Record with studio.collect, which records all threads, and both files in one session."
+    return Finding("warning", "no-events", message, hint, file=device.file)
 
 
 def _draft_findings(rank_draft: RankDraft) -> list[Finding]:

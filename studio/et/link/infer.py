@@ -43,7 +43,11 @@ _HINT = 0.3
 """What the numbers of threads count at most, beside 1 for a collective that another member lacks."""
 _ALONE = 0.1
 """What counts against a group of one rank, which needs nobody else, beside 1 for a collective that another member lacks."""
+_CLEAR = 0.2
+"""How much more than for the likeliest group speaks against one that is ruled out."""
 _MOST_ROUNDS = 4
+_MOST_PAIRED = 2_000
+"""Messages of a tag and size that are paired one by one."""
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -70,6 +74,10 @@ class _Item:
 _Strand = tuple[int, tuple[int, int]]
 """Collectives of a rank that are in one group: those of a thread, or of a kind and size where there is no thread."""
 _Chosen = dict[tuple[int, _Strand], str]
+_Possible = dict[tuple[int, _Strand], Sequence[str]]
+"""Groups that a strand of a rank may be in."""
+_Half = tuple[int, int, int, Place, Facts]
+"""When a message began and ended on a rank, the number of its draft, its place and facts."""
 _Named = tuple[tuple[int, int], str | None]
 """Kind and size, and group where there is one."""
 
@@ -125,15 +133,25 @@ class _Collectives:
         ]
         if not open_ranks:
             return {}
-        # One rank after the other, each with what those before it have chosen.
-        chosen: _Chosen = {}
-        peers = _Peers(self.items, self.timed)
+        possible: _Possible = {
+            (index, strand): groups
+            for index, groups in enumerate(self.groups)
+            for strand in self.strands[index]
+            if groups
+        }
+        peers = _Peers(self.items, possible, timed=self.timed)
+        self._rule_out(open_ranks, possible, peers)
+        # A rank that shares one group with others has nothing to choose. Of the others one after the other chooses, each
+        # with what those before it have chosen; first those of most groups, which the order of their threads tells apart.
+        open_ranks.sort(key=lambda index: -len(self.groups[index]))
+        chosen: _Chosen = {place: groups[0] for place, groups in possible.items() if len(groups) == 1}
         for _ in range(_MOST_ROUNDS):
             before = dict(chosen)
             for index in open_ranks:
                 for strand, group in self._choose(index, peers).items():
                     chosen[index, strand] = group
-                peers.update(index, chosen)
+                    possible[index, strand] = (group,)
+                peers.update(index, possible)
             if before == chosen:
                 break
         self._move_together(chosen)
@@ -146,6 +164,23 @@ class _Collectives:
             }
             for index in open_ranks
         }
+
+    def _rule_out(self, open_ranks: Sequence[int], possible: _Possible, peers: _Peers) -> None:
+        """Leave out groups that clearly cannot be, until no other follows: else a rank would take one because others still may."""
+        for _ in range(_MOST_ROUNDS):
+            changed = False
+            for index in open_ranks:
+                for strand in self.strands[index]:
+                    groups = possible[index, strand]
+                    costs = [self._cost(index, strand, group, peers) for group in groups]
+                    left = [
+                        group for group, cost in zip(groups, costs, strict=True) if cost < min(costs) + _CLEAR
+                    ]
+                    changed = changed or len(left) < len(groups)
+                    possible[index, strand] = left
+                peers.update(index, possible)
+            if not changed:
+                break
 
     def _move_together(self, chosen: _Chosen) -> None:
         """Move strands from a group that a member has nothing of to one whose members all have some there."""
@@ -236,23 +271,25 @@ def _by_strand(items: Iterable[_Item]) -> dict[_Strand, list[_Item]]:
 class _Peers:
     """Finds the collectives of other ranks that may be the other part of one."""
 
-    def __init__(self, items: Sequence[Sequence[_Item]], timed: bool) -> None:
+    def __init__(self, items: Sequence[Sequence[_Item]], possible: _Possible, *, timed: bool) -> None:
         self.items, self.timed = items, timed
         self.lists: list[dict[_Named, list[_Item]]] = [{} for _ in items]
         self.known: list[dict[_Named, tuple[Int64, Int64]]] = [{} for _ in items]
         for index in range(len(items)):
-            self.update(index, {})
+            self.update(index, possible)
 
-    def update(self, index: int, chosen: _Chosen) -> None:
-        """Take over what was chosen for a rank."""
+    def update(self, index: int, possible: _Possible) -> None:
+        """Take over which groups what a rank did may be in."""
         lists: dict[_Named, list[_Item]] = {}
         for item in self.items[index]:
             strand = (item.thread, (NONE, NONE)) if item.thread != NONE else (NONE, item.key)
-            lists.setdefault((item.key, item.group or chosen.get((index, strand))), []).append(item)
+            groups = (item.group,) if item.group else possible.get((index, strand), (None,))
+            for group in groups:
+                lists.setdefault((item.key, group), []).append(item)
         self.lists[index], self.known[index] = lists, {}
 
     def lacks(self, index: int, item: _Item, group: str) -> bool:
-        """Whether a rank has no collective of the group, or of none yet, that can be the same as one of another rank."""
+        """Whether a rank has no collective that may be of the group, and the same as one of another rank."""
         for name in (group, None):
             begin, latest = self._times(index, item.key, name)
             if not len(begin):
@@ -332,7 +369,7 @@ def _in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
 def _messages(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[Place, str]]:
     """Return the group of messages that name none: of each family of groups that of which most find their other half.
 
-    Messages of one tag and size are of one family: those of other families cannot be their other halves.
+    Where some find none they are paired one by one, by when they were sent and received. Messages of one tag and size are of one family: those of other families cannot be their other halves.
     """
     halves = [_halves(rank_draft) for rank_draft in drafts]
     numbers = [rank_draft.number or 0 for rank_draft in drafts]
@@ -346,12 +383,78 @@ def _messages(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[P
             lists = alike.setdefault((facts.tag, facts.bytes), [[] for _ in drafts])
             lists[index].append((place, facts))
     found: dict[int, dict[Place, str]] = {}
+    timed = all(same_clock(drafts[0], other) for other in drafts[1:])
     for lists in alike.values():
         best = min(usual, key=lambda family: _unmatched(lists, numbers, family, members))
+        is_open = timed and _unmatched(lists, numbers, best, members) > 0
+        if is_open and (paired := _pair_by_time(drafts, lists, members)):
+            for index, place, group in paired:
+                found.setdefault(index, {})[place] = group
+            continue
         for index, number in enumerate(numbers):
             if number in best:
                 found.setdefault(index, {}).update({place: best[number] for place, _ in lists[index]})
     return found
+
+
+def _pair_by_time(
+    drafts: Sequence[RankDraft], lists: Sequence[Sequence[tuple[Place, Facts]]], members: Members
+) -> list[tuple[int, Place, str]]:
+    """Return the group of each message, of several that overlap: that in which the first send not yet received is its other half.
+
+    Empty where one finds none.
+
+    Args:
+        drafts: The ranks, of one clock.
+        lists: Sends and receives of each.
+        members: Ranks of each group.
+    """
+    sends: list[_Half] = []
+    receives: list[_Half] = []
+    for index, (rank_draft, own) in enumerate(zip(drafts, lists, strict=True)):
+        for place, facts in own:
+            half: _Half = (*_span(rank_draft, place), index, place, facts)
+            (sends if facts.kind == SEND else receives).append(half)
+    if len(sends) != len(receives) or len(sends) > _MOST_PAIRED:
+        return []
+    sends.sort(key=lambda half: half[0])
+    receives.sort(key=lambda half: half[1])
+    numbers = [rank_draft.number or 0 for rank_draft in drafts]
+    paired: list[tuple[int, Place, str]] = []
+    for _, end, index, place, facts in receives:
+        for at, (begin, _, other, sent, told) in enumerate(sends):
+            ends = (numbers[other], told.peer), (numbers[index], facts.peer)
+            group = next((name for name, ranks in members.items() if _meet(ranks, *ends)), None)
+            if group is not None and begin <= end:
+                paired += [(index, place, group), (other, sent, group)]
+                del sends[at]
+                break
+        else:
+            return []
+    return paired
+
+
+def _meet(ranks: Sequence[int], one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether two ranks name each other, by their places in a group."""
+    return all(
+        peer < len(ranks) and number in ranks and ranks[peer] == wanted
+        for (number, peer), wanted in ((one, other[0]), (other, one[0]))
+    )
+
+
+def _span(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
+    """Return when a message began and ended."""
+    on_device, row = place
+    if not on_device:
+        operations = rank_draft.operations
+        # Gloo may note a send down after it was received.
+        call = rank_draft.communication.issued_by.get(row, row)
+        return int(min(operations.begin[row], operations.begin[call])), int(operations.finish[row])
+    assert rank_draft.device is not None
+    assert rank_draft.launched is not None
+    event = int(rank_draft.launched.event[row])
+    start = int(rank_draft.device.start_ns[event])
+    return start, start + int(rank_draft.device.duration_ns[event])
 
 
 def _halves(rank_draft: RankDraft) -> list[tuple[Place, Facts]]:

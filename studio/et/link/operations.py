@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.distinct import find_distinct
 from studio.et.columns import Texts
 from studio.et.link.intervals import find_parents
 from studio.et.recording import DeviceTrace, HostTrace, mark_names
 from studio.trace import NONE, STEP, Bool, Int32, Int64
+
+_NEVER = np.iinfo(np.int64).max
 
 LIBRARY = "gloo:"
 """Operations that start so are those in which a library carries out calls on the processor."""
@@ -78,7 +79,7 @@ def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Oper
         start[linked] = device.start_ns[own]
         end[linked] = device.start_ns[own] + device.duration_ns[own]
         thread = _threads(host.numbers["tid"], parent, depth, linked, device.thread[event].astype(np.int64))
-        begin, finish = _fill_times(start, end, thread, linked, place)
+        begin, finish = _fill_times(start, end, linked)
     else:
         begin, finish = place, last
     texts = Texts()
@@ -195,15 +196,14 @@ def _threads(tid: Int64, parent: Int64, depth: Int64, linked: Bool, thread: Int6
     return result
 
 
-def _fill_times(start: Int64, end: Int64, thread: Int64, linked: Bool, place: Int64) -> tuple[Int64, Int64]:
-    """Return times for every operator; one without takes that of the one called before it on its thread."""
-    begin, finish = start.copy(), end.copy()
-    first = int(start[linked].min())
-    for lane in find_distinct(thread).tolist():
-        rows = np.flatnonzero(thread == lane)
-        rows = rows[np.argsort(place[rows], kind="stable")]
-        before = np.maximum.accumulate(np.where(linked[rows], np.arange(len(rows)), -1))
-        times = np.where(before >= 0, start[rows[before]], first)
-        missing = ~linked[rows]
-        begin[rows[missing]] = finish[rows[missing]] = times[missing]
-    return begin, finish
+def _fill_times(start: Int64, end: Int64, linked: Bool) -> tuple[Int64, Int64]:
+    """Return times for every operator; one without takes that of the last one to begin before it.
+
+    Recorders give ids as operators begin, on threads that a profiler leaves out as well.
+    """
+    latest = np.maximum.accumulate(np.where(linked, start, int(start[linked].min())))
+    last = np.maximum.accumulate(np.where(linked, np.arange(len(start)), -1))
+    upcoming = np.minimum.accumulate(np.where(linked, start, _NEVER)[::-1])[::-1]
+    # A nanosecond after the other, so that they stay in order.
+    times = np.minimum(latest + np.arange(len(start)) - last, np.maximum(upcoming - 1, latest))
+    return np.where(linked, start, times), np.where(linked, end, times)

@@ -115,7 +115,8 @@ def _check_pair(host: Told, device: ToldDevice, joined: Joined) -> Pair:
     refused = ""
     if not _may(host, device):
         refused = f"process {host[0].pid} in one, {device[0].pid} in the other, and {joined.why}"
-    elif alike(host[0], device[0]) < _ALIKE:
+    elif len(device[0]) and alike(host[0], device[0]) < _ALIKE:
+        # What holds nothing contradicts nothing: the rank did nothing, or on threads that were not recorded.
         refused = f"only {alike(host[0], device[0]):.0%} of the operators occur in both, and {joined.why}"
     return Pair(number, host[0], device[0], joined, refused)
 

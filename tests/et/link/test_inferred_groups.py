@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import studio
 from studio.commands.link import communication
@@ -29,25 +30,36 @@ def told(trace: Trace, number: int) -> dict[str, list[tuple[str, bool]]]:
     return found
 
 
+def collectives(trace: Trace, number: int) -> list[dict[str, Any]]:
+    """The attributes of each collective of a rank."""
+    rank = trace.rank(number)
+    rows = [{one.name: one.value for one in node_attributes(trace.graph_of(rank), row, rank.slots)}
+            for row in range(len(trace.graph_of(rank)))]  # fmt: skip
+    return [attrs for attrs in rows if "comm_type" in attrs]
+
+
 def write_rank(
     folder: Path,
     number: int,
-    calls: list[tuple[float, float, int, int]],
+    calls: list[tuple[float, float | None, int, int]],
     noted: dict[float, str] | None = None,
     groups: dict[str, list[int]] = GROUPS,
+    lasts: float = 50,
 ) -> None:
-    """A rank whose calls (begin, begin of gloo's part, elements, gloo's thread) each take gloo 50 µs.
+    """A rank whose calls (begin, begin of gloo's part, elements, gloo's thread) each take gloo as long, in µs.
 
-    Every operation of gloo is noted down as called by the first call, as gloo's recorder may do.
+    One that gloo does not begin any more is noted down as the call alone. Every operation of gloo is noted down as called by the first call, as gloo's recorder may do.
     """
     nodes, events = [], []
     for index, (begin, started, elements, thread) in enumerate(calls):
         call, part = 10 + 2 * index, 11 + 2 * index
         value = tensor(1 + index, elements)
         nodes.append(node(call, ALL_REDUCE, rf_id=call, inputs=[[value], "<Object>"]))
-        nodes.append(node(part, "gloo:all_reduce", 10, rf_id=part, inputs=[value]))
         events.append(event(ALL_REDUCE, begin, 5, rf=call))
-        events.append(event("gloo:all_reduce", started, 50, "user_annotation", tid=thread, rf=part))
+        if started is None:
+            continue
+        nodes.append(node(part, "gloo:all_reduce", 10, rf_id=part, inputs=[value]))
+        events.append(event("gloo:all_reduce", started, lasts, "user_annotation", tid=thread, rf=part))
     listed = [{"pg_name": name, "ranks": ranks} for name, ranks in groups.items() if number in ranks]
     head = {"distributedInfo": {"rank": number, "world_size": 4, "pg_config": listed}}
     head |= {"baseTimeNanoseconds": 10**18, "host_name": "one"}
@@ -108,6 +120,48 @@ def test_what_no_other_rank_sees_is_in_the_group_of_the_rank_alone(tmp_path):
         assert told(trace, number)["gloo:all_reduce 32"] == [("0", True), (own, True), ("0", True)]
 
 
+def test_a_rank_of_one_group_takes_part_in_it_for_the_others(tmp_path):
+    """Ranks 2 and 3 have nothing to choose; the others do the like in a group of their own in between."""
+    groups = {"0": [0, 1, 2, 3], "1": [0, 1]}
+    for number in range(4):
+        calls = [(0.0, 10.0 + number, 8, 100), (200.0, 210.0, 4, 200), (600.0, 610.0 + number, 8, 101)]
+        write_rank(tmp_path, number, calls if number < 2 else calls[::2], groups=groups)
+    trace = studio.link(tmp_path)
+    for number in range(2):
+        assert told(trace, number)["gloo:all_reduce 32"] == [("0", True), ("0", True)]
+        assert told(trace, number)["gloo:all_reduce 16"] == [("1", True)]
+    assert told(trace, 2)["gloo:all_reduce 32"] == [("0", False), ("0", False)]
+    assert not [one for one in examine(trace) if one.level != "info"]
+
+
+def test_what_a_rank_seems_to_lack_is_no_error_where_its_groups_were_inferred(tmp_path):
+    groups = {"0": [0, 1, 2, 3], "1": [0, 1]}
+    for number in range(4):
+        calls = [(0.0, 10.0, 8, 100), (200.0, 210.0, 4, 200), (600.0, 610.0, 8, 101)]
+        write_rank(tmp_path, number, calls[:2] if number < 2 else calls[::2], groups=groups)
+    [found] = [one for one in examine(studio.link(tmp_path)) if one.code == "collectives-disagree"]
+    assert found.level == "warning"
+    assert "may be in another one" in found.message
+
+
+def test_overlapping_groups_of_equal_traffic_are_told_apart_by_what_clearly_cannot_be(tmp_path):
+    """Rank 0 may be in the world as in its pair, as far as it sees: what rank 2 did at other times tells that it is the pair."""
+    groups = {"0": [0, 1, 2, 3], "1": [1, 2, 3], "2": [2, 3], "3": [1, 3], "4": [0, 3]}
+    when = {"1": 200, "2": 400, "3": 600, "4": 640}
+    for number in range(4):
+        own = [name for name in when if number in groups[name]]
+        calls = []
+        for step in range(0, 6000, 2000):
+            for name in own:
+                # Rank 0 is early, and waits for rank 3 while the others do the like in their groups.
+                start = float(step + (when[name] if number else 0))
+                calls.append((start, start + 6, 16 if name == "1" else 8, 100 + 20 * int(name)))
+        write_rank(tmp_path, number, calls, groups=groups, lasts=50 if number else 900)
+    trace = studio.link(tmp_path)
+    found = [[group for group, _ in told(trace, number)["gloo:all_reduce 32"]] for number in range(4)]
+    assert found == [["4"] * 3, ["3"] * 3, ["2"] * 3, ["2", "3", "4"] * 3]
+
+
 def test_what_studio_collect_notes_down_leaves_nothing_to_infer(tmp_path):
     trace = job(tmp_path, noted={2: "0", 602: "0"})
     for number in range(4):
@@ -117,11 +171,42 @@ def test_what_studio_collect_notes_down_leaves_nothing_to_infer(tmp_path):
 
 
 def test_a_disagreement_in_an_inferred_group_is_no_error_and_in_a_written_one_it_is(tmp_path):
+    """Rank 3 begins two all-reduces of its pair in another order."""
     levels = {}
-    for name, noted in (("inferred", None), ("written", {2: "0", 602: "0"})):
-        trace = job(tmp_path / name, noted, lacking=3)
-        levels[name] = {one.level for one in examine(trace) if one.code == "collectives-disagree"}
+    for name in ("inferred", "written"):
+        for number in range(4):
+            own, late = str(1 + number // 2), 200 if number >= 2 else 0
+            sizes = (16, 4) if number == 3 else (4, 16)
+            calls = [(0, 10 + number, 8, 100), (600, 610 + number, 8, 101)]
+            calls += [
+                (100 + late + 20 * turn, 110 + late + 20 * turn, size, 200 + turn)
+                for turn, size in enumerate(sizes)
+            ]
+            noted = {2: "0", 602: "0", 101 + late: own, 121 + late: own} if name == "written" else None
+            write_rank(tmp_path / name, number, sorted(calls), noted)
+        examined = examine(studio.link(tmp_path / name))
+        levels[name] = {one.level for one in examined if one.code == "collectives-disagree"}
     assert levels == {"inferred": {"warning"}, "written": {"error"}}
+
+
+def test_a_rank_that_lacks_a_collective_in_whichever_group_is_an_error(tmp_path):
+    """Ranks 2 and 3 share each of their groups, so they have as many collectives of a size."""
+    [found] = [one for one in examine(job(tmp_path, lacking=3)) if one.code == "collectives-disagree"]
+    assert found.level == "error"
+    assert "inferred" not in found.message
+
+
+def test_files_of_one_machine_whose_collectives_never_meet_are_told_and_their_clock_moved(tmp_path):
+    """As of a rank of another run of the script. Their times stand side by side then, and the steps keep theirs."""
+    for number in range(4):
+        late = 3e6 if number == 2 else 0.0
+        calls = [(late + turn, late + turn + 10 + number, 8, 100) for turn in (0.0, 300.0, 600.0)]
+        write_rank(tmp_path, number, calls, groups={"0": [0, 1, 2, 3]})
+    trace = studio.link(tmp_path)
+    assert [rank.metadata_number("clock_offset_ns") for rank in trace.ranks] == [0, 0, -3_000_001_000, 0]
+    warned, told = [one for one in examine(trace) if one.code == "clock-skew"]
+    assert (warned.level, warned.ranks, told.level, told.ranks) == ("warning", (2,), "info", (2,))
+    assert "several runs" in warned.advice
 
 
 def test_of_calls_that_run_at_once_a_note_is_about_the_one_that_gave_as_many_bytes(tmp_path):
@@ -192,6 +277,23 @@ def test_an_asynchronous_message_does_not_hold_up_its_thread(tmp_path):
     assert {one.recorded_ns for one in replayed(trace)} == {930_000}
     assert max(abs(one.difference) for one in replayed(trace)) < 0.01
     assert not [finding for finding in trace.findings if finding.code == "clock"]
+
+
+def test_a_collective_under_way_at_the_end_of_the_recording_does_not_lengthen_the_step(tmp_path):
+    """Rank 1 began its last one long before rank 0, and was recorded no longer: it went on at once."""
+    from tests.et.link.test_replay_shared import replayed
+
+    for number in range(2):
+        write_rank(
+            tmp_path,
+            number,
+            [(0.0, 10.0, 8, 100), (100.0 + 900 * (1 - number), None, 8, 101)],
+            groups={"0": [0, 1]},
+        )
+    trace = studio.link(tmp_path)
+    assert [one.recorded_ns for one in replayed(trace)] == [1_005_000, 105_000]
+    assert max(abs(one.difference) for one in replayed(trace)) < 0.01
+    assert {tuple(attrs["comm_inferred"]) for attrs in collectives(trace, 1)} == {("seq",), ("end", "seq")}
 
 
 def test_groups_of_equal_traffic_are_told_apart_by_the_order_in_which_they_were_made(tmp_path):

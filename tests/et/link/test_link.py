@@ -541,6 +541,22 @@ def test_a_kineto_trace_without_operations_is_an_error_that_tells_of_the_schedul
     assert "prof.step()" in lacking.hint
 
 
+def test_a_kineto_trace_without_operations_leaves_its_execution_trace_in_the_job(tmp_path):
+    """Both were left out without a word. The second rank did nothing, which is no reason to call it missing."""
+    for number, nodes in enumerate((small_rank()[0], host_file([]))):
+        rank_files(
+            tmp_path, number, nodes, device_file([], distributedInfo={"rank": number, "world_size": 2})
+        )
+    trace = studio.link(tmp_path)
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+    assert trace.graph_of(0).type.tolist().count(NodeType.COMM_COLL) == 1
+    unrecorded, idle = [one for one in trace.findings if one.code == "no-events"]
+    assert (unrecorded.level, unrecorded.rank, idle.level, idle.rank) == ("warning", 0, "info", 1)
+    assert "did nothing" in idle.message
+    assert "studio.collect" in unrecorded.hint
+    assert not {one.code for one in studio.examine(trace)} & {"missing-rank", "unrelated"}
+
+
 def test_a_lone_kineto_trace_opens_with_times_streams_and_collectives(tmp_path):
     path = tmp_path / "kineto.json"
     path.write_bytes(small_rank()[1])
@@ -629,6 +645,21 @@ def test_a_scatter_has_the_size_that_its_root_gives_on_every_rank(tmp_path):
     call["args"] |= lists
     root = {**part, "args": {**part["args"], **given}}
     assert alone(tmp_path, [call, part], [call, root], [call, part]) == [[(4, 768)]] * 3
+
+
+def test_an_all_to_all_of_lists_has_the_size_that_gloo_names(tmp_path):
+    """Of a Kineto trace alone: the call has lists of tensors without sizes."""
+    lists = [[[5, 4]] * 2] * 2
+    call, part = (
+        event("c10d::alltoall_", 0, 90, rf=3),
+        event("gloo:all_to_all", 5, 50, "user_annotation", tid=8, rf=4),
+    )
+    call["args"] |= {
+        "Input Dims": [*lists, [], [], []],
+        "Input type": ["TensorList", "TensorList", "", "Scalar", "Scalar"],
+    }
+    part["args"] |= {"Input Dims": lists[0], "Input type": ["float"] * 2}
+    assert alone(tmp_path, [call, part], [call, part]) == [[(6, 160)]] * 2
 
 
 def test_a_reduce_scatter_of_a_list_gives_as_many_parts_as_the_group_has_members(tmp_path):

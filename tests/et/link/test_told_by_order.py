@@ -11,7 +11,7 @@ from studio.doctor.checks import examine
 from studio.trace import NodeType, Trace, node_attributes
 from tests.et.link.test_inferred_groups import job, told
 from tests.et.link.test_replay_shared import replayed
-from tests.et.pytorch_files import device_file, event, host_file, node, rank_files, tensor
+from tests.et.pytorch_files import THREAD, device_file, event, host_file, node, rank_files, tensor
 
 Message = tuple[str, float, int, int, int]
 """Operator, begin in µs, peer in its group (-1 for any), tag, elements."""
@@ -208,3 +208,71 @@ def test_messages_that_a_recording_cuts_off_are_no_error_and_others_are(tmp_path
         [found] = [one for one in examine(studio.link(tmp_path / name)) if one.code == "receive-unmatched"]
         levels[name] = found.level, "before or after what the sender recorded" in found.message
     assert levels == {"cut": ("warning", True), "lacking": ("error", False)}
+
+
+def test_messages_of_overlapping_groups_are_paired_by_when_they_were_sent(tmp_path):
+    """No single group is that of all: each rank sends within one and receives within another, all of one size."""
+    groups = {"0": [0, 1, 2, 3], "1": [1, 2, 3], "2": [2, 3], "3": [1, 3], "4": [0, 3]}
+    send, receive = ("send", 1, 0, 8), ("recv_", 0, 0, 8)
+    write_messages(tmp_path, 0, [(send[0], 400.0, *send[1:])], groups)
+    write_messages(tmp_path, 1, [(send[0], at, *send[1:]) for at in (0.0, 300.0)], groups)
+    write_messages(tmp_path, 2, [(receive[0], 5.0, *receive[1:]), (send[0], 200.0, *send[1:])], groups)
+    write_messages(tmp_path, 3, [(receive[0], at, *receive[1:]) for at in (205.0, 305.0, 405.0)], groups)
+    trace = studio.link(tmp_path)
+    received = [
+        (one["pg_name"], one["comm_src"])
+        for number in (2, 3)
+        for one in attributes(trace, number, NodeType.COMM_RECV)
+    ]
+    assert received == [("1", 1), ("2", 2), ("3", 1), ("4", 0)]
+    assert not {one.code for one in examine(trace)} & {"receive-unmatched", "send-unmatched", "deadlock"}
+
+
+def test_a_message_of_another_size_was_not_sent_before_or_after_the_recording(tmp_path):
+    groups = {"0": [0, 1]}
+    write_messages(tmp_path, 0, [("recv_", 30, 1, 5, 8)], groups)
+    write_messages(tmp_path, 1, [("send", 30, 0, 5, 16)], groups)
+    [found] = [one for one in examine(studio.link(tmp_path)) if one.code == "receive-unmatched"]
+    assert found.level == "error"
+    assert "before or after what the sender recorded" not in found.message
+
+
+def test_calls_on_a_thread_that_was_not_recorded_are_in_the_order_of_their_ids(tmp_path):
+    """As of a hook that goes on where a collective ended: on rank 1 the second and third have no times."""
+    for number in (0, 1):
+        nodes, events = [node(16, THREAD, 1, tid=2)], []
+        for place, elements in enumerate((8, 4, 16, 2)):
+            call, part, is_untimed = 10 + 10 * place, 11 + 10 * place, number == 1 and place in (1, 2)
+            value, above = tensor(1 + place, elements), 16 if is_untimed else 2
+            # One of two hangs deeper than the other, which counts for nothing.
+            above = 18 if is_untimed and place == 1 else above
+            nodes.append(node(call, "c10d::allreduce_", above, rf_id=call, inputs=[[value], "<Object>"]))
+            nodes.append(node(part, "gloo:all_reduce", call, rf_id=part, inputs=[value]))
+            if not is_untimed:
+                events.append(event("c10d::allreduce_", 100 * place, 5, rf=call))
+                events.append(
+                    event("gloo:all_reduce", 100 * place + 10, 50, "user_annotation", tid=9, rf=part)
+                )
+        if number == 1:
+            nodes.append(node(18, "hook", 16, rf_id=18, tid=2))
+        head = {
+            "distributedInfo": {
+                "rank": number,
+                "world_size": 2,
+                "pg_config": [{"pg_name": "0", "ranks": [0, 1]}],
+            }
+        }
+        rank_files(
+            tmp_path,
+            number,
+            host_file(nodes, pid=7 + number),
+            device_file(events, baseTimeNanoseconds=10**18, host_name="one", **head),
+        )
+    trace = studio.link(tmp_path)
+    for number in (0, 1):
+        numbered = {
+            one["comm_seq"]: one["comm_size"] for one in attributes(trace, number, NodeType.COMM_COLL)
+        }
+        assert numbered == {0: 32, 1: 16, 2: 64, 3: 8}
+    assert not {one.code for one in examine(trace)} & {"collectives-disagree", "deadlock"}
+    assert max(abs(one.difference) for one in replayed(trace)) < 0.02
