@@ -1,9 +1,7 @@
 """Put values aside in files until they are wanted again: their arrays are mapped then, and take no memory until they are used.
 
 A file holds a pickle, with the content of arrays behind it, each at a place that suits a processor. The files lie in a folder
-that nobody else writes to, and are read by the program that wrote them, or by processes of it. What waits is written and read
-once, so less of it is less to wait for: of long arrays one that repeats another is not written, one of a single value is that
-value, and whole numbers are as narrow as they can be.
+that nobody else writes to, and are read by the program that wrote them, or by processes of it.
 """
 
 from __future__ import annotations
@@ -35,8 +33,14 @@ _FULL_HINT = (
 )
 
 
-def put_aside(path: Path, value: Any) -> None:
+def put_aside(path: Path, value: Any, *, small: bool = False) -> None:
     """Write a value that can be pickled into a new file.
+
+    Args:
+        path: The file.
+        value: The value.
+        small: Whether to write less of long arrays, which take memory then once they are taken up: one that repeats another is
+            not written, one of a single value is that value, and whole numbers are as narrow as they can be.
 
     Raises:
         StudioError: The disk is full.
@@ -44,7 +48,8 @@ def put_aside(path: Path, value: Any) -> None:
     """
     buffers: list[pickle.PickleBuffer] = []
     head = io.BytesIO()
-    _Packer(head, protocol=5, buffer_callback=buffers.append).dump(value)
+    pickler = _Packer if small else pickle.Pickler
+    pickler(head, protocol=5, buffer_callback=buffers.append).dump(value)
     pieces = [head.getbuffer(), *(buffer.raw() for buffer in buffers)]
     sizes = struct.pack(f"<{1 + len(pieces)}q", len(pieces), *map(len, pieces))
     try:

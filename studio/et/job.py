@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et.collector import collector_paused
@@ -39,6 +39,7 @@ from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, 
 from studio.et.ranks import ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.seen import JobSeen, RankSeen, graph_seen, half_seen, seen_by
+from studio.et.shelf import Shelf
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
 from studio.machine_memory import available_bytes
@@ -679,17 +680,6 @@ def _read_file(
     return parts
 
 
-class Shelf(Protocol):
-    """A place outside of memory for the graphs of a job."""
-
-    @property
-    def folder(self) -> Path:
-        """A folder for temporary files beside it."""
-
-    def put(self, graph: Graph) -> Graph:
-        """Put a graph there; returns an equal one, which takes no memory."""
-
-
 class _Builder:
     """Collects ranks and keeps equal graphs once."""
 
@@ -777,8 +767,7 @@ class _Builder:
             tick or (lambda _done, _total: None),
             self.seen,
         )
-        folder = self.shelf.folder if self.shelf else None
-        with link_files(ranks, options or LinkOptions(), executor, onlookers, folder=folder) as made:
+        with link_files(ranks, options or LinkOptions(), executor, onlookers, shelf=self.shelf) as made:
             if made is None:
                 return False
             rank_of = {name: files.number for files in ranks for name in files.names}
@@ -792,7 +781,7 @@ class _Builder:
         return True
 
     def _add_linked(self, part: RankPart, times: bytes) -> None:
-        """Add a rank that was linked elsewhere; a new graph is put onto the shelf, where there is one.
+        """Add a rank that was linked elsewhere; its graph is on the shelf, where there is one, and goes if it is no new one.
 
         Recordings of two ranks hardly ever have the same times, so their graphs are not compared without need.
         """
@@ -801,7 +790,9 @@ class _Builder:
             self.known.setdefault(b"".join(digests(self.graphs[alike])), alike)
             index = self.known.setdefault(b"".join(digests(part.graph)), len(self.graphs))
         if index == len(self.graphs):
-            self.graphs.append(self.shelf.put(part.graph) if self.shelf else part.graph)
+            self.graphs.append(part.graph)
+        elif self.shelf:
+            self.shelf.drop(part.graph)
         self.ranks.append((part.rank, index, part.number))
         self.findings += tuple(replace(finding, rank=part.number) for finding in part.findings)
 

@@ -55,7 +55,7 @@ def test_long_arrays_take_less_than_their_content_and_come_back_equal(tmp_path: 
         "columns": np.arange(2 * count).reshape(2, count).T,
     }
     path = tmp_path / "7.draft"
-    aside.put_aside(path, value)
+    aside.put_aside(path, value, small=True)
     written, whole = path.stat().st_size, sum(array.nbytes for array in value.values())
     again = aside.take_up(path)
     for name, array in value.items():
