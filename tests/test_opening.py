@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import zipfile
 from collections.abc import Mapping
@@ -402,6 +403,38 @@ def test_graphs_that_are_not_all_those_of_the_job_are_stored_anew(workspace):
         assert workspace.load(workspace.save(twice, "job", shelf=kept_by)) == twice
         assert workspace.load(workspace.save(kept, "job", shelf=kept_by)) == trace
     assert [entry.name for entry in (workspace.root / "tmp").iterdir()] == []
+
+
+def test_files_of_a_large_job_that_cannot_be_known_are_read_once(
+    workspace, tmp_path, linked_by_others, monkeypatch
+):
+    """Their checksums come from whoever reads them, and are those that find the job again."""
+    folder = recorded(tmp_path / "run")
+    (folder / "pytorch_et_0.json").write_bytes((folder / "pytorch_et_0.json").read_bytes() + b" " * (1 << 20))
+    packed = folder / "kineto_1.json"
+    (folder / "kineto_1.json.gz").write_bytes(gzip.compress(packed.read_bytes()))
+    packed.unlink()
+    with open_sources([folder]) as files:
+        mark = fingerprint(discover(files)[0], {})
+    looked: list[str] = []
+    mark_content = importing.mark_content
+    monkeypatch.setattr(
+        importing, "mark_content", lambda file: looked.append(file.name) or mark_content(file)
+    )
+    monkeypatch.setattr(importing, "_WORTH_ONCE", 0)
+    [first] = open_paths(workspace, [folder])
+    assert (looked, workspace.info(first).fingerprint) == ([], mark)
+    assert open_paths(workspace, [folder]) == [first]
+    assert len(looked) == 6
+    other = Workspace(tmp_path / "other")
+    older = other.save(some(), "of a studio that did not note sizes", fingerprint=mark)
+    assert open_paths(other, [folder]) == [older]
+    assert len(looked) == 12
+    device = folder / "kineto_0.json"
+    device.write_text(device.read_text().replace('"dur": 300', '"dur": 301'))
+    [second] = open_paths(workspace, [folder])
+    assert len(looked) == 18
+    assert second != first
 
 
 @pytest.fixture

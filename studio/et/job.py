@@ -359,6 +359,7 @@ def read_job(  # noqa: PLR0913 - all but the first by name
     size: JobSize | None = None,
     executor: Executor | None = None,
     shelf: Shelf | None = None,
+    contents: dict[str, str] | None = None,
 ) -> Trace:
     """Read the files of one job, and link execution traces with Kineto traces.
 
@@ -370,6 +371,7 @@ def read_job(  # noqa: PLR0913 - all but the first by name
         size: NPUs and passes, where a workload leaves them open.
         executor: Reads and links the files; where none is given, processes of this machine do so for large jobs.
         shelf: Takes the graphs of ranks that others link, as they come; in memory where none is given.
+        contents: Gets the checksum of each file that others read, by its name; not computed where none is given.
 
     Raises:
         RanksNeededError: The rank of some files is not known.
@@ -381,7 +383,7 @@ def read_job(  # noqa: PLR0913 - all but the first by name
     sizes = [measure_file(file) for file, _, _ in job.ranks]
     meter = _Meter(progress, sum(packed for packed, _ in sizes))
     total = sum(inflated for _, inflated in sizes)
-    builder = _Builder(shelf, _onlooking(progress, job))
+    builder = _Builder(shelf, _onlooking(progress, job), contents)
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
     with _executor_for(executor, job, sizes) as chosen:
         if chosen:
@@ -397,8 +399,8 @@ def read_job(  # noqa: PLR0913 - all but the first by name
             return builder.trace(job, numbers)
         read_one = partial(_read_or_refuse, total=total, meter=meter, size=size or UNSAID)
         if chosen:
-            contents = _read_elsewhere(job.ranks, chosen, total, meter, size or UNSAID)
-            _add_ranks(builder, job, numbers, contents)
+            elsewhere = _read_elsewhere(job.ranks, chosen, total, meter, size or UNSAID)
+            _add_ranks(builder, job, numbers, elsewhere)
         else:
             # The collector would look through the ranks before at every few hundred.
             with collector_paused():
@@ -683,9 +685,15 @@ def _read_file(
 class _Builder:
     """Collects ranks and keeps equal graphs once."""
 
-    def __init__(self, shelf: Shelf | None = None, seen: JobSeen | None = None) -> None:
+    def __init__(
+        self,
+        shelf: Shelf | None = None,
+        seen: JobSeen | None = None,
+        contents: dict[str, str] | None = None,
+    ) -> None:
         self.shelf = shelf
         self.seen = seen
+        self.contents = contents
         self.graphs_seen: dict[int, RankSeen] = {}
         self.graphs: list[Graph] = []
         self.known: dict[bytes, int] = {}
@@ -766,6 +774,7 @@ class _Builder:
             lambda name: meter.tick(name, sizes[name]) if name else meter.look(),
             tick or (lambda _done, _total: None),
             self.seen,
+            self.contents,
         )
         with link_files(ranks, options or LinkOptions(), executor, onlookers, shelf=self.shelf) as made:
             if made is None:

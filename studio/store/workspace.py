@@ -82,6 +82,7 @@ class JobInfo:
         runs_bytes: Space they take beside the job's own.
         layout: Version of the folder's layout.
         recorded: When its files were written, seconds since the epoch; 0 where that is not known.
+        source_bytes: Bytes of the files it was imported from, as they were; 0 where that is not known.
     """
 
     id: str
@@ -98,6 +99,7 @@ class JobInfo:
     runs_bytes: int = 0
     layout: int = _OF_ONE_FILE
     recorded: float = 0.0
+    source_bytes: int = 0
 
     __repr__ = one_line
 
@@ -263,6 +265,7 @@ class Workspace:
         tick: Callable[[int, int], None] | None = None,
         recorded: float = 0.0,
         shelf: GraphShelf | None = None,
+        source_bytes: int = 0,
     ) -> str:
         """Store a job and return its id.
 
@@ -274,6 +277,7 @@ class Workspace:
             tick: Told the graphs written and the graphs in all; may raise to stop, leaving nothing behind.
             recorded: When its files were written, seconds since the epoch; 0 where that is not known.
             shelf: The one that its graphs were put onto as they were read, if they were.
+            source_bytes: Bytes of the files it was imported from; 0 where there are none.
 
         Raises:
             StudioError: The disk is full or the workspace cannot be written.
@@ -293,7 +297,8 @@ class Workspace:
                 write_trace(trace, aside, tick, handed.checksums if handed else None)
                 size = sum(path.stat().st_size for path in aside.iterdir())
                 info = _info(trace, job_id, cleaned, size, handed)
-                info = replace(info, source=encodable(source), fingerprint=fingerprint, recorded=recorded)
+                info = replace(info, source=encodable(source), fingerprint=fingerprint)
+                info = replace(info, recorded=recorded, source_bytes=source_bytes)
                 write_sealed(aside / "job.json", info)
                 sync_folder(aside)
                 aside.rename(self.root / "jobs" / job_id)

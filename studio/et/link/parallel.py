@@ -33,7 +33,7 @@ from studio.et.link.rank_files import RankFiles
 from studio.et.recording import DeviceTrace
 from studio.et.seen import JobSeen, RankSeen, Work, device_seen, with_communication
 from studio.et.shelf import Shelf
-from studio.et.source import SourceFile, load
+from studio.et.source import SourceFile, load, mark_content
 from studio.trace import Finding, Graph, Rank, digest_array
 
 _WORTH_COMPILING_BYTES = 1 << 29
@@ -63,11 +63,13 @@ class Onlookers:
         read: Told the name of a file that was read, and "" several times a second meanwhile; may raise to stop.
         linked: Told the ranks that are finished; may raise to stop.
         seen: Told what each rank tells once it is drafted.
+        contents: Gets the checksum of each file by its name, as `mark_content` computes it.
     """
 
     read: Callable[[str], None]
     linked: Callable[[int, int], None]
     seen: JobSeen | None = None
+    contents: dict[str, str] | None = None
 
 
 @contextmanager
@@ -100,7 +102,8 @@ def link_files(
         if sum(files.device.path.stat().st_size for files in ranks) > _WORTH_COMPILING_BYTES:
             # One compiles, for the ranks after the first ones, which are linked interpreted meanwhile.
             executor.submit(compile_kernel)
-        calls = [(draft_files, (files, options, place)) for files in ranks]
+        marked = onlookers.contents is not None
+        calls = [(draft_files, (files, options, place, marked)) for files in ranks]
         for files, drafted in zip(
             ranks, call_in_order(executor, calls, lambda: onlookers.read("")), strict=True
         ):
@@ -109,6 +112,8 @@ def link_files(
                 return
             outlines.append(take_up(place / f"{files.number}.outline"))
             findings |= drafted.findings
+            if onlookers.contents is not None:
+                onlookers.contents.update(drafted.contents)
             if onlookers.seen:
                 onlookers.seen.rank(files.number, drafted.seen)
             for name in files.names:
@@ -157,17 +162,28 @@ class Drafted:
     Attributes:
         findings: What the readers noticed, by file name.
         seen: What the rank tells at once.
+        contents: Checksums of its files by name, if they were asked for.
     """
 
     findings: Mapping[str, tuple[Finding, ...]]
     seen: RankSeen
+    contents: dict[str, str]
 
 
 @collector_paused()
-def draft_files(files: RankFiles, options: LinkOptions, scratch: Path) -> Drafted | None:
-    """Read and draft a rank, and put it and its outline aside; returns None if the files may be of two ranks."""
-    hosts = [] if files.host is None else pytorch.read(_reading(files.host))
-    [device] = kineto.read(_reading(files.device))
+def draft_files(files: RankFiles, options: LinkOptions, scratch: Path, marked: bool) -> Drafted | None:
+    """Read and draft a rank, and put it and its outline aside; returns None if the files may be of two ranks.
+
+    Args:
+        files: Its files.
+        options: What to derive.
+        scratch: Where to put it.
+        marked: Whether to compute checksums of the files.
+    """
+    contents: dict[str, str] = {}
+    noted = contents if marked else None
+    hosts = [] if files.host is None else pytorch.read(_reading(files.host, noted))
+    [device] = kineto.read(_reading(files.device, noted))
     assert isinstance(device, DevicePart)
     said = device.trace.head.rank
     if said not in (None, files.number) and not files.by_user:
@@ -185,7 +201,7 @@ def draft_files(files: RankFiles, options: LinkOptions, scratch: Path) -> Drafte
     rank_draft = draft(both, options)
     put_aside(scratch / f"{files.number}.outline", outline(rank_draft), small=True)
     put_aside(scratch / f"{files.number}.draft", essence(rank_draft), small=True)
-    return Drafted(findings, _seen(rank_draft, device.trace))
+    return Drafted(findings, _seen(rank_draft, device.trace), contents)
 
 
 def _seen(rank_draft: RankDraft, device: DeviceTrace) -> RankSeen:
@@ -203,8 +219,11 @@ def _call(facts: Facts) -> tuple[Work, int]:
     return "message" if is_message else "collective", 0 if facts.kind == RECEIVE else facts.bytes
 
 
-def _reading(file: SourceFile) -> Reading:
+def _reading(file: SourceFile, contents: dict[str, str] | None) -> Reading:
+    """Load a file; its checksum is computed while its content is in memory, if it is asked for."""
     data, findings = load(file)
+    if contents is not None:
+        contents[file.name] = mark_content(file, data)
     return Reading(file.name, data, len(data), findings=findings)
 
 
