@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from io import BufferedReader
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from studio.commands import info
 from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, executors, write
 from studio.et.source import SourceFile, open_sources
+from studio.files import open_file
 from studio.jobs import importing
 from studio.jobs.importing import fingerprint, open_paths, open_sample, upload_reader
 from studio.samples import SAMPLES
@@ -439,8 +441,8 @@ def test_files_of_a_large_job_that_cannot_be_known_are_read_once(
 
 @pytest.fixture
 def of_several_files(workspace, tmp_path, linked_by_others) -> Path:
-    """The folder of a job that has its graphs in files of their own."""
-    [job_id] = open_paths(workspace, [recorded(tmp_path / "run")])
+    """The folder of a job that has its four graphs in files of their own."""
+    [job_id] = open_paths(workspace, [recorded(tmp_path / "run", 8)])
     return workspace.root / "jobs" / job_id
 
 
@@ -464,11 +466,23 @@ def test_a_graph_in_a_file_of_its_own_that_is_damaged_is_told(workspace, of_seve
 def test_files_of_graphs_are_copied_into_one_room_by_several_threads(
     workspace, of_several_files, monkeypatch
 ):
-    """Nobody who changes a file afterwards changes what is open."""
+    """No more are open than are copied, and nobody who changes a file afterwards changes what is there."""
     one = workspace.load(of_several_files.name)
     monkeypatch.setattr(store_arrays, "_WORTH_THREADS_BYTES", 0)
     monkeypatch.setattr(store_arrays, "_IN_MEMORY_BYTES", 0)
     several = workspace.load(of_several_files.name)
+    streams: list[BufferedReader] = []
+    most = 0
+
+    def watched(path: Path) -> BufferedReader:
+        nonlocal most
+        streams.append(open_file(path))
+        most = max(most, sum(not stream.closed for stream in streams))
+        return streams[-1]
+
+    monkeypatch.setattr(store_arrays, "open_file", watched)
+    assert workspace.load(of_several_files.name) == one
+    assert (len(streams), most <= 2) == (4, True)
     for path in of_several_files.glob("graphs.*"):
         path.write_bytes(b"x" * path.stat().st_size)
     assert several == one

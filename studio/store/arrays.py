@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TextIO, TypeVar
 
 import msgspec
 import numpy as np
@@ -266,32 +266,31 @@ def _copies_of(files: Sequence[tuple[Path, Checksum | None]]) -> list[pa.Buffer]
     """Copy files into memory that no other process can change, and verify their checksums."""
     import pyarrow as pa
 
-    with contextlib.ExitStack() as opened:
-        streams = [opened.enter_context(open_file(path)) for path, _ in files]
-        sizes = [os.fstat(stream.fileno()).st_size for stream in streams]
-        for (path, checksum), size in zip(files, sizes, strict=True):
-            if checksum and size != checksum.size_bytes:
-                raise Damaged(f"{path.name}: it has {size:,} bytes instead of {checksum.size_bytes:,}")
-        places = [0]
-        for size in sizes:
-            places.append(places[-1] + size + -size % _ALIGNED_BYTES)
-        room = _allocate(places[-1], files[0][0].parent) if files else memoryview(b"")
-        rooms = [room[place : place + size] for place, size in zip(places, sizes, strict=False)]
-        several = len(files) > 1 and places[-1] > _WORTH_THREADS_BYTES
-        with ThreadPoolExecutor(2 if several else 1) as pool:
-            copying = pool.map if several else map
-            for _ in copying(_copy, files, streams, rooms):
-                pass
+    # Not all are open at a time: there may be more than a process may have.
+    sizes = [path.stat().st_size for path, _ in files]
+    for (path, checksum), size in zip(files, sizes, strict=True):
+        if checksum and size != checksum.size_bytes:
+            raise Damaged(f"{path.name}: it has {size:,} bytes instead of {checksum.size_bytes:,}")
+    places = [0]
+    for size in sizes:
+        places.append(places[-1] + size + -size % _ALIGNED_BYTES)
+    room = _allocate(places[-1], files[0][0].parent) if files else memoryview(b"")
+    rooms = [room[place : place + size] for place, size in zip(places, sizes, strict=False)]
+    several = len(files) > 1 and places[-1] > _WORTH_THREADS_BYTES
+    with ThreadPoolExecutor(2) as pool:
+        for _ in (pool.map if several else map)(_copy, files, rooms):
+            pass
     return [pa.py_buffer(own.toreadonly()) for own in rooms]
 
 
-def _copy(file: tuple[Path, Checksum | None], stream: BinaryIO, room: memoryview) -> None:
+def _copy(file: tuple[Path, Checksum | None], room: memoryview) -> None:
     """Copy a file into a room of its size, and verify its checksum."""
     path, checksum = file
     crc32 = done = 0
-    while done < len(room) and (count := stream.readinto(room[done : done + _PIECE_BYTES])):  # type: ignore[attr-defined]
-        crc32 = zlib.crc32(room[done : done + count], crc32)
-        done += count
+    with open_file(path) as stream:
+        while done < len(room) and (count := stream.readinto(room[done : done + _PIECE_BYTES])):
+            crc32 = zlib.crc32(room[done : done + count], crc32)
+            done += count
     if done < len(room):
         raise Damaged(f"{path.name}: it was cut while it was read")
     if checksum and f"{crc32:08x}" != checksum.crc32:
