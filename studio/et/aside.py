@@ -33,14 +33,14 @@ _FULL_HINT = (
 )
 
 
-def put_aside(path: Path, value: Any, *, small: bool = False) -> None:
+def put_aside(path: Path, value: Any, *, small: bool = False, narrowed: bool = False) -> None:
     """Write a value that can be pickled into a new file.
 
     Args:
         path: The file.
         value: The value.
-        small: Whether to write less of long arrays, which take memory then once they are taken up: one that repeats another is
-            not written, one of a single value is that value, and whole numbers are as narrow as they can be.
+        small: Whether to write less of long arrays: one that repeats another is not written, one of a single value is that value.
+        narrowed: Whether to write whole numbers as narrow as they can be besides; they take memory once they are taken up.
 
     Raises:
         StudioError: The disk is full.
@@ -48,8 +48,9 @@ def put_aside(path: Path, value: Any, *, small: bool = False) -> None:
     """
     buffers: list[pickle.PickleBuffer] = []
     head = io.BytesIO()
-    pickler = _Packer if small else pickle.Pickler
-    pickler(head, protocol=5, buffer_callback=buffers.append).dump(value)
+    pickler = _Packer(head, protocol=5, buffer_callback=buffers.append)
+    pickler.small, pickler.narrowed = small or narrowed, narrowed
+    pickler.dump(value)
     pieces = [head.getbuffer(), *(buffer.raw() for buffer in buffers)]
     sizes = struct.pack(f"<{1 + len(pieces)}q", len(pieces), *map(len, pieces))
     try:
@@ -90,7 +91,9 @@ def take_up(path: Path) -> Any:
 
 
 class _Packer(pickle.Pickler):
-    """A pickler that writes less of long arrays."""
+    """A pickler that writes less of long arrays, see `put_aside`."""
+
+    small = narrowed = False
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
@@ -98,7 +101,9 @@ class _Packer(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         """Return how an array is made again, if that takes less than its content."""
-        if type(value) is not np.ndarray or value.nbytes < _LONG_BYTES or value.dtype.kind not in "iub":
+        if not self.small or type(value) is not np.ndarray or value.nbytes < _LONG_BYTES:
+            return NotImplemented
+        if value.dtype.kind not in "iub":
             return NotImplemented
         # A few of its items tell nearly all arrays apart, so that few are looked at as a whole.
         some = value.reshape(-1)[:: value.size // _LOOKED_AT]
@@ -109,8 +114,8 @@ class _Packer(pickle.Pickler):
         alike.append(value)
         if (some == some[0]).all() and (value == some[0]).all():
             return _repeated, (some[0], value.shape)
-        small = narrow(value)
-        return (_widened, (small, value.dtype)) if small.itemsize < value.itemsize else NotImplemented
+        kept = narrow(value) if self.narrowed else value
+        return (_widened, (kept, value.dtype)) if kept.itemsize < value.itemsize else NotImplemented
 
 
 def _same(array: NDArray[Any]) -> NDArray[Any]:

@@ -199,8 +199,9 @@ def draft_files(files: RankFiles, options: LinkOptions, scratch: Path, marked: b
             return None
         findings[host.trace.file] = host.findings
     rank_draft = draft(both, options)
+    # Outlines of all ranks are at hand together, drafts one by one.
     put_aside(scratch / f"{files.number}.outline", outline(rank_draft), small=True)
-    put_aside(scratch / f"{files.number}.draft", essence(rank_draft), small=True)
+    put_aside(scratch / f"{files.number}.draft", essence(rank_draft), narrowed=True)
     return Drafted(findings, _seen(rank_draft, device.trace), contents)
 
 
