@@ -424,8 +424,14 @@ def test_files_of_a_large_job_that_cannot_be_known_are_read_once(
         importing, "mark_content", lambda file: looked.append(file.name) or mark_content(file)
     )
     monkeypatch.setattr(importing, "_WORTH_ONCE", 0)
-    [first] = open_paths(workspace, [folder])
+    told = Upload()
+    [first] = open_paths(workspace, [folder], progress=told)
     assert (looked, workspace.info(first).fingerprint) == ([], mark)
+    assert "checking" not in {phase for phase, _, _ in told.told}
+    write(some(), tmp_path / "others", "job")
+    open_paths(Workspace(tmp_path / "empty"), [tmp_path / "others"])
+    assert len(looked) == len(list((tmp_path / "others").iterdir()))
+    looked.clear()
     assert open_paths(workspace, [folder]) == [first]
     assert len(looked) == 6
     other = Workspace(tmp_path / "other")

@@ -169,7 +169,7 @@ def _import(
         seen.begin(0)
     mark, size_bytes = "", _size_of(job)
     contents: dict[str, str] = {}
-    if size_bytes < _WORTH_ONCE or _may_be_known(workspace, size_bytes):
+    if not _is_read_once(job, size_bytes) or _may_be_known(workspace, size_bytes):
         mark = fingerprint(job, said.ranks, progress, said.size)
         known = workspace.find(mark)
         if known:
@@ -184,7 +184,8 @@ def _import(
             shelf=shelf,
             contents=None if mark else contents,
         )
-        mark = mark or fingerprint(job, said.ranks, progress, said.size, contents)
+        # Whoever looks on has been told that the files were read.
+        mark = mark or fingerprint(job, said.ranks, None if contents else progress, said.size, contents)
         return workspace.save(
             trace,
             job.name,
@@ -201,6 +202,11 @@ def _size_of(job: JobFiles) -> int:
     """Return the bytes of the files that tell a job from others."""
     files = [file for file, _, _ in job.ranks] + [file for file, _ in job.others]
     return sum(measure_file(file)[0] for file in files)
+
+
+def _is_read_once(job: JobFiles, size_bytes: int) -> bool:
+    """Whether the files of a job are read by others, who can tell their checksums, and are so many that this pays."""
+    return size_bytes >= _WORTH_ONCE and all(fmt.half for _, fmt, _ in job.ranks)
 
 
 def _may_be_known(workspace: Workspace, size_bytes: int) -> bool:
