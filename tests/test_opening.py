@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from io import BufferedReader
 from pathlib import Path
 
 import pytest
 
 from studio.analysis.job.files import files_of
+from studio.analysis.job.summary import summarise
 from studio.commands import info
-from studio.errors import ConfigError, StudioError, TraceFormatError
+from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, executors, write
 from studio.et.source import SourceFile, open_sources
+from studio.files import open_file
 from studio.jobs import importing
 from studio.jobs.importing import fingerprint, open_paths, open_sample, upload_reader
 from studio.samples import SAMPLES
-from studio.store.arrays import ColumnsFile, GraphShelf
-from studio.store.workspace import Workspace
+from studio.store import arrays as store_arrays
+from studio.store import shelf
+from studio.store.workspace import LAYOUT, Workspace
+from studio.trace import digests
 from tests.et.chakra_bytes import file_of, num
 from tests.et.pytorch_files import rank_files, small_rank
 from tests.small_jobs import rank_file, some
@@ -342,48 +348,150 @@ def linked_by_others(monkeypatch):
 
 
 def recorded(folder: Path, ranks: int = 3) -> Path:
-    """Write a recording whose first two ranks differ in nothing but their number."""
+    """Write a recording whose first two ranks differ in nothing but their number; in others an operator takes longer."""
     for number in range(ranks):
         rank_files(folder, number, *small_rank(number, shift_us=10 * (number // 2), pid=7))
+        device = folder / f"kineto_{number}.json"
+        device.write_text(device.read_text().replace('"dur": 300', f'"dur": {300 + 10 * (number // 2)}'))
     return folder
 
 
-def stored(workspace: Workspace, job_id: str) -> list[bytes]:
-    return [(workspace.root / "jobs" / job_id / name).read_bytes() for name in ("graphs.arrow", "trace.json")]
-
-
-def test_graphs_that_are_stored_as_they_are_linked_are_stored_as_ever(
+def test_graphs_that_are_stored_by_whoever_makes_them_are_those_of_one_process(
     workspace, tmp_path, linked_by_others, monkeypatch
 ):
+    """Each is in a file of its own, written once; of ranks with equal graphs one is kept."""
     folder = recorded(tmp_path / "run")
-    handed: list[bool] = []
-    hand_over = GraphShelf.hand_over
+    written: list[str] = []
+    write = shelf.write_columns
     monkeypatch.setattr(
-        GraphShelf, "hand_over", lambda *given: handed.append((made := hand_over(*given)) is not None) or made
+        shelf,
+        "write_columns",
+        lambda path, *given, **how: written.append(path.name) or write(path, *given, **how),
     )
     told = Upload()
     [job_id] = open_paths(workspace, [folder], progress=told)
-    assert handed == [True]
+    assert written == ["0.graph", "1.graph", "2.graph"]
     assert told.told[-1][0] == "storing"
     assert [entry.name for entry in (workspace.root / "tmp").iterdir()] == []
+    kept = workspace.root / "jobs" / job_id
+    assert sorted(path.name for path in kept.iterdir()) == [
+        "graphs.0.arrow",
+        "graphs.1.arrow",
+        "job.json",
+        "trace.json",
+    ]
     monkeypatch.setattr("studio.et.job._WORTH_PROCESSES", 1 << 60)
     other = Workspace(tmp_path / "other")
     [other_id] = open_paths(other, [folder])
-    assert handed == [True, False]
-    assert stored(workspace, job_id) == stored(other, other_id)
-    assert len(workspace.load(job_id).graphs) < 3
+    assert len(written) == 3
+    assert (other.root / "jobs" / other_id / "graphs.arrow").is_file()
+    trace, one = workspace.load(job_id), other.load(other_id)
+    assert trace == one
+    assert trace.findings == one.findings
+    assert [digests(graph) for graph in trace.graphs] == [digests(graph) for graph in one.graphs]
+    info, of_one = workspace.info(job_id), other.info(other_id)
+    assert info.summary == of_one.summary == summarise(one)
+    assert (info.layout, of_one.layout) == (LAYOUT, 1)
 
 
 def test_graphs_that_are_not_all_those_of_the_job_are_stored_anew(workspace):
     trace = some()
-    with workspace.shelf("job") as shelf:
-        kept = replace(trace, graphs=tuple(map(shelf.put, trace.graphs)))
+    with workspace.shelf("job") as kept_by:
+        shelved = [kept_by.put(f"{index}.graph", graph) for index, graph in enumerate(trace.graphs)]
+        kept = replace(trace, graphs=tuple(map(kept_by.take, shelved)))
         more = kept.graphs[0]
         twice = replace(kept, graphs=(*kept.graphs, more))
         assert kept == trace
-        assert workspace.load(workspace.save(twice, "job", shelf=shelf)) == twice
-        assert workspace.load(workspace.save(kept, "job", shelf=shelf)) == trace
+        assert workspace.load(workspace.save(twice, "job", shelf=kept_by)) == twice
+        assert workspace.load(workspace.save(kept, "job", shelf=kept_by)) == trace
     assert [entry.name for entry in (workspace.root / "tmp").iterdir()] == []
+
+
+def test_files_of_a_large_job_that_cannot_be_known_are_read_once(
+    workspace, tmp_path, linked_by_others, monkeypatch
+):
+    """Their checksums come from whoever reads them, and are those that find the job again."""
+    folder = recorded(tmp_path / "run")
+    (folder / "pytorch_et_0.json").write_bytes((folder / "pytorch_et_0.json").read_bytes() + b" " * (1 << 20))
+    packed = folder / "kineto_1.json"
+    (folder / "kineto_1.json.gz").write_bytes(gzip.compress(packed.read_bytes()))
+    packed.unlink()
+    with open_sources([folder]) as files:
+        mark = fingerprint(discover(files)[0], {})
+    looked: list[str] = []
+    mark_content = importing.mark_content
+    monkeypatch.setattr(
+        importing, "mark_content", lambda file: looked.append(file.name) or mark_content(file)
+    )
+    monkeypatch.setattr(importing, "_WORTH_ONCE", 0)
+    told = Upload()
+    [first] = open_paths(workspace, [folder], progress=told)
+    assert (looked, workspace.info(first).fingerprint) == ([], mark)
+    assert "checking" not in {phase for phase, _, _ in told.told}
+    write(some(), tmp_path / "others", "job")
+    open_paths(Workspace(tmp_path / "empty"), [tmp_path / "others"])
+    assert len(looked) == len(list((tmp_path / "others").iterdir()))
+    looked.clear()
+    assert open_paths(workspace, [folder]) == [first]
+    assert len(looked) == 6
+    other = Workspace(tmp_path / "other")
+    older = other.save(some(), "of a studio that did not note sizes", fingerprint=mark)
+    assert open_paths(other, [folder]) == [older]
+    assert len(looked) == 12
+    device = folder / "kineto_0.json"
+    device.write_text(device.read_text().replace('"dur": 300', '"dur": 301'))
+    [second] = open_paths(workspace, [folder])
+    assert len(looked) == 18
+    assert second != first
+
+
+@pytest.fixture
+def of_several_files(workspace, tmp_path, linked_by_others) -> Path:
+    """The folder of a job that has its four graphs in files of their own."""
+    [job_id] = open_paths(workspace, [recorded(tmp_path / "run", 8)])
+    return workspace.root / "jobs" / job_id
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(b""),
+        lambda path: os.truncate(path, path.stat().st_size - 8),
+        lambda path: path.write_bytes(path.read_bytes()[:-400] + b"\xff" * 380 + path.read_bytes()[-20:]),
+        lambda path: path.write_bytes((path.parent / "graphs.0.arrow").read_bytes()),
+    ],
+    ids=["missing", "empty", "cut", "torn", "another"],
+)
+def test_a_graph_in_a_file_of_its_own_that_is_damaged_is_told(workspace, of_several_files, damage):
+    damage(of_several_files / "graphs.1.arrow")
+    with pytest.raises(TraceError, match=r"its files in the workspace are damaged \(.*graphs\.1\.arrow"):
+        workspace.load(of_several_files.name)
+
+
+def test_files_of_graphs_are_copied_into_one_room_by_several_threads(
+    workspace, of_several_files, monkeypatch
+):
+    """No more are open than are copied, and nobody who changes a file afterwards changes what is there."""
+    one = workspace.load(of_several_files.name)
+    monkeypatch.setattr(store_arrays, "_WORTH_THREADS_BYTES", 0)
+    monkeypatch.setattr(store_arrays, "_IN_MEMORY_BYTES", 0)
+    several = workspace.load(of_several_files.name)
+    streams: list[BufferedReader] = []
+    most = 0
+
+    def watched(path: Path) -> BufferedReader:
+        nonlocal most
+        streams.append(open_file(path))
+        most = max(most, sum(not stream.closed for stream in streams))
+        return streams[-1]
+
+    monkeypatch.setattr(store_arrays, "open_file", watched)
+    assert workspace.load(of_several_files.name) == one
+    assert (len(streams), most <= 2) == (4, True)
+    for path in of_several_files.glob("graphs.*"):
+        path.write_bytes(b"x" * path.stat().st_size)
+    assert several == one
 
 
 @pytest.mark.parametrize("phase", ["reading", "linking"])
@@ -396,10 +504,10 @@ def test_stopping_while_ranks_are_linked_leaves_nothing_behind(workspace, tmp_pa
 def test_a_disk_that_fills_while_graphs_come_is_an_error_for_the_user(
     workspace, tmp_path, linked_by_others, monkeypatch
 ):
-    def full(*_given: object) -> None:
+    def full(*_given: object, **_how: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(ColumnsFile, "add", full)
+    monkeypatch.setattr(shelf, "write_columns", full)
     with pytest.raises(StudioError, match=r"run cannot be stored: the disk of .* is full"):
         open_paths(workspace, [recorded(tmp_path / "run", 2)])
     assert nothing_in(workspace)

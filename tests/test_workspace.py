@@ -599,6 +599,36 @@ def work_on_jobs(folder, say):
             say(act, job_id, number)
 
 
+def shelve_a_job(folder, say):
+    """Save a job whose graphs are stored before it is complete, after one that nobody touches; report each once it is done."""
+    workspace = Workspace(folder)
+    say("saved", workspace.save(some(), "job 0"))
+    trace = some(nodes=40)
+    with workspace.shelf("job 1") as shelf:
+        shelved = [shelf.put(f"{index}.graph", graph) for index, graph in enumerate(trace.graphs)]
+        graphs = tuple(map(shelf.take, shelved))
+        say("saved", workspace.save(replace(trace, graphs=graphs), "job 1", shelf=shelf))
+
+
+def test_a_kill_while_graphs_are_stored_before_their_job_leaves_a_whole_job_or_none(tmp_path):
+    ends = kill_everywhere("tests.test_workspace:shelve_a_job", tmp_path)
+    points = [end.point for end in ends]
+    for kind in (
+        "within a write to 0.graph",
+        "before fsync",
+        "before rename 0.graph",
+        "after rename 0.graph",
+    ):
+        assert any(point.startswith(kind) for point in points), kind
+    assert (points[-1], len(ends[-1].said)) == ("", 2)
+    for end in ends:
+        workspace = Workspace(end.folder)
+        jobs = {job.name: workspace.load(job.id) for job in workspace.jobs()}
+        reported = [f"job {number}" for number in range(len(end.said))]
+        assert jobs.keys() >= set(reported), end
+        assert all(trace == some(nodes=40) for name, trace in jobs.items() if name == "job 1"), end
+
+
 def test_a_kill_at_any_moment_loses_nothing_that_was_reported(tmp_path):
     """What was reported is done; what was under way is done or not begun; nothing is half there."""
     ends = kill_everywhere("tests.test_workspace:work_on_jobs", tmp_path)

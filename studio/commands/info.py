@@ -18,6 +18,7 @@ from studio.analysis.collectives.groups import group_use
 from studio.analysis.job.completeness import assumed_words, completeness
 from studio.analysis.job.files import LEFT_OUT, files_of
 from studio.analysis.job.memory import HOST_MEMORY, how_known, memory_use
+from studio.analysis.job.renumbered import share_graphs
 from studio.analysis.job.summary import Share, summarise
 from studio.commands.base.options import allow_damaged, json_option, paths_argument, rank_option, size_options
 from studio.commands.base.output import end_with_losses, progress_line, show
@@ -110,6 +111,7 @@ def job_report(name: str, trace: Trace) -> dict[str, Any]:
             "left_out": [{"file": file.name, "why": file.why} for file in files.left_out],
         },
         "summary": msgspec.to_builtins(summarise(trace)),
+        "programs": len(share_graphs(trace).graphs),
         "assumed": assumed_words(trace),
         "ranks": [
             {
@@ -135,7 +137,7 @@ def job_text(report: dict[str, Any]) -> str:
     summary = report["summary"]
     lines = [
         report["name"],
-        f"  ranks         {_ranks(report)} ({_graphs(summary)})",
+        f"  ranks         {_ranks(report)} ({_graphs(summary['graphs'], report['programs'])})",
         *([f"  assumed       {report['assumed']}"] if report["assumed"] else []),
         f"  nodes         {format_count(summary['nodes'])}",
         f"  dependencies  {_dependencies(summary)}",
@@ -198,8 +200,7 @@ def _memory(peaks: list[dict[str, Any]]) -> list[str]:
     return [f"  memory peak   {size}{others}"]
 
 
-def _graphs(summary: dict[str, Any]) -> str:
-    graphs, programs = summary["graphs"], summary["programs"]
+def _graphs(graphs: int, programs: int) -> str:
     counted = f"{format_count(graphs)} distinct {'graph' if graphs == 1 else 'graphs'}"
     return counted if programs == graphs else f"{counted}, {format_count(programs)} but for ids"
 

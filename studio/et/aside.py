@@ -6,6 +6,7 @@ that nobody else writes to, and are read by the program that wrote them, or by p
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import pickle
@@ -14,27 +15,43 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from studio.errors import StudioError
 from studio.files import is_full, open_file, open_private, tell_full
+from studio.narrow import narrow
 from studio.units import format_bytes
 
 _ALIGNED_BYTES = 64
+_LONG_BYTES = 1 << 16
+"""Shorter arrays are written as they are."""
+_LOOKED_AT = 64
 _FULL_HINT = (
     "Free some space, or use another disk: the environment variable TMPDIR names it for commands, "
     "--workspace DIR for the studio."
 )
 
 
-def put_aside(path: Path, value: Any) -> None:
+def put_aside(path: Path, value: Any, *, small: bool = False, narrowed: bool = False) -> None:
     """Write a value that can be pickled into a new file.
+
+    Args:
+        path: The file.
+        value: The value.
+        small: Whether to write less of long arrays: one that repeats another is not written, one of a single value is that value.
+        narrowed: Whether to write whole numbers as narrow as they can be besides; they take memory once they are taken up.
 
     Raises:
         StudioError: The disk is full.
         OSError: The file cannot be written.
     """
     buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    pieces = [memoryview(head), *(buffer.raw() for buffer in buffers)]
+    head = io.BytesIO()
+    pickler = _Packer(head, protocol=5, buffer_callback=buffers.append)
+    pickler.small, pickler.narrowed = small or narrowed, narrowed
+    pickler.dump(value)
+    pieces = [head.getbuffer(), *(buffer.raw() for buffer in buffers)]
     sizes = struct.pack(f"<{1 + len(pieces)}q", len(pieces), *map(len, pieces))
     try:
         with open_private(path) as stream:
@@ -71,3 +88,45 @@ def take_up(path: Path) -> Any:
         pieces.append(data[place : place + size])
         place += size
     return pickle.loads(pieces[0], buffers=pieces[1:])  # noqa: S301 (written by `put_aside`)
+
+
+class _Packer(pickle.Pickler):
+    """A pickler that writes less of long arrays, see `put_aside`."""
+
+    small = narrowed = False
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._met: dict[tuple[str, tuple[int, ...], bytes], list[NDArray[Any]]] = {}
+
+    def reducer_override(self, value: Any) -> Any:
+        """Return how an array is made again, if that takes less than its content."""
+        if not self.small or type(value) is not np.ndarray or value.nbytes < _LONG_BYTES:
+            return NotImplemented
+        if value.dtype.kind not in "iub":
+            return NotImplemented
+        # A few of its items tell nearly all arrays apart, so that few are looked at as a whole.
+        some = value.reshape(-1)[:: value.size // _LOOKED_AT]
+        alike = self._met.setdefault((value.dtype.str, value.shape, some.tobytes()), [])
+        for other in alike:
+            if np.array_equal(value, other):
+                return _same, (other,)
+        alike.append(value)
+        if (some == some[0]).all() and (value == some[0]).all():
+            return _repeated, (some[0], value.shape)
+        kept = narrow(value) if self.narrowed else value
+        return (_widened, (kept, value.dtype)) if kept.itemsize < value.itemsize else NotImplemented
+
+
+def _same(array: NDArray[Any]) -> NDArray[Any]:
+    return array
+
+
+def _repeated(value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    return np.broadcast_to(value, shape)
+
+
+def _widened(array: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
+    wide = array.astype(kind)
+    wide.flags.writeable = False
+    return wide

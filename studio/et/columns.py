@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,11 +45,30 @@ class Texts:
         return Strings.of(self.codes)
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Attributes (A,) by node, see `Attributes`; the value of a list is its number among all items."""
+
+    key: Int32
+    kind: UInt8
+    value: Int64
+    length: Int32
+
+
 @dataclass(slots=True)
 class AttributeColumns:
-    """Attributes of N nodes, collected by name; a node has them in the order they were added."""
+    """Attributes of N nodes, collected by name; a node has them in the order they were added.
+
+    Attributes:
+        texts: Texts by number.
+        rows, keys, kinds, values, lengths: Of each name that was added: the nodes (M,) that have it, its key and kind, the values
+            (M,), and how long each is where they are lists.
+        items: Items of lists.
+        put: Puts all of them where they belong, as `finish` does, or returns False; None where nobody can do so faster.
+    """
 
     texts: Texts
+    put: Callable[[AttributeColumns, Int64, Placed], bool] | None = None
     rows: list[Int64] = field(default_factory=list)
     keys: list[int] = field(default_factory=list)
     kinds: list[ValueKind] = field(default_factory=list)
@@ -118,17 +137,15 @@ class AttributeColumns:
         none = np.zeros(0, np.int64)
         rows = np.concatenate([none, *self.rows])
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(rows, minlength=count))))
-        place = self._places(rows, offsets)
-        key, kind = np.empty(len(rows), np.int32), np.empty(len(rows), np.uint8)
-        value, length = np.empty(len(rows), np.int64), np.zeros(len(rows), np.int32)
-        first = 0
-        for index, values in enumerate(self.values):
-            own = place[first : first + len(values)]
-            key[own], kind[own], value[own] = self.keys[index], self.kinds[index], values
-            lengths = self.lengths[index]
-            if lengths is not None:
-                length[own] = lengths
-            first += len(values)
+        placed = Placed(
+            np.empty(len(rows), np.int32),
+            np.empty(len(rows), np.uint8),
+            np.empty(len(rows), np.int64),
+            np.zeros(len(rows), np.int32),
+        )
+        if not (self.put and self.put(self, offsets, placed)):
+            self._put(self._places(rows, offsets), placed)
+        key, kind, value, length = placed.key, placed.kind, placed.value, placed.length
         items = np.concatenate([none, *self.items])
         lists = np.flatnonzero((kind % 2 == 0) & (kind > 0))
         ends = np.cumsum(length[lists], dtype=np.int64)
@@ -138,6 +155,17 @@ class AttributeColumns:
         slot, slot_key, slots = self._slots(key, kind, value)
         doc = np.full(len(key), NONE, np.int32)
         return Attributes(offsets, key, doc, kind, value, length, slot, items), slot_key, slots
+
+    def _put(self, place: Int64, placed: Placed) -> None:
+        """Put each attribute at its place (A,)."""
+        first = 0
+        for index, values in enumerate(self.values):
+            own = place[first : first + len(values)]
+            placed.key[own], placed.kind[own], placed.value[own] = self.keys[index], self.kinds[index], values
+            lengths = self.lengths[index]
+            if lengths is not None:
+                placed.length[own] = lengths
+            first += len(values)
 
     def _places(self, rows: Int64, offsets: Int64) -> Int64:
         """Return (A,) the place of each attribute: by node, of one node in the order they were added."""

@@ -20,6 +20,8 @@ _ROWS = 2056
 """Events that are put down at a time. Columns that lie a power of two apart would share their places in the processor's cache, of
 which there are few."""
 
+_BEYOND_ASCII = 128
+
 _BYTES, _NUMBERS, _NUMBER = Items("uint8", bare=True), Items("int64", bare=True), Number()
 _FUNCTIONS = (
     "white", "is_hex", "string_end", "digits_end", "number_end", "is_null", "word_end", "after_colon", "value_end", "slot_of", "field_of", "read_key",
@@ -47,24 +49,25 @@ class EventRows:
     Attributes:
         data: The file.
         columns: (COLUMNS, R) of all events at hand, see `studio.et.event_kernel`.
-        rows: (M,) those that are meant.
+        rows: (M,) those that are meant, None where all are.
     """
 
     def __init__(self, data: UInt8, columns: Int64, rows: Int64 | None = None) -> None:
-        self.data, self.columns = data, columns
-        self.rows: Int64 = np.arange(columns.shape[1]) if rows is None else rows
+        self.data, self.columns, self.rows = data, columns, rows
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.columns.shape[1] if self.rows is None else len(self.rows)
 
     def take(self, rows: Int64) -> EventRows:
-        """Return some of the events, in their order."""
-        return EventRows(self.data, self.columns, self.rows[rows])
+        """Return some of the events, in their order; `rows` rise."""
+        if len(rows) == len(self):
+            return self
+        return EventRows(self.data, self.columns, rows if self.rows is None else self.rows[rows])
 
     def column(self, column: int) -> Int64:
         """Return a copy (M,) of a column."""
-        values: Int64 = self.columns[column, self.rows]
-        return values
+        whole: Int64 = self.columns[column]
+        return whole.copy() if self.rows is None else whole[self.rows]
 
     def phase(self, letter: str) -> Int64:
         """Return the rows of the events of a phase."""
@@ -108,31 +111,28 @@ class EventRows:
 
 def read_rows(data: bytes | memoryview, start: int, end: int) -> EventRows | None:
     """Return the events between two places, those of other phases than `KEPT` left out; None where some are unusual."""
-    piece = data[start:end]
-    if not isinstance(piece, bytes):
-        piece = piece.tobytes()
-    if not _is_text(piece):
+    buffer = np.frombuffer(data, np.uint8, end - start, start)
+    if not _is_text(buffer):
         return None
-    buffer = np.frombuffer(piece, np.uint8)
     names, places, table = _keys()
     state, stack = np.zeros(k.STATES, np.int64), np.empty(k.DEEPEST, np.int64)
     parts = []
-    while state[k.DONE] < len(piece):
+    while state[k.DONE] < len(buffer):
         out = np.empty((k.COLUMNS, _ROWS), np.int64)
         walk = load_kernel().walk
-        walk(buffer, int(state[k.DONE]), len(piece), names, places, table, out, stack, state, _ROWS)
+        walk(buffer, int(state[k.DONE]), len(buffer), names, places, table, out, stack, state, _ROWS)
         if state[k.DONE] < 0:
             return None
         parts.append(out[:, : state[k.ROWS]])
     return EventRows(buffer, np.concatenate(parts, axis=1)) if parts else None
 
 
-def _is_text(piece: bytes) -> bool:
+def _is_text(piece: UInt8) -> bool:
     """Whether bytes are UTF-8."""
-    if piece.isascii():
+    if not (len(piece) and piece.max() >= _BEYOND_ASCII):
         return True
     try:
-        piece.decode()
+        piece.tobytes().decode()
     except UnicodeDecodeError:
         return False
     return True

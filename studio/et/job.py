@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et.collector import collector_paused
@@ -39,6 +39,7 @@ from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, 
 from studio.et.ranks import ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.seen import JobSeen, RankSeen, graph_seen, half_seen, seen_by
+from studio.et.shelf import Shelf
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
 from studio.machine_memory import available_bytes
@@ -358,6 +359,7 @@ def read_job(  # noqa: PLR0913 - all but the first by name
     size: JobSize | None = None,
     executor: Executor | None = None,
     shelf: Shelf | None = None,
+    contents: dict[str, str] | None = None,
 ) -> Trace:
     """Read the files of one job, and link execution traces with Kineto traces.
 
@@ -369,6 +371,7 @@ def read_job(  # noqa: PLR0913 - all but the first by name
         size: NPUs and passes, where a workload leaves them open.
         executor: Reads and links the files; where none is given, processes of this machine do so for large jobs.
         shelf: Takes the graphs of ranks that others link, as they come; in memory where none is given.
+        contents: Gets the checksum of each file that others read, by its name; not computed where none is given.
 
     Raises:
         RanksNeededError: The rank of some files is not known.
@@ -380,7 +383,7 @@ def read_job(  # noqa: PLR0913 - all but the first by name
     sizes = [measure_file(file) for file, _, _ in job.ranks]
     meter = _Meter(progress, sum(packed for packed, _ in sizes))
     total = sum(inflated for _, inflated in sizes)
-    builder = _Builder(shelf, _onlooking(progress, job))
+    builder = _Builder(shelf, _onlooking(progress, job), contents)
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
     with _executor_for(executor, job, sizes) as chosen:
         if chosen:
@@ -396,8 +399,8 @@ def read_job(  # noqa: PLR0913 - all but the first by name
             return builder.trace(job, numbers)
         read_one = partial(_read_or_refuse, total=total, meter=meter, size=size or UNSAID)
         if chosen:
-            contents = _read_elsewhere(job.ranks, chosen, total, meter, size or UNSAID)
-            _add_ranks(builder, job, numbers, contents)
+            elsewhere = _read_elsewhere(job.ranks, chosen, total, meter, size or UNSAID)
+            _add_ranks(builder, job, numbers, elsewhere)
         else:
             # The collector would look through the ranks before at every few hundred.
             with collector_paused():
@@ -679,23 +682,18 @@ def _read_file(
     return parts
 
 
-class Shelf(Protocol):
-    """A place outside of memory for the graphs of a job."""
-
-    @property
-    def folder(self) -> Path:
-        """A folder for temporary files beside it."""
-
-    def put(self, graph: Graph) -> Graph:
-        """Put a graph there; returns an equal one, which takes no memory."""
-
-
 class _Builder:
     """Collects ranks and keeps equal graphs once."""
 
-    def __init__(self, shelf: Shelf | None = None, seen: JobSeen | None = None) -> None:
+    def __init__(
+        self,
+        shelf: Shelf | None = None,
+        seen: JobSeen | None = None,
+        contents: dict[str, str] | None = None,
+    ) -> None:
         self.shelf = shelf
         self.seen = seen
+        self.contents = contents
         self.graphs_seen: dict[int, RankSeen] = {}
         self.graphs: list[Graph] = []
         self.known: dict[bytes, int] = {}
@@ -776,9 +774,9 @@ class _Builder:
             lambda name: meter.tick(name, sizes[name]) if name else meter.look(),
             tick or (lambda _done, _total: None),
             self.seen,
+            self.contents,
         )
-        folder = self.shelf.folder if self.shelf else None
-        with link_files(ranks, options or LinkOptions(), executor, onlookers, folder=folder) as made:
+        with link_files(ranks, options or LinkOptions(), executor, onlookers, shelf=self.shelf) as made:
             if made is None:
                 return False
             rank_of = {name: files.number for files in ranks for name in files.names}
@@ -792,7 +790,7 @@ class _Builder:
         return True
 
     def _add_linked(self, part: RankPart, times: bytes) -> None:
-        """Add a rank that was linked elsewhere; a new graph is put onto the shelf, where there is one.
+        """Add a rank that was linked elsewhere; its graph is on the shelf, where there is one, and goes if it is no new one.
 
         Recordings of two ranks hardly ever have the same times, so their graphs are not compared without need.
         """
@@ -801,7 +799,9 @@ class _Builder:
             self.known.setdefault(b"".join(digests(self.graphs[alike])), alike)
             index = self.known.setdefault(b"".join(digests(part.graph)), len(self.graphs))
         if index == len(self.graphs):
-            self.graphs.append(self.shelf.put(part.graph) if self.shelf else part.graph)
+            self.graphs.append(part.graph)
+        elif self.shelf:
+            self.shelf.drop(part.graph)
         self.ranks.append((part.rank, index, part.number))
         self.findings += tuple(replace(finding, rank=part.number) for finding in part.findings)
 

@@ -271,6 +271,29 @@ def _measure_mark(start: bytes) -> int:
     return len(mark) if start.startswith(mark) and start[len(mark) :][:1] in (b"{", b"[") else 0
 
 
+def mark_content(file: SourceFile, loaded: bytes | memoryview | None = None) -> str:
+    """Return a fast checksum of a file as it lies there; it need not resist attacks.
+
+    Args:
+        file: The file.
+        loaded: Its content, where it was loaded: if that is the file as it is, it is not read again.
+    """
+    # What is going to be read, whatever became of the file meanwhile.
+    if whole := file.start.whole:
+        return f"{len(whole)}.{zlib.crc32(whole):08x}"
+    size, checksum = 0, 0
+    if (
+        isinstance(loaded, memoryview)
+        and isinstance(loaded.obj, mmap.mmap)
+        and len(loaded) == len(loaded.obj)
+    ):
+        return f"{len(loaded)}.{zlib.crc32(loaded):08x}"
+    with open_file(file.path) as stream:
+        while piece := stream.read(1 << 20):
+            size, checksum = size + len(piece), zlib.crc32(piece, checksum)
+    return f"{size}.{checksum:08x}"
+
+
 def _content(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
     content = file.start.take() or read_start(file.place, _MAPPED_FROM)
     if len(content) < _MAPPED_FROM:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,13 +13,16 @@ from studio.et import JobFiles, Progress, discover, read_job
 from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
 from studio.et.seen import seen_by
-from studio.et.source import SourceFile, measure_file, open_sources
-from studio.files import open_file
+from studio.et.source import SourceFile, mark_content, measure_file, open_sources
 from studio.samples import RECORDING, SAMPLES, sample_path
 from studio.store.workspace import Workspace
 
 _WORTH_THREADS = 1 << 20
 """Bytes a file from which on the checksums of two are computed at a time."""
+_WORTH_ONCE = 1 << 30
+"""Bytes of a job's files from which on each had better be read once: the first are no longer in memory when the last are read."""
+_FILES = "files:"
+"""How the fingerprints of jobs that were read from files begin."""
 
 
 def open_paths(
@@ -165,16 +167,55 @@ def _import(
     if seen := seen_by(progress):
         # What it knows is of the job before.
         seen.begin(0)
-    mark = fingerprint(job, said.ranks, progress, said.size)
-    known = workspace.find(mark)
-    if known:
-        return known.id
+    mark, size_bytes = "", _size_of(job)
+    contents: dict[str, str] = {}
+    if not _is_read_once(job, size_bytes) or _may_be_known(workspace, size_bytes):
+        mark = fingerprint(job, said.ranks, progress, said.size)
+        known = workspace.find(mark)
+        if known:
+            return known.id
     tick = (lambda done, total: progress("storing", done, total)) if progress else None
     with workspace.shelf(job.name) as shelf:
-        trace = read_job(job, ranks=said.ranks, progress=progress, size=said.size, shelf=shelf)
-        return workspace.save(
-            trace, job.name, source=source, fingerprint=mark, tick=tick, recorded=recorded, shelf=shelf
+        trace = read_job(
+            job,
+            ranks=said.ranks,
+            progress=progress,
+            size=said.size,
+            shelf=shelf,
+            contents=None if mark else contents,
         )
+        # Whoever looks on has been told that the files were read.
+        mark = mark or fingerprint(job, said.ranks, None if contents else progress, said.size, contents)
+        return workspace.save(
+            trace,
+            job.name,
+            source=source,
+            fingerprint=mark,
+            tick=tick,
+            recorded=recorded,
+            shelf=shelf,
+            source_bytes=size_bytes,
+        )
+
+
+def _size_of(job: JobFiles) -> int:
+    """Return the bytes of the files that tell a job from others."""
+    files = [file for file, _, _ in job.ranks] + [file for file, _ in job.others]
+    return sum(measure_file(file)[0] for file in files)
+
+
+def _is_read_once(job: JobFiles, size_bytes: int) -> bool:
+    """Whether the files of a job are read by others, who can tell their checksums, and are so many that this pays."""
+    return size_bytes >= _WORTH_ONCE and all(fmt.half for _, fmt, _ in job.ranks)
+
+
+def _may_be_known(workspace: Workspace, size_bytes: int) -> bool:
+    """Whether a job of the workspace may have been read from files of so many bytes; older jobs do not say."""
+    return any(
+        info.source_bytes in (0, size_bytes)
+        for info in workspace.jobs()
+        if info.fingerprint.startswith(_FILES)
+    )
 
 
 def fingerprint(
@@ -182,11 +223,19 @@ def fingerprint(
     ranks: Mapping[str, int],
     progress: Progress | None = None,
     size: JobSize | None = None,
+    contents: Mapping[str, str] | None = None,
 ) -> str:
     """Return a fingerprint of a job: contents of its files, rank numbers, and name.
 
     Where they lie and in which order they are given does not count, nor when they were changed: a copy is the same job, and a trace that was written
     anew with one duration changed is another.
+
+    Args:
+        job: The job.
+        ranks: Rank numbers by file name, where the user has told them.
+        progress: Told the bytes that were looked at; may raise to stop.
+        size: NPUs and passes, where a workload leaves them open.
+        contents: Checksums of contents by file name, as far as they are known from when the files were read.
     """
     numbered = [(file, str(ranks.get(file.name, number))) for file, _, number in job.ranks]
     numbered += [(file, "job") for file, _ in job.others]
@@ -194,12 +243,17 @@ def fingerprint(
     sizes = [measure_file(file)[0] for file in files]
     done, total = 0, sum(sizes)
     marks = []
+    known = contents or {}
+
+    def mark(file: SourceFile) -> str:
+        return known.get(file.name) or mark_content(file)
+
     # Handing over a small file takes longer than reading it.
     at_once = 2 if total > _WORTH_THREADS * len(files) else 1
     with ThreadPoolExecutor(max_workers=2) as pool:
         try:
-            contents = pool.map(_content_mark, files) if at_once > 1 else map(_content_mark, files)
-            for (file, number), size_bytes, content in zip(numbered, sizes, contents, strict=True):
+            computed = pool.map(mark, files) if at_once > 1 else map(mark, files)
+            for (file, number), size_bytes, content in zip(numbered, sizes, computed, strict=True):
                 marks.append(f"{file.name.rpartition('/')[2]}\0{number}\0{content}")
                 done += size_bytes
                 if progress:
@@ -210,16 +264,4 @@ def fingerprint(
     if any(fmt.whole for _, fmt, _ in job.ranks) and size is not None:
         marks.append(f"npus {size.npus}, passes {size.passes}")
     whole = "\0".join([job.name, *sorted(marks)]).encode("utf-8", "surrogateescape")
-    return f"files:{hashlib.blake2b(whole, digest_size=16).hexdigest()}"
-
-
-def _content_mark(file: SourceFile) -> str:
-    """Return a fast checksum of a file; it need not resist attacks."""
-    # What is going to be read, whatever became of the file meanwhile.
-    if whole := file.start.whole:
-        return f"{len(whole)}.{zlib.crc32(whole):08x}"
-    size, checksum = 0, 0
-    with open_file(file.path) as stream:
-        while piece := stream.read(1 << 20):
-            size, checksum = size + len(piece), zlib.crc32(piece, checksum)
-    return f"{size}.{checksum:08x}"
+    return f"{_FILES}{hashlib.blake2b(whole, digest_size=16).hexdigest()}"

@@ -1,7 +1,8 @@
 """Store traces as Arrow and JSON files with checksums, written to survive a power cut.
 
-trace.json      ranks, comm groups, findings, size and checksum of graphs.arrow
-graphs.arrow    one record batch per distinct graph, one list column per array of the graph
+trace.json        ranks, comm groups, findings, sizes and checksums of the files of graphs
+graphs.arrow      one record batch per distinct graph, one list column per array of the graph
+graphs.<n>.arrow  instead of it: the same for one distinct graph each, where they were made apart from each other
 
 Every file carries a checksum that is compared each time the file is opened, so a bit that flipped on the disk is an
 error instead of another answer. JSON files end with their own; files written before there were checksums open as
@@ -18,12 +19,11 @@ import mmap
 import os
 import re
 import secrets
-import shutil
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO, TypeVar
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from studio.arrow import from_arrow, to_arrow
 from studio.decoding import decoder
 from studio.errors import ConfigError
-from studio.files import PRIVATE_FOLDER, is_full, open_file, open_private, read_file, tell_full
+from studio.files import is_full, open_file, open_private, read_file, tell_full
 from studio.trace import (
     Attribute,
     CommGroup,
@@ -55,8 +55,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _GRAPHS = "graphs.arrow"
-_ARROW_MAGIC_BYTES = 8
 _PIECE_BYTES = 1 << 20
+_ALIGNED_BYTES = 64
+_WORTH_THREADS_BYTES = 16 << 20
 _IN_MEMORY_BYTES = 1 << 30
 """Larger files of arrays are copied into a file without a name, whose pages the system can drop, not into memory."""
 
@@ -88,6 +89,13 @@ def write_file(path: Path, content: bytes) -> None:
     with open_private(path) as stream:
         stream.write(content)
         stream.flush()
+        os.fsync(stream.fileno())
+
+
+def sync_file(path: Path) -> None:
+    """Wait until what was written into a file is on the disk."""
+    # Some systems want to have it opened for writing.
+    with path.open("rb+") as stream:
         os.fsync(stream.fileno())
 
 
@@ -168,64 +176,34 @@ Columns = Iterable[tuple[str, NDArray[np.generic]]]
 """Named arrays, of any lengths."""
 
 
-def write_columns(path: Path, batches: Iterable[Columns]) -> Checksum:
+def write_columns(path: Path, batches: Iterable[Columns], *, durable: bool = True) -> Checksum:
     """Write arrays as Arrow: one record batch per element of `batches`, one list column per array.
 
     Booleans become bytes, so that reading needs no copy.
 
+    Args:
+        path: Where to.
+        batches: Named arrays; as many of them, and of the same types, in each.
+        durable: Whether to wait until they are on the disk; else somebody does so later, with `sync_file`.
+
     Returns:
         What `read_columns` wants to see again.
     """
-    with ColumnsFile(path) as file:
+    import pyarrow as pa
+
+    with open_private(path) as stream:
+        summing = _Summing(stream)
+        writer: pa.RecordBatchFileWriter | None = None
         for columns in batches:
-            file.add(columns)
-        return file.finish()
-
-
-class ColumnsFile:
-    """A file of arrays that is written batch by batch, see `write_columns`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._stream = open_private(path)
-        self._summing = _Summing(self._stream)
-        self._writer: pa.RecordBatchFileWriter | None = None
-
-    def __enter__(self) -> ColumnsFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file; what was written stays."""
-        self._stream.close()
-
-    def add(self, columns: Columns) -> tuple[int, pa.Schema]:
-        """Write a batch; returns where it begins in the file, and its schema."""
-        import pyarrow as pa
-
-        batch = _batch(columns)
-        if self._writer is None:
-            self._writer = pa.ipc.new_file(self._summing, batch.schema)
-        start = self._stream.tell()
-        self._writer.write_batch(batch)
-        return start, batch.schema
-
-    def flush(self) -> None:
-        """Hand over to the system what was written, so that others can read it."""
-        self._stream.flush()
-
-    def finish(self) -> Checksum:
-        """Write the end of the file and sync it to disk; returns what `read_columns` wants to see again."""
-        import pyarrow as pa
-
-        if self._writer is None:
-            self._writer = pa.ipc.new_file(self._summing, pa.schema([]))
-        self._writer.close()
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
-        return Checksum(self._stream.tell(), f"{self._summing.crc32:08x}")
+            batch = _batch(columns)
+            writer = writer or pa.ipc.new_file(summing, batch.schema)
+            writer.write_batch(batch)
+        writer = writer or pa.ipc.new_file(summing, pa.schema([]))
+        writer.close()
+        stream.flush()
+        if durable:
+            os.fsync(stream.fileno())
+        return Checksum(stream.tell(), f"{summing.crc32:08x}")
 
 
 class _Summing:
@@ -253,43 +231,74 @@ def read_columns(path: Path, checksum: Checksum | None = None) -> list[dict[str,
     Raises:
         Damaged: The file is not the one of the checksum.
     """
-    import pyarrow as pa
-
-    batches = []
-    try:
-        with pa.ipc.open_file(_copy_of(path, checksum)) as reader:
-            for index in range(reader.num_record_batches):
-                batch = reader.get_batch(index)
-                batch.validate()
-                named = zip(batch.schema.names, batch.columns, strict=True)
-                batches.append({name: from_arrow(column.values) for name, column in named})
-    except (pa.ArrowException, *_ODD_CONTENT) as error:
-        raise Damaged(f"{path.name}: {error}") from error
+    [batches] = read_several([(path, checksum)])
     return batches
 
 
-def _copy_of(path: Path, checksum: Checksum | None) -> pa.Buffer:
-    """Copy a file into memory that no other process can change, and verify its checksum."""
+def read_several(files: Sequence[tuple[Path, Checksum | None]]) -> list[list[dict[str, NDArray[np.generic]]]]:
+    """Read the arrays of every record batch of some files, as `read_columns` does of one; several files at a time."""
     import pyarrow as pa
 
-    with open_file(path) as stream:
-        size = os.fstat(stream.fileno()).st_size
+    found = []
+    for (path, _), copy in zip(files, _copies_of(files), strict=True):
+        try:
+            found.append(arrays_in(copy))
+        except (pa.ArrowException, *_ODD_CONTENT) as error:
+            raise Damaged(f"{path.name}: {error}") from error
+    return found
+
+
+def arrays_in(content: pa.Buffer) -> list[dict[str, NDArray[np.generic]]]:
+    """Return the arrays of every record batch of a file's content, without a copy."""
+    import pyarrow as pa
+
+    batches = []
+    with pa.ipc.open_file(content) as reader:
+        for index in range(reader.num_record_batches):
+            batch = reader.get_batch(index)
+            batch.validate()
+            named = zip(batch.schema.names, batch.columns, strict=True)
+            batches.append({name: from_arrow(column.values) for name, column in named})
+    return batches
+
+
+def _copies_of(files: Sequence[tuple[Path, Checksum | None]]) -> list[pa.Buffer]:
+    """Copy files into memory that no other process can change, and verify their checksums."""
+    import pyarrow as pa
+
+    # Not all are open at a time: there may be more than a process may have.
+    sizes = [path.stat().st_size for path, _ in files]
+    for (path, checksum), size in zip(files, sizes, strict=True):
         if checksum and size != checksum.size_bytes:
             raise Damaged(f"{path.name}: it has {size:,} bytes instead of {checksum.size_bytes:,}")
-        room = _allocate(size, path.parent)
-        crc32 = done = 0
-        while done < size and (count := stream.readinto(room[done : done + _PIECE_BYTES])):
+    places = [0]
+    for size in sizes:
+        places.append(places[-1] + size + -size % _ALIGNED_BYTES)
+    room = _allocate(places[-1], files[0][0].parent) if files else memoryview(b"")
+    rooms = [room[place : place + size] for place, size in zip(places, sizes, strict=False)]
+    several = len(files) > 1 and places[-1] > _WORTH_THREADS_BYTES
+    with ThreadPoolExecutor(2) as pool:
+        for _ in (pool.map if several else map)(_copy, files, rooms):
+            pass
+    return [pa.py_buffer(own.toreadonly()) for own in rooms]
+
+
+def _copy(file: tuple[Path, Checksum | None], room: memoryview) -> None:
+    """Copy a file into a room of its size, and verify its checksum."""
+    path, checksum = file
+    crc32 = done = 0
+    with open_file(path) as stream:
+        while done < len(room) and (count := stream.readinto(room[done : done + _PIECE_BYTES])):
             crc32 = zlib.crc32(room[done : done + count], crc32)
             done += count
-    if done < size:
+    if done < len(room):
         raise Damaged(f"{path.name}: it was cut while it was read")
     if checksum and f"{crc32:08x}" != checksum.crc32:
         raise Damaged(f"{path.name}: its checksum does not match")
-    return pa.py_buffer(room.toreadonly())
 
 
 def _allocate(size: int, folder: Path) -> memoryview:
-    """Allocate memory for a file's content; for a large file, an unnamed temporary file mapped into memory."""
+    """Allocate memory for content of files; for much of it, an unnamed temporary file mapped into memory."""
     import pyarrow as pa
 
     if size > _IN_MEMORY_BYTES and hasattr(os, "posix_fallocate"):
@@ -339,88 +348,22 @@ class _StoredTrace(msgspec.Struct):
     groups: list[CommGroup]
     findings: list[Finding]
     graphs: Checksum | None = None
+    each: list[Checksum] = []
 
 
 _stored_trace = decoder(_StoredTrace)
 
 
-class GraphShelf:
-    """The graphs of a job that is being read, stored as they come, so that they need not all be in memory.
-
-    The file of a job's graphs is written graph by graph. Each is mapped from there once it is written: the file is this
-    process's own until the job is complete, and nobody who opens the job has it mapped.
-
-    Attributes:
-        graphs: The graphs so far.
-    """
-
-    def __init__(self, folder: Path, storing: Callable[[], AbstractContextManager[None]]) -> None:
-        """Prepare a shelf; nothing is written before it is used.
-
-        Args:
-            folder: Where to, made when it is needed.
-            storing: Converts errors of writing.
-        """
-        self.graphs: list[Graph] = []
-        self._folder, self._storing = folder, storing
-        self._file: ColumnsFile | None = None
-
-    @property
-    def folder(self) -> Path:
-        """A folder for temporary files beside it."""
-        with self._storing():
-            self._folder.mkdir(PRIVATE_FOLDER, exist_ok=True)
-        return self._folder
-
-    def put(self, graph: Graph) -> Graph:
-        """Store a graph and return it as it is mapped from the file."""
-        folder = self.folder
-        with self._storing():
-            self._file = self._file or ColumnsFile(folder / _GRAPHS)
-            start, schema = self._file.add(arrays(graph))
-            self._file.flush()
-            # Where a file that is mapped cannot be renamed, graphs stay in memory.
-            stored = _mapped(self._file.path, start, schema) if os.name == "posix" else graph
-        self.graphs.append(stored)
-        return stored
-
-    def hand_over(self, trace: Trace, folder: Path) -> Checksum | None:
-        """Move the file to where a trace is being stored; None where it does not hold the trace's graphs, and these alone."""
-        if self._file is None or list(map(id, trace.graphs)) != list(map(id, self.graphs)):
-            return None
-        checksum = self._file.finish()
-        self._file.path.rename(folder / _GRAPHS)
-        return checksum
-
-    def close(self) -> None:
-        """Close the file, and remove what is left."""
-        if self._file is not None:
-            self._file.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _mapped(path: Path, start: int, schema: pa.Schema) -> Graph:
-    """Map the graph that begins at a place of a file."""
-    import pyarrow as pa
-
-    first = start - start % mmap.ALLOCATIONGRANULARITY
-    with open_file(path) as stream:
-        mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ, offset=first)
-    source = pa.BufferReader(pa.py_buffer(memoryview(mapped)[start - first :]))
-    if not start:
-        # The head of the file is written with the first batch.
-        source.seek(_ARROW_MAGIC_BYTES)
-        pa.ipc.read_message(source)
-    batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
-    named = zip(batch.schema.names, batch.columns, strict=True)
-    return _graph({name: from_arrow(column.values) for name, column in named})
+def graph_file(index: int) -> str:
+    """Return the name of the file of a graph that has a file of its own."""
+    return f"graphs.{index}.arrow"
 
 
 def write_trace(
     trace: Trace,
     folder: Path,
     tick: Callable[[int, int], None] | None = None,
-    shelf: GraphShelf | None = None,
+    each: Sequence[Checksum] | None = None,
 ) -> None:
     """Write a trace to an existing folder.
 
@@ -428,7 +371,7 @@ def write_trace(
         trace: The trace.
         folder: Where to.
         tick: Told the graphs written and the graphs in all; may raise to stop.
-        shelf: What may hold its graphs already.
+        each: Checksums of the graphs, where each is there already in a file of its own.
     """
 
     def graphs() -> Iterator[Columns]:
@@ -437,12 +380,10 @@ def write_trace(
             if tick:
                 tick(done, len(trace.graphs))
 
-    checksum = shelf.hand_over(trace, folder) if shelf else None
-    if checksum is None:
-        checksum = write_columns(folder / _GRAPHS, graphs())
-    elif tick:
+    checksum = write_columns(folder / _GRAPHS, graphs()) if each is None else None
+    if each is not None and tick:
         tick(len(trace.graphs), len(trace.graphs))
-    write_sealed(folder / "trace.json", _to_stored(trace, checksum))
+    write_sealed(folder / "trace.json", _to_stored(trace, checksum, each or ()))
 
 
 def read_trace(folder: Path) -> Trace:
@@ -453,16 +394,24 @@ def read_trace(folder: Path) -> Trace:
     """
     with convert_damage():
         stored = decode_sealed(folder / "trace.json", _stored_trace)
-        graphs = tuple(_graph(columns) for columns in read_columns(folder / _GRAPHS, stored.graphs))
+        graphs = tuple(map(graph_of, _stored_graphs(folder, stored)))
         ranks = tuple(_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)
         return Trace(graphs, ranks, tuple(stored.groups), tuple(stored.findings))
 
 
-def _graph(columns: dict[str, NDArray[np.generic]]) -> Graph:
+def _stored_graphs(folder: Path, stored: _StoredTrace) -> list[dict[str, NDArray[np.generic]]]:
+    if not stored.each:
+        return read_columns(folder / _GRAPHS, stored.graphs)
+    files = [(folder / graph_file(index), checksum) for index, checksum in enumerate(stored.each)]
+    return [columns for batches in read_several(files) for columns in batches]
+
+
+def graph_of(columns: dict[str, NDArray[np.generic]]) -> Graph:
+    """Return the graph of stored arrays."""
     return graph_from_arrays({**columns, "attrs.slot": columns["attrs.slot"].view(np.bool_)})
 
 
-def _to_stored(trace: Trace, checksum: Checksum) -> _StoredTrace:
+def _to_stored(trace: Trace, checksum: Checksum | None, each: Sequence[Checksum]) -> _StoredTrace:
     ranks = [
         _StoredRank(
             rank.number,
@@ -479,7 +428,7 @@ def _to_stored(trace: Trace, checksum: Checksum) -> _StoredTrace:
         replace(finding, message=encodable(finding.message), file=encodable(finding.file))
         for finding in trace.findings
     ]
-    return _StoredTrace(ranks, list(trace.groups), findings, checksum)
+    return _StoredTrace(ranks, list(trace.groups), findings, checksum, list(each))
 
 
 def encodable(text: str) -> str:

@@ -29,6 +29,7 @@ from studio.analysis.job.completeness import assumed_words
 from studio.decoding import converted, decoder
 from studio.distinct import find_distinct
 from studio.errors import ConfigError
+from studio.narrow import narrow
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.doubt import Cured, Doubt
 from studio.sim.doubts import doubts_of
@@ -113,8 +114,8 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         if spec.name not in _NOT_STORED
     }
     kinds = {key: array.dtype.str for key, array in columns.items()}
-    narrow = [((key, _narrow(array)) for key, array in columns.items())]
-    checksum = write_columns(folder / "events.arrow", narrow)
+    kept = ((key, narrow(array) if array.dtype == np.int64 else array) for key, array in columns.items())
+    checksum = write_columns(folder / "events.arrow", [kept])
     write_sealed(folder / "result.json", {"fields": plain, "kinds": kinds, "events": checksum})
     custom = {str(key): trace for key, trace in (*algorithms.kinds.items(), *algorithms.nodes.items())}
     for key, trace in custom.items():
@@ -170,19 +171,6 @@ def _apart(value: Any, name: str, columns: dict[str, NDArray[np.generic]]) -> An
     if isinstance(value, list | tuple):
         return [_apart(item, f"{name}.{index}", columns) for index, item in enumerate(value)]
     return msgspec.to_builtins(value)
-
-
-def _narrow(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Convert integers to the smallest type that holds them."""
-    if array.dtype != np.int64 or not len(array):
-        return array
-    least, most = int(array.min()), int(array.max())
-    fits = (
-        kind
-        for kind in (np.int8, np.int16, np.int32)
-        if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max
-    )
-    return array.astype(next(fits, np.int64), copy=False)
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
     jobs/<id>/job.json      name, dates, sizes, summary: all that a list of jobs shows
     jobs/<id>/trace.json    ranks, comm groups, findings
-    jobs/<id>/graphs.arrow  one record batch per distinct graph, one list column per array of the graph
+    jobs/<id>/graphs.arrow  one record batch per distinct graph, one list column per array of the graph; `graphs.<n>.arrow`
+                            for each graph where they were made apart from each other
     jobs/<id>/measures.json what Trends compares the recording by; a run has its own
     jobs/<id>/runs/<run>/   a simulation of the job that was kept, see `studio.store.runs`
     tmp/<id>/               a job being written; renamed to jobs/<id> when it is complete
@@ -38,7 +39,6 @@ from studio.files import PRIVATE_FOLDER, is_full, make_private, size_below, tell
 from studio.notebook import line, one_line
 from studio.store.arrays import (
     Damaged,
-    GraphShelf,
     encodable,
     read_sealed,
     read_trace,
@@ -48,13 +48,16 @@ from studio.store.arrays import (
 )
 from studio.store.cache import measure
 from studio.store.run_infos import RunInfo, read_info
+from studio.store.shelf import GraphShelf, Stored
 from studio.trace import NONE, Trace
 from studio.units import format_bytes
 
 if TYPE_CHECKING:
     from studio.store.runs import Run
 
-LAYOUT = 1
+LAYOUT = 2
+_OF_ONE_FILE = 1
+"""Layout of jobs with all graphs in one file, which older studios open as well."""
 NAME_AT_MOST = 200
 _ABANDONED_S = 86_400
 _PARTS = ("jobs", "tmp", "trash")
@@ -79,6 +82,7 @@ class JobInfo:
         runs_bytes: Space they take beside the job's own.
         layout: Version of the folder's layout.
         recorded: When its files were written, seconds since the epoch; 0 where that is not known.
+        source_bytes: Bytes of the files it was imported from, as they were; 0 where that is not known.
     """
 
     id: str
@@ -93,8 +97,9 @@ class JobInfo:
     world: int = 0
     runs: int = 0
     runs_bytes: int = 0
-    layout: int = LAYOUT
+    layout: int = _OF_ONE_FILE
     recorded: float = 0.0
+    source_bytes: int = 0
 
     __repr__ = one_line
 
@@ -103,7 +108,7 @@ class _Layout(msgspec.Struct):
     """The fields that every version of job.json has."""
 
     name: str = ""
-    layout: int = LAYOUT
+    layout: int = _OF_ONE_FILE
 
 
 _EXAMINATION = "examination.json"
@@ -260,6 +265,7 @@ class Workspace:
         tick: Callable[[int, int], None] | None = None,
         recorded: float = 0.0,
         shelf: GraphShelf | None = None,
+        source_bytes: int = 0,
     ) -> str:
         """Store a job and return its id.
 
@@ -271,6 +277,7 @@ class Workspace:
             tick: Told the graphs written and the graphs in all; may raise to stop, leaving nothing behind.
             recorded: When its files were written, seconds since the epoch; 0 where that is not known.
             shelf: The one that its graphs were put onto as they were read, if they were.
+            source_bytes: Bytes of the files it was imported from; 0 where there are none.
 
         Raises:
             StudioError: The disk is full or the workspace cannot be written.
@@ -286,10 +293,12 @@ class Workspace:
         try:
             with self._storing(f"{cleaned} cannot be stored", aside, trace):
                 aside.mkdir(PRIVATE_FOLDER)
-                write_trace(trace, aside, tick, shelf)
+                handed = shelf.hand_over(trace, aside) if shelf else None
+                write_trace(trace, aside, tick, handed.checksums if handed else None)
                 size = sum(path.stat().st_size for path in aside.iterdir())
-                info = _info(trace, job_id, cleaned, size)
-                info = replace(info, source=encodable(source), fingerprint=fingerprint, recorded=recorded)
+                info = _info(trace, job_id, cleaned, size, handed)
+                info = replace(info, source=encodable(source), fingerprint=fingerprint)
+                info = replace(info, recorded=recorded, source_bytes=source_bytes)
                 write_sealed(aside / "job.json", info)
                 sync_folder(aside)
                 aside.rename(self.root / "jobs" / job_id)
@@ -761,7 +770,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _info(trace: Trace, job_id: str, name: str, size: int) -> JobInfo:
+def _info(trace: Trace, job_id: str, name: str, size: int, stored: Stored | None) -> JobInfo:
     levels = [finding.level for finding in trace.findings]
     job = completeness(trace)
     return JobInfo(
@@ -770,10 +779,11 @@ def _info(trace: Trace, job_id: str, name: str, size: int) -> JobInfo:
         created=time.time(),
         source="",
         stored_bytes=size,
-        summary=summarise(trace),
+        summary=summarise(trace, stored.figures if stored else None),
         errors=levels.count("error"),
         warnings=levels.count("warning"),
         world=0 if job.is_whole else NONE if job.is_open else job.world,
+        layout=LAYOUT if stored else _OF_ONE_FILE,
     )
 
 

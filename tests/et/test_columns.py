@@ -7,14 +7,20 @@ import pytest
 
 from studio.et.columns import AttributeColumns, Texts, by_appearance
 from studio.et.device_events import order_by_begin
+from studio.et.link import intervals
 from studio.trace import ValueKind
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("twice", [False, True])
-def test_a_node_has_its_attributes_in_the_order_they_were_added(twice):
-    """Also where it is given one of them twice at once."""
+def test_a_node_has_its_attributes_in_the_order_they_were_added(twice, compiled, monkeypatch):
+    """Also where it is given one of them twice at once; put there by a compiled loop or without one."""
+    monkeypatch.setattr(intervals, "_worth_compiling", lambda _count: compiled)
+    done: list[bool] = []
     texts = Texts()
-    columns = AttributeColumns(texts)
+    columns = AttributeColumns(
+        texts, lambda *given: done.append(intervals.put_attributes(*given)) or done[-1]
+    )
     columns.numbers("size", np.array([2, 0]), np.array([20, 0]))
     columns.numbers("size", np.array([1, 1] if twice else [1, 2]), np.array([10, 11]))
     columns.words("name", np.array([1]), ["all"])
@@ -38,6 +44,7 @@ def test_a_node_has_its_attributes_in_the_order_they_were_added(twice):
         (2, *rest),
     ]
     assert attributes.items.tolist() == [9, 7, 8]
+    assert done == [compiled]
 
 
 def test_codes_are_numbered_by_their_first_use_and_minus_one_is_none():

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studio.errors import TraceFormatError
-from studio.et import event_pieces, kineto
+from studio.et import event_columns, event_kernel, event_pieces, kineto
 from studio.et.format import DevicePart, Reading
 from tests.examples import examples
 
@@ -210,3 +210,19 @@ def test_a_recording_is_read_the_same_by_the_kernel_which_leaves_none_of_it_to_o
     assert outcomes[0] == outcomes[1]
     assert left
     assert not any(left)
+
+
+def test_a_piece_that_is_no_text_is_left_to_the_decoder_and_one_beyond_ascii_is_not():
+    """Bytes are looked at where they lie in the file; all events that are at hand are taken without being picked out."""
+    before, after = b'{"traceEvents": [', b"]}"
+    event = '{"ph": "X", "cat": "cpu_op", "name": "NAME", "pid": 1, "tid": 2, "ts": 3, "dur": 4}'
+    for name, is_read in ((b"aten::mm", True), ("aten::größe".encode(), True), (b"aten::\xff", False)):
+        piece = event.encode().replace(b"NAME", name)
+        rows = event_columns.read_rows(before + piece + after, len(before), len(before) + len(piece))
+        assert (rows is not None) == is_read, name
+        if rows is not None:
+            words, codes = rows.texts(event_kernel.NAME)
+            assert [words[code] for code in codes] == [b'"' + name + b'"']
+            assert rows.take(np.arange(1)) is rows
+            assert len(rows.take(np.arange(0))) == 0
+            assert not np.shares_memory(rows.column(event_kernel.START), rows.columns)

@@ -64,7 +64,6 @@ class Summary:
     Attributes:
         ranks: Ranks present.
         graphs: Distinct graphs among them.
-        programs: Those that differ in more than the ids of their nodes.
         nodes: Nodes on all ranks together.
         control_dependencies, data_dependencies: Likewise.
         types: Nodes by type, most frequent first.
@@ -78,7 +77,6 @@ class Summary:
 
     ranks: int
     graphs: int
-    programs: int
     nodes: int
     control_dependencies: int
     data_dependencies: int
@@ -94,49 +92,94 @@ class Summary:
     __repr__ = one_line
 
 
-def summarise(trace: Trace) -> Summary:
-    """Return the summary of a trace."""
-    distinct, trace = len(trace.graphs), share_graphs(trace)
-    graph_of_rank = np.array([rank.graph for rank in trace.ranks], np.int64)
-    uses = np.bincount(graph_of_rank, minlength=len(trace.graphs)).tolist()
-    graphs = trace.graphs
-    starts = [int(g.start_ns[g.start_ns >= 0].min(initial=2**63 - 1)) for g in graphs]
-    timed = [int((g.start_ns >= 0).sum()) for g in graphs]
-    ends = [int((g.start_ns + g.duration_ns)[g.start_ns >= 0].max(initial=NONE)) for g in graphs]
-    return Summary(
-        ranks=len(trace.ranks),
-        graphs=distinct,
-        programs=len(graphs),
-        nodes=trace.node_count,
-        control_dependencies=sum(len(g.ctrl.rows) * n for g, n in zip(graphs, uses, strict=True)),
-        data_dependencies=sum(len(g.data.rows) * n for g, n in zip(graphs, uses, strict=True)),
-        types=_shares(trace, graph_of_rank, _by_type),
-        collectives=_shares(trace, graph_of_rank, _by_collective),
-        operations=sum(int(int_column(g, "num_ops")[1].sum()) * n for g, n in zip(graphs, uses, strict=True)),
-        start_ns=min(starts, default=NONE) if any(timed) else NONE,
-        end_ns=max(ends, default=NONE),
-        timed_nodes=sum(t * n for t, n in zip(timed, uses, strict=True)),
-        duration_ns=sum(int(g.duration_ns.sum()) * n for g, n in zip(graphs, uses, strict=True)),
-        schema=tuple(sorted({rank.version for rank in trace.ranks if rank.version})),
-    )
-
-
 Sums = tuple[int, int, int]
 """Nodes, bytes and recorded nanoseconds."""
 
 
-def _shares(
-    trace: Trace, graph_of_rank: Int64, split: Callable[[Graph], dict[str, Sums]]
-) -> tuple[Share, ...]:
-    """Return the kinds that `split` finds in each graph, summed over ranks; most bytes first, then most nodes."""
-    tables = [split(graph) for graph in trace.graphs]
+@dataclass(frozen=True, slots=True)
+class GraphFigures:
+    """What the summary of a job needs of a graph.
+
+    Attributes:
+        nodes, control_dependencies, data_dependencies, operations, timed_nodes, duration_ns: As in `Summary`, of the graph.
+        start_ns, end_ns: First recorded start and last recorded end; the largest number and -1 where there is none.
+        types, collectives: Sums by kind.
+    """
+
+    nodes: int
+    control_dependencies: int
+    data_dependencies: int
+    operations: int
+    timed_nodes: int
+    duration_ns: int
+    start_ns: int
+    end_ns: int
+    types: dict[str, Sums]
+    collectives: dict[str, Sums]
+
+
+def count_graph(graph: Graph) -> GraphFigures:
+    """Return what the summary of a job needs of a graph."""
+    timed = graph.start_ns >= 0
+    return GraphFigures(
+        nodes=len(graph),
+        control_dependencies=len(graph.ctrl.rows),
+        data_dependencies=len(graph.data.rows),
+        operations=int(int_column(graph, "num_ops")[1].sum()),
+        timed_nodes=int(timed.sum()),
+        duration_ns=int(graph.duration_ns.sum()),
+        start_ns=int(graph.start_ns[timed].min(initial=2**63 - 1)),
+        end_ns=int((graph.start_ns + graph.duration_ns)[timed].max(initial=NONE)),
+        types=_by_type(graph),
+        collectives=_by_collective(graph),
+    )
+
+
+def summarise(trace: Trace, figures: Sequence[GraphFigures] | None = None) -> Summary:
+    """Return the summary of a trace.
+
+    Args:
+        trace: The trace.
+        figures: Those of its graphs, where they are known.
+    """
+    distinct = len(trace.graphs)
+    trace = trace if figures else share_graphs(trace)
+    uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
+    counted = figures or [count_graph(graph) for graph in trace.graphs]
+
+    def over_ranks(what: Callable[[GraphFigures], int]) -> int:
+        return sum(what(own) * count for own, count in zip(counted, uses, strict=True))
+
+    return Summary(
+        ranks=len(trace.ranks),
+        graphs=distinct,
+        nodes=over_ranks(lambda own: own.nodes),
+        control_dependencies=over_ranks(lambda own: own.control_dependencies),
+        data_dependencies=over_ranks(lambda own: own.data_dependencies),
+        types=_shares(trace, [own.types for own in counted], by_bytes=False),
+        collectives=_shares(trace, [own.collectives for own in counted], by_bytes=True),
+        operations=over_ranks(lambda own: own.operations),
+        start_ns=min((own.start_ns for own in counted), default=NONE)
+        if any(own.timed_nodes for own in counted)
+        else NONE,
+        end_ns=max((own.end_ns for own in counted), default=NONE),
+        timed_nodes=over_ranks(lambda own: own.timed_nodes),
+        duration_ns=over_ranks(lambda own: own.duration_ns),
+        schema=tuple(sorted({rank.version for rank in trace.ranks if rank.version})),
+    )
+
+
+def _shares(trace: Trace, tables: Sequence[dict[str, Sums]], *, by_bytes: bool) -> tuple[Share, ...]:
+    """Return the kinds in tables of each graph, summed over ranks.
+
+    Types are ordered by nodes, collectives by bytes, then nodes: by what tells most of each.
+    """
+    graph_of_rank = np.array([rank.graph for rank in trace.ranks], np.int64)
     numbers = [rank.number for rank in trace.ranks]
     shares = []
     for name in sorted({name for table in tables for name in table}):
         sums = np.array([table.get(name, (0, 0, 0)) for table in tables], np.int64)[graph_of_rank]
         shares.append(_share(name, sums, numbers))
-    # Types are ordered by nodes, collectives by bytes: by what tells most of each.
-    by_bytes = split is _by_collective
     return tuple(
         sorted(shares, key=lambda share: (-share.bytes if by_bytes else 0, -share.nodes, share.name))
     )

@@ -15,6 +15,7 @@ from studio.et.link.clock import correct_times
 from studio.et.link.communication import INIT, Facts
 from studio.et.link.draft import RankDraft
 from studio.et.link.gaps import WHYS
+from studio.et.link.intervals import put_attributes
 from studio.et.link.memory import memory_attributes
 from studio.et.link.names import RECEIVE, SEND, node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
@@ -50,7 +51,7 @@ def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOpt
     texts = Texts()
     texts.code("")
     nodes = _Nodes(rank_draft, options)
-    columns = AttributeColumns(texts)
+    columns = AttributeColumns(texts, put_attributes)
     start_ns, duration_ns = nodes.times(origin_ns)
     _host_attributes(columns, rank_draft)
     _device_attributes(columns, rank_draft, nodes.first_device)

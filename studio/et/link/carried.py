@@ -21,7 +21,7 @@ from studio.et.link.literals import parse_literal, tensors
 from studio.et.link.names import operator_kind, plain
 from studio.et.link.operations import LIBRARY, Operations
 from studio.et.recording import DeviceTrace, HostTrace
-from studio.trace import NONE, CollectiveType, Int64
+from studio.trace import NONE, CollectiveType, Int32, Int64
 
 _AS: dict[int, tuple[int, ...]] = {
     CollectiveType.REDUCE_SCATTER: (CollectiveType.ALL_REDUCE,),
@@ -63,8 +63,8 @@ def match_calls(
     if not rows or not kinds:
         return {}
     matching = _Matching(operations, kinds, _record_ids(operations, host, device), host, device)
-    by_begin = sorted(rows, key=lambda row: int(operations.begin[row]))
-    for row in sorted(by_begin, key=lambda row: int(matching.record[row])):
+    by_begin = sorted(rows, key=_by_row(np.array(rows), operations.begin).__getitem__)
+    for row in sorted(by_begin, key=matching.record.__getitem__):
         matching.take(row, matching.by_record(row))
     left = [row for row in by_begin if row not in matching.call_of]
     for find in (matching.by_caller, matching.by_tensors):
@@ -83,6 +83,11 @@ def _record_ids(operations: Operations, host: HostTrace | None, device: DeviceTr
         there = operations.event >= 0
         ids[there] = device.record_function[operations.event[there]]
     return ids
+
+
+def _by_row(rows: Int64, column: Int64 | Int32) -> dict[int, int]:
+    """Return what a column (N,) says of some rows (M,)."""
+    return dict(zip(rows.tolist(), column[rows].tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +109,19 @@ class _Matching:
         host: HostTrace | None,
         device: DeviceTrace | None,
     ) -> None:
-        self.operations, self.kinds, self.record = operations, kinds, record
+        self.operations, self.kinds = operations, kinds
         self.host, self.device = host, device
+        # Of calls and operations alone, and as numbers of Python: they are asked for one by one, many times.
+        rows = np.array([*kinds, *library_rows(operations)], np.int64)
+        self.record = _by_row(rows, record)
+        self.event = _by_row(rows, operations.event)
+        named = [operator_kind(name) for name in operations.names]
+        self.kind = {row: named[code] for row, code in _by_row(rows, operations.name).items()}
         self.call_of: dict[int, int] = {}
         self.free = {call for call in kinds if plain(operations.name_of(call)) not in BY_MESSAGES}
         self.by_begin = sorted(kinds, key=lambda call: int(operations.begin[call]))
-        self.by_id = sorted((call for call in kinds if record[call] > 0), key=lambda call: int(record[call]))
-        self.ids = [int(record[call]) for call in self.by_id]
+        self.by_id = sorted((call for call in kinds if self.record[call] > 0), key=self.record.__getitem__)
+        self.ids = [self.record[call] for call in self.by_id]
         self.has_ids = bool(self.ids)
         self.known: dict[int, _Tensors] = {}
         # By identity: events of every step tell the same lists.
@@ -123,7 +134,7 @@ class _Matching:
             self.call_of[row] = call
             self.free.discard(call)
             if self.record[call] > 0:
-                place = bisect_left(self.ids, int(self.record[call]))
+                place = bisect_left(self.ids, self.record[call])
                 del self.ids[place], self.by_id[place]
 
     def by_record(self, row: int) -> int:
@@ -131,7 +142,7 @@ class _Matching:
         if self.record[row] <= 0:
             return NONE
         best, fit = NONE, 0
-        place = bisect_left(self.ids, int(self.record[row]))
+        place = bisect_left(self.ids, self.record[row])
         for call in reversed(self.by_id[max(place - _MOST_UNDER_WAY, 0) : place]):
             if self.fits(row, call) and (likeness := self.likeness(row, call)) > fit:
                 best, fit = call, likeness
@@ -159,7 +170,7 @@ class _Matching:
 
     def fits(self, row: int, call: int) -> bool:
         """Whether a call is free and of the operation's kind, where that is known."""
-        return call in self.free and may_carry(operator_kind(self.operations.name_of(row)), self.kinds[call])
+        return call in self.free and may_carry(self.kind[row], self.kinds[call])
 
     def likeness(self, row: int, call: int) -> int:
         """Return how well the tensors of an operation are those of a call: storages, sizes, unknown, or 0 for neither."""
@@ -179,7 +190,7 @@ class _Matching:
 
     def shapes(self, row: int) -> Counter[int]:
         """Return how many elements the tensors of an operation have, as its event tells them."""
-        event = int(self.operations.event[row])
+        event = self.event[row]
         told = self.device.comm.get(event, {}) if self.device is not None and event >= 0 else {}
         dims = told.get("dims")
         if id(dims) not in self.elements:

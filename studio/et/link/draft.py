@@ -87,20 +87,24 @@ def outline(rank_draft: RankDraft) -> RankDraft:
         device = replace(device, external=none, correlation=none, stream=none, device=none, bytes=none)
         device = replace(device, wait_stream=none, wait_record=none, inputs=none32, input_texts=[])
         device = replace(device, grid=none.reshape(0, 3), flops=none, allocations=no_allocations())
+    operations = replace(rank_draft.operations, name=none32, names=[], id=none, parent=none, depth=none)
+    operations = replace(operations, event=none, frame=np.zeros(0, np.bool_))
     return RankDraft(
-        rank_draft.number, host, device, None, rank_draft.host_operations, replace(rank_draft.operations, name=none32, names=[]),
+        rank_draft.number, host, device, None, rank_draft.host_operations, operations,
         rank_draft.launched, rank_draft.communication, Plan(none, none, no_gaps(), no_idles(), none, none, none32, none, {}), rank_draft.clock,
     )  # fmt: skip
 
 
 def essence(rank_draft: RankDraft) -> RankDraft:
     """Return a draft without what served to make it and is not wanted to finish it."""
-    device = rank_draft.device
-    if device is None:
-        return rank_draft
     none = np.zeros(0, np.int64)
-    device = replace(device, record_function=none, external=none, wait_stream=none, wait_record=none, comm={})
-    return replace(rank_draft, device=device)
+    operations = replace(rank_draft.operations, parent=none, begin=none, finish=none)
+    device = rank_draft.device
+    if device is not None:
+        device = replace(
+            device, record_function=none, external=none, wait_stream=none, wait_record=none, comm={}
+        )
+    return replace(rank_draft, operations=operations, device=device)
 
 
 def draft(pair: Pair, options: LinkOptions) -> RankDraft:

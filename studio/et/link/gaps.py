@@ -261,18 +261,25 @@ class _HeldBy:
         may = near | own_near | np.isin(spans.end, known)
         may &= (took >= self.options.least_gap_ns) & spans.may_wait
         held: dict[int, tuple[int, int, int]] = {}
-        for span in np.flatnonzero(may).tolist():
-            end = int(spans.end[span])
-            if (device.end[waited[low[span] : high[span]]] <= end).any():
-                continue
+        rows = np.flatnonzero(may)
+        low, high = low[rows], high[rows]
+        for place in np.flatnonzero(low < high).tolist():
+            may[rows[place]] &= not (
+                device.end[waited[low[place] : high[place]]] <= spans.end[rows[place]]
+            ).any()
+        rows = np.flatnonzero(may)
+        told = zip(
+            rows.tolist(), spans.end[rows].tolist(), own_near[rows].tolist(), last[rows].tolist(), strict=True
+        )
+        for span, end, by_own, other in told:
             if (lane, end) in self.by_call:
                 held[span] = self.by_call[lane, end]
-            elif own_near[span]:
+            elif by_own:
                 until = int(own_ends[own_last[span]])
                 held[span] = floating[until], until, until
             else:
-                until = int(self.ended.end[last[span]])
-                held[span] = int(self.ended.thread[last[span]]), until, until
+                until = int(self.ended.end[other])
+                held[span] = int(self.ended.thread[other]), until, until
         return held
 
     def _is_near(self, spans: Spans, last: Int64) -> Bool:

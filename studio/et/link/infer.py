@@ -90,7 +90,9 @@ def infer_groups(drafts: Sequence[RankDraft], members: Members) -> dict[int, dic
         members: Ranks of each group, in the order in which the groups were made.
     """
     inferred: dict[int, dict[Place, str]] = {index: {} for index in range(len(drafts))}
-    inferred |= _Collectives(drafts, members).infer()
+    # Of one group nobody has to choose.
+    if any(len(candidates(rank_draft, members)) > 1 for rank_draft in drafts):
+        inferred |= _Collectives(drafts, members).infer()
     for index, groups in _messages(drafts, members).items():
         inferred[index] = inferred[index] | groups
     return inferred

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from studio.et.columns import AttributeColumns, Placed
 from studio.et.device_events import order_by_begin
 from studio.et.link import kernel as k
 from studio.machine_code import Entry, Items, prepare_functions
@@ -23,6 +24,11 @@ _ENTRIES = (
     Entry("find_innermost", (_NUMBERS,) * 7, answers=False),
     Entry("find_before", (_NUMBERS,) * 4, answers=False),
     Entry("cut_out", (_NUMBERS,) * 12, answers=False),
+    Entry(
+        "put_attributes",
+        ((_NUMBERS,) * 5 + (Items("int32"), Items("uint8"), _NUMBERS, Items("int32"))),
+        answers=False,
+    ),
 )
 
 
@@ -87,6 +93,25 @@ def cut_out(
     places, count = int(spans[-1][-1]), len(spans[0])
     start, took, is_after, waited = _run("cut_out", count, (*spans, *waits), (places, places, places, count))
     return start, took, is_after, waited
+
+
+def put_attributes(columns: AttributeColumns, offsets: Int64, out: Placed) -> bool:
+    """Put attributes where they belong, by node, of one node in the order they were added; returns False where others had better do so.
+
+    Args:
+        columns: The attributes.
+        offsets: (N+1,) where those of each node begin.
+        out: Gets them.
+    """
+    if not _worth_compiling(int(offsets[-1])):
+        return False
+    put, free, nothing = load_kernel().put_attributes, offsets[:-1].copy(), np.zeros(0, np.int64)
+    added = zip(columns.rows, columns.values, columns.lengths, columns.keys, columns.kinds, strict=True)
+    for rows, values, lengths, key, kind in added:
+        given = (rows, values, nothing if lengths is None else lengths, (key, kind))
+        plain = [np.ascontiguousarray(array, np.int64) for array in given]
+        put(*plain, free, out.key, out.kind, out.value, out.length)
+    return True
 
 
 def _run(name: str, count: int, given: Sequence[Int64], lengths: Sequence[int]) -> list[Int64]:

@@ -100,3 +100,18 @@ def cut_out(begin, end, first, last, slots, wait_begin, wait_end, wait_until, st
             start[rest] = end[span]
             took[rest] = -1
             is_after[rest] = 0
+
+
+def put_attributes(rows, values, lengths, same, free, key, kind, value, length):
+    """Put an attribute of some nodes where the next one of each node belongs; only ever run compiled.
+
+    `same` is its key and its kind, `free[row]` where the next attribute of a node goes. There is a length for each value where they are
+    lists, else none.
+    """
+    for place in range(len(rows)):
+        target = free[rows[place]]
+        free[rows[place]] = target + 1
+        key[target] = same[0]
+        kind[target] = same[1]
+        value[target] = values[place]
+        length[target] = lengths[place] if len(lengths) > 0 else 0

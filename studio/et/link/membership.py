@@ -32,13 +32,18 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
             (rank_draft.communication.operators, rank_draft.communication.devices)
         ):
             default = _default_groups(rank_draft, members, facts_of)
+            # By identity: what every step repeats is one object, kept here as long as its number stands for it.
+            done: dict[tuple[int, str | None], tuple[Facts, Facts]] = {}
             for key, facts in facts_of.items():
                 found = inferred[index].get((bool(on_device), key))
-                resolved = _resolve_facts(facts, found, default, renamed, members)
-                if choice == [resolved.group] and "group" in resolved.inferred:
-                    resolved = replace(
-                        resolved, inferred=tuple(what for what in resolved.inferred if what != "group")
-                    )
+                before, resolved = done.get((id(facts), found), (None, facts))
+                if before is None:
+                    resolved = _resolve_facts(facts, found, default, renamed, members)
+                    if choice == [resolved.group] and "group" in resolved.inferred:
+                        resolved = replace(
+                            resolved, inferred=tuple(what for what in resolved.inferred if what != "group")
+                        )
+                    done[id(facts), found] = facts, resolved
                 facts_of[key] = resolved
                 if "group" in resolved.inferred and resolved.group:
                     count[resolved.group] += 1

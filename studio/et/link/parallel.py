@@ -9,9 +9,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from studio.et import kineto, pytorch
 from studio.et.aside import put_aside, take_up
@@ -30,8 +32,9 @@ from studio.et.link.pair import Pair, may_belong, pair
 from studio.et.link.rank_files import RankFiles
 from studio.et.recording import DeviceTrace
 from studio.et.seen import JobSeen, RankSeen, Work, device_seen, with_communication
-from studio.et.source import SourceFile, load
-from studio.trace import Finding, digest_array
+from studio.et.shelf import Shelf
+from studio.et.source import SourceFile, load, mark_content
+from studio.trace import Finding, Graph, Rank, digest_array
 
 _WORTH_COMPILING_BYTES = 1 << 29
 """Bytes of Kineto traces from which on a job is linked sooner compiled, including the wait for the compiler."""
@@ -60,11 +63,13 @@ class Onlookers:
         read: Told the name of a file that was read, and "" several times a second meanwhile; may raise to stop.
         linked: Told the ranks that are finished; may raise to stop.
         seen: Told what each rank tells once it is drafted.
+        contents: Gets the checksum of each file by its name, as `mark_content` computes it.
     """
 
     read: Callable[[str], None]
     linked: Callable[[int, int], None]
     seen: JobSeen | None = None
+    contents: dict[str, str] | None = None
 
 
 @contextmanager
@@ -74,7 +79,7 @@ def link_files(
     executor: Executor,
     onlookers: Onlookers,
     *,
-    folder: Path | None = None,
+    shelf: Shelf | None = None,
 ) -> Iterator[LinkedRanks | None]:
     """Read and link the files of a job.
 
@@ -83,12 +88,13 @@ def link_files(
         options: What to derive.
         executor: Who reads and links.
         onlookers: Told how far it is.
-        folder: Where drafts and graphs wait, which the executor sees; one for temporary files where none is given.
+        shelf: Takes the graphs, and drafts wait there; in a folder for temporary files, which the executor sees, where none is given.
 
     Yields:
         The ranks, whose parts are there within the `with` alone; None where the content of some files does not bear out
         their names, so that all have to be compared.
     """
+    folder = shelf.folder if shelf else None
     with tempfile.TemporaryDirectory(prefix="chakra-studio-link-", dir=folder) as scratch:
         place = Path(scratch)
         outlines: list[RankDraft] = []
@@ -96,7 +102,8 @@ def link_files(
         if sum(files.device.path.stat().st_size for files in ranks) > _WORTH_COMPILING_BYTES:
             # One compiles, for the ranks after the first ones, which are linked interpreted meanwhile.
             executor.submit(compile_kernel)
-        calls = [(draft_files, (files, options, place)) for files in ranks]
+        marked = onlookers.contents is not None
+        calls = [(draft_files, (files, options, place, marked)) for files in ranks]
         for files, drafted in zip(
             ranks, call_in_order(executor, calls, lambda: onlookers.read("")), strict=True
         ):
@@ -105,37 +112,43 @@ def link_files(
                 return
             outlines.append(take_up(place / f"{files.number}.outline"))
             findings |= drafted.findings
+            if onlookers.contents is not None:
+                onlookers.contents.update(drafted.contents)
             if onlookers.seen:
                 onlookers.seen.rank(files.number, drafted.seen)
             for name in files.names:
                 onlookers.read(name)
         settled = settle(outlines, options)
-        yield LinkedRanks(_finished(executor, place, settled, options, onlookers.linked), settled, findings)
+        yield LinkedRanks(
+            _finished(executor, place, (settled, options), onlookers.linked, shelf), settled, findings
+        )
 
 
 def _finished(
     executor: Executor,
     scratch: Path,
-    settled: Settled,
-    options: LinkOptions,
+    known: tuple[Settled, LinkOptions],
     linked: Callable[[int, int], None],
+    shelf: Shelf | None,
 ) -> Iterator[tuple[RankPart, bytes]]:
     """Yield the parts of ranks as they are finished."""
-    numbers = [rank_draft.number for rank_draft in settled.drafts]
+    settled, options = known
+    put = shelf.put if shelf else partial(_put_into, scratch)
+    common = settled.origin_ns, settled.world, options, put
     calls = [
-        (
-            finish,
-            (scratch, rank_draft.number, settled_part(rank_draft), settled.origin_ns, settled.world, options),
-        )
+        (finish, (scratch, rank_draft.number, settled_part(rank_draft), *common))
         for rank_draft in settled.drafts
     ]
-    done: list[int | None] = []
-    # Graphs wait in files, so that they may be many.
-    made = call_in_order(executor, calls, lambda: linked(len(done), len(calls)))
-    for number, times in zip(numbers, made, strict=True):
-        yield take_up(scratch / f"{number}.part"), times
-        done.append(number)
-        linked(len(done), len(calls))
+    done = 0
+    made = call_in_order(executor, calls, lambda: linked(done, len(calls)))
+    with shelf.storing() if shelf else nullcontext():
+        for finished in made:
+            # Graphs wait in files, so that they may be many.
+            graph = shelf.take(finished.graph) if shelf else take_up(finished.graph)
+            part = RankPart(finished.rank, graph, finished.number, finished.findings)
+            yield part, finished.times
+            done += 1
+            linked(done, len(calls))
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -149,17 +162,28 @@ class Drafted:
     Attributes:
         findings: What the readers noticed, by file name.
         seen: What the rank tells at once.
+        contents: Checksums of its files by name, if they were asked for.
     """
 
     findings: Mapping[str, tuple[Finding, ...]]
     seen: RankSeen
+    contents: dict[str, str]
 
 
 @collector_paused()
-def draft_files(files: RankFiles, options: LinkOptions, scratch: Path) -> Drafted | None:
-    """Read and draft a rank, and put it and its outline aside; returns None if the files may be of two ranks."""
-    hosts = [] if files.host is None else pytorch.read(_reading(files.host))
-    [device] = kineto.read(_reading(files.device))
+def draft_files(files: RankFiles, options: LinkOptions, scratch: Path, marked: bool) -> Drafted | None:
+    """Read and draft a rank, and put it and its outline aside; returns None if the files may be of two ranks.
+
+    Args:
+        files: Its files.
+        options: What to derive.
+        scratch: Where to put it.
+        marked: Whether to compute checksums of the files.
+    """
+    contents: dict[str, str] = {}
+    noted = contents if marked else None
+    hosts = [] if files.host is None else pytorch.read(_reading(files.host, noted))
+    [device] = kineto.read(_reading(files.device, noted))
     assert isinstance(device, DevicePart)
     said = device.trace.head.rank
     if said not in (None, files.number) and not files.by_user:
@@ -175,9 +199,10 @@ def draft_files(files: RankFiles, options: LinkOptions, scratch: Path) -> Drafte
             return None
         findings[host.trace.file] = host.findings
     rank_draft = draft(both, options)
-    put_aside(scratch / f"{files.number}.outline", outline(rank_draft))
-    put_aside(scratch / f"{files.number}.draft", essence(rank_draft))
-    return Drafted(findings, _seen(rank_draft, device.trace))
+    # Outlines of all ranks are at hand together, drafts one by one.
+    put_aside(scratch / f"{files.number}.outline", outline(rank_draft), small=True)
+    put_aside(scratch / f"{files.number}.draft", essence(rank_draft), narrowed=True)
+    return Drafted(findings, _seen(rank_draft, device.trace), contents)
 
 
 def _seen(rank_draft: RankDraft, device: DeviceTrace) -> RankSeen:
@@ -195,8 +220,11 @@ def _call(facts: Facts) -> tuple[Work, int]:
     return "message" if is_message else "collective", 0 if facts.kind == RECEIVE else facts.bytes
 
 
-def _reading(file: SourceFile) -> Reading:
+def _reading(file: SourceFile, contents: dict[str, str] | None) -> Reading:
+    """Load a file; its checksum is computed while its content is in memory, if it is asked for."""
     data, findings = load(file)
+    if contents is not None:
+        contents[file.name] = mark_content(file, data)
     return Reading(file.name, data, len(data), findings=findings)
 
 
@@ -209,22 +237,42 @@ def settled_part(rank_draft: RankDraft) -> tuple[dict[int, Facts], dict[int, Fac
     return rank_draft.communication.operators, rank_draft.communication.devices, rank_draft.clock
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A rank whose graph was put somewhere.
+
+    Attributes:
+        rank, number, findings: As of a `RankPart`.
+        graph: What tells where the graph is.
+        times: A fingerprint of the times in it.
+    """
+
+    rank: Rank
+    number: int | None
+    findings: tuple[Finding, ...]
+    graph: Any
+    times: bytes
+
+
 @collector_paused()
-def finish(
+def finish(  # noqa: PLR0913 - called by position, in another process
     scratch: Path,
     number: int,
     settled: tuple[dict[int, Facts], dict[int, Facts], Clock],
     origin_ns: int,
     world: int,
     options: LinkOptions,
-) -> bytes:
-    """Finish a rank that was put aside with what was settled of it, and put its part aside.
-
-    Returns:
-        A fingerprint of the times in its graph.
-    """
+    put: Callable[[str, Graph], Any],
+) -> Finished:
+    """Finish a rank that was put aside with what was settled of it, and put its graph where it belongs."""
     rank_draft: RankDraft = take_up(scratch / f"{number}.draft")
     rank_draft.communication.operators, rank_draft.communication.devices, rank_draft.clock = settled
     part = assemble(rank_draft, origin_ns, world, options)
-    put_aside(scratch / f"{number}.part", part)
-    return digest_array(part.graph.start_ns)
+    shelved = put(f"{number}.graph", part.graph)
+    return Finished(part.rank, part.number, part.findings, shelved, digest_array(part.graph.start_ns))
+
+
+def _put_into(folder: Path, name: str, graph: Graph) -> Path:
+    """Put a graph aside in a folder; returns its file."""
+    put_aside(folder / name, graph)
+    return folder / name

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from studio.et.columns import first_uses
 from studio.et.link.intervals import find_before, find_parents
 from studio.et.link.operations import Operations
 from studio.et.link.options import LinkOptions
@@ -141,8 +142,7 @@ def find_inside(
     start, end = operations.start_ns, operations.end_ns
     inner = np.flatnonzero(around >= 0)
     inner = inner[np.argsort(start[inner], kind="stable")]
-    above, firsts = np.unique(around[inner], return_index=True)
-    by_first = np.argsort(firsts)
+    above, firsts = _by_first(around[inner], count)
     waiting = operations.named(lambda name: _BLOCKING.search(name) is not None)
     waiting = waiting[start[waiting] >= 0]
     issuing, issued_ns = _issuing(operations, library)
@@ -152,9 +152,7 @@ def find_inside(
     np.minimum.at(begins, issuing, issued_ns)
     silent = waiting[begins[waiting] == _NEVER]
     begins[silent] = start[silent]
-    calls = np.array(
-        list(dict.fromkeys([*above[by_first].tolist(), *issuing.tolist(), *silent.tolist()])), np.int64
-    )
+    calls, _ = _by_first(np.concatenate((above, issuing, silent)), count)
     place = np.full(count, NONE, np.int64)
     place[calls] = np.arange(len(calls))
     inner = inner[np.argsort(place[around[inner]], kind="stable")]
@@ -189,6 +187,13 @@ def find_inside(
         operations.thread[own], before[chosen], until[chosen], np.zeros(len(chosen), np.bool_), own,
         issued[of_call[chosen]], after[chosen], waits[chosen],
     )  # fmt: skip
+
+
+def _by_first(rows: Int64, count: int) -> tuple[Int64, Int64]:
+    """Return which of `count` rows are among some (M,), and where each is first, in this order."""
+    first = first_uses(rows, count)
+    firsts = np.sort(first[first < len(rows)])
+    return rows[firsts], firsts
 
 
 def _marked(rows: Collection[int], count: int) -> Bool:

@@ -9,8 +9,9 @@ from typing import Any
 import studio
 from studio.commands.link import communication
 from studio.doctor.checks import examine
+from studio.et.link import infer
 from studio.trace import Trace, node_attributes
-from tests.et.pytorch_files import device_file, event, host_file, node, rank_files, tensor
+from tests.et.pytorch_files import device_file, event, host_file, node, rank_files, small_rank, tensor
 
 GROUPS = {"0": [0, 1, 2, 3], "1": [0, 1], "2": [2, 3]}
 ALL_REDUCE = "c10d::allreduce_"
@@ -103,6 +104,20 @@ def test_groups_are_inferred_by_who_takes_part_at_the_time_and_said_to_be(tmp_pa
     [said] = [finding for finding in trace.findings if finding.code == "comm-group-inferred"]
     assert "12 collectives and messages of all ranks name no comm group" in said.message
     assert not [one for one in examine(trace) if one.level != "info"]
+
+
+def test_where_ranks_have_one_group_each_nothing_is_compared_to_find_it(tmp_path, monkeypatch):
+    """Of every rank all collectives would be looked at, which are tens of thousands."""
+    for number in range(2):
+        rank_files(tmp_path, number, *small_rank(number))
+        (tmp_path / f"pytorch_et_{number}.json").unlink()
+    looked: list[int] = []
+    items = infer._items
+    monkeypatch.setattr(infer, "_items", lambda rank_draft: looked.append(1) or items(rank_draft))
+    told_once = {group.name: group.ranks for group in studio.link(tmp_path).groups}
+    assert (looked, len(told_once)) == ([], 1)
+    job(tmp_path / "two")
+    assert looked
 
 
 def test_what_no_other_rank_sees_is_in_the_group_of_the_rank_alone(tmp_path):
