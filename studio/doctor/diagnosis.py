@@ -15,6 +15,7 @@ from studio.analysis.job.nodes import node_ref
 from studio.doctor.streams import StreamOrder, stream_order
 from studio.notebook import line, one_line, table
 from studio.sim.check import flag
+from studio.sim.collectives import ROOT_KEYS
 from studio.trace import (
     NONE,
     Bool,
@@ -26,6 +27,7 @@ from studio.trace import (
     NodeType,
     Trace,
     dense_column,
+    int_column,
 )
 
 NODES_NAMED = 16
@@ -170,6 +172,15 @@ class GraphCase:
         return kinds
 
     @cached_property
+    def roots(self) -> Int64:
+        """(N,) the root that each node names, -1 where it names none."""
+        roots = np.full(len(self.graph), NONE, np.int64)
+        for key in reversed(ROOT_KEYS):
+            rows, values = int_column(self.graph, key)
+            roots[rows] = values
+        return roots
+
+    @cached_property
     def sizes(self) -> Int64:
         """(N,) the recorded size of each node, `UNSIZED` where there is none; barriers, which have none, count as 1."""
         sizes = dense_column(self.graph, "comm_size", UNSIZED)
@@ -220,6 +231,11 @@ class Case:
             GraphCase(index, trace.graphs[index], tuple(sorted(ranks)))
             for index, ranks in sorted(using.items())
         ]
+
+    @cached_property
+    def by_rank(self) -> Mapping[int, GraphCase]:
+        """The graph of each rank, by number."""
+        return {number: own for own in self.graphs for number in own.ranks}
 
     @cached_property
     def groups(self) -> tuple[GroupMatching, ...]:

@@ -102,10 +102,8 @@ def _rows_alike(case: Case, node: NodeAt, number: int, *, any_size: bool = False
 
 def _content(case: Case, number: int) -> tuple[Int64, Int64]:
     """Return the type and size (N,) of a rank's collectives."""
-    rank = case.trace.rank(number)
-    assert rank is not None
-    one = next(one for one in case.graphs if one.index == rank.graph)
-    return one.collective, one.sizes
+    own = case.by_rank[number]
+    return own.collective, own.sizes
 
 
 def _is_inferred(case: Case, node: NodeAt, fact: str) -> bool:

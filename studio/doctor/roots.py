@@ -7,37 +7,33 @@ from collections import Counter
 import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching
-from studio.doctor.diagnosis import Case, Found, NodeAt
+from studio.doctor.diagnosis import Case, Found, GraphCase, NodeAt
 from studio.sim.agreement import collective_label, group_label, rank_list
-from studio.sim.collectives import ROOT_KEYS
-from studio.trace import NONE, CollectiveType, Int64, Rank, int_column
+from studio.trace import NONE, CollectiveType, Int64
 
 _ROOTED = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
 
 
 def differing_root(case: Case, group: GroupMatching) -> Found | None:
     """Return the first collective of a group of which members name different roots; None where there is none."""
-    first: Int64 | None = None
-    roots: dict[int, Int64] = {}
-    position = NONE
-    for number, rows in _members(group):
-        rank = case.trace.rank(number)
-        if rank is None or not any(case.trace.graph_of(rank).has_attribute(key) for key in ROOT_KEYS):
-            continue
-        mine = np.where(rows == NONE, NONE, _roots(case, rank)[rows])
-        roots[number] = mine
-        first = mine.copy() if first is None else first
-        apart = np.flatnonzero((first != NONE) & (mine != NONE) & (first != mine))
-        if len(apart) and (position == NONE or apart[0] < position):
-            position = int(apart[0])
-        first[first == NONE] = mine[first == NONE]
-    if position == NONE:
+    if not any(bool(np.isin(sequence.type, _ROOTED).any()) for sequence in group.sequences):
         return None
-    named = {number: int(mine[position]) for number, mine in roots.items() if mine[position] != NONE}
-    usual = Counter(named.values()).most_common(1)[0][0]
-    odd = min(number for number, root in named.items() if root != usual)
+    # Members that share a sequence share a graph, which names the roots.
+    there = np.flatnonzero(group.sequence_of != NONE)
+    _, firsts, which = np.unique(group.sequence_of[there], return_index=True, return_inverse=True)
+    rows = group.rows()[there[firsts]]
+    cases = [case.by_rank[group.members[member]] for member in there[firsts].tolist()]
+    roots = np.stack([_roots_at(own, mine) for own, mine in zip(cases, rows, strict=True)])
+    position = _first_apart(roots)
+    if position is None:
+        return None
+    numbers = [group.members[member] for member in there.tolist()]
+    named = dict(zip(numbers, roots[which.reshape(-1), position].tolist(), strict=True))
+    usual = Counter(root for root in named.values() if root != NONE).most_common(1)[0][0]
+    odd = min(number for number, root in named.items() if root not in (usual, NONE))
     other = min(number for number, root in named.items() if root == usual)
-    nodes = [(number, int(dict(_members(group))[number][position])) for number in (odd, other)]
+    of_rank = dict(zip(numbers, rows[which.reshape(-1), position].tolist(), strict=True))
+    nodes = [(number, of_rank[number]) for number in (odd, other)]
     return Found(
         "error",
         f"Members of {group_label(group)} name different roots of its collective {position}: rank {odd} has "
@@ -51,23 +47,14 @@ def differing_root(case: Case, group: GroupMatching) -> Found | None:
     )
 
 
-def _members(group: GroupMatching) -> list[tuple[int, Int64]]:
-    """Return the members that have collectives of a group, each with the rows (C,) of these, -1 where it lacks one; without any if none has a root."""
-    if not any(bool(np.isin(sequence.type, _ROOTED).any()) for sequence in group.sequences):
-        return []
-    return [
-        (number, rows)
-        for number, rows, index in zip(group.members, group.rows(), group.sequence_of.tolist(), strict=True)
-        if index != NONE
-    ]
+def _roots_at(case: GraphCase, rows: Int64) -> Int64:
+    """Return the root that each collective (C,) with one names, -1 elsewhere and where there is no collective."""
+    rooted = np.isin(case.collective[rows], _ROOTED) & (rows != NONE)
+    return np.where(rooted, case.roots[rows], NONE)
 
 
-def _roots(case: Case, rank: Rank) -> Int64:
-    """Return the root (N,) that each collective with one names, -1 elsewhere."""
-    graph = case.trace.graph_of(rank)
-    roots = np.full(len(graph), NONE, np.int64)
-    for key in reversed(ROOT_KEYS):
-        rows, values = int_column(graph, key, rank.slots)
-        roots[rows] = values
-    kinds = next(one.collective for one in case.graphs if one.index == rank.graph)
-    return np.where(np.isin(kinds, _ROOTED), roots, NONE)
+def _first_apart(roots: Int64) -> int | None:
+    """Return the first collective of which not all that name a root (S, C) name the same."""
+    most = roots.max(axis=0, initial=NONE)
+    apart = np.flatnonzero(((roots != NONE) & (roots != most)).any(axis=0))
+    return int(apart[0]) if len(apart) else None
