@@ -39,7 +39,7 @@ def communicating(groups: tuple[CommGroup, ...] = ()) -> Trace:
 def test_the_report_is_plain_data_with_everything_counted_over_the_ranks():
     table = report("job", communicating((CommGroup("tp", (1, 0)), CommGroup("pp", (0,)))))
     assert json.loads(json.dumps(table))["groups"] == table["groups"]
-    keys = ["name", "world_size", "missing", "files", "summary", "assumed", "ranks", "groups"]
+    keys = ["name", "world_size", "missing", "files", "summary", "programs", "assumed", "ranks", "groups"]
     keys += ["memory", "findings"]
     assert list(table) == keys
     assert (table["world_size"], table["missing"]) == (2, "")
