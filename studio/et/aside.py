@@ -51,7 +51,7 @@ def put_aside(path: Path, value: Any, *, small: bool = False, narrowed: bool = F
     pickler = _Packer(head, protocol=5, buffer_callback=buffers.append)
     pickler.small, pickler.narrowed = small or narrowed, narrowed
     pickler.dump(value)
-    pieces = [head.getbuffer(), *(buffer.raw() for buffer in buffers)]
+    pieces = [memoryview(head.getvalue()), *(buffer.raw() for buffer in buffers)]
     sizes = struct.pack(f"<{1 + len(pieces)}q", len(pieces), *map(len, pieces))
     try:
         with open_private(path) as stream:
