@@ -540,10 +540,11 @@ def _two_clocks_of_a_machine(case: Case, far: dict[int, int]) -> Iterator[Found]
     machines: dict[str, list[int]] = {}
     for rank in case.trace.ranks:
         machines.setdefault(str(rank.metadata_value("clock_host", "")), []).append(rank.number)
+    machines.pop("", None)
     for machine, numbers in machines.items():
         moved = {number: far.get(number, 0) for number in numbers}
-        usual = Counter(moved.values()).most_common(1)[0][0] if machine else 0
-        odd = [number for number in numbers if abs(moved[number] - usual) >= _FAR_APART_NS] if machine else []
+        usual = Counter(moved.values()).most_common(1)[0][0]
+        odd = [number for number in numbers if abs(moved[number] - usual) >= _FAR_APART_NS]
         if odd:
             by = max(abs(moved[number] - usual) for number in odd)
             yield Found(

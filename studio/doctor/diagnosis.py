@@ -14,8 +14,7 @@ from studio.analysis.graph.digraph import cycle_components
 from studio.analysis.job.nodes import node_ref
 from studio.doctor.streams import StreamOrder, stream_order
 from studio.notebook import line, one_line, table
-from studio.sim.check import flag
-from studio.sim.collectives import ROOT_KEYS
+from studio.sim.check import flag, named_roots
 from studio.trace import (
     NONE,
     Bool,
@@ -27,7 +26,6 @@ from studio.trace import (
     NodeType,
     Trace,
     dense_column,
-    int_column,
 )
 
 NODES_NAMED = 16
@@ -174,11 +172,7 @@ class GraphCase:
     @cached_property
     def roots(self) -> Int64:
         """(N,) the root that each node names, -1 where it names none."""
-        roots = np.full(len(self.graph), NONE, np.int64)
-        for key in reversed(ROOT_KEYS):
-            rows, values = int_column(self.graph, key)
-            roots[rows] = values
-        return roots
+        return named_roots(self.graph)
 
     @cached_property
     def sizes(self) -> Int64:

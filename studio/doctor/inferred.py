@@ -8,12 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from studio.analysis.job.completeness import is_recording
+from studio.analysis.job.inferred_facts import is_inferred
 from studio.doctor.diagnosis import Case, Found, NodeAt
-from studio.trace import NONE, CollectiveType, Int64, Level, NodeType, node_attributes
-
-_INFERRED = "comm_inferred"
-"""The attribute in which linking says what of a communication no file wrote."""
-
+from studio.trace import NONE, CollectiveType, Int64, Level, NodeType
 
 _WORDS = {
     "group": "The recording names no comm group there: it was inferred, and may be another one.",
@@ -76,18 +73,17 @@ def may_be_of_other_groups(case: Case, nodes: Sequence[NodeAt]) -> bool:
         return True
     belongs = np.array(sorted(groups), np.float64).T
     for node in nodes:
-        if any(
-            _is_inferred(case, each, "size") for number in numbers for each in _rows_alike(case, node, number)
-        ):
+        alike = [_rows_alike(case, node, number) for number in numbers]
+        if any(_is_inferred(case, each, "size") for own in alike for each in own):
             return True
-        count = np.array([len(_rows_alike(case, node, number)) for number in numbers], np.float64)
+        count = np.array([len(own) for own in alike], np.float64)
         fitting, *_ = np.linalg.lstsq(belongs, count, rcond=None)
         if np.abs(belongs @ fitting - count).max() > _ROUNDED:
             return False
     return True
 
 
-def _rows_alike(case: Case, node: NodeAt, number: int, *, any_size: bool = False) -> list[NodeAt]:
+def _rows_alike(case: Case, node: NodeAt, number: int) -> list[NodeAt]:
     """Return the collectives of a rank that have the kind and size of a node; of its kind alone where ranks may bring other sizes."""
     told = _content(case, node.rank)
     kind, size = (column[node.row] for column in told)
@@ -95,7 +91,7 @@ def _rows_alike(case: Case, node: NodeAt, number: int, *, any_size: bool = False
         return []
     kinds, sizes = _content(case, number)
     same = kinds == kind
-    if kind not in _UNEVEN and not any_size:
+    if kind not in _UNEVEN:
         same &= sizes == size
     return [NodeAt(number, row) for row in np.flatnonzero(same).tolist()]
 
@@ -110,12 +106,7 @@ def _is_inferred(case: Case, node: NodeAt, fact: str) -> bool:
     rank = case.trace.rank(node.rank)
     if rank is None:
         return False
-    graph = case.trace.graph_of(rank)
-    if graph.strings.find(_INFERRED) < 0:
-        return False
-    told = {attr.name: attr.value for attr in node_attributes(graph, node.row, rank.slots)}
-    inferred = told.get(_INFERRED)
-    return isinstance(inferred, list) and fact in inferred
+    return is_inferred(case.trace.graph_of(rank), node.row, fact)
 
 
 def _is_untimed(case: Case, node: NodeAt) -> bool:

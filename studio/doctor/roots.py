@@ -9,14 +9,13 @@ import numpy as np
 from studio.analysis.collectives.matching import GroupMatching
 from studio.doctor.diagnosis import Case, Found, GraphCase, NodeAt
 from studio.sim.agreement import collective_label, group_label, rank_list
-from studio.trace import NONE, CollectiveType, Int64
-
-_ROOTED = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
+from studio.sim.check import ROOTED_TYPES
+from studio.trace import NONE, Int64
 
 
 def differing_root(case: Case, group: GroupMatching) -> Found | None:
     """Return the first collective of a group of which members name different roots; None where there is none."""
-    if not any(bool(np.isin(sequence.type, _ROOTED).any()) for sequence in group.sequences):
+    if not any(bool(np.isin(sequence.type, ROOTED_TYPES).any()) for sequence in group.sequences):
         return None
     # Members that share a sequence share a graph, which names the roots.
     there = np.flatnonzero(group.sequence_of != NONE)
@@ -49,7 +48,7 @@ def differing_root(case: Case, group: GroupMatching) -> Found | None:
 
 def _roots_at(case: GraphCase, rows: Int64) -> Int64:
     """Return the root that each collective (C,) with one names, -1 elsewhere and where there is no collective."""
-    rooted = np.isin(case.collective[rows], _ROOTED) & (rows != NONE)
+    rooted = np.isin(case.collective[rows], ROOTED_TYPES) & (rows != NONE)
     return np.where(rooted, case.roots[rows], NONE)
 
 

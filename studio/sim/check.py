@@ -479,7 +479,7 @@ def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterat
 
 def _check_roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     """Find rooted collectives without a root, or with one outside their group."""
-    roots = [_named_roots(graph) for graph in trace.graphs]
+    roots = [named_roots(graph) for graph in trace.graphs]
     graph_of = {rank.number: rank.graph for rank in trace.ranks}
     npus = config.topology.npus
     for group in groups:
@@ -491,7 +491,7 @@ def _check_roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatch
             if position == NONE:
                 continue
             sequence = group.sequences[position]
-            rooted = np.isin(sequence.type, _ROOTED_TYPES)
+            rooted = np.isin(sequence.type, ROOTED_TYPES)
             named = roots[graph_of[member]][sequence.rows[rooted]]
             assumed.update(sequence.type[rooted][named < 0].tolist())
             outside.update(
@@ -506,10 +506,10 @@ def _check_roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatch
             yield Finding("error", "root-outsider", message, f"Ranks of the job, in {', '.join(ROOT_KEYS)}.")
 
 
-_ROOTED_TYPES = [number for number, kind in EXTENDED_KIND_OF.items() if kind in ROOTED]
+ROOTED_TYPES = [number for number, kind in EXTENDED_KIND_OF.items() if kind in ROOTED]
 
 
-def _named_roots(graph: Graph) -> Int64:
+def named_roots(graph: Graph) -> Int64:
     """Return (N,) the root each node names, -1 where it names none."""
     roots = np.full(len(graph), NONE, np.int64)
     for key in reversed(ROOT_KEYS):

@@ -41,7 +41,8 @@ def _shared(trace: Trace) -> Trace | None:
     kept = sorted(set(first))
     if len(kept) == len(first):
         return None
-    place_of = {index: kept.index(place) for index, place in zip(used, first, strict=True)}
+    place_among = {place: among for among, place in enumerate(kept)}
+    place_of = {index: place_among[place] for index, place in zip(used, first, strict=True)}
     ranks = tuple(replace(rank, graph=place_of[rank.graph]) for rank in trace.ranks)
     return replace(trace, graphs=tuple(trace.graphs[used[place]] for place in kept), ranks=ranks)
 

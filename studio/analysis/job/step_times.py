@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.inferred_facts import is_inferred
 from studio.timeline import NodeTimes
-from studio.trace import NONE, STEP, Bool, Graph, Int64, NodeType, Rank, Trace, dense_column, node_attributes
+from studio.trace import NONE, STEP, Bool, Graph, Int64, NodeType, Trace, dense_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def step_times(trace: Trace, times: NodeTimes) -> list[StepTime]:
         recorded = _lengths(step, graph.start_ns[rows], graph.start_ns[rows] + length, len(names), counted)
         began, ended = times.start_ns[place], times.end_ns[place]
         # What was still under way when the recording ended went on at once; how long it took is not known.
-        late = _still_under_way(graph, rank, rows, ended - began > length)
+        late = _still_under_way(graph, rows, ended - began > length)
         ended = np.where(late, began + length, ended)
         replayed = _lengths(step, began, ended, len(names), counted)
         for name, recorded_ns, other in zip(names, recorded, replayed, strict=True):
@@ -64,16 +65,12 @@ def step_times(trace: Trace, times: NodeTimes) -> list[StepTime]:
     return steps
 
 
-def _still_under_way(graph: Graph, rank: Rank, rows: Int64, longer: Bool) -> Bool:
+def _still_under_way(graph: Graph, rows: Int64, longer: Bool) -> Bool:
     """Return which rows (S,), of those that took longer, communicate and have no recorded end."""
     late = np.zeros(len(rows), np.bool_)
     talks = np.isin(graph.type[rows], (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))
-    if not graph.has_attribute("comm_inferred"):
-        return late
     for at in np.flatnonzero(longer & talks).tolist():
-        told = {one.name: one.value for one in node_attributes(graph, int(rows[at]), rank.slots)}
-        inferred = told.get("comm_inferred")
-        late[at] = isinstance(inferred, list) and "end" in inferred
+        late[at] = is_inferred(graph, int(rows[at]), "end")
     return late
 
 
