@@ -74,10 +74,11 @@ def layout(**_query: str) -> Any:
 )
 def show(view: dict[str, Any], _activity: str | None, shown: str | None) -> Any:
     """List the findings of a job, with the one that the view names open; those being made are shown once they are there."""
-    job = view.get("job")
-    if changed_by_tasks() and shown == (job or ""):
+    job, mark = view.get("job"), json.dumps(view, sort_keys=True)
+    if changed_by_tasks() and shown == mark:
+        # What the address says is there; where it is not, this call may have taken the place of the one that brings it.
         return no_update, no_update
-    return show_job(view), (job or "") if not job or session().levels_found(job) is not None else None
+    return show_job(view), mark if not job or session().levels_found(job) is not None else None
 
 
 @show_errors
