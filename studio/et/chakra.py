@@ -17,6 +17,7 @@ import numpy as np
 from studio.errors import TraceFormatError
 from studio.et import kernel as k
 from studio.et import wire
+from studio.et.columns import number_by_use
 from studio.et.encode import add_length, length
 from studio.et.format import Part, RankPart, Reading
 from studio.trace import (
@@ -389,22 +390,8 @@ class _Draft:
         Equal graphs get equal pools, however their files order fields.
         """
         pool = self._whole_pool()
-        unused = np.iinfo(np.int64).max
-        first = np.full(len(pool), unused, np.int64)
-        base = sum(column.size for column in columns.values())
-        for column in reversed(columns.values()):
-            flat = column.reshape(-1)[::-1]
-            base -= flat.size
-            use = np.flatnonzero(flat >= 0)
-            # The last write wins, and the column runs backwards: its first use.
-            first[flat[use]] = base + flat.size - 1 - use
-        order = np.argsort(first, kind="stable")[: int((first < unused).sum())]
-        renumber = np.full(len(pool) + 1, NONE, np.int32)
-        renumber[order] = np.arange(len(order), dtype=np.int32)
-        lengths = np.diff(pool.offsets)[order].astype(np.int32)
-        offsets = np.zeros(len(order) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        strings = Strings(wire.gather(pool.data, pool.offsets[:-1][order], lengths), offsets)
+        order, renumber = number_by_use(columns.values(), len(pool))
+        strings = wire.select_texts(pool, order)
         for column in columns.values():
             _renumber(column, renumber)
         return strings, columns

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.et.wire import find_first_uses, select_texts
 from studio.trace import (
     NONE,
     SLOT_KEYS,
@@ -256,26 +257,37 @@ def dependencies(source: Int64, target: Int64, count: int) -> Dependencies:
     return Dependencies(offsets.astype(np.int64), source.astype(np.int32), nothing)
 
 
-def first_uses(codes: NDArray[np.integer], count: int) -> Int64:
-    """Return where each of `count` codes is used first among some (M,), M where it is not used; -1 is no code."""
-    # The place behind all codes is where -1 writes.
-    first = np.full(count + 1, len(codes), np.int64)
-    # The last write wins: backwards, so that it is the first use.
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    return first[:-1]
-
-
 def by_appearance(codes: NDArray[np.integer], count: int) -> tuple[Int64, Int64, Int32]:
     """Return which of `count` codes are used among some (M,), by first appearance.
 
     Returns:
         (U,) the codes used, (U,) where each is used first, and (count,) the number of each code among these.
     """
-    first = first_uses(codes, count)
+    first = find_first_uses(codes, count)
     used = np.argsort(first, kind="stable")[: int((first < len(codes)).sum())]
     number = np.zeros(count, np.int32)
     number[used] = np.arange(len(used))
     return used, first[used], number
+
+
+def number_by_use(columns: Collection[Int32], count: int) -> tuple[Int64, Int32]:
+    """Return which of `count` codes are used, by first use, column after column, and the number of each among these.
+
+    Returns:
+        (U,) the codes used, and (count+1,) the number of each code, NONE where it is not used or is -1.
+    """
+    unused = sum(column.size for column in columns)
+    first = np.full(count, unused, np.int64)
+    base = 0
+    for column in columns:
+        uses = find_first_uses(column.reshape(-1), count)
+        used = uses < column.size
+        first[used] = np.minimum(first[used], base + uses[used])
+        base += column.size
+    order = np.argsort(first, kind="stable")[: int((first < unused).sum())]
+    number = np.full(count + 1, NONE, np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    return order, number
 
 
 def canonical(pool: Strings, columns: Mapping[str, Int32]) -> tuple[Strings, dict[str, Int32]]:
@@ -283,16 +295,5 @@ def canonical(pool: Strings, columns: Mapping[str, Int32]) -> tuple[Strings, dic
 
     Equal graphs get equal pools, in whatever order their texts were met.
     """
-    unused = sum(column.size for column in columns.values())
-    first = np.full(len(pool), unused, np.int64)
-    base = 0
-    for column in columns.values():
-        uses = first_uses(column.reshape(-1), len(pool))
-        used = uses < column.size
-        first[used] = np.minimum(first[used], base + uses[used])
-        base += column.size
-    order = np.argsort(first, kind="stable")[: int((first < unused).sum())]
-    number = np.full(len(pool) + 1, NONE, np.int32)
-    number[order] = np.arange(len(order), dtype=np.int32)
-    strings = Strings.of([pool.raw(index) for index in order.tolist()])
-    return strings, {name: number[column] for name, column in columns.items()}
+    order, number = number_by_use(columns.values(), len(pool))
+    return select_texts(pool, order), {name: number[column] for name, column in columns.items()}

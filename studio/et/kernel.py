@@ -490,6 +490,14 @@ def gather(buf, starts, lengths, target):
         end += length
 
 
+def find_first_uses(codes, first):
+    """Put down where each code is used first; `first` holds the number of codes where one is not. Only ever run compiled."""
+    for place in range(len(codes)):
+        code = codes[place]
+        if code >= 0 and first[code] == len(codes):
+            first[code] = place
+
+
 def copy(source, start, target, place, length):
     """Copy `length` bytes. Unsigned numbers, as in `word`: the compiler then copies blocks."""
     for i in range(length):

@@ -7,12 +7,13 @@ import io
 import mmap
 import os
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
+
+from zlib_ng import zlib_ng
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et import archive
@@ -22,6 +23,8 @@ from studio.files import SpecialFileError, open_file, open_handle, read_start, r
 from studio.trace import Finding
 
 _GZIP = b"\x1f\x8b"
+# Typed there as an exception instead of as its class.
+_DamagedGzipError: type[Exception] = zlib_ng.error  # type: ignore[assignment]
 _LEAST_GZIP = 18
 """Bytes of the shortest gzip stream."""
 _LONGEST_INFLATED = 64 << 30
@@ -216,10 +219,10 @@ def head(file: SourceFile) -> bytes:
     raw = file.start.content or read_start(file.place, HEAD_BYTES)
     start, packed = b"", raw
     while not start and packed.startswith(_GZIP):
-        inflater = zlib.decompressobj(wbits=31)
+        inflater = zlib_ng.decompressobj(wbits=31)
         try:
             start = inflater.decompress(packed, HEAD_BYTES)
-        except zlib.error:
+        except _DamagedGzipError:
             break
         packed = inflater.unused_data
     start = start or raw
@@ -280,17 +283,17 @@ def mark_content(file: SourceFile, loaded: bytes | memoryview | None = None) -> 
     """
     # What is going to be read, whatever became of the file meanwhile.
     if whole := file.start.whole:
-        return f"{len(whole)}.{zlib.crc32(whole):08x}"
+        return f"{len(whole)}.{zlib_ng.crc32(whole):08x}"
     size, checksum = 0, 0
     if (
         isinstance(loaded, memoryview)
         and isinstance(loaded.obj, mmap.mmap)
         and len(loaded) == len(loaded.obj)
     ):
-        return f"{len(loaded)}.{zlib.crc32(loaded):08x}"
+        return f"{len(loaded)}.{zlib_ng.crc32(loaded):08x}"
     with open_file(file.path) as stream:
         while piece := stream.read(1 << 20):
-            size, checksum = size + len(piece), zlib.crc32(piece, checksum)
+            size, checksum = size + len(piece), zlib_ng.crc32(piece, checksum)
     return f"{size}.{checksum:08x}"
 
 
@@ -309,17 +312,17 @@ def _content(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]
 def _inflate(stream: BinaryIO, name: str) -> tuple[memoryview, tuple[Finding, ...]]:
     """Decompress gzip, also several members in a row; keep what comes before damage."""
     taken, content, problem = 0, bytearray(), "ends early"
-    inflater = zlib.decompressobj(wbits=31)
+    inflater = zlib_ng.decompressobj(wbits=31)
     raw = b""
     # Small pieces: what follows a member is copied each time, and a file can be made of tiny members.
     while raw or (raw := stream.read(1 << 16)):
         if inflater.eof:
             raw = raw.lstrip(b"\0")  # padding between members, as tape tools write it
-            inflater = zlib.decompressobj(wbits=31) if raw else inflater
+            inflater = zlib_ng.decompressobj(wbits=31) if raw else inflater
             continue
         try:
             piece = inflater.decompress(raw, 1 << 24)
-        except zlib.error as error:
+        except _DamagedGzipError as error:
             problem = f"is damaged ({error})"
             break
         taken += len(raw) - len(inflater.unconsumed_tail) - len(inflater.unused_data)

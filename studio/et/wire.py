@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from studio.et import kernel as k
 from studio.machine_code import Entry, Items, Number, prepare_functions
@@ -35,7 +36,7 @@ SLICE_BYTES = 1 << 24
 
 _FUNCTIONS = (
     *("varint", "fixed", "low32", "scalar", "wire_of", "walk"),
-    *("word", "text_hash", "same_text", "copy", "intern", "fill_table", "gather"),
+    *("word", "text_hash", "same_text", "copy", "intern", "fill_table", "gather", "find_first_uses"),
 )
 """What is compiled, callees before their callers."""
 _BYTES, _INT32S, _INT64S, _HASHES = Items("uint8"), Items("int32"), Items("int64"), Items("uint64")
@@ -51,6 +52,7 @@ _ENTRIES = (
     Entry("intern", (_BYTES, _INT64S, _INT32S, _INT32S, _STATE, _INT64S, Number("uint64")), answers=False),
     Entry("fill_table", (_INT64S, _HASHES, Number()), answers=False),
     Entry("gather", (_BYTES, _INT64S, _INT32S, _BYTES), answers=False),
+    Entry("find_first_uses", (_INT32S, _INT64S), answers=False),
 )
 
 Buffer = bytes | memoryview
@@ -273,6 +275,26 @@ def gather(data: UInt8, starts: Int64, lengths: Int32) -> UInt8:
     source = np.ascontiguousarray(data)
     load_kernel().gather(source, starts.astype(np.int64), lengths.astype(np.int32), target)
     return target
+
+
+def select_texts(pool: Strings, codes: Int64) -> Strings:
+    """Return some texts of a pool, in this order."""
+    lengths = np.diff(pool.offsets)[codes].astype(np.int32)
+    offsets = np.zeros(len(codes) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return Strings(gather(pool.data, pool.offsets[:-1][codes], lengths), offsets)
+
+
+def find_first_uses(codes: NDArray[np.integer], count: int) -> Int64:
+    """Return where each of `count` codes is used first among some (M,), M where it is not used; -1 is no code."""
+    # The place behind all codes is where -1 writes.
+    first = np.full(count + 1, len(codes), np.int64)
+    if KERNEL.loaded is None:
+        # The last write wins: backwards, so that it is the first use.
+        first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    else:
+        load_kernel().find_first_uses(np.ascontiguousarray(codes, np.int32), first)
+    return first[:-1]
 
 
 def _allocate(counts: list[int], texts: int) -> tuple[Any, ...]:

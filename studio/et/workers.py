@@ -34,7 +34,8 @@ class Worker:
         import subprocess
 
         # The very package that runs here, wherever it was found.
-        environment = {"GLIBC_TUNABLES": _KEPT_MEMORY} | os.environ
+        # NumPy's library for matrices starts a thread for each processor that waits busily at first; nothing here multiplies any.
+        environment = {"GLIBC_TUNABLES": _KEPT_MEMORY, "OPENBLAS_NUM_THREADS": "1"} | os.environ
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         self.process = subprocess.Popen(  # noqa: S603 (a fixed command)
             [sys.executable, "-c", f"from {__name__} import serve; serve()"],

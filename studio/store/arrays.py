@@ -21,7 +21,6 @@ import re
 import secrets
 import struct
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,6 +30,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO, TypeVar
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from zlib_ng.zlib_ng import crc32
 
 from studio.arrow import from_arrow, to_arrow
 from studio.decoding import decoder
@@ -116,7 +116,7 @@ _SEAL = re.compile(rb',"crc32":"([0-9a-f]{8})"}\Z')
 def write_sealed(path: Path, value: Any) -> None:
     """Write a value as JSON with a checksum as its last field."""
     body = _SEALED + msgspec.json.encode(value)[1:-1]
-    write_file(path, body + b',"crc32":"%08x"}' % zlib.crc32(body))
+    write_file(path, body + b',"crc32":"%08x"}' % crc32(body))
 
 
 def read_sealed(path: Path) -> bytes:
@@ -130,7 +130,7 @@ def read_sealed(path: Path) -> bytes:
     seal = _SEAL.search(raw)
     # Two marks, so that a flipped bit in one does not look like a file without checksum.
     if (seal or raw.startswith(_SEALED)) and not (
-        seal and int(seal[1], 16) == zlib.crc32(memoryview(raw)[: seal.start()])
+        seal and int(seal[1], 16) == crc32(memoryview(raw)[: seal.start()])
     ):
         raise Damaged(f"{path.name}: its checksum does not match")
     return raw
@@ -218,7 +218,7 @@ class _Summing:
         self._stream = stream
 
     def write(self, piece: bytes) -> int:
-        self.crc32 = zlib.crc32(piece, self.crc32)
+        self.crc32 = crc32(piece, self.crc32)
         return self._stream.write(piece)
 
     def close(self) -> None:
@@ -286,14 +286,14 @@ def _copies_of(files: Sequence[tuple[Path, Checksum | None]]) -> list[pa.Buffer]
 def _copy(file: tuple[Path, Checksum | None], room: memoryview) -> None:
     """Copy a file into a room of its size, and verify its checksum."""
     path, checksum = file
-    crc32 = done = 0
+    checked = done = 0
     with open_file(path) as stream:
         while done < len(room) and (count := stream.readinto(room[done : done + _PIECE_BYTES])):
-            crc32 = zlib.crc32(room[done : done + count], crc32)
+            checked = crc32(room[done : done + count], checked)
             done += count
     if done < len(room):
         raise Damaged(f"{path.name}: it was cut while it was read")
-    if checksum and f"{crc32:08x}" != checksum.crc32:
+    if checksum and f"{checked:08x}" != checksum.crc32:
         raise Damaged(f"{path.name}: its checksum does not match")
 
 

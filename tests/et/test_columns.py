@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, lists
 
-from studio.et.columns import AttributeColumns, Texts, by_appearance
+from studio.et.columns import AttributeColumns, Texts, by_appearance, number_by_use
 from studio.et.device_events import order_by_begin
 from studio.et.link import intervals
-from studio.trace import ValueKind
+from studio.et.wire import select_texts
+from studio.trace import Strings, ValueKind
+from tests.et.chakra_bytes import kernel
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -59,3 +63,18 @@ def test_intervals_stand_by_begin_the_longer_first_and_equal_ones_as_they_came()
     assert order_by_begin(start, end).tolist() == [4, 1, 2, 0, 3, 5]
     assert order_by_begin(start, end, -np.arange(6)).tolist() == [4, 1, 2, 3, 0, 5]
     assert order_by_begin(start[:0], end[:0]).tolist() == []
+
+
+@pytest.mark.parametrize("native", [False, True])
+@given(columns=lists(lists(integers(-1, 6), max_size=9), max_size=3))
+def test_texts_are_numbered_by_first_use_column_after_column(native, columns):
+    """Compiled or not; -1 is no text, and what no column uses has no number."""
+    wanted = list(dict.fromkeys(code for column in columns for code in column if code >= 0))
+    pool = Strings.of("t" * code for code in range(7))
+    with kernel(native):
+        order, number = number_by_use([np.array(column, np.int32) for column in columns], len(pool))
+        chosen = list(select_texts(pool, order))
+    assert order.tolist() == wanted
+    assert [number[code] for code in wanted] == list(range(len(wanted)))
+    assert all(number[code] == -1 for code in {-1, *range(7)} - set(wanted))
+    assert chosen == ["t" * code for code in wanted]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from studio.et.columns import first_uses
 from studio.et.link.intervals import find_before, find_parents
 from studio.et.link.operations import Operations
 from studio.et.link.options import LinkOptions
 from studio.et.recording import mark_names
+from studio.et.wire import find_first_uses
 from studio.trace import NONE, Bool, Int64
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def find_inside(
 
 def _by_first(rows: Int64, count: int) -> tuple[Int64, Int64]:
     """Return which of `count` rows are among some (M,), and where each is first, in this order."""
-    first = first_uses(rows, count)
+    first = find_first_uses(rows, count)
     firsts = np.sort(first[first < len(rows)])
     return rows[firsts], firsts
 
