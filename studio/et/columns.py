@@ -65,11 +65,12 @@ class AttributeColumns:
         rows, keys, kinds, values, lengths: Of each name that was added: the nodes (M,) that have it, its key and kind, the values
             (M,), and how long each is where they are lists.
         items: Items of lists.
-        put: Puts all of them where they belong, as `finish` does, or returns False; None where nobody can do so faster.
+        put: Puts all of them where they belong, and returns where those of each of so many nodes begin, or None; None where nobody
+            can do so faster than `finish`.
     """
 
     texts: Texts
-    put: Callable[[AttributeColumns, Int64, Placed], bool] | None = None
+    put: Callable[[AttributeColumns, int, Placed], Int64 | None] | None = None
     rows: list[Int64] = field(default_factory=list)
     keys: list[int] = field(default_factory=list)
     kinds: list[ValueKind] = field(default_factory=list)
@@ -128,27 +129,30 @@ class AttributeColumns:
 
     def move(self, places: Int64) -> None:
         """Give nodes other rows: node n, so far in row n, is in row `places[n]` from now on."""
-        self.rows = [places[rows] for rows in self.rows]
+        # Many names are given to the same nodes.
+        moved: dict[int, Int64] = {}
+        for rows in self.rows:
+            if id(rows) not in moved:
+                moved[id(rows)] = places[rows]
+        self.rows = [moved[id(rows)] for rows in self.rows]
 
     def finish(self, count: int) -> tuple[Attributes, Int32, tuple[int | str, ...]]:
         """Return the attributes of `count` nodes, which key each slot belongs to, and the slots' values.
 
         Texts are still numbered as in `texts`.
         """
-        none = np.zeros(0, np.int64)
-        rows = np.concatenate([none, *self.rows])
-        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(rows, minlength=count))))
+        none, total = np.zeros(0, np.int64), sum(map(len, self.rows))
         placed = Placed(
-            np.empty(len(rows), np.int32),
-            np.empty(len(rows), np.uint8),
-            np.empty(len(rows), np.int64),
-            np.zeros(len(rows), np.int32),
-        )
-        if not (self.put and self.put(self, offsets, placed)):
+            np.empty(total, np.int32), np.empty(total, np.uint8), np.empty(total, np.int64), np.zeros(total, np.int32)
+        )  # fmt: skip
+        offsets = self.put(self, count, placed) if self.put else None
+        if offsets is None:
+            rows = np.concatenate([none, *self.rows])
+            offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(rows, minlength=count))))
             self._put(self._places(rows, offsets), placed)
         key, kind, value, length = placed.key, placed.kind, placed.value, placed.length
         items = np.concatenate([none, *self.items])
-        lists = np.flatnonzero((kind % 2 == 0) & (kind > 0))
+        lists = np.flatnonzero(((kind & 1) == 0) & (kind > 0))
         ends = np.cumsum(length[lists], dtype=np.int64)
         starts = ends - length[lists]
         items = items[np.repeat(value[lists] - starts, length[lists]) + np.arange(len(items))]

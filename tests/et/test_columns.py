@@ -20,7 +20,7 @@ from tests.et.chakra_bytes import kernel
 def test_a_node_has_its_attributes_in_the_order_they_were_added(twice, compiled, monkeypatch):
     """Also where it is given one of them twice at once; put there by a compiled loop or without one."""
     monkeypatch.setattr(intervals, "_worth_compiling", lambda _count: compiled)
-    done: list[bool] = []
+    done = []
     texts = Texts()
     columns = AttributeColumns(
         texts, lambda *given: done.append(intervals.put_attributes(*given)) or done[-1]
@@ -48,7 +48,30 @@ def test_a_node_has_its_attributes_in_the_order_they_were_added(twice, compiled,
         (2, *rest),
     ]
     assert attributes.items.tolist() == [9, 7, 8]
-    assert done == [compiled]
+    assert [offsets is not None for offsets in done] == [compiled]
+
+
+def test_attributes_of_many_nodes_are_put_alike_by_either_way(monkeypatch):
+    """Of more nodes than the compiled loop takes at a time, after the nodes were moved."""
+    random = np.random.default_rng(1)
+    count = 3 * intervals._AT_A_TIME + 5
+
+    def put(compiled: bool):
+        monkeypatch.setattr(intervals, "_worth_compiling", lambda _count: compiled)
+        made = AttributeColumns(Texts(), intervals.put_attributes)
+        for index, rows in enumerate(some):
+            made.numbers(f"number {index}", rows, rows + index)
+            made.ragged(f"list {index}", rows, rows % 3, np.arange((rows % 3).sum()), ValueKind.INT64_LIST)
+        made.move(places)
+        attributes, _, _ = made.finish(count)
+        return [
+            getattr(attributes, name).tolist()
+            for name in ("offsets", "key", "kind", "value", "length", "items")
+        ]
+
+    some = [np.flatnonzero(random.random(count) < share) for share in (1, 0.5, 0.01)]
+    places = random.permutation(count)
+    assert put(compiled=True) == put(compiled=False)
 
 
 def test_codes_are_numbered_by_their_first_use_and_minus_one_is_none():

@@ -18,7 +18,11 @@ INTERPRETED = 20_000
 INTERPRETED_COLD = 500_000
 """From so many intervals on compiled code pays: when the installation has compiled before, and when it has not."""
 
+_AT_A_TIME = 2048
+"""Nodes whose attributes fit into the cache of a processor."""
+
 _NUMBERS = Items("int64")
+_BARE = Items("int64", bare=True)
 _ENTRIES = (
     Entry("find_parents", (_NUMBERS,) * 6, answers=False),
     Entry("find_innermost", (_NUMBERS,) * 7, answers=False),
@@ -26,7 +30,11 @@ _ENTRIES = (
     Entry("cut_out", (_NUMBERS,) * 12, answers=False),
     Entry(
         "put_attributes",
-        ((_NUMBERS,) * 5 + (Items("int32"), Items("uint8"), _NUMBERS, Items("int32"))),
+        (
+            *(_BARE,) * 6,
+            *(_NUMBERS,) * 3,
+            *(Items(kind, bare=True) for kind in ("int32", "uint8", "int64", "int32")),
+        ),
         answers=False,
     ),
 )
@@ -95,23 +103,52 @@ def cut_out(
     return start, took, is_after, waited
 
 
-def put_attributes(columns: AttributeColumns, offsets: Int64, out: Placed) -> bool:
-    """Put attributes where they belong, by node, of one node in the order they were added; returns False where others had better do so.
+def put_attributes(columns: AttributeColumns, count: int, out: Placed) -> Int64 | None:
+    """Put attributes where they belong, by node, of one node in the order they were added.
 
     Args:
         columns: The attributes.
-        offsets: (N+1,) where those of each node begin.
+        count: The nodes.
         out: Gets them.
+
+    Returns:
+        (N+1,) where those of each node begin; None where others had better do so.
     """
-    if not _worth_compiling(int(offsets[-1])):
-        return False
-    put, free, nothing = load_kernel().put_attributes, offsets[:-1].copy(), np.zeros(0, np.int64)
-    added = zip(columns.rows, columns.values, columns.lengths, columns.keys, columns.kinds, strict=True)
-    for rows, values, lengths, key, kind in added:
-        given = (rows, values, nothing if lengths is None else lengths, (key, kind))
-        plain = [np.ascontiguousarray(array, np.int64) for array in given]
-        put(*plain, free, out.key, out.kind, out.value, out.length)
-    return True
+    if not _worth_compiling(len(out.key)):
+        return None
+    rows: list[Int64] = []
+    values: list[Int64] = []
+    lengths: list[Int64] = []
+    listed = np.full(len(columns.rows), -1, np.int64)
+    orders: dict[int, Int64 | None] = {}
+    for added, own in enumerate(columns.rows):
+        if id(own) not in orders:
+            orders[id(own)] = None if (own[1:] >= own[:-1]).all() else np.argsort(own, kind="stable")
+        order, of_list = orders[id(own)], columns.lengths[added]
+        rows.append(own if order is None else own[order])
+        values.append(columns.values[added] if order is None else columns.values[added][order])
+        if of_list is not None:
+            listed[added] = sum(map(len, lengths))
+            lengths.append(of_list if order is None else of_list[order])
+    none = np.zeros(0, np.int64)
+    first = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    offsets = np.zeros(count + 1, np.int64)
+    load_kernel().put_attributes(
+        first,
+        np.concatenate([none, *rows]),
+        np.concatenate([none, *values]),
+        np.array([columns.keys, columns.kinds], np.int64).T.reshape(-1),
+        listed,
+        np.concatenate([none, *lengths]),
+        first[:-1].copy(),
+        offsets,
+        np.empty(_AT_A_TIME, np.int64),
+        out.key,
+        out.kind,
+        out.value,
+        out.length,
+    )
+    return offsets
 
 
 def _run(name: str, count: int, given: Sequence[Int64], lengths: Sequence[int]) -> list[Int64]:

@@ -102,16 +102,34 @@ def cut_out(begin, end, first, last, slots, wait_begin, wait_end, wait_until, st
             is_after[rest] = 0
 
 
-def put_attributes(rows, values, lengths, same, free, key, kind, value, length):
-    """Put an attribute of some nodes where the next one of each node belongs; only ever run compiled.
+def put_attributes(
+    first, rows, values, same, listed, lengths, reached, offsets, free, key, kind, value, length
+):
+    """Put the attributes of all nodes one after another, and where those of each node begin; only ever run compiled.
 
-    `same` is its key and its kind, `free[row]` where the next attribute of a node goes. There is a length for each value where they are
-    lists, else none.
+    The attributes added n-th are those from `first[n]` to `first[n + 1]`, by node: `same[2 * n]` and the number behind it are their
+    key and kind, and `listed[n]` is where their lengths begin, -1 where they are no lists. `reached` is `first` and `offsets` is 0 at
+    the beginning. As many nodes as `free` has places are gone through at a time, so that what is written stays at hand.
     """
-    for place in range(len(rows)):
-        target = free[rows[place]]
-        free[rows[place]] = target + 1
-        key[target] = same[0]
-        kind[target] = same[1]
-        value[target] = values[place]
-        length[target] = lengths[place] if len(lengths) > 0 else 0
+    nodes = len(offsets) - 1
+    for begin in range(0, nodes, len(free)):
+        end = min(begin + len(free), nodes)
+        for added in range(len(reached)):
+            at = reached[added]
+            while at < first[added + 1] and rows[at] < end:
+                offsets[rows[at] + 1] += 1
+                at += 1
+        for node in range(begin, end):
+            free[node - begin] = offsets[node]
+            offsets[node + 1] += offsets[node]
+        for added in range(len(reached)):
+            at = reached[added]
+            while at < first[added + 1] and rows[at] < end:
+                place = free[rows[at] - begin]
+                free[rows[at] - begin] = place + 1
+                key[place] = same[2 * added]
+                kind[place] = same[2 * added + 1]
+                value[place] = values[at]
+                length[place] = lengths[listed[added] + at - first[added]] if listed[added] >= 0 else 0
+                at += 1
+            reached[added] = at
