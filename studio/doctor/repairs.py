@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.analysis.collectives.clocks import clock_offsets
+from studio.analysis.collectives.clocks import clock_offsets, clocks_ahead
 from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, issue_order
 from studio.analysis.collectives.messages import Messages
 from studio.distinct import find_distinct
@@ -19,6 +19,7 @@ from studio.doctor.content import call_rows, on_cpu_rows
 from studio.doctor.cycles import removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.edit import Entries
+from studio.doctor.lone import lone_halves
 from studio.doctor.structure import edge_label, forward_rows, has_order, repeated_rows
 from studio.errors import TraceError
 from studio.et.link.options import DepKind
@@ -453,9 +454,9 @@ def _mend_receives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     pairs = evident_partners(messages, unsent, unreceived_messages(case))
     corrected, change = _correct_receives(trace, tick, messages, _in_order(trace, messages, pairs))
     chosen = np.setdiff1d(unsent, pairs[0])
-    made, dropped = _without_messages(
-        corrected, tick, [(messages.receive_rank[chosen], messages.receive_row[chosen])], "receive"
-    )
+    ahead = clocks_ahead(trace, case.groups)
+    lone = lone_halves(trace, messages, chosen, ahead, receives=True)
+    made, dropped = _without_messages(corrected, tick, [lone], "receive")
     return made, [change, *dropped]
 
 
@@ -521,8 +522,9 @@ def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64
 
 def _drop_sends(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     case = Case(trace, tick)
-    messages, chosen = case.messages, unreceived_messages(case)
-    return _without_messages(trace, tick, [(messages.send_rank[chosen], messages.send_row[chosen])], "send")
+    ahead = clocks_ahead(trace, case.groups)
+    lone = lone_halves(trace, case.messages, unreceived_messages(case), ahead, receives=False)
+    return _without_messages(trace, tick, [lone], "send")
 
 
 def _drop_self_messages(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
@@ -624,15 +626,16 @@ REPAIRS: Mapping[str, Repair] = {
             "receive-unmatched",
             "Correct receives to their sends, remove those without one",
             "Where a send between the same ranks is not received, and has the same tag or the same size, the receive gets "
-            "its tag and size; of several alike it is the one in the place of the send. The others are removed: nodes that "
-            "waited for them wait for their predecessors instead, and the time they took is gone.",
+            "its tag and size; of several alike it is the one in the place of the send. The others are removed, of several alike "
+            "those that recorded times tell: nodes that waited for them wait for their predecessors instead, and the time they "
+            "took is gone.",
             _mend_receives,
         ),
         Repair(
             "send-unmatched",
             "Remove sends without a receive",
-            "Their bytes no longer load the network. Nodes that waited for them wait for their predecessors "
-            "instead.",
+            "Of several alike those are removed that recorded times tell. Their bytes no longer load the network. Nodes that "
+            "waited for them wait for their predecessors instead.",
             _drop_sends,
         ),
         Repair(
