@@ -78,8 +78,6 @@ def _left_over(own: tuple[Int64, Int64], other: tuple[Int64, Int64], *, receives
     """
     pairs, surplus = len(other[0]), len(own[0]) - len(other[0])
     alone = np.ones(len(own[0]), np.bool_)
-    if not pairs:
-        return alone
     # By how many of the own ones were left out before a pair: how bad that is, and how far apart its ends are.
     bad, apart = np.zeros(surplus + 1, np.int64), np.zeros(surplus + 1, np.int64)
     fewer = np.tri(surplus + 1, k=-1, dtype=np.bool_)
