@@ -15,7 +15,8 @@ from studio.trace import NONE, Bool, Int64, Trace
 
 _MOST_STEPS = 4_000_000
 """Steps from one possible pair to the next that are compared; of more, those that are left over by their order are taken."""
-_COUNTS, _NEVER = 1 << 10, 1 << 61
+_COUNTS = 1024.0
+"""How much more a change counts than how far apart the first pair is."""
 
 
 def lone_halves(
@@ -79,7 +80,7 @@ def _left_over(own: tuple[Int64, Int64], other: tuple[Int64, Int64], *, receives
     pairs, surplus = len(other[0]), len(own[0]) - len(other[0])
     alone = np.ones(len(own[0]), np.bool_)
     # By how many of the own ones were left out before a pair: how bad that is, and how far apart its ends are.
-    bad, apart = np.zeros(surplus + 1, np.int64), np.zeros(surplus + 1, np.int64)
+    bad, apart = np.zeros(surplus + 1), np.zeros(surplus + 1, np.int64)
     fewer = np.tri(surplus + 1, k=-1, dtype=np.bool_)
     came_from = np.zeros((pairs, surplus + 1), np.int32)
     for place in range(pairs):
@@ -88,10 +89,10 @@ def _left_over(own: tuple[Int64, Int64], other: tuple[Int64, Int64], *, receives
         now = end - other[1][place]
         if place:
             # From each number left out before the last pair (rows) to each before this one.
-            ways = np.where(fewer, _NEVER, bad[:, None] + _COUNTS * np.abs(now - apart[:, None]))
+            ways = np.where(fewer, np.inf, bad[:, None] + _COUNTS * np.abs(now - apart[:, None]))
         else:
             # Where nothing else tells, the nearest.
-            ways = np.broadcast_to(np.abs(now), (surplus + 1, surplus + 1))
+            ways = np.broadcast_to(np.abs(now).astype(np.float64), (surplus + 1, surplus + 1))
         came_from[place] = ways.argmin(axis=0)
         bad, apart = ways.min(axis=0) + _COUNTS * np.maximum(early, 0), now
     out = int(bad.argmin())
