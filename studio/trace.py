@@ -917,7 +917,7 @@ def _on_device(graph: Graph, chosen: Bool) -> Bool:
     """Return (N,) which of the nodes chosen are written as compute of a device."""
     chosen = chosen & (graph.type == NodeType.COMP)
     if chosen.any():
-        rows, values = int_column(graph, "is_cpu_op")
+        rows, values = int_column(graph, "is_cpu_op", among=np.flatnonzero(chosen))
         chosen[rows[values != 0]] = False
     return chosen
 
