@@ -11,8 +11,9 @@ from studio.advice.baseline import Scene
 from studio.advice.candidates import group_words
 from studio.analysis.collectives.members import Members
 from studio.analysis.collectives.messages import match_messages
+from studio.analysis.job.kinds import COMPUTE, node_kinds
 from studio.distinct import find_distinct
-from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, copies, dense_column, idles
+from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, dense_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +44,16 @@ class Work:
 
 
 def compute_rows(graph: Graph) -> Int64:
-    """Return the rows of nodes that compute: those of the device where it has any, else the operators of the host; no gaps."""
-    cpu = dense_column(graph, "is_cpu_op", 0) != 0
-    mine = (graph.type == NodeType.COMP) & ~copies(graph) & ~idles(graph)
-    device = mine & ~cpu
+    """Return the rows of nodes that compute: those of the device where it has any, else the operators of the host; no gaps.
+
+    Kernels of communication libraries do not, whatever is known of them.
+    """
+    device = node_kinds(graph) == COMPUTE
     if (graph.duration_ns[device] > 0).any() or dense_column(graph, "num_ops", 0)[device].any():
         return np.flatnonzero(device)
-    mine &= cpu
-    mine[graph.rows_with("gap")[0]] = False
-    return np.flatnonzero(mine & (graph.duration_ns > 0))
+    on_host = (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) != 0)
+    on_host[graph.rows_with("gap")[0]] = False
+    return np.flatnonzero(on_host & (graph.duration_ns > 0))
 
 
 def work_of(scene: Scene, places: Int64) -> Work:

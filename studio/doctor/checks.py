@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from studio.analysis.job.renumbered import share_graphs
@@ -277,6 +277,8 @@ _COVERED_BY_CHECKS = frozenset(
     {"dangling-dependency", "duplicate-id", "unlinked", "unattributed", "group-inferred"}
 )
 """Findings of readers that a check repeats with more detail."""
+_SAME_AS: Mapping[str, str] = {"unattributed": "unlinked", "unknown-collective": "comm-untyped"}
+"""Findings of readers, and the checks that look for the same: where only the reader found it, it was found all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +339,11 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
             passed.append(check)
     if progress:
         progress("checking", len(CHECKS), len(CHECKS))
-    diagnoses += _from_reader(trace.findings)
+    open_checks = {check.code for check in passed}
+    read = [one for one in trace.findings if not _is_repeated(one, open_checks)]
+    known = {_SAME_AS.get(finding.code) for finding in read}
+    diagnoses += _from_reader(read)
+    passed = [check for check in passed if check.code not in known]
     ranked = sorted(diagnoses, key=lambda diagnosis: LEVELS.index(diagnosis.level))
     return Examination(tuple(ranked), tuple(passed))
 
@@ -362,12 +368,16 @@ _LEAVES_WHOLE = frozenset({"nothing-linked"})
 """Errors of readers that leave a job that is whole by itself: the command that links fails, the job does not."""
 
 
+def _is_repeated(finding: Finding, passed: Collection[str]) -> bool:
+    """Whether a check repeats a finding of the reader: none of those that found nothing."""
+    return finding.code in _COVERED_BY_CHECKS and _SAME_AS.get(finding.code) not in passed
+
+
 def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
-    """Yield findings of the reader that no check repeats; the same finding about many files is yielded once."""
+    """Yield findings of the reader; the same finding about many files is yielded once."""
     alike: dict[tuple[str, Level, str], list[Finding]] = {}
     for finding in findings:
-        if finding.code not in _COVERED_BY_CHECKS:
-            alike.setdefault((finding.code, finding.level, finding.hint), []).append(finding)
+        alike.setdefault((finding.code, finding.level, finding.hint), []).append(finding)
     for (code, level, hint), same in alike.items():
         first, others = same[0], same[1:]
         place = (("file", first.file),) if first.file else ()

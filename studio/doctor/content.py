@@ -43,9 +43,9 @@ _ONE_SESSION = (
     "on threads of their own. Wait for what runs in the background (such as asynchronous collectives) before a step ends."
 )
 _NO_HOST = (
-    "The files hold no execution trace and no launch for these, so nothing was lost in linking: they keep their times and "
-    "wait for what their device ended last. Of PyTorch, open the execution trace of the same rank too; of rocprof, record the "
-    "calls of the runtime (rocprofv3 --hip-trace)."
+    "No file tells the operators of these, as an execution trace of PyTorch does, so nothing was lost in linking: they keep "
+    "their times, and wait for their launch, where it was recorded, and for what their device ended last. Of rocprof, record "
+    "the calls of the runtime too (rocprofv3 --hip-trace)."
 )
 
 
@@ -90,7 +90,9 @@ def unlinked(case: Case) -> Iterator[Found]:
         yield Found("warning", message, tuple(none), (), len(none))
     if not (lost.count or loose.count):
         return
-    level: Level = "warning" if lost.count + loose.count > _FEW * (host + device) else "info"
+    alone = not host and not lost.count
+    many = lost.count + loose.count > _FEW * (host + device)
+    level: Level = "warning" if many and not alone else "info"
     linked = sum(max(rank.metadata_number("link_linked"), 0) for rank in case.trace.ranks)
     parts = [
         f"{format_counted(nodes.count, noun)} {'has' if nodes.count == 1 else 'have'} no {what}, such as {_first(nodes)}"
@@ -114,7 +116,7 @@ def unlinked(case: Case) -> Iterator[Found]:
             )
             if every
         ),
-        advice=_unlinked_advice(lost.count, linked, alone=not host and not lost.count),
+        advice=_unlinked_advice(lost.count, linked, alone=alone),
     )
 
 

@@ -51,6 +51,18 @@ def of_kind(found: Advised, kind: Kind) -> list[Advice]:
     return [item for item in found.advice if item.kind == kind]
 
 
+def test_kernels_of_communication_libraries_are_no_compute():
+    """Also those of which nothing is known but the name: faster compute would make them no faster."""
+    kernels = [
+        at(0, 100, node(1, "COMP", name="gemm")),
+        at(100, 900, node(2, "COMP", 1, name="ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)")),
+        at(1000, 100, node(3, "COMP", 2, name="gemm")),
+    ]
+    found = only(advise(trace_of([kernels])), "compute")
+    assert found.saving_ns == 20 * US
+    assert {number for _, number in found.nodes} == {1, 3}
+
+
 def only(found: Advised, kind: Kind) -> Advice:
     [item] = of_kind(found, kind)
     return item

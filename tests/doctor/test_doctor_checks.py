@@ -39,6 +39,22 @@ def test_a_healthy_job_has_no_findings_and_says_what_was_looked_for():
     assert examined.passed == CHECKS
 
 
+@pytest.mark.parametrize(
+    ("code", "check"), [("unknown-collective", "comm-untyped"), ("unattributed", "unlinked")]
+)
+def test_what_only_the_reader_found_is_listed_and_not_among_what_was_not_found(code, check):
+    said = Finding("info", code, "a: 3 of them.")
+    examined = examination(replace(healthy(), findings=(said,)))
+    assert [diagnosis.code for diagnosis in examined.diagnoses] == [code]
+    assert check not in {one.code for one in examined.passed}
+
+
+def test_what_a_check_tells_in_more_detail_is_not_repeated():
+    said = Finding("info", "unattributed", "a: 3 of them.")
+    trace = trace_of([[comp(1, is_cpu_op=False, unattributed=True), comp(2, 1)]])
+    assert [one.code for one in examine(replace(trace, findings=(said,)))] == ["unlinked"]
+
+
 def test_every_check_has_a_job_in_which_it_finds_something():
     assert set(BROKEN) == {check.code for check in CHECKS}
     assert set(REPAIRS) <= set(BROKEN)

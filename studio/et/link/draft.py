@@ -180,7 +180,7 @@ def _missing(pair: Pair) -> list[Finding]:
         hint = (
             "Open it together with the execution trace of the same rank, if there is one."
             if pytorch
-            else "Times, streams and launches are known, and all figures rest on them."
+            else "Its recorder writes none. Figures rest on the times and streams of the device, which are there."
         )
         return [Finding("warning", "no-host-trace", message, hint, file=pair.device.file)]
     return []
