@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from studio.analysis.job.renumbered import share_graphs
 from studio.doctor import across, content, deadlocks, hangs, scale, structure
@@ -273,6 +273,7 @@ _READER_CONSEQUENCE: dict[Level, str] = {
     "warning": "Figures that rest on it may be missing or off.",
     "info": "",
 }
+_MAY_FOLLOW = "The errors below may follow from that: make these files whole first, then repair."
 _COVERED_BY_CHECKS = frozenset(
     {"dangling-dependency", "duplicate-id", "unlinked", "unattributed", "group-inferred"}
 )
@@ -342,9 +343,13 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
     open_checks = {check.code for check in passed}
     read = [one for one in trace.findings if not _is_repeated(one, open_checks)]
     known = {_SAME_AS.get(finding.code) for finding in read}
-    diagnoses += _from_reader(read)
     passed = [check for check in passed if check.code not in known]
-    ranked = sorted(diagnoses, key=lambda diagnosis: LEVELS.index(diagnosis.level))
+    # What is lost of the files comes before what may follow from it.
+    lost = [one for one in _from_reader(read) if one.level == "error"]
+    if lost and any(one.level == "error" for one in diagnoses):
+        lost = [replace(one, consequence=f"{one.consequence} {_MAY_FOLLOW}") for one in lost]
+    rest = [one for one in _from_reader(read) if one.level != "error"]
+    ranked = sorted([*lost, *diagnoses, *rest], key=lambda diagnosis: LEVELS.index(diagnosis.level))
     return Examination(tuple(ranked), tuple(passed))
 
 

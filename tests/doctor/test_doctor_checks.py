@@ -49,6 +49,18 @@ def test_what_only_the_reader_found_is_listed_and_not_among_what_was_not_found(c
     assert check not in {one.code for one in examined.passed}
 
 
+def test_what_is_lost_of_the_files_comes_before_what_may_follow_from_it():
+    said = Finding("error", "damaged-file", "a: the file ends inside a record.")
+    first, *others = examine(replace(BROKEN["dangling"](), findings=(said,)))
+    assert (first.code, [one.code for one in others if one.level == "error"]) == (
+        "damaged-file",
+        ["dangling"],
+    )
+    assert "may follow" in first.consequence
+    [alone] = examine(replace(healthy(), findings=(said,)))
+    assert "may follow" not in alone.consequence
+
+
 def test_what_a_check_tells_in_more_detail_is_not_repeated():
     said = Finding("info", "unattributed", "a: 3 of them.")
     trace = trace_of([[comp(1, is_cpu_op=False, unattributed=True), comp(2, 1)]])
