@@ -11,6 +11,7 @@ from studio.errors import StudioError
 from studio.jobs.completing import made_from
 from studio.pages.base.state import workspace
 from studio.pages.base.widgets import link
+from studio.sim.agreement import rank_list
 from studio.store.workspace import JobInfo
 from studio.trace import Trace
 from studio.units import format_count, format_counted
@@ -39,6 +40,38 @@ def whole_words(trace: Trace) -> str:
         f"All {format_counted(len(trace.ranks), 'rank')} are here."
         if len(trace.ranks) > 1
         else "One rank, the whole job."
+    )
+
+
+def lost_words(trace: Trace) -> str:
+    """Say of which ranks part of the files is lost; "" where none is.
+
+    Example:
+        >>> from studio.trace import Finding
+        >>> lost = [Finding("error", "damaged-file", "the file ends inside a record", rank=rank) for rank in (2, 5)]
+        >>> lost_words(Trace((), (), findings=tuple(lost))), lost_words(Trace((), ()))
+        ('Part of the files of ranks 2, 5 is lost.', '')
+    """
+    lost = [finding for finding in trace.findings if finding.level == "error"]
+    numbers = sorted({finding.rank for finding in lost if finding.rank is not None})
+    of_whom = f" of {rank_list(numbers)}" if numbers else ""
+    return f"Part of the files{of_whom} is lost." if lost else ""
+
+
+def lost_line(trace: Trace, job: str) -> Any:
+    """Return what `lost_words` says, with where to read on; None where nothing is lost."""
+    words = lost_words(trace)
+    if not words:
+        return None
+    more = (
+        "What is shown of them is what could be read, and problems that other ranks have may follow from it: "
+    )
+    return html.Div(
+        [
+            html.P(words, className="cs-ask-words"),
+            html.P([more, dcc.Link("Findings", href=link("/findings", {"job": job})), "."]),
+        ],
+        className="cs-ask",
     )
 
 

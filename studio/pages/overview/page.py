@@ -24,7 +24,7 @@ from studio.pages.base.asked import ADVICE, Asked, answer, answer_output, stores
 from studio.pages.base.export import exports
 from studio.pages.base.figures import reserved
 from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_changed
-from studio.pages.base.rank_words import here_words
+from studio.pages.base.rank_words import here_words, lost_line
 from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import (
@@ -100,6 +100,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
     figure = group_matrix(use, dark=theme == "dark")
     shown = page(
         info.name,
+        lost_line(trace, info.id),
         _missing_ranks(here, is_recording(trace), view),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
         follow_tasks("overview"),

@@ -34,7 +34,7 @@ from studio.jobs.completing import Scaling, layout_facts, start_completing, star
 from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
 from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_changed, tasks_ticked
 from studio.pages.base.jobs_made import made_job, making_line
-from studio.pages.base.rank_words import here_words, origin_line, whole_words
+from studio.pages.base.rank_words import here_words, lost_line, origin_line, whole_words
 from studio.pages.base.state import session, tasks, trace, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import error_box, link, loading, no_job, page, show_errors
@@ -130,13 +130,19 @@ def show_job(job: str) -> Any:
         layouts = layouts_of(layout_facts(known))
     except StudioError as error:
         why = html.P(_here(here, known), className="rk-ask")
-        return page("Ranks", origin_line(info), why, error_box(error, title="The ranks form no mesh"))
+        return page(
+            "Ranks",
+            lost_line(known, job),
+            origin_line(info),
+            why,
+            error_box(error, title="The ranks form no mesh"),
+        )
     parts = (
         _scale_form(layouts)
         if here.is_whole
         else _complete_form(here, layouts, unreadable(known) is not None)
     )
-    head = [origin_line(info), html.P(_here(here, known), className="rk-ask")]
+    head = [lost_line(known, job), origin_line(info), html.P(_here(here, known), className="rk-ask")]
     if not here.is_whole:
         head.append(html.P(here.sentence(), className="cs-dim"))
     return page("Ranks", *head, *parts, controls=_onward(info, here))
