@@ -306,11 +306,18 @@ def _item(diagnosis: Diagnosis, key: str, view: dict[str, Any]) -> Any:
         className="fi-head",
         **opens,
     )
-    body = _details(diagnosis, view) if is_open else None
+    body = _details(diagnosis, view) if is_open else _cure(diagnosis)
     return html.Li(
         [head, html.P(html.Bdi(diagnosis.message), className="fi-message"), body],
         className="fi-open" if is_open else None,
     )
+
+
+def _cure(diagnosis: Diagnosis) -> Any:
+    """Return what to do about an error or a warning; None where that is not known, or nothing needs to be done."""
+    if not diagnosis.advice or diagnosis.level == "info":
+        return None
+    return html.P([html.Strong("What to do. "), diagnosis.advice], className="cs-dim fi-message")
 
 
 def _details(diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
