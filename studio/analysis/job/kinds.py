@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -37,15 +38,31 @@ def work_kinds(trace: Trace) -> list[Int64]:
     the time between operators stays the host's.
     """
     found = [node_kinds(graph) for graph in trace.graphs]
-    on_processor = not any(np.isin(kinds, (COMPUTE, COPY)).any() for kinds in found)
+    on_processor = _use_no_accelerator(found)
     for graph, kinds in zip(trace.graphs, found, strict=True):
         kinds[idles(graph)] = CPU
         if on_processor:
             working = kinds == CPU
             working[graph.rows_with("gap")[0]] = False
-            kinds[working & (graph.type == NodeType.COMP)] = COMPUTE
+            kinds[working & computes_on_processor(graph)] = COMPUTE
             kinds[working & _talks(graph)] = COMMUNICATION
     return found
+
+
+def runs_on_processor(trace: Trace) -> bool:
+    """Return whether no node of a job computes on an accelerator: then the processor is what it runs on."""
+    return _use_no_accelerator(node_kinds(graph) for graph in trace.graphs)
+
+
+def _use_no_accelerator(kinds: Iterable[Int64]) -> bool:
+    return not any(np.isin(of_graph, (COMPUTE, COPY)).any() for of_graph in kinds)
+
+
+def computes_on_processor(graph: Graph) -> Bool:
+    """Return (N,) which nodes of a job that runs on its processor compute: its operators, not the time between them."""
+    working = graph.type == NodeType.COMP
+    working[graph.rows_with("gap")[0]] = False
+    return np.asarray(working)
 
 
 def is_library_kernel(graph: Graph) -> Bool:

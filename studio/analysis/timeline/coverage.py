@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.analysis.job.kinds import is_library_kernel
+from studio.analysis.job.kinds import computes_on_processor, is_library_kernel, runs_on_processor
 from studio.distinct import find_distinct
 from studio.timeline import LaneKind, Timeline
 from studio.trace import Bool, Int64, NodeType, Trace, UInt8, copies, idles
@@ -56,7 +56,10 @@ _HOST_LANES: tuple[LaneKind, ...] = ("cpu", "thread")
 
 
 def categories(timeline: Timeline, trace: Trace) -> UInt8:
-    """Return (S,) the `Category` of each span: that of its node's shown type, `HOST` for all in a CPU lane."""
+    """Return (S,) the `Category` of each span: that of its node's shown type, `HOST` for all in a CPU lane.
+
+    Where a job runs on its processor, what its operators take in such lanes is compute.
+    """
     codes = np.empty(len(timeline), np.uint8)
     table = np.full(256, Category.HOST, np.uint8)
     for kind, category in _OF_TYPE.items():
@@ -67,11 +70,15 @@ def categories(timeline: Timeline, trace: Trace) -> UInt8:
         of_graph[copies(graph)] = Category.COPY
         of_graph[idles(graph)] = Category.GAP
         of_graph[is_library_kernel(graph)] = Category.COLLECTIVE
+    on_host = [np.full(len(graph), Category.HOST, np.uint8) for graph in trace.graphs]
+    if runs_on_processor(trace):
+        for graph, of_graph in zip(trace.graphs, on_host, strict=True):
+            of_graph[computes_on_processor(graph)] = Category.COMPUTE
     bounds = np.searchsorted(timeline.lane, np.arange(len(timeline.lanes) + 1))
     for index, lane in enumerate(timeline.lanes):
         part = slice(int(bounds[index]), int(bounds[index + 1]))
         if lane.kind in _HOST_LANES:
-            codes[part] = Category.HOST
+            codes[part] = on_host[numbers[lane.rank]][timeline.row[part]]
         else:
             codes[part] = kinds[numbers[lane.rank]][timeline.row[part]]
     return codes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, categories
 from studio.timeline import Lane, Timeline, recorded
 from tests.analysis.jobs import five
+from tests.handmade import node, trace_of
 
 END = 60
 spans = st.lists(
@@ -124,3 +126,22 @@ def test_categories_are_those_of_the_nodes() -> None:
     }
     assert kinds[0, 0] == Category.COMPUTE
     assert kinds[4, 1] == Category.COLLECTIVE
+
+
+def test_what_a_job_on_its_processor_computes_is_compute_and_the_time_between_is_the_hosts() -> None:
+    operator = node(1, "COMP", micros=5, is_cpu_op=True, tid=1)
+    gap = node(2, "COMP", 1, micros=3, is_cpu_op=True, tid=1, gap="host")
+    kernel = node(3, "COMP", 2, micros=2, is_cpu_op=False, stream=7)
+
+    def found(*nodes) -> dict[int, Category]:
+        trace = trace_of([nodes])
+        starts = replace(trace.graphs[0], start_ns=1000 * np.arange(0, 10 * len(nodes), 10))
+        job = replace(trace, graphs=(starts,))
+        timeline = recorded(job)
+        return {
+            int(row) + 1: Category(kind)
+            for row, kind in zip(timeline.row, categories(timeline, job).tolist(), strict=True)
+        }
+
+    assert found(operator, gap) == {1: Category.COMPUTE, 2: Category.HOST}
+    assert found(operator, gap, kernel) == {1: Category.HOST, 2: Category.HOST, 3: Category.COMPUTE}
