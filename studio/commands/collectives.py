@@ -85,7 +85,9 @@ def report(listed: Listed) -> dict[str, Any]:
 def text(listed: Listed) -> str:
     """Format the list for a terminal."""
     attained = listed.attained
-    head = f"{'type':<16}{'ranks':>7}{'size':>12}{'count':>8}{'median':>11}{'p99':>11}{'busbw':>12}{'of attained':>13}{'skew':>11}  last"
+    sizes = [_size(each) for each in listed.classes]
+    wide = max(12, *(len(size) + 2 for size in sizes)) if sizes else 12
+    head = f"{'type':<16}{'ranks':>7}{'size':>{wide}}{'count':>8}{'median':>11}{'p99':>11}{'busbw':>12}{'of attained':>13}{'skew':>11}  last"
     lines = [f"{listed.side.name}: {len(listed.classes):,} classes of collectives", head]
     if attained:
         lines.insert(
@@ -98,12 +100,20 @@ def text(listed: Listed) -> str:
         share = attained.share(index, each.median_ns) if attained else None
         rate = each.bus_bytes_per_ns
         lines.append(
-            f"{each.type:<16}{each.members:>7,}{format_bytes(each.most_bytes) if each.most_bytes else '-':>12}"
+            f"{each.type:<16}{each.members:>7,}{sizes[index]:>{wide}}"
             f"{format_count(each.count):>8}{format_ns(each.median_ns):>11}{format_ns(each.p99_ns):>11}"
             f"{'-' if math.isnan(rate) else format_rate(rate):>12}{'-' if share is None else f'{100 * share:.0f} %':>13}"
             f"{'-' if alone else format_ns(each.skew_ns):>11}  {_last(each)}"
         )
     return "\n".join(printable(line) for line in lines)
+
+
+def _size(each: SizeClass) -> str:
+    """Return the size of a class, from the least to the most where they differ."""
+    if not each.most_bytes:
+        return "-"
+    most = format_bytes(each.most_bytes)
+    return most if each.least_bytes == each.most_bytes else f"{format_bytes(each.least_bytes)} to {most}"
 
 
 def _last(each: SizeClass) -> str:
