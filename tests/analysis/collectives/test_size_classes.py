@@ -65,6 +65,16 @@ def test_the_text_names_both_ends_of_a_class_of_several_sizes(tmp_path: Path) ->
     assert "1.00 KiB to 1.91 KiB" in line
 
 
+def test_the_text_shows_the_whole_array_that_bandwidths_are_of(tmp_path: Path) -> None:
+    """An all-gather of 1 MiB by each of two ranks in 100 µs: 2 MiB, half of which each port carries."""
+    rank = [at(1, 100, 200, 1 << 20, "ALL_GATHER")]
+    write(trace_of([rank, rank]), tmp_path, "job")
+    lines = run("collectives", tmp_path).stdout.splitlines()
+    assert lines[1].startswith("whole array: of an all-gather or gather")
+    assert lines[3].split()[2:6] == ["1.00", "MiB", "2.00", "MiB"]
+    assert "10.5 GB/s" in lines[3]
+
+
 def test_many_sizes_share_classes_between_powers_of_two() -> None:
     """Thirty sizes from 1000 bytes on fall into the classes of 512 and 1024."""
     rank = [at(number, 100 * number, 100 * number + 10, 1000 + number) for number in range(1, 31)]
