@@ -179,6 +179,24 @@ def test_formulas_by_hand() -> None:
     assert adam == Work(160, 4 * (40 + 30), "fp32")
 
 
+def test_indexing_moves_the_elements_that_are_chosen() -> None:
+    """Not all of the tensor: 46 rows of 8,192 by a list of one index, 5 columns of 6 rows by one for the second dimension."""
+    kinds = '["c10::BFloat16", "GenericList[Tensor(long int)]", "c10::BFloat16"]'
+    assert _work("aten::index", "[[8192, 2880], [[46]]]", kinds) == Work(0, 2 * 46 * 2880 * 2 + 46 * 8)
+    put = _work("aten::index_put_", "[[8192, 2880], [[46]], [1]]", kinds)
+    assert put == Work(0, 2 + 46 * 2880 * 2 + 46 * 8)
+    # Kineto tells the shapes of a list without its types; two indices are broadcast to 3 by 5.
+    listed = '["float", "TensorList"]'
+    assert _work("aten::index", "[[7, 9, 4], [[3, 1], [5]]]", listed) == Work(0, 2 * 60 * 4 + 8 * 8)
+    for shapes, types in (
+        ("[[8192, 2880], []]", '["c10::BFloat16", ""]'),
+        ("[[8192, 2880], [[8192]]]", listed),
+        ("[[8192, 2880], [[8192]]]", '["float", "GenericList[Tensor(bool)]"]'),
+    ):
+        with pytest.raises(NotRecordedError, match="how many elements the indices choose"):
+            _work("aten::index", shapes, types)
+
+
 def test_calls_and_kernels_without_a_call_are_counted_apart() -> None:
     """Two kernels of one name; the recording holds the call that launched the first one alone, the other took half as long."""
     device = {"is_cpu_op": False, "stream": 7}
