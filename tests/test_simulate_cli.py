@@ -386,6 +386,16 @@ def test_collectives_are_told_with_nccls_bandwidths(folder):
     assert one["bus_bytes_per_ns"] == pytest.approx(MIB / REDUCE_SCATTER * 3 / 4)
 
 
+def test_the_size_of_an_all_gather_is_what_a_rank_puts_in_beside_the_whole_array(folder):
+    """1 MiB of each of eight ranks: 8 MiB, which bandwidths are of."""
+    write(trace_of([[collective(1, "ALL_GATHER", MIB)]] * 8), folder / "gather", "g")
+    text = invoke(folder / "gather", "--preset", "hgx-h100")
+    assert re.search(r"slowest collectives +size +whole array +took", text)
+    assert re.search(r"ALL_GATHER #0 +1\.00 MiB +8\.00 MiB ", text)
+    assert "whole array: of an all-gather or gather what all members put in together; algbw" in text
+    assert "whole array" not in on(folder, folder / "job")
+
+
 def test_the_mode_is_what_the_files_say_unless_an_option_does(folder):
     assert told(folder, folder / "job")["mode"] == "compatible"
     assert told(folder, folder / "job", "--mode", "extended")["mode"] == "extended"

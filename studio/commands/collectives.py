@@ -12,16 +12,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
+import numpy as np
 
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
-from studio.analysis.collectives.times import collective_times
+from studio.analysis.collectives.times import collective_times, whole_bytes
 from studio.commands.base.one_run import RunRequest, run_options
+from studio.commands.base.outcome import WHOLE, WHOLE_WORDS
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import printable
 from studio.comparing import Compared
 from studio.et import Progress
 from studio.sim.attained import Attained, attained_by
-from studio.trace import NONE
+from studio.trace import NONE, CollectiveType
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
 
@@ -85,25 +87,50 @@ def report(listed: Listed) -> dict[str, Any]:
 def text(listed: Listed) -> str:
     """Format the list for a terminal."""
     attained = listed.attained
-    head = f"{'type':<16}{'ranks':>7}{'size':>12}{'count':>8}{'median':>11}{'p99':>11}{'busbw':>12}{'of attained':>13}{'skew':>11}  last"
+    sizes = [_span(each.least_bytes, each.most_bytes) for each in listed.classes]
+    whole = [_span(*_whole(each)) for each in listed.classes]
+    if whole == sizes:
+        whole = [""] * len(sizes)
+    wide, wider = (max(least, *map(len, cells), 0) for least, cells in ((10, sizes), (len(WHOLE), whole)))
+    whole = [f"{cell:>{wider + 2}}" if cell else "" for cell in (WHOLE if any(whole) else "", *whole)]
+    head = f"{'type':<16}{'ranks':>7}{'size':>{wide + 2}}{whole[0]}{'count':>8}{'median':>11}{'p99':>11}{'busbw':>12}{'of attained':>13}{'skew':>11}  last"
     lines = [f"{listed.side.name}: {len(listed.classes):,} classes of collectives", head]
     if attained:
         lines.insert(
             1,
             f"of attained: the time on {attained.system} by the simulator's costs, over the recorded time; 100 % is as fast",
         )
+    if whole[0]:
+        lines.insert(1, WHOLE_WORDS.replace("algbw and busbw are", "busbw is"))
     # Of one member alone nothing tells when the others came.
     alone = len(listed.side.side.trace.ranks) == 1
     for index, each in enumerate(listed.classes):
         share = attained.share(index, each.median_ns) if attained else None
         rate = each.bus_bytes_per_ns
         lines.append(
-            f"{each.type:<16}{each.members:>7,}{format_bytes(each.most_bytes) if each.most_bytes else '-':>12}"
+            f"{each.type:<16}{each.members:>7,}{sizes[index]:>{wide + 2}}{whole[index + 1]}"
             f"{format_count(each.count):>8}{format_ns(each.median_ns):>11}{format_ns(each.p99_ns):>11}"
             f"{'-' if math.isnan(rate) else format_rate(rate):>12}{'-' if share is None else f'{100 * share:.0f} %':>13}"
             f"{'-' if alone else format_ns(each.skew_ns):>11}  {_last(each)}"
         )
     return "\n".join(printable(line) for line in lines)
+
+
+def _span(least_bytes: int, most_bytes: int) -> str:
+    """Return sizes from the least to the most; one where they are equal."""
+    if not most_bytes:
+        return "-"
+    most = format_bytes(most_bytes)
+    return most if least_bytes == most_bytes else f"{format_bytes(least_bytes)} to {most}"
+
+
+def _whole(each: SizeClass) -> tuple[int, int]:
+    """Return the sizes of the whole array, which bandwidths are of."""
+    kind = np.full(2, CollectiveType.__members__.get(each.type, NONE))
+    least, most = whole_bytes(
+        kind, np.array([each.least_bytes, each.most_bytes]), np.full(2, each.members)
+    ).tolist()
+    return least, most
 
 
 def _last(each: SizeClass) -> str:

@@ -24,6 +24,11 @@ from studio.units import format_count, format_ns, format_si
 
 _SHOWN = 24
 _LONGEST = 56
+_ALONE = "  and kernels without a recorded call"
+_ALONE_WORDS = (
+    "kernels without a recorded call: kernels that ran though the recording does not hold the call that launched them; each is taken to do "
+    "what a kernel of its name and nearest time does whose call is known. Operators are in the order of the time of both together."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +105,15 @@ def text(listed: Listed) -> str:
         f"  {'operator':<{_LONGEST}} {'calls':>8} {'time':>10} {'type':>5} {'operations':>13} {'achieved':>14} {'bytes':>10} {'achieved':>11}",
     ]
     for row in found.rows[:_SHOWN]:
-        lines.append(
-            f"  {_short(row.operator):<{_LONGEST}} {format_count(row.count):>8} {format_ns(row.time_ns):>10} {row.type:>5} "
-            f"{format_si(row.flop, 'FLOP'):>13} {format_si(row.flop_per_s, 'FLOP/s'):>14} "
-            f"{format_si(row.bytes, 'B'):>10} {format_si(row.bytes_per_s, 'B/s'):>11}"
-        )
+        called = (row.called_ns, row.called_flop, row.called_bytes)
+        lines.append(_line(row.operator, row.count, row.type, *called))
+        if row.by_name_count:
+            alone = (row.by_name_ns, row.by_name_flop, row.by_name_bytes)
+            lines.append(_line(_ALONE, row.by_name_count, row.type, *alone))
     if len(found.rows) > _SHOWN:
         lines.append(f"  and {format_count(len(found.rows) - _SHOWN)} more; --json lists them all")
+    if any(row.by_name_count for row in found.rows[:_SHOWN]):
+        lines += ["", f"  {_ALONE_WORDS}"]
     lines += _compare_counts(found)
     if found.uncovered:
         lines += ["", "  without a formula:"]
@@ -119,6 +126,16 @@ def text(listed: Listed) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
+def _line(name: str, count: int, kind: str, time_ns: int, flop: float, moved: float) -> str:
+    """Format what was done in a time."""
+    per_s = 1e9 / time_ns if time_ns else 0.0
+    return (
+        f"  {_short(name):<{_LONGEST}} {format_count(count):>8} {format_ns(time_ns):>10} {kind:>5} "
+        f"{format_si(flop, 'FLOP'):>13} {format_si(flop * per_s, 'FLOP/s'):>14} "
+        f"{format_si(moved, 'B'):>10} {format_si(moved * per_s, 'B/s'):>11}"
+    )
+
+
 def _compare_counts(found: OperatorReport) -> list[str]:
     """Hold the operations by formula against those that the recorder counts, where it counts any."""
     told = [row for row in found.rows if row.told_flop]
@@ -128,7 +145,7 @@ def _compare_counts(found: OperatorReport) -> list[str]:
     for row in told[:_SHOWN]:
         counted = row.told_flop or 0.0
         lines.append(
-            f"  {_short(row.operator):<{_LONGEST}} {format_si(counted, 'FLOP'):>13}, {row.flop / counted:.3g} times as many by formula"
+            f"  {_short(row.operator):<{_LONGEST}} {format_si(counted, 'FLOP'):>13}, {row.called_flop / counted:.3g} times as many by formula"
         )
     return lines
 

@@ -151,12 +151,13 @@ def _points(name: str, rows: list[OperatorRow], whole_ns: int, shade: str, symbo
                 f"{100 * share:.3g} %",
                 format_si(row.flop_per_s, "FLOP/s"),
                 format_si(row.bytes_per_s, "B/s"),
-                f"{row.count:,}",
+                f"{row.count:,} calls"
+                + (f" and {row.by_name_count:,} kernels without a call" if row.by_name_count else ""),
                 row.type,
             )
             for row, share in zip(rows, shares.tolist(), strict=True)
         ],
-        hovertemplate="%{customdata[0]} · %{customdata[6]} · %{customdata[5]} calls<br>%{customdata[1]}, %{customdata[2]} of compute "
+        hovertemplate="%{customdata[0]} · %{customdata[6]} · %{customdata[5]}<br>%{customdata[1]}, %{customdata[2]} of compute "
         "time<br>%{customdata[3]} at %{x:.3g} operations a byte, %{customdata[4]}<extra></extra>",
     )
 

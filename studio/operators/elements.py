@@ -150,6 +150,49 @@ def lookup(table: int, indices: int) -> Callable[[Call], Work]:
     return work
 
 
+def index(call: Call) -> Work:
+    """Return the work of `tensor[indices]`: the elements that indices choose are read and written."""
+    tensor = call.tensor(0)
+    chosen, told = _chosen(call, tensor)
+    return Work(0.0, 2 * chosen.bytes + told)
+
+
+def index_put(call: Call) -> Work:
+    """Return the work of `tensor[indices] = values`: values are read, the elements that indices choose are written."""
+    tensor, values = call.tensor(0), call.tensor(2)
+    chosen, told = _chosen(call, tensor)
+    return Work(0.0, values.bytes + chosen.bytes + told)
+
+
+_INDEX_TYPES = ("int64", "int32")
+
+
+def _chosen(call: Call, tensor: Tensor) -> tuple[Tensor, float]:
+    """Return what the indices of the second argument choose of a tensor, and the bytes of the indices.
+
+    Indices are broadcast to one shape and stand for the dimensions that they index; the others are kept whole.
+
+    Raises:
+        NotRecordedError: The indices were not recorded, or hold a mask, which does not tell how many elements it chooses.
+    """
+    listed = call.tensors[1] if len(call.tensors) > 1 else None
+    if not isinstance(listed, tuple) or len(listed) > len(tensor.shape):
+        raise NotRecordedError("how many elements the indices choose")
+    # Of a dimension that no index is for neither shape nor type is recorded.
+    indices = [(place, each) for place, each in enumerate(listed) if each.shape or each.type]
+    if not indices:
+        raise NotRecordedError("how many elements the indices choose")
+    for place, each in indices:
+        # Of a list without types a mask is told by its shape, which is that of the dimensions it is for.
+        is_mask_like = each.shape == tensor.shape[place : place + len(each.shape)]
+        if each.type not in _INDEX_TYPES and (each.type or is_mask_like):
+            raise NotRecordedError("how many elements the indices choose")
+    taken = {place for place, _ in indices}
+    kept = [size for place, size in enumerate(tensor.shape) if place not in taken]
+    typed = [Tensor(each.shape, each.type or _INDEX_TYPES[0]) for _, each in indices]
+    return Tensor((*_shape(typed), *kept), tensor.type), sum(each.bytes for each in typed)
+
+
 def scatter(source: int, indices: int) -> Callable[[Call], Work]:
     """Return the formula of adding the rows of `source` to rows that indices name: read, read, written."""
 

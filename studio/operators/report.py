@@ -22,14 +22,16 @@ class OperatorRow:
         operator: Its name.
         family: What operators of its kind are called.
         type: The data type whose peak bounds it.
-        count: Its calls.
-        time_ns: The time of what they ran.
+        count: Its recorded calls.
+        time_ns: The time of what they ran, and of what was joined by name.
         by_name_ns: The part of it that was joined by name, because its launch was not recorded.
-        flop, bytes: What they did in that time.
+        flop, bytes: What was done in all that time.
         told_flop: What the recorder itself counts for these calls; None where it counts none.
         formula: The operations in words.
         bytes_formula: The bytes in words.
         source: Where the formula is from.
+        by_name_count: Device operations that were joined by name; none of them is among the calls.
+        by_name_flop, by_name_bytes: The part of `flop` and `bytes` that these did.
     """
 
     operator: str
@@ -44,6 +46,24 @@ class OperatorRow:
     formula: str
     bytes_formula: str
     source: str
+    by_name_count: int = 0
+    by_name_flop: float = 0.0
+    by_name_bytes: float = 0.0
+
+    @property
+    def called_ns(self) -> int:
+        """The time of what its recorded calls ran."""
+        return self.time_ns - self.by_name_ns
+
+    @property
+    def called_flop(self) -> float:
+        """The operations of its recorded calls."""
+        return self.flop - self.by_name_flop
+
+    @property
+    def called_bytes(self) -> float:
+        """The bytes of its recorded calls."""
+        return self.bytes - self.by_name_bytes
 
     @property
     def flop_per_s(self) -> float:
@@ -116,17 +136,24 @@ class OperatorReport:
     def _repr_html_(self) -> str:
         """Return its operators as a table."""
         rows = [
-            (row.operator, row.count, f"{row.time_ns / 1e6:.3f} ms", f"{row.flop:.3g}", f"{row.bytes:.3g}")
+            (
+                *(row.operator, row.count, row.by_name_count),
+                *(f"{row.time_ns / 1e6:.3f} ms", f"{row.flop:.3g}", f"{row.bytes:.3g}"),
+            )
             for row in self.rows
         ]
-        return table(repr(self), ("operator", "calls", "time", "FLOP", "bytes"), rows)
+        head = ("operator", "calls", "kernels without a call", "time of both", "FLOP", "bytes")
+        return table(repr(self), head, rows)
 
 
 @dataclass(slots=True)
 class _Sum:
     count: int = 0
     time_ns: int = 0
+    by_name_count: int = 0
     by_name_ns: int = 0
+    by_name_flop: float = 0.0
+    by_name_bytes: float = 0.0
     flop: float = 0.0
     bytes: float = 0.0
     told: float | None = None
@@ -191,6 +218,9 @@ def _row(name: str, operator: int, kind: str, amount: _Sum) -> OperatorRow:
         row.flop,
         row.bytes,
         row.source,
+        amount.by_name_count,
+        amount.by_name_flop,
+        amount.by_name_bytes,
     )
 
 
@@ -203,6 +233,8 @@ def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Ca
     spent = np.bincount(call, graph.duration_ns[known], count)
     named = known[calls.by_name[known]]
     loose = np.bincount(calls.call[named], graph.duration_ns[named], count)
+    loose_count = np.bincount(calls.call[named], minlength=count)
+    loose_part = np.bincount(calls.call[named], calls.share[named], count)
     part_of = np.bincount(call, calls.share[known], count)
     told = dense_column(graph, "flops", NONE)[calls.row]
     for index in np.flatnonzero(spent + run).tolist():
@@ -211,7 +243,10 @@ def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Ca
         amount = sums.setdefault(key, _Sum())
         amount.count += times * int(run[index])
         amount.time_ns += times * int(spent[index])
+        amount.by_name_count += times * int(loose_count[index])
         amount.by_name_ns += times * int(loose[index])
+        amount.by_name_flop += times * float(calls.flop[index] * loose_part[index])
+        amount.by_name_bytes += times * float(calls.bytes[index] * loose_part[index])
         if run[index] and told[index] > 0:
             amount.told = (amount.told or 0.0) + times * int(told[index])
         amount.flop += times * float(calls.flop[index] * part_of[index])

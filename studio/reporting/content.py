@@ -346,7 +346,7 @@ def _collectives(
         [
             "type",
             "count",
-            "bytes of one member",
+            "bytes of the largest member",
             "total time",
             "longest",
             "waiting for the last",

@@ -185,7 +185,7 @@ TABLES: Final[tuple[Table, ...]] = (
             Column("type", "VARCHAR", "`ALL_REDUCE`, `ALL_GATHER`, …"),
             Column("members", "BIGINT", "Ranks of the group."),
             Column("present", "BIGINT", "Those of them that have times for it."),
-            Column("bytes", "BIGINT", "What a rank puts in.", "bytes"),
+            Column("bytes", "BIGINT", "What a rank puts in, the largest of its members.", "bytes"),
             Column("whole_bytes", "BIGINT", "Size of the whole array, as NCCL counts it.", "bytes"),
             Column("start_ns", "BIGINT", "When the first member began, from the beginning of the run.", "ns"),
             Column("arrived_ns", "BIGINT", "When the last member began.", "ns"),

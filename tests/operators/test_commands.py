@@ -49,6 +49,27 @@ def test_operators_as_json_and_text(recording: Path) -> None:
     assert "16.8 MFLOP, 2 times as many by formula" in said
 
 
+def test_kernels_without_a_recorded_call_have_a_line_of_their_own(recording: Path) -> None:
+    """A second kernel of the same name whose launch came before the recording: 33.6 MFLOP in 2 ms, beside those of the call in 1 ms."""
+    content = json.loads(recording.read_text(encoding="utf-8"))
+    alone = {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "name": "gemm", "ts": 2000, "dur": 2000, "args": {"stream": 7, "device": 0, "correlation": 77}}  # fmt: skip
+    content["traceEvents"].append(alone)
+    recording.write_text(json.dumps(content), encoding="utf-8")
+    lines = [line.split() for line in _invoke("operators", recording).splitlines()]
+    [called] = [line for line in lines if line[:1] == ["aten::mm"] and line[1] == "1"]
+    assert called[2:7] == ["1.00", "ms", "bf16", "33.6", "MFLOP"]
+    [other] = [line for line in lines if line[:5] == ["and", "kernels", "without", "a", "recorded"]]
+    assert other[6:9] == ["1", "2.00", "ms"]
+    assert "16.8 MFLOP, 2 times as many by formula" in _invoke("operators", recording)
+    [row] = json.loads(_invoke("operators", recording, "--json"))["rows"]
+    assert (row["count"], row["time_ns"], row["by_name_count"], row["by_name_ns"]) == (
+        1,
+        3_000_000,
+        1,
+        2_000_000,
+    )
+
+
 def test_simulate_for_another_gpu(recording: Path) -> None:
     as_it_was = json.loads(_invoke("simulate", recording, "--json"))
     same = json.loads(_invoke("simulate", recording, "--gpu", "h100", "--json"))

@@ -179,6 +179,44 @@ def test_formulas_by_hand() -> None:
     assert adam == Work(160, 4 * (40 + 30), "fp32")
 
 
+def test_indexing_moves_the_elements_that_are_chosen() -> None:
+    """Not all of the tensor: 46 rows of 8,192 by a list of one index, 5 columns of 6 rows by one for the second dimension."""
+    kinds = '["c10::BFloat16", "GenericList[Tensor(long int)]", "c10::BFloat16"]'
+    assert _work("aten::index", "[[8192, 2880], [[46]]]", kinds) == Work(0, 2 * 46 * 2880 * 2 + 46 * 8)
+    put = _work("aten::index_put_", "[[8192, 2880], [[46]], [1]]", kinds)
+    assert put == Work(0, 2 + 46 * 2880 * 2 + 46 * 8)
+    # Kineto tells the shapes of a list without its types; two indices are broadcast to 3 by 5.
+    listed = '["float", "TensorList"]'
+    assert _work("aten::index", "[[7, 9, 4], [[3, 1], [5]]]", listed) == Work(0, 2 * 60 * 4 + 8 * 8)
+    for shapes, types in (
+        ("[[8192, 2880], []]", '["c10::BFloat16", ""]'),
+        ("[[8192, 2880], [[8192]]]", listed),
+        ("[[8192, 2880], [[8192]]]", '["float", "GenericList[Tensor(bool)]"]'),
+    ):
+        with pytest.raises(NotRecordedError, match="how many elements the indices choose"):
+            _work("aten::index", shapes, types)
+
+
+def test_calls_and_kernels_without_a_call_are_counted_apart() -> None:
+    """Two kernels of one name; the recording holds the call that launched the first one alone, the other took half as long."""
+    device = {"is_cpu_op": False, "stream": 7}
+    graph, _ = graph_of_nodes(
+        [
+            {"id": 1, "type": "COMP_NODE", "name": "aten::mm", "duration_micros": 3, "attrs": {"is_cpu_op": True}},
+            {"id": 2, "type": "COMP_NODE", "name": "gemm", "ctrl_deps": [1], "duration_micros": 8, "attrs": device},
+            {"id": 3, "type": "COMP_NODE", "name": "gemm", "duration_micros": 4, "attrs": device},
+        ]
+    )  # fmt: skip
+    texts = [*graph.strings, "[[64, 32], [32, 64]]", '["c10::BFloat16", "c10::BFloat16"]']
+    io = np.full((len(graph), 6), -1, np.int32)
+    io[0, 1], io[0, 2] = len(texts) - 2, len(texts) - 1
+    [row] = list_operators(_trace(replace(graph, io=io, strings=Strings.of(texts)))).rows
+    flop = 2 * 64 * 32 * 64
+    assert (row.count, row.called_ns, row.called_flop) == (1, 8000, flop)
+    assert (row.by_name_count, row.by_name_ns, row.by_name_flop) == (1, 4000, flop)
+    assert (row.time_ns, row.flop, row.called_bytes) == (12_000, 2 * flop, row.by_name_bytes)
+
+
 def test_experts_by_the_tiles_of_their_kernels() -> None:
     name = "bmm_{}_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_dynBatch{}_sm100f"
     kernels = (

@@ -153,18 +153,39 @@ class Arrivals:
             place: Place of a participant's rank in the trace's ranks.
             row: Its node.
         """
-        self._index()
-        if place not in self._met:
-            self._met[place] = dict(self._meetings(place))
-        if row in self._met[place]:
-            number, at = self._met[place][row]
-            group = self.groups[number]
+        met = self._meeting(place, row)
+        if met is not None:
+            group, at = met
             latest = group.start_ns[:, at] == group.start_ns[group.last[at], at]
             return list(zip(group.member[latest].tolist(), group.rows[latest, at].tolist(), strict=True))
         for mine, others, rows in self._halves_of(place):
             for at in np.flatnonzero(mine == row).tolist():
                 return [(place, row), (int(others[at]), int(rows[at]))]
         return []
+
+    def members(self, place: int, row: int) -> list[tuple[int, int]]:
+        """Return who took part in a collective, as rank and node, of members that were simulated as one the first; itself where nothing tells.
+
+        Args:
+            place: Place of a participant's rank in the trace's ranks.
+            row: Its node.
+        """
+        met = self._meeting(place, row)
+        if met is None:
+            return [(place, row)]
+        group, at = met
+        there = group.rows[:, at] != NONE
+        return list(zip(group.member[there].tolist(), group.rows[there, at].tolist(), strict=True))
+
+    def _meeting(self, place: int, row: int) -> tuple[Joined, int] | None:
+        """Return the group of a collective that a node takes part in, and which of the group's it is; None where it meets nobody."""
+        self._index()
+        if place not in self._met:
+            self._met[place] = dict(self._meetings(place))
+        if row not in self._met[place]:
+            return None
+        number, at = self._met[place][row]
+        return self.groups[number], at
 
     def _meetings(self, place: int) -> Iterator[tuple[int, tuple[int, int]]]:
         """Yield each node of a rank that meets others in a collective: its row, the group's index and the collective's."""

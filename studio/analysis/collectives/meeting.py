@@ -26,8 +26,8 @@ class Meeting:
         last_row: Its node there.
         took_ns: From then to its end on this rank.
         members: Ranks that take part.
-        algorithm_bytes_per_ns: Of a collective the size of its array by `took_ns`, as NCCL's tests count it, of a message its bytes; NaN
-            where it moves nothing or took no time.
+        algorithm_bytes_per_ns: Of a collective the size of its array by `took_ns`, as NCCL's tests count it and by the largest
+            of its members, of a message its bytes; NaN where it moves nothing or took no time.
         bus_bytes_per_ns: The same, made comparable with the bandwidth of links; NaN for messages too.
     """
 
@@ -62,7 +62,9 @@ def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: i
         return None
     took = max(end - max(start, begun), 0)
     members = _count_members(trace, rank, row) if kind == NodeType.COMM_COLL else 2
-    size, collective = (_written(rank, graph, row, *of) for of in (("comm_size", 0), ("comm_type", NONE)))
+    collective = _written(rank, graph, row, "comm_type", NONE)
+    # Of members that put in different sizes the largest counts, as in `collective_times`.
+    size = np.max([_size(trace, *member) for member in met.members(place, row)], axis=0)
     count = np.array([members])
     whole = whole_bytes(collective, size, count) if kind == NodeType.COMM_COLL else size
     rate = float(whole[0]) / took if took and whole[0] > 0 else float("nan")
@@ -74,6 +76,11 @@ def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: i
 def _count_members(trace: Trace, rank: Rank, row: int) -> int:
     listed = trace.group(group_of(trace, rank, row))
     return len(listed.ranks) if listed is not None and listed.ranks else len(trace.ranks)
+
+
+def _size(trace: Trace, place: int, row: int) -> Int64:
+    rank = trace.ranks[place]
+    return _written(rank, trace.graph_of(rank), row, "comm_size", 0)
 
 
 def _written(rank: Rank, graph: Graph, row: int, key: str, missing: int) -> Int64:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.times import CollectiveTimes
+from studio.analysis.collectives.times import CollectiveTimes, bus_factor
 from studio.distinct import find_distinct
 from studio.notebook import one_line
-from studio.trace import NONE, Float64, Int64, Trace, collective_name
+from studio.trace import NONE, Int64, Trace, collective_name
 
 _EXACT_AT_MOST = 24
 """With more different sizes of a type and group size, a class holds the sizes between two powers of two."""
@@ -25,12 +25,13 @@ class SizeClass:
         type: Schema name, such as ALL_REDUCE.
         members: Ranks of the groups.
         groups: Names of the groups; "" is the group of all ranks.
-        least_bytes, most_bytes: Sizes as the trace says (what a rank puts in).
+        least_bytes, most_bytes: Sizes as the trace says (what a rank puts in, the largest of the members).
         count: Collectives.
-        total_bytes: What one member puts in, of all of them.
+        total_bytes: What the largest member puts in, of all of them.
         least_ns, median_ns, p99_ns, most_ns: Times.
         total_ns: Sum of the times.
-        algorithm_bytes_per_ns, bus_bytes_per_ns: Medians of algbw and busbw, NaN where the time or size is not known.
+        algorithm_bytes_per_ns, bus_bytes_per_ns: algbw and busbw of a collective of median size that takes the median time; NaN
+            where the time or size is not known.
         skew_ns, most_skew_ns: Median and longest wait of the first member for the last.
         last_rank: The rank that came last most often, of those collectives whose members came at different times; -1 where
             all came together.
@@ -97,6 +98,11 @@ def _class(times: CollectiveTimes, mine: Int64, numbers: Int64) -> SizeClass:
     size, skew = times.bytes[mine], times.skew_ns[mine]
     last, often = np.unique(times.last_rank[mine][skew > 0], return_counts=True)
     most = int(often.argmax()) if len(often) else NONE
+    median_ns = float(np.median(took))
+    # The median of the rates is that of the times only where their number is odd; a row tells one collective.
+    moved = float(np.median(times.whole_bytes[mine]))
+    rate = moved / median_ns if moved > 0 and median_ns > 0 else float("nan")
+    factor = float(bus_factor(times.type[mine[:1]], times.members[mine[:1]])[0])
     return SizeClass(
         collective_name(int(times.type[mine[0]])),
         int(times.members[mine[0]]),
@@ -106,19 +112,14 @@ def _class(times: CollectiveTimes, mine: Int64, numbers: Int64) -> SizeClass:
         len(mine),
         int(size.sum()),
         int(took[0]),
-        int(took[(len(took) - 1) // 2]),
+        round(median_ns),
         int(took[min(int(0.99 * len(took)), len(took) - 1)]),
         int(took[-1]),
         int(took.sum()),
-        _median(times.algorithm_bytes_per_ns[mine]),
-        _median(times.bus_bytes_per_ns[mine]),
+        rate,
+        rate * factor,
         int(np.median(skew)),
         int(skew.max()),
         NONE if most == NONE else int(numbers[int(last[most])]),
         0.0 if most == NONE else float(often[most]) / int(often.sum()),
     )
-
-
-def _median(rates: Float64) -> float:
-    known = rates[~np.isnan(rates)]
-    return float(np.median(known)) if len(known) else float("nan")

@@ -9,7 +9,8 @@ a factor by which it can be compared with the links, whatever the number of rank
     broadcast, reduce                                                   1
 
 Its size is that of the whole array. In a trace `comm_size` is what a rank puts in, so the whole of an all-gather and
-of a gather is n times that; of the others it is `comm_size` itself. Its time is that of ranks that begin together.
+of a gather is n times that; of the others it is `comm_size` itself. Where members put in different sizes, as in an
+all-to-all of a recommendation model, the largest counts, as in the cost models: its ports carry most. Its time is that of ranks that begin together.
 Here members arrive at different times, so time counts from the arrival of the last one; how long the others waited
 for it is the skew.
 """
@@ -43,7 +44,7 @@ class CollectiveTimes:
         type: (C,) CollectiveType, -1 where the nodes name none.
         members: (C,) ranks of the group.
         present: (C,) those of them that have times for it.
-        bytes: (C,) what a rank puts in, as the trace says.
+        bytes: (C,) what a rank puts in, as the trace says; of members that put in different sizes the largest.
         whole_bytes: (C,) size of the whole array, as NCCL counts it.
         start_ns: (C,) when the first member began.
         arrived_ns: (C,) when the last member did.
@@ -253,14 +254,18 @@ def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tu
     first, last = began.argmax(axis=0), np.where(began, start, NONE).argmax(axis=0)
     columns = np.arange(rows.shape[1])
     source = order[first, columns]
-    kind, size = _content(group, np.flatnonzero(there)[first], source)
+    places = np.flatnonzero(there)
+    kind, size = _content(group, places[first], source)
+    if len(group.sequences) > 1 or not (order == order[0]).all():
+        every = _content(group, places[:, None], order)[1]
+        size = np.where(began, every, 0).max(axis=0)
     nothing = np.zeros(len(columns), np.int64)
     table = np.stack([
         nothing, columns, kind, np.full(len(columns), len(group.members)), count, size,
         np.where(began, start, _NEVER).min(axis=0), np.where(began, start, NONE).max(axis=0),
         np.where(began, end, NONE).max(axis=0), nothing, rows[last, columns],
     ])  # fmt: skip
-    return table[:, count > 0], np.flatnonzero(there)[last[count > 0]]
+    return table[:, count > 0], places[last[count > 0]]
 
 
 _NEVER = np.iinfo(np.int64).max

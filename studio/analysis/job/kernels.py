@@ -198,7 +198,7 @@ def _summed(parts: list[tuple[Int64, ...]], names: list[tuple[str, int]], number
                 int(total[index]),
                 float(share[index]),
                 int(lasted[low]),
-                int(lasted[(low + high - 1) // 2]),
+                _median(lasted[low:high], weight[low:high]),
                 int(lasted[high - 1]),
                 int(moved[index]),
                 int(sized[index]),
@@ -206,3 +206,11 @@ def _summed(parts: list[tuple[Int64, ...]], names: list[tuple[str, int]], number
             )
         )
     return found
+
+
+def _median(ordered: Int64, weight: Int64) -> int:
+    """Return the median of values in order that count as often as their weights say, of an even number the mean of both in the middle."""
+    reached = np.cumsum(weight)
+    # Counted from 0, the middle ones are the same where the number is odd.
+    middle = [(int(reached[-1]) - 1) // 2, int(reached[-1]) // 2]
+    return round(float(ordered[np.searchsorted(reached, middle, side="right")].mean()))

@@ -31,6 +31,11 @@ from studio.units import format_bytes, format_count, format_distinct, format_ns,
 if TYPE_CHECKING:
     from studio.commands.base.engine import EngineRun
 
+WHOLE = "whole array"
+"""What the column is called that holds what bandwidths are of, where that is not the size of what a rank puts in."""
+WHOLE_WORDS = (
+    f"{WHOLE}: of an all-gather or gather what all members put in together; algbw and busbw are of it"
+)
 _SLOWEST = 3
 _BUSIEST = 5
 
@@ -318,11 +323,15 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
     times, count = distinct_collectives(result.trace, result.node_times(), result.config.groups)
     took = times.end_ns - times.arrived_ns
     # Of a folded job whole classes of groups take the same.
-    first, alike = first_alike(times.type, times.members, times.whole_bytes, took, times.skew_ns, count=count)
+    first, alike = first_alike(times.type, times.members, times.bytes, took, times.skew_ns, count=count)
     slowest = np.argsort(-took[first], kind="stable")[:_BUSIEST].tolist()
     if not slowest:
         return
-    rows: list[tuple[str, ...]] = [("slowest collectives", "size", "took", "skew", "algbw", "busbw")]
+    has_whole = bool((times.whole_bytes != times.bytes)[first[slowest]].any())
+    whole_head = (WHOLE,) if has_whole else ()
+    rows: list[tuple[str, ...]] = [
+        ("slowest collectives", "size", *whole_head, "took", "skew", "algbw", "busbw")
+    ]
     for place in slowest:
         index = int(first[place])
         group = times.groups[int(times.group[index])]
@@ -330,13 +339,17 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
         name = shorten(printable(name + (f", group {group}" if group else "")), 30)
         rates = (float(column[index]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
         cells = (
-            format_bytes(int(times.whole_bytes[index])),
+            format_bytes(int(times.bytes[index])),
+            *([format_bytes(int(times.whole_bytes[index]))] if has_whole else []),
             format_ns(int(took[index])),
             format_ns(int(times.skew_ns[index])),
         )
         shown = (format_rate(rate) if rate == rate else "-" for rate in rates)
         rows.append((count_alike(name, int(alike[place])), *cells, *shown))
-    yield from _indent(align_columns(rows, (30, 12, 12, 12, 14, 14)))
+    widths = (30, 12, *((len(WHOLE) + 2,) if has_whole else ()), 12, 12, 14, 14)
+    yield from _indent(align_columns(rows, widths))
+    if has_whole:
+        yield f"  {WHOLE_WORDS}"
 
 
 def _classes(outcome: Outcome) -> str:

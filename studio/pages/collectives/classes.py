@@ -22,7 +22,10 @@ _SHOWN = 200
 _TIME = "From the arrival of the last member to the end, without waiting for it: median, and the time that 99 % stay below."
 _SKEW = "How long the first member waits for the last one: median, and the longest."
 _LAST = "The rank that comes last most often, and in which share of the collectives whose members come at different times."
-_BUS = "Median. busbw as nccl-tests defines it: bytes of the whole array over time, times what a ring sends over each port per byte."
+_BUS = (
+    "Of a collective of median size that takes the median time. busbw as nccl-tests defines it: bytes of the whole array over time, "
+    "times what a ring sends over each port per byte."
+)
 _ATTAINED = (
     "What the costs of this system give for such a collective alone, over the median: 100 % is as fast as the system attains. "
     "More is possible for kernels that are not NCCL's."

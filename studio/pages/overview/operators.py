@@ -97,16 +97,18 @@ def _table(found: OperatorReport) -> Table:
     head = (
         *("operator", "family", "type", "calls", "time_ns", "flop", "bytes", "flop_per_s", "bytes_per_s"),
         *("flop_per_byte", "formula", "source"),
+        *("kernels_without_call", "time_without_call_ns", "flop_without_call", "bytes_without_call"),
     )
     rows: list[tuple[str | int | float | None, ...]] = [
         (
             *(row.operator, row.family, row.type, row.count, row.time_ns, row.flop, row.bytes),
             *(row.flop_per_s, row.bytes_per_s, row.intensity, row.formula, row.source),
+            *(row.by_name_count, row.by_name_ns, row.by_name_flop, row.by_name_bytes),
         )
         for row in found.rows
     ]
     rows += [
-        (row.name, "", "", row.count, row.time_ns, None, None, None, None, None, row.why, "")
+        (row.name, "", "", row.count, row.time_ns, None, None, None, None, None, row.why, "", *[None] * 4)
         for row in found.uncovered
     ]
     return Table(head, rows)

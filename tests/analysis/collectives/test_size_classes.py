@@ -12,6 +12,7 @@ import pytest
 import studio
 from studio.analysis.collectives.size_classes import size_classes
 from studio.analysis.collectives.times import collective_times
+from studio.et import write
 from studio.sim.attained import attained_by
 from studio.timeline import recorded_times
 from studio.trace import NONE
@@ -46,6 +47,32 @@ def test_times_count_from_the_last_arrival_and_name_who_comes_last() -> None:
     assert barrier.last_rank == NONE
     assert math.isnan(barrier.bus_bytes_per_ns)
     assert attained_by(trace, [reduces, barrier]) is None
+
+
+def test_time_and_rate_of_a_row_belong_together_of_an_even_number_too() -> None:
+    """Two all-reduces of 1000 bytes in 10 and 40 µs: the median is 25 µs, in which 1000 bytes are 40 MB/s."""
+    rank = [at(1, 10, 20, 1000), at(2, 40, 80, 1000)]
+    trace = trace_of([rank, rank])
+    (found,) = size_classes(trace, collective_times(trace, recorded_times(trace)))
+    assert (found.median_ns, found.algorithm_bytes_per_ns) == (25_000, 0.04)
+
+
+def test_the_text_names_both_ends_of_a_class_of_several_sizes(tmp_path: Path) -> None:
+    """Thirty sizes from 1 to 1.93 KiB; the largest alone is not what moves in the median time."""
+    rank = [at(number, 100 * number, 100 * number + 10, 992 + 32 * number) for number in range(1, 31)]
+    write(trace_of([rank, rank]), tmp_path, "job")
+    line = run("collectives", tmp_path).stdout.splitlines()[2]
+    assert "1.00 KiB to 1.91 KiB" in line
+
+
+def test_the_text_shows_the_whole_array_that_bandwidths_are_of(tmp_path: Path) -> None:
+    """An all-gather of 1 MiB by each of two ranks in 100 µs: 2 MiB, half of which each port carries."""
+    rank = [at(1, 100, 200, 1 << 20, "ALL_GATHER")]
+    write(trace_of([rank, rank]), tmp_path, "job")
+    lines = run("collectives", tmp_path).stdout.splitlines()
+    assert lines[1].startswith("whole array: of an all-gather or gather")
+    assert lines[3].split()[2:6] == ["1.00", "MiB", "2.00", "MiB"]
+    assert "10.5 GB/s" in lines[3]
 
 
 def test_many_sizes_share_classes_between_powers_of_two() -> None:

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import studio
+from studio.analysis.collectives.arrivals import arrivals
+from studio.analysis.collectives.meeting import meeting_of
 from studio.analysis.collectives.times import as_rows, bus_factor, collective_times, distinct_collectives
 from studio.analysis.job.alike import first_alike
 from studio.sim import simulate
 from studio.sim.astra import from_parts
-from studio.timeline import node_times, recorded
+from studio.timeline import node_times, recorded, recorded_times
 from studio.trace import CollectiveType
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
@@ -89,6 +91,23 @@ def test_members_are_matched_by_the_order_they_begin_in_not_by_ids():
         (row["type"], row["bytes"], row["start_ns"], row["end_ns"]) for row in told(trace_of([one, other]))
     ]
     assert found == [(0, 100, 1000, 3000), (2, 200, 5000, 7000)]
+
+
+def test_the_largest_member_counts_where_members_put_in_different_sizes():
+    """Of 2, 6, 10 and 14 KiB; bandwidths are those of 14 KiB in 10 µs. The next collective is of equal ones."""
+    ranks = [
+        [at(100, 10, 1, "ALL_TO_ALL", kib << 10), at(200, 10, 2, "ALL_TO_ALL", 1 << 10)]
+        for kib in (2, 6, 14, 10)
+    ]
+    trace = trace_of(ranks)
+    uneven, even = told(trace)
+    assert (uneven["bytes"], uneven["whole_bytes"]) == (14 << 10, 14 << 10)
+    assert (even["bytes"], even["whole_bytes"]) == (1 << 10, 1 << 10)
+    assert uneven["algorithm_bytes_per_ns"] == (14 << 10) / 1e4
+    times = recorded_times(trace)
+    met = arrivals(trace, times, is_recording=True)
+    rates = [meeting_of(trace, times, met, rank, 0).algorithm_bytes_per_ns for rank in trace.ranks]
+    assert rates == [(14 << 10) / 1e4] * 4
 
 
 def test_what_has_no_times_keeps_its_place():

@@ -44,10 +44,19 @@ def test_names_that_only_count_add_up_and_copies_have_a_rate() -> None:
         ("load", "memory", 2, 4_000),
     ]
     first = found[0]
-    assert (first.least_ns, first.median_ns, first.most_ns, first.longest) == (10_000, 10_000, 30_000, (0, 1))
+    assert (first.least_ns, first.median_ns, first.most_ns, first.longest) == (10_000, 20_000, 30_000, (0, 1))
     assert first.share == 80 / 94
     assert found[2].bytes_per_ns == 2.0
     assert found[1].bytes_per_ns is None
+
+
+def test_a_median_counts_every_rank_that_shares_a_graph() -> None:
+    """Of 10, 10, 10, 20 and 40 µs: three ranks share the first graph, and two others have one each."""
+    each = [[at(1, node(1, "COMP", name="fc", micros=micros))] for micros in (10, 10, 10, 20, 40)]
+    trace = trace_of(each)
+    assert [kernel.median_ns for kernel in kernels(trace, recorded_times(trace))] == [10_000]
+    trace = trace_of([*each, each[-1]])
+    assert [kernel.median_ns for kernel in kernels(trace, recorded_times(trace))] == [15_000]
 
 
 @given(
