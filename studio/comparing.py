@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from studio.analysis.compare.runs import Comparison, Side, compare, recorded_side
 from studio.analysis.job.completeness import assumed_words
@@ -124,6 +124,11 @@ def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name
     known = {"times": SettingValue("simulated"), **facts, **settings_of(info.tables)}
     name = f"{job_name} · {info.label}" if job_name else info.label
     return Compared(name, side, known, info.job, info.id, run.parts, info.doubts)
+
+
+def changed_program(side: Compared, change: str) -> Compared:
+    """Return a side whose settings say what was changed of its program; the side itself where that is nothing."""
+    return replace(side, settings={**side.settings, "change": SettingValue(change)}) if change else side
 
 
 def _facts(trace: Trace, known: Summary | None) -> dict[str, SettingValue]:

@@ -26,7 +26,7 @@ from studio.analysis.path.whole import WholePath, whole_path
 from studio.analysis.timeline.counters import Series, in_flight, memory_held
 from studio.analysis.timeline.differences import Ghost
 from studio.analysis.timeline.gantt import Gantt
-from studio.comparing import RECORDED, Compared, Lineup, recording, side_use, simulation
+from studio.comparing import RECORDED, Compared, Lineup, changed_program, recording, side_use, simulation
 from studio.comparing import lineup as compared_with_first
 from studio.decoding import decoder
 from studio.doctor import Change, Examination, repair
@@ -294,13 +294,15 @@ class Session:
         """
         info = self.workspace.info(job)
         if run != RECORDED:
-            return simulation(self.run(job, run), self.workspace.run_info(job, run), info.summary, info.name)
+            made = simulation(self.run(job, run), self.workspace.run_info(job, run), info.summary, info.name)
+            return changed_program(made, info.hypothetical)
         if not info.summary.timed_nodes:
             raise TraceError(
                 f"{info.name}: The files of this job hold no times.",
                 hint="Simulate it and keep the run (chakra-studio simulate FILES --preset NAME --out RUN), then name the run.",
             )
-        return recording(self.trace(job), f"{info.name} · recorded", info.summary, job, self.times(job, ""))
+        made = recording(self.trace(job), f"{info.name} · recorded", info.summary, job, self.times(job, ""))
+        return changed_program(made, info.hypothetical)
 
     def lineup(self, sides: Sequence[tuple[str, str]]) -> Lineup:
         """Compare runs, given by job and run id, with the first.

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side, Waterfall
-from studio.analysis.compare.words import node_words, percent, signed_ns, told_share, verdict
+from studio.analysis.compare.words import (
+    basis_words,
+    node_words,
+    percent,
+    signed_ns,
+    told_share,
+    verdict,
+    why_mean,
+)
 from studio.analysis.job.part_words import NAMES
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import (
@@ -208,8 +216,8 @@ def _figure_report(figure: Figure) -> dict[str, Any]:
 def _waterfall_report(fall: Waterfall) -> dict[str, Any]:
     return {
         "basis": fall.basis,
-        "rank_a": fall.rank_a if fall.basis == "busiest" else None,
-        "rank_b": fall.rank_b if fall.basis == "busiest" else None,
+        "rank_a": fall.rank if fall.basis == "busiest" else None,
+        "rank_b": fall.rank if fall.basis == "busiest" else None,
         "a_ns": fall.a_ns,
         "b_ns": fall.b_ns,
         "steps": [
@@ -284,12 +292,11 @@ def text(shown: Lineup) -> str:
 
 def _pair_lines(comparison: Comparison, letter: str) -> Iterator[str]:
     yield verdict(comparison, "A", letter)
+    if why := why_mean(comparison, letter):
+        yield why
     for fall in comparison.waterfalls:
-        where = "in the mean of all ranks"
-        if fall.basis == "busiest":
-            where = f"on the rank that waits least ({fall.rank_a} in A, {fall.rank_b} in {letter})"
         yield ""
-        yield from _table(f"finish {where}", letter)
+        yield from _table(f"finish {basis_words(fall)}", letter)
         for step in fall.steps:
             if step.a_ns or step.b_ns:
                 yield _row_line(NAMES[step.part], step.a_ns, step.b_ns, step.share)

@@ -91,7 +91,8 @@ def changes(
     Args:
         comparison: What `studio.compare` returned.
         names: What to call both.
-        basis: Whether to take the finish apart on the `busiest` rank of each, or in the `mean` of all.
+        basis: Whether to take the finish apart on the `busiest` rank, or in the `mean` of all, as always where another rank waits
+            least in each.
         dark: Whether for a dark background.
 
     Example:

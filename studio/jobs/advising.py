@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from studio.advice.advice import Advice, Advised
-from studio.advice.words import saving_words
+from studio.advice.words import label_of, saving_words
 from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
@@ -18,7 +18,8 @@ from studio.store.workspace import Workspace
 from studio.trace import Trace, trace_digest
 
 _MARK = "advice"
-_NAME = 150
+PREFIX, BEFORE = "advice: ", "before advice"
+"""What runs that were made for advice are called by: of a change, and of what it changes."""
 
 Tell = Callable[[int, int], None]
 
@@ -67,7 +68,7 @@ def keep_baseline(workspace: Workspace, job: str, trace: Trace, advised: Advised
     Raises:
         StudioError: There is no such job, the disk is full or the workspace cannot be written.
     """
-    return workspace.save_run(job, _run("before advice", trace, advised.on))
+    return workspace.save_run(job, _run(BEFORE, trace, advised.on))
 
 
 def keep_run(workspace: Workspace, job: str, trace: Trace, item: Advice) -> str:
@@ -86,8 +87,13 @@ def keep_run(workspace: Workspace, job: str, trace: Trace, item: Advice) -> str:
     place = job
     if item.change.edits:
         place = _changed_job(workspace, job, changed, item)
-    run = workspace.save_run(place, _run(item.action[:_NAME], changed, item.change.of_parts(item.on)))
+    run = workspace.save_run(place, _run(f"{PREFIX}{label_of(item)}", changed, item.change.of_parts(item.on)))
     return f"{place}/{run}"
+
+
+def is_for_advice(name: str) -> bool:
+    """Whether a run of this name was made for advice."""
+    return name == BEFORE or name.startswith(PREFIX)
 
 
 def _run(name: str, trace: Trace, parts: Parts) -> Run:
@@ -100,10 +106,11 @@ def _changed_job(workspace: Workspace, job: str, trace: Trace, item: Advice) -> 
     known = workspace.find(mark)
     if known:
         return known.id
-    name = workspace.info(job).name
+    name, label = workspace.info(job).name, label_of(item)
     return workspace.save(
         trace,
-        f"{name[:120]} ({item.kind})",
+        f"{name[:120]} ({label[:70]})",
         source=f"{name}, changed: {item.action} {saving_words(item)}",
         fingerprint=mark,
+        hypothetical=label,
     )

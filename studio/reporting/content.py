@@ -13,12 +13,14 @@ from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
 from studio.analysis.compare.words import (
+    basis_words,
     node_words,
     signed_bytes,
     signed_ns,
     signed_share,
     told_share,
     verdict,
+    why_mean,
 )
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
@@ -108,7 +110,7 @@ def _difference(
         document.figure(
             "Where the difference comes from",
             waterfall(fall, ("A", letter), NAMES, dark=False),
-            f"On the ranks that the others wait for: {fall.rank_a} in A, {fall.rank_b} in {letter}.",
+            why_mean(comparison, letter) or f"{basis_words(fall).capitalize()}.",
         )
     document.table(
         ["part of the finish", "A", letter, "difference", "share of it"],

@@ -83,6 +83,7 @@ class JobInfo:
         layout: Version of the folder's layout.
         recorded: When its files were written, seconds since the epoch; 0 where that is not known.
         source_bytes: Bytes of the files it was imported from, as they were; 0 where that is not known.
+        hypothetical: What was changed of another job to make this one, in a few words; "" for a job that somebody has.
     """
 
     id: str
@@ -100,6 +101,7 @@ class JobInfo:
     layout: int = _OF_ONE_FILE
     recorded: float = 0.0
     source_bytes: int = 0
+    hypothetical: str = ""
 
     __repr__ = one_line
 
@@ -266,6 +268,7 @@ class Workspace:
         recorded: float = 0.0,
         shelf: GraphShelf | None = None,
         source_bytes: int = 0,
+        hypothetical: str = "",
     ) -> str:
         """Store a job and return its id.
 
@@ -278,6 +281,7 @@ class Workspace:
             recorded: When its files were written, seconds since the epoch; 0 where that is not known.
             shelf: The one that its graphs were put onto as they were read, if they were.
             source_bytes: Bytes of the files it was imported from; 0 where there are none.
+            hypothetical: What was changed of another job to make it, in a few words; "" for a job that somebody has.
 
         Raises:
             StudioError: The disk is full or the workspace cannot be written.
@@ -298,7 +302,12 @@ class Workspace:
                 size = sum(path.stat().st_size for path in aside.iterdir())
                 info = _info(trace, job_id, cleaned, size, handed)
                 info = replace(info, source=encodable(source), fingerprint=fingerprint)
-                info = replace(info, recorded=recorded, source_bytes=source_bytes)
+                info = replace(
+                    info,
+                    recorded=recorded,
+                    source_bytes=source_bytes,
+                    hypothetical=encodable(hypothetical),
+                )
                 write_sealed(aside / "job.json", info)
                 sync_folder(aside)
                 aside.rename(self.root / "jobs" / job_id)

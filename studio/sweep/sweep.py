@@ -7,14 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from studio.errors import StudioError
+from studio.errors import ConfigError, StudioError
 from studio.et.executors import connect_scheduler, start_local_processes
 from studio.notebook import one_line
+from studio.sim.models import model_of
+from studio.sim.parts import Parts
+from studio.sim.settings import BY_KEY
 from studio.sweep.costs import Costs
 from studio.sweep.journal import Journal, fingerprint, journal_of
 from studio.sweep.running import Elsewhere, Here, Row, Runner, store_job
 from studio.sweep.search import Plan, Progress, Progressing, Sweeping, carry_out, points_of
-from studio.sweep.space import REPLICAS, Space
+from studio.sweep.space import MODEL, PRESET, REPLICAS, Space
 from studio.sweep.systems import Base, parts_at
 from studio.sweep.tables import write_parquet
 from studio.trace import Trace
@@ -23,6 +26,8 @@ _FEW = 48
 """So few points are simulated by this process: others take longer to start."""
 _FEW_NODES = 200_000
 """The same for fewer nodes of all points together."""
+_TELLS_TIMES = {MODEL, "communication-times", "replay-only"}
+"""Settings that say whether communication takes its recorded time."""
 _TRIED = 64
 """So many points have to be impossible before a sweep is refused."""
 
@@ -81,13 +86,32 @@ def refuse_impossible(sweep: Sweep, ranks: int) -> None:
         return
     for index in range(0, space.size, -(-space.size // _TRIED)):
         try:
-            parts_at(sweep.base, space.point(index), ranks)
+            parts = parts_at(sweep.base, space.point(index), ranks)
         except StudioError as error:
             wrong = wrong or error
         else:
+            _refuse_replay(space, parts)
             return
     if wrong is not None:
         raise wrong
+
+
+def _refuse_replay(space: Space, parts: Parts) -> None:
+    """Refuse to vary the network of a replay, in which communication takes its recorded time whatever the network is.
+
+    Raises:
+        ConfigError: The system is a replay, and a setting of its network is varied.
+    """
+    plain = [key.removeprefix("extended.").partition("[")[0].partition(".")[0] for key in space.keys]
+    if model_of(parts) != "replay" or _TELLS_TIMES & set(plain):
+        return
+    for key, name in zip(space.keys, plain, strict=True):
+        if name.endswith("-implementation") or (name in BY_KEY and BY_KEY[name].file == "network"):
+            raise ConfigError(
+                f"{key} is varied, and the system is a replay, in which communication takes its recorded time whatever the network is; "
+                "allowed: settings of compute",
+                hint="Choose a preset or a run that simulates the network, or vary model=full.",
+            )
 
 
 def run_sweep(
@@ -118,6 +142,8 @@ def run_sweep(
             f"{output}: there is no folder {output.parent}.", hint="Make it, or name another file."
         )
     points_of(sweep.space, sweep.plan)
+    if sweep.base.tables is not None and not {PRESET, REPLICAS} & set(sweep.space.keys):
+        _refuse_replay(sweep.space, sweep.base.tables)
     journal = Journal(journal_of(output), fingerprint(trace, sweep.base, sweep.space, sweep.costs))
     try:
         resumed = len(journal.rows)

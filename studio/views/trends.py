@@ -48,8 +48,8 @@ class Point:
 
 
 def points(session: Session, jobs: Iterable[JobInfo] | None = None) -> list[Point]:
-    """Return all jobs of a workspace, or some, as points, the earliest first."""
-    chosen = session.workspace.jobs() if jobs is None else jobs
+    """Return all jobs of a workspace but hypothetical ones, or some, as points, the earliest first."""
+    chosen = (info for info in session.workspace.jobs() if not info.hypothetical) if jobs is None else jobs
     return sorted((point_of(session, info) for info in chosen), key=lambda point: (point.when, point.job))
 
 
@@ -104,7 +104,9 @@ def point_before(session: Session, point: Point) -> Point | None:
     earlier = [
         info
         for info in session.workspace.jobs()
-        if series_of(info.name) == point.series and (_when(info), info.id) < (point.when, point.job)
+        if not info.hypothetical
+        and series_of(info.name) == point.series
+        and (_when(info), info.id) < (point.when, point.job)
     ]
     for info in sorted(earlier, key=lambda info: (_when(info), info.id), reverse=True):
         found = point_of(session, info)

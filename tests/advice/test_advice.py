@@ -449,7 +449,15 @@ def test_the_command_keeps_runs_that_open_and_compare(tmp_path):
             kept = workspace.load_run(*item["run"].split("/"))
             assert kept.result.makespan_ns == item["baseline_ns"] - item["saving_ns"]
     compared = run("compare", told["baseline_run"], best["run"], "--workspace", tmp_path / "ws", "--json")
-    [pair] = json.loads(compared.stdout)["comparisons"]
+    report = json.loads(compared.stdout)
+    [pair] = report["comparisons"]
+    # The job of the change has a short name, says what was changed and that nobody recorded it.
+    job, kept_run = best["run"].split("/")
+    assert workspace.info(job).name == "job (rank 2: slow to median)"
+    assert workspace.info(job).hypothetical == "rank 2: slow to median"
+    assert workspace.run_info(job, kept_run).name == "advice: rank 2: slow to median"
+    assert report["differing_settings"] == ["change"]
+    assert report["sides"][1]["settings"]["change"] == "rank 2: slow to median"
     assert (pair["difference_ns"], pair["matching"]["share"]) == (-best["saving_ns"], 1)
     again = run("advise", best["run"], "--workspace", tmp_path / "ws")
     assert "saves" not in again.stdout

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from studio.errors import ConfigError
+from studio.pages.explain import form as explain_form
 from studio.pages.sweep import form
-from studio.sim.presets import PRESETS
+from studio.sim.presets import PRESETS, preset
+from studio.sim.replays import as_replay
 from studio.sweep.space import parse_space
-from studio.sweep.sweep import Sweep, refuse_impossible
+from studio.sweep.sweep import Sweep, refuse_impossible, run_sweep
 from studio.sweep.systems import Base, parts_at
+from studio.trace import DEVICE_NAME, Attribute, Trace, ValueKind
 from tests.handmade import node, trace_of
 
 
@@ -43,3 +47,67 @@ def test_a_sweep_is_refused_only_where_no_point_has_a_system():
         else:
             with pytest.raises(ConfigError, match="allowed"):
                 refuse_impossible(sweep, 8)
+
+
+def recorded_on(device: str) -> Trace:
+    """A job of eight ranks that was recorded on a device."""
+    trace = trace_of({rank: [node(1, "COMP")] for rank in range(8)})
+    metadata = (Attribute(DEVICE_NAME, ValueKind.STRING, device),)
+    return replace(trace, ranks=tuple(replace(rank, metadata=metadata) for rank in trace.ranks))
+
+
+def kept(name: str, *, replay: bool):
+    parts = preset("hgx-h100", 8).parts
+    return SimpleNamespace(id=name, name=name, tables=as_replay(parts) if replay else parts)
+
+
+@pytest.mark.parametrize(
+    ("shown", "names", "first"),
+    [
+        (None, ["before advice", "advice: more bandwidth", "mine"], "run:mine"),
+        ("advice: more bandwidth", ["advice: more bandwidth", "mine"], "run:advice: more bandwidth"),
+        ("replay", ["replay", "mine"], "run:mine"),
+        ("replay", ["replay"], "mi300x"),
+        (None, ["before advice", "sweep point 1: latency[0]=5"], "mi300x"),
+    ],
+    ids=["not of advice", "the one that is shown", "no replay", "as proposed", "nothing of the user"],
+)
+def test_a_sweep_begins_with_a_system_of_the_user_else_with_that_of_the_recording(
+    monkeypatch, shown, names, first
+):
+    runs = [kept(name, replay=name == "replay") for name in names]
+    monkeypatch.setattr(form, "workspace", lambda: SimpleNamespace(runs=lambda _job: runs))
+    trace = recorded_on("AMD Instinct MI300X")
+    monkeypatch.setattr(form, "session", lambda: SimpleNamespace(trace=lambda _job: trace))
+    assert form.first_system("job", shown) == first
+
+
+@pytest.mark.parametrize(
+    ("device", "run", "first"),
+    [
+        ("AMD Instinct MI300X", None, "mi300x"),
+        ("AMD Instinct MI300X", "recorded", "mi300x"),
+        ("a chip of its own", None, "hgx-h100"),
+        ("AMD Instinct MI300X", "simulated", "run"),
+    ],
+)
+def test_explain_begins_with_the_devices_of_the_recording(monkeypatch, device, run, first):
+    trace = recorded_on(device)
+    monkeypatch.setattr(explain_form, "session", lambda: SimpleNamespace(trace=lambda _job: trace))
+    assert explain_form.first_system({"job": "job", "run": run}) == first
+
+
+def test_the_network_of_a_replay_is_not_swept(tmp_path):
+    replay = Base(tables=as_replay(preset("hgx-h100", 8).parts))
+    for varied in (["bandwidth[0]=100,200"], ["extended.compute-slots=1,2", "costs.algorithm=ring,tree"]):
+        with pytest.raises(ConfigError, match="the system is a replay"):
+            refuse_impossible(Sweep(parse_space(varied), replay), 8)
+        with pytest.raises(ConfigError, match="the system is a replay"):
+            run_sweep(recorded_on("H100"), Sweep(parse_space(varied), replay), tmp_path / "out")
+    for varied in (
+        ["extended.compute-slots=1,2"],
+        ["bandwidth[0]=100,200", "model=full"],
+        ["latency[0]=1,2", "extended.communication-times=simulated,recorded"],
+        ["preset=hgx-h100", "latency[0]=1,2"],
+    ):
+        refuse_impossible(Sweep(parse_space(varied), replay), 8)

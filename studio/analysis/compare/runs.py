@@ -2,7 +2,7 @@
 
 A run is a recording or a simulation, of one job or of two. Differences are B minus A, so swapping the runs turns every
 sign. What the finish grew by is shared out by a waterfall that adds up to the nanosecond: both finishes are taken apart
-by `analysis.job.ledger` on one rank each, or in the mean of all ranks.
+by `analysis.job.ledger` on one rank, the same in both, or in the mean of all ranks.
 """
 
 from __future__ import annotations
@@ -195,16 +195,15 @@ class Waterfall:
     """The steps from A's makespan to B's; they add up exactly.
 
     Attributes:
-        basis: `busiest`: of each run the rank that waits and idles least, which the others wait for; `mean`: all
+        basis: `busiest`: the rank that waits and idles least in both runs, which the others wait for; `mean`: all
             ranks in the mean, rounded so that the sum stays exact.
-        rank_a, rank_b: The numbers of the ranks looked at, -1 for the mean.
+        rank: The number of the rank looked at, -1 for the mean.
         a_ns, b_ns: The finishes.
         steps: All of `STEPS`, in that order.
     """
 
     basis: Basis
-    rank_a: int
-    rank_b: int
+    rank: int
     a_ns: int
     b_ns: int
     steps: tuple[Step, ...]
@@ -292,7 +291,9 @@ class Comparison:
         a, b: The runs.
         figures: Finish, and where the time of a rank goes in the mean.
         dimensions, links: Busy time, then bytes, then load, of each part of the networks; links that differ most first.
-        waterfalls: From A's finish to B's, by basis.
+        busiest: The numbers of the ranks that wait and idle least in A and in B, -1 where none has times.
+        waterfalls: From A's finish to B's, by basis; on one rank only where the same one waits least in both: the difference of
+            two ranks is none of the runs.
         alignment: Which node of A is which of B.
         slower, faster: Nodes of both that changed most, at most `MOST_LISTED`.
         added, removed: Nodes that only B, and only A, has; the longest first, likewise.
@@ -305,6 +306,7 @@ class Comparison:
     figures: tuple[Figure, ...]
     dimensions: tuple[Figure, ...]
     links: tuple[Figure, ...]
+    busiest: tuple[int, int]
     waterfalls: tuple[Waterfall, ...]
     alignment: Alignment
     slower: tuple[NodeChange, ...]
@@ -350,8 +352,8 @@ class Comparison:
         return self.b.makespan_ns - self.a.makespan_ns
 
     def waterfall(self, basis: Basis) -> Waterfall:
-        """Return one of the waterfalls."""
-        return next(waterfall for waterfall in self.waterfalls if waterfall.basis == basis)
+        """Return the waterfall of a basis; that of the mean where another rank waits least in B than in A."""
+        return next((fall for fall in self.waterfalls if fall.basis == basis), self.waterfalls[-1])
 
 
 def compare(a: Side, b: Side) -> Comparison:
@@ -364,6 +366,8 @@ def compare(a: Side, b: Side) -> Comparison:
     parts = _uses(a, b)
     alignment = align(a.trace, b.trace)
     grew = b.makespan_ns - a.makespan_ns
+    busiest = _busiest(a, b, parts)
+    bases: tuple[Basis, ...] = ("busiest", "mean") if busiest[0] == busiest[1] != NONE else ("mean",)
     slower, faster = _changes(a, b, alignment)
     added, added_count = _alone(b, alignment, of_b=True)
     removed, removed_count = _alone(a, alignment, of_b=False)
@@ -373,7 +377,8 @@ def compare(a: Side, b: Side) -> Comparison:
         _figures(a, b, parts, grew),
         _compare_carried(a.dimensions, b.dimensions),
         _compare_carried(a.links, b.links, most_changed_first=True),
-        tuple(_waterfall(a, b, parts, basis) for basis in ("busiest", "mean")),
+        busiest,
+        tuple(_waterfall(a, b, parts, basis, busiest[0]) for basis in bases),
         alignment,
         slower,
         faster,
@@ -401,13 +406,10 @@ class _Use:
     ns: Int64
     times: PartTimes
 
-    @property
-    def busiest(self) -> int:
-        """Index of the rank that waits and idles least, so others wait for it; -1 where none has times."""
-        if not len(self.ns):
-            return NONE
+    def busiest(self) -> Int64:
+        """Return the indices of the ranks that wait and idle least, so others wait for them: several where they lose the same."""
         lost = self.times.of("waiting", *IDLE) + self.times.after_finish_ns
-        return int(lost.argmin())
+        return np.flatnonzero(lost == lost.min()) if len(lost) else np.zeros(0, np.int64)
 
     def mean(self) -> Int64:
         """Return (12,) the mean over ranks in whole ns, rounded so that the sum is exact."""
@@ -490,23 +492,40 @@ def _compare_carried(a: Carried, b: Carried, *, most_changed_first: bool = False
     return tuple(figures)
 
 
-def _waterfall(a: Side, b: Side, parts: tuple[_Use, _Use], basis: Basis) -> Waterfall:
-    ranks, columns = [], []
-    for use in parts:
-        rank = use.busiest if basis == "busiest" else NONE
-        ranks.append(rank)
-        columns.append((use.mean() if rank == NONE else use.ns[rank]).tolist())
-        ranks[-1] = NONE if rank == NONE else int(use.places[rank])
+def _busiest(a: Side, b: Side, parts: tuple[_Use, _Use]) -> tuple[int, int]:
+    """Return the numbers of the ranks that wait least in A and in B: the same one where ranks that lose the same allow it."""
+    numbers = [
+        [side.trace.ranks[place].number for place in use.places[use.busiest()].tolist()]
+        for side, use in zip((a, b), parts, strict=True)
+    ]
+    both = set(numbers[1])
+    common = next((number for number in numbers[0] if number in both), None)
+    if common is not None:
+        return common, common
+    first, second = (found[0] if found else NONE for found in numbers)
+    return first, second
+
+
+def _row_of(side: Side, use: _Use, number: int) -> Int64:
+    """Return (12,) where the time of a rank goes, by its number."""
+    place = next(
+        index for index, at in enumerate(use.places.tolist()) if side.trace.ranks[at].number == number
+    )
+    row: Int64 = use.ns[place]
+    return row
+
+
+def _waterfall(a: Side, b: Side, parts: tuple[_Use, _Use], basis: Basis, rank: int) -> Waterfall:
+    if basis == "mean":
+        rank, columns = NONE, [use.mean() for use in parts]
+    else:
+        columns = [_row_of(side, use, rank) for side, use in zip((a, b), parts, strict=True)]
     grew = b.makespan_ns - a.makespan_ns
     steps = (
         Step(part, before, after, _share(after - before, grew))
-        for part, before, after in zip(STEPS, *columns, strict=True)
+        for part, before, after in zip(STEPS, *(column.tolist() for column in columns), strict=True)
     )
-    numbers = [
-        NONE if rank == NONE else side.trace.ranks[rank].number
-        for side, rank in zip((a, b), ranks, strict=True)
-    ]
-    return Waterfall(basis, numbers[0], numbers[1], a.makespan_ns, b.makespan_ns, tuple(steps))
+    return Waterfall(basis, rank, a.makespan_ns, b.makespan_ns, tuple(steps))
 
 
 # ---------------------------------------------------------------------------------------------------

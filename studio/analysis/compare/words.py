@@ -4,34 +4,62 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.analysis.compare.runs import Comparison, Side, Waterfall
+from studio.analysis.compare.runs import Basis, Comparison, Side, Waterfall
 from studio.analysis.job.nodes import node_ref
 from studio.analysis.job.part_words import NAMES
 from studio.trace import shown_type, type_name
 from studio.units import format_bytes, format_ns
 
+_NAMED = 4
+"""So many parts are named in a sentence; of more, all but one, and the others together."""
 
-def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
+
+def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B", *, basis: Basis = "busiest") -> str:
     """Return a sentence: how much slower or faster, and why.
 
-    The reasons are the parts of the waterfall on the busiest ranks that change the finish most (`causes`). Simulations of different
-    models are not ranked: the sentence gives both times and says why.
+    The reasons are the parts of a waterfall that change the finish most (`causes`), and what the others add up to: together the
+    difference. Simulations of different models are not ranked: the sentence gives both times and says why.
+
+    Args:
+        comparison: The runs.
+        name_a: What to call the first.
+        name_b: What to call the other.
+        basis: Of which waterfall the reasons are: that of the mean, in any case, where another rank waits least in B than in A.
     """
     if comparison.unranked:
         times = [format_ns(side.makespan_ns) for side in (comparison.a, comparison.b)]
         return f"{name_a} takes {times[0]}, {name_b} {times[1]}. {comparison.unranked}"
     grew, before = comparison.difference_ns, comparison.a.makespan_ns
-    reasons = [
-        f"{NAMES[part]} {signed_ns(difference)}"
-        for part, difference in causes(comparison.waterfall("busiest"))
-        if abs(difference) * 50 >= max(abs(grew), 1)
-    ][:3]
+    fall = comparison.waterfall(basis)
+    reasons = _reasons(fall, grew)
+    where = "in the mean of all ranks" if fall.basis == "mean" else ""
     if not grew:
         same = f"{name_b} takes as long as {name_a}: {format_ns(before)}."
-        return f"{same} Within it: {', '.join(reasons)}." if reasons else same
+        within = f"Within it, {where}" if where else "Within it"
+        return f"{same} {within}: {reasons}." if reasons else same
     word = "slower" if grew > 0 else "faster"
     share = f" ({percent(abs(grew) / before)})" if before else ""
-    return f"{name_b} is {format_ns(abs(grew))}{share} {word} than {name_a}: {', '.join(reasons)}."
+    return (
+        f"{name_b} is {format_ns(abs(grew))}{share} {word} than {name_a}: {reasons}{where and f', {where}'}."
+    )
+
+
+def _reasons(fall: Waterfall, grew: int) -> str:
+    """Return the parts that change most, and what is left of the difference, unless it is too small to be seen in it."""
+    found = [(part, difference) for part, difference in causes(fall) if difference]
+    large = [cause for cause in found if abs(cause[1]) * 50 >= abs(grew)]
+    named = large if len(large) <= _NAMED else large[: _NAMED - 1]
+    others = found[len(named) :]
+    left = sum(difference for _, difference in others)
+    told = [f"{NAMES[part]} {signed_ns(difference)}" for part, difference in named]
+    if left and abs(left) * 200 >= abs(grew):
+        told.append(
+            f"{NAMES[others[0][0]]} {signed_ns(left)}"
+            if len(others) == 1
+            else f"{signed_ns(left)} of other parts"
+        )
+    *first, last = told or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def causes(fall: Waterfall) -> list[tuple[str, int]]:
@@ -107,3 +135,23 @@ def node_words(side: Side, rank: int, row: int) -> dict[str, Any]:
         "type": type_name(shown_type(graph, row)),
         "name": graph.strings[int(graph.name[row])],
     }
+
+
+def basis_words(fall: Waterfall) -> str:
+    """Say whose time a waterfall takes apart."""
+    return (
+        f"on the rank that waits least ({fall.rank})"
+        if fall.basis == "busiest"
+        else "in the mean of all ranks"
+    )
+
+
+def why_mean(comparison: Comparison, letter: str = "B") -> str:
+    """Say why only the mean is compared; "" where one rank is, too."""
+    first, second = comparison.busiest
+    if len(comparison.waterfalls) > 1 or first == second:
+        return ""
+    return (
+        f"Rank {first} waits least in A, rank {second} in {letter}: as the difference between two ranks is none between the "
+        "runs, all ranks are compared in the mean."
+    )

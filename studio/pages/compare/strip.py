@@ -8,7 +8,7 @@ from typing import Any
 
 from dash import html
 
-from studio.analysis.compare.words import verdict
+from studio.analysis.compare.words import basis_words, verdict, why_mean
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.part_words import NAMES
 from studio.comparing import LETTERS, Lineup
@@ -25,7 +25,8 @@ _BASIS = (
     "add up: overlapped (work and communication), compute, copies; then, by the earliest issued communication, waiting "
     "for the last member or, between pipeline stages, bubble, and the rest of communication; then host, and stall where "
     "nothing runs; after finish, once the rank is done and the last one is not. Where a recording is compared, the rest of "
-    "communication is one part on both sides. The rank that waits least is the one the others wait for."
+    "communication is one part on both sides. The rank that waits least is the one the others wait for; where it is another one in "
+    "each run, only the mean is shown: the difference between two ranks is none between the runs."
 )
 
 
@@ -104,9 +105,6 @@ def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
     comparison = shown.comparisons[pair - 1]
     fall = comparison.waterfall("mean" if basis == "mean" else "busiest")
     letter = LETTERS[pair]
-    where = "in the mean of all ranks"
-    if fall.basis == "busiest":
-        where = f"on the rank that waits least: {fall.rank_a} in A, {fall.rank_b} in {letter}"
     figure = waterfall(fall, ("A", letter), NAMES, dark=dark)
     table = Table(
         ("part", "a_ns", "b_ns", "difference_ns", "share"),
@@ -115,17 +113,25 @@ def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
     head = html.Div(
         [
             html.H2(["Where the difference comes from", hint("the waterfall", _BASIS)]),
-            _make_toggle(_BASES[0], {"basis": None}, on=fall.basis == "busiest"),
+            _make_toggle(
+                _BASES[0],
+                {"basis": None},
+                on=fall.basis == "busiest",
+                off=why_mean(comparison, letter),
+            ),
             _make_toggle(_BASES[1], {"basis": "mean"}, on=fall.basis == "mean"),
-            html.Span(where, className="cs-dim"),
+            html.Span(basis_words(fall), className="cs-dim"),
             html.Span(style={"flex": 1}),
             exports("waterfall", figure="compare-waterfall", table=table, title="the waterfall"),
         ],
         className="cs-compare-controls",
     )
+    why = [html.P(words, className="cs-dim")] if (words := why_mean(comparison, letter)) else []
     graph = drawn_figure("compare-waterfall", figure)
     return html.Section(
-        [_show_verdicts(shown, pair), head, graph], className="cs-section", **aria_label("How much and why")
+        [_show_verdicts(shown, pair, basis), head, *why, graph],
+        className="cs-section",
+        **aria_label("How much and why"),
     )
 
 
@@ -134,7 +140,7 @@ def strip_skeleton() -> Any:
     verdict_line = html.P("\N{NO-BREAK SPACE}", className="cs-compare-verdict")
     said = html.Div([verdict_line, html.P("\N{NO-BREAK SPACE}")], className="cs-compare-verdicts")
     bases = [html.Button(words, className="cs-button") for words in _BASES]
-    room = html.Span("on the rank that waits least: 0 in A, 0 in B", className="cs-dim")
+    room = html.Span("on the rank that waits least (0)", className="cs-dim")
     save = exports("waterfall", figure="compare-waterfall-later", title="the waterfall")
     row = [html.H2(["Where the difference comes from", hint("the waterfall", _BASIS)]), *bases, room]
     head = html.Div([*row, html.Span(style={"flex": 1}), save], className="cs-compare-controls")
@@ -142,11 +148,11 @@ def strip_skeleton() -> Any:
     return html.Section([said, reserved(head), coming], className="cs-section")
 
 
-def _show_verdicts(shown: Lineup, pair: int) -> Any:
+def _show_verdicts(shown: Lineup, pair: int, basis: str) -> Any:
     lines = []
     for place, comparison in enumerate(shown.comparisons, start=1):
         grew = comparison.difference_ns
-        sentence = verdict(comparison, "A", LETTERS[place])
+        sentence = verdict(comparison, "A", LETTERS[place], basis="mean" if basis == "mean" else "busiest")
         kind = "worse" if grew > 0 else "better" if grew < 0 else "same"
         kind = "unranked" if comparison.unranked else kind
         arrow = {"worse": "▲", "better": "▼", "same": "=", "unranked": "≠"}[kind]
@@ -173,6 +179,9 @@ def _name_assumed_sides(shown: Lineup) -> list[Any]:
     return [html.P(f"{said}.", className="cs-dim")] if said else []
 
 
-def _make_toggle(text: str, changes: dict[str, Any], *, on: bool) -> Any:
+def _make_toggle(text: str, changes: dict[str, Any], *, on: bool, off: str = "") -> Any:
+    """Return a button that changes the view; `off` is why it cannot be pressed."""
     how: dict[str, Any] = {"data-view": json.dumps(changes), "aria-pressed": "true" if on else "false"}
+    if off:
+        how |= {"disabled": True, "title": off}
     return html.Button(text, className="cs-button", **how)

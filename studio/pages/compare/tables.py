@@ -132,7 +132,7 @@ def settings_section(shown: Lineup, *, everything: bool) -> Any:
             **aria_label("Settings"),
         )
         if rows
-        else html.P("The settings are the same; only the runs differ.", className="cs-dim")
+        else html.P(_nothing_differs(shown), className="cs-dim")
     )
     change = {"settings": None if everything else "all"}
     text = "Only those that differ" if everything else "All settings"
@@ -142,6 +142,14 @@ def settings_section(shown: Lineup, *, everything: bool) -> Any:
     return html.Section(
         [html.Div([html.H2(title), button], className="cs-compare-controls"), body], className="cs-section"
     )
+
+
+def _nothing_differs(shown: Lineup) -> str:
+    """Say what differs where no setting does."""
+    names = {side.job: side.name for side in shown.sides}
+    if len(names) < 2:
+        return "The settings are the same; only the runs differ."
+    return "The settings are the same; the programs differ, which are those of different jobs."
 
 
 # ---------------------------------------------------------------------------------------------------

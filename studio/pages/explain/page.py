@@ -14,6 +14,7 @@ from studio.pages.base.export import exports
 from studio.pages.base.figures import drawn_figure
 from studio.pages.base.state import session
 from studio.pages.base.widgets import aria_label, hint, link, show_errors
+from studio.pages.explain.form import DEFAULT_SYSTEM, RUN, first_system
 from studio.pages.explain.words import (
     ABOUT_WAYS,
     crossover_words,
@@ -33,8 +34,7 @@ from studio.units import parse_bytes
 
 dash.register_page(__name__, path="/explain", name="Explain", title="Explain · Chakra Studio", order=10)
 
-_RUN = "run"
-_DEFAULT_SYSTEM, _DEFAULT_NPUS, _DEFAULT_SIZE = "hgx-h100", "8", "64 MiB"
+_DEFAULT_NPUS, _DEFAULT_SIZE = "8", "64 MiB"
 _SIZE = "comm_size as Chakra counts it, such as 64 MiB: of an all-gather one rank's part, of an all-to-all what a rank sends in all."
 _RANKS = "Members of the group, such as 0-7,16. Empty: all NPUs of the system."
 
@@ -108,14 +108,12 @@ def show(view: dict[str, Any], theme: str | None) -> Any:
     """Fill form and content for a view."""
     kind = str(view.get("collective") or "all_reduce")
     size = str(view.get("size") or _DEFAULT_SIZE)
-    system = str(
-        view.get("system") or (_RUN if view.get("run") not in (None, "", "recorded") else _DEFAULT_SYSTEM)
-    )
-    npus = str(view.get("npus") or ("" if system == _RUN else _DEFAULT_NPUS))
+    system = str(view.get("system") or first_system(view))
+    npus = str(view.get("npus") or ("" if system == RUN else _DEFAULT_NPUS))
     ranks = str(view.get("ranks") or "")
     systems = [{"value": name, "label": name} for name in SYSTEMS]
     if view.get("job") and view.get("run") not in (None, "", "recorded"):
-        systems.insert(0, {"value": _RUN, "label": "the system of the run"})
+        systems.insert(0, {"value": RUN, "label": "the system of the run"})
     body = show_explanation(view, (kind, size, system, npus, ranks), theme == "dark")
     return kind, size, systems, system, npus, ranks, body
 
@@ -131,7 +129,7 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
     """
     kind, size, system, npus, ranks = asked
     config = _config(view, system, npus)
-    if system == _RUN and (config.costs is None or config.topology.npus < 2):
+    if system == RUN and (config.costs is None or config.topology.npus < 2):
         return _nothing(view, config)
     members = parse_ranks(ranks) if ranks else range(config.topology.npus)
     # The field keeps its size from one collective to the next; a barrier has none.
@@ -180,7 +178,7 @@ def _nothing(view: dict[str, Any], config: SystemConfig) -> Any:
         if config.topology.npus < 2
         else "The system of this run has no costs of collectives: its messages are simulated one by one."
     )
-    on = f"{_DEFAULT_NPUS} NPUs of {_DEFAULT_SYSTEM}"
+    on = f"{_DEFAULT_NPUS} NPUs of {DEFAULT_SYSTEM}"
     return html.Div(
         [
             html.H2("No collective to explain"),
@@ -188,7 +186,7 @@ def _nothing(view: dict[str, Any], config: SystemConfig) -> Any:
             html.P("Choose another system above, or begin with this one."),
             dcc.Link(
                 f"Explain it on {on}",
-                href=link("/explain", view, system=_DEFAULT_SYSTEM, npus=_DEFAULT_NPUS, ranks=None),
+                href=link("/explain", view, system=DEFAULT_SYSTEM, npus=_DEFAULT_NPUS, ranks=None),
                 className="cs-button",
             ),
         ],
@@ -197,7 +195,7 @@ def _nothing(view: dict[str, Any], config: SystemConfig) -> Any:
 
 
 def _config(view: dict[str, Any], system: str, npus: str) -> SystemConfig:
-    if system == _RUN:
+    if system == RUN:
         return session().run(str(view.get("job")), str(view.get("run"))).result.config
     if npus and not (npus.isascii() and npus.isdecimal() and 0 < int(npus) < 1 << 21):
         raise ConfigError(f"NPUs is {npus[:20]!r}; allowed: a whole number from 1")

@@ -22,6 +22,7 @@ from studio.pages.base.followed import (
 )
 from studio.pages.base.state import RECORDED, session, tasks, workspace
 from studio.pages.base.widgets import aria_label, error_box, exact, link, page
+from studio.pages.home.words import hypothetical
 from studio.samples import SAMPLES
 from studio.store.workspace import JobInfo
 from studio.units import format_bytes, format_count, format_ns
@@ -210,7 +211,7 @@ def _job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> Any:
     ]
     return html.Tr(
         [
-            html.Td(name),
+            html.Td([name, *hypothetical(job)]),
             html.Td(_ranks(job), className="cs-num"),
             html.Td(format_count(summary.nodes), className="cs-num"),
             html.Td(span, className="cs-num"),

@@ -300,6 +300,8 @@ def _run_info(job: str, run: str | None) -> RunInfo | None:
 def _origin(info: JobInfo) -> Any:
     if is_generated(info):
         return html.Span("generated from a model, not recorded", className="cs-dim cs-source")
+    if info.hypothetical:
+        return html.Span(f"hypothetical, made for advice: {info.hypothetical}", className="cs-dim cs-source")
     return imported_from(info.source)
 
 

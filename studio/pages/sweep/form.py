@@ -9,13 +9,16 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from studio.errors import ConfigError, StudioError
+from studio.jobs.advising import is_for_advice
 from studio.jobs.sweeps import PREFIX, Asked, made_of
 from studio.pages.base.asked import SWEEP, asks
 from studio.pages.base.state import session, workspace
 from studio.pages.base.widgets import aria_label, hint
+from studio.sim.models import model_of
 from studio.sim.network import COSTS
 from studio.sim.presets import PRESETS
 from studio.sim.settings import BY_KEY
+from studio.sim.systems.proposals import propose
 from studio.sweep.costs import EXAMPLE, Costs, costs_of
 from studio.sweep.space import parse_space
 from studio.sweep.sweep import refuse_impossible
@@ -177,17 +180,14 @@ def systems(job: str) -> list[dict[str, str]]:
 
 
 def first_system(job: str, shown: str | None) -> str:
-    """Return the system to begin with: of the run that is shown, else of the newest, else the first preset of the job's size."""
-    runs = workspace().runs(job)
+    """Return the system to begin with: of the run that is shown, else of the newest, else the first that is proposed for the job.
+
+    Neither replays, in which the network changes nothing, nor runs that the studio made for a sweep or for advice.
+    """
+    runs = [info for info in workspace().runs(job) if model_of(info.tables) != "replay"]
     own = [info.id for info in runs if info.id == shown]
-    own += [info.id for info in runs if not info.name.startswith(PREFIX)]
-    if own:
-        return f"{RUN}{own[0]}"
-    ranks = len(session().trace(job).ranks)
-    fitting = [
-        name for name, one in PRESETS.items() if one.system.family is not None and one.system.fits(ranks)
-    ]
-    return "hgx-h100" if "hgx-h100" in fitting else (fitting or [next(iter(PRESETS))])[0]
+    own += [info.id for info in runs if not (info.name.startswith(PREFIX) or is_for_advice(info.name))]
+    return f"{RUN}{own[0]}" if own else propose(session().trace(job))[0].system
 
 
 def first_settings(job: str, system: str) -> str:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studio.analysis.compare.alignment import align, match_rows, plain_name
-from studio.analysis.compare.runs import STEPS, Carried, Side, compare, recorded_side
+from studio.analysis.compare.runs import STEPS, Carried, Side, Step, Waterfall, compare, recorded_side
+from studio.analysis.compare.words import basis_words, verdict, why_mean
 from studio.errors import TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.timeline import node_times, recorded
+from studio.units import parse_ns
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
@@ -52,13 +57,81 @@ def test_a_straggler_is_compute_on_the_busiest_rank_and_waiting_on_the_others():
     found = compare(two_ranks(50, 0), two_ranks(50, 30))
     assert found.difference_ns == 30_000
     busiest = found.waterfall("busiest")
-    assert (busiest.rank_a, busiest.rank_b, busiest.a_ns, busiest.b_ns) == (0, 0, 60_000, 90_000)
+    assert (busiest.rank, busiest.a_ns, busiest.b_ns) == (0, 60_000, 90_000)
     assert steps(busiest) == {"compute": 30_000}
     assert steps(found.waterfall("mean")) == {"compute": 15_000, "waiting": 15_000}
     figures = {one.key: (one.a, one.b, one.share) for one in found.figures}
     assert figures["finish"] == (60_000, 90_000, 1.0)
     assert figures["compute"] == (35_000, 50_000, 0.5)
     assert figures["exposed"] == figures["communicating"] == (25_000, 40_000, 0.5)
+
+
+def two_computing(first: int, second: int):
+    """Two ranks that compute so many µs, wait for each other and reduce for 10 µs."""
+    end = 100 + max(first, second) + 10
+    return side(
+        [
+            [
+                timed(node(1, "COMP"), 100, micros),
+                timed(collective(2, "ALL_REDUCE", 4096, 1), 100 + micros, end - 100 - micros),
+            ]
+            for micros in (first, second)
+        ]
+    )
+
+
+def test_two_ranks_are_not_subtracted_from_each_other():
+    """Rank 0 is late in A, rank 1 in B: no rank computes 20 µs longer for the whole of the difference, so the mean is told."""
+    found = compare(two_computing(80, 20), two_computing(50, 60))
+    assert (found.busiest, [fall.basis for fall in found.waterfalls]) == ((0, 1), ["mean"])
+    assert found.waterfall("busiest") is found.waterfall("mean")
+    assert steps(found.waterfall("busiest")) == {"compute": 5_000, "waiting": -25_000}
+    assert verdict(found) == (
+        "B is 20.0 µs (22.2 %) faster than A: waiting −25.0 µs and compute +5.00 µs, in the mean of all ranks."
+    )
+    assert why_mean(found).startswith("Rank 0 waits least in A, rank 1 in B:")
+
+
+def test_of_ranks_that_wait_equally_little_the_one_that_waits_least_in_both_is_compared():
+    found = compare(two_computing(50, 50), two_computing(50, 80))
+    assert found.busiest == (1, 1)
+    assert steps(found.waterfall("busiest")) == {"compute": 30_000}
+    assert (why_mean(found), basis_words(found.waterfalls[0])) == ("", "on the rank that waits least (1)")
+
+
+def test_the_sentence_follows_the_basis():
+    found = compare(two_ranks(50, 0), two_ranks(50, 30))
+    assert verdict(found) == "B is 30.0 µs (50 %) slower than A: compute +30.0 µs."
+    assert verdict(found, basis="mean") == (
+        "B is 30.0 µs (50 %) slower than A: compute +15.0 µs and waiting +15.0 µs, in the mean of all ranks."
+    )
+
+
+@pytest.mark.parametrize(
+    ("differences", "told"),
+    [
+        ((50, 30), "compute +50.0 µs and waiting +30.0 µs."),
+        ((40, 30, 20, 10), ""),
+        ((40, 30, 20, 10, -7), "+3.00 µs of other parts"),
+        ((40, 30, 20, 1), "+1.00 µs"),
+        ((600, 300, 3), ""),
+    ],
+    ids=["two", "four", "five", "one that is small", "one that is too small to be seen"],
+)
+def test_what_a_sentence_names_adds_up_to_the_difference(differences, told):
+    found = compare(two_ranks(50, 0), two_ranks(50, 0))
+    parts = ("compute", "waiting", "host", "stall", "bubble")
+    changes = dict(zip(parts, differences, strict=False))
+    fall = Waterfall(
+        "busiest", 0, 0, 0, tuple(Step(part, 0, 1000 * changes.get(part, 0), None) for part in STEPS)
+    )
+    grew = 1000 * sum(differences)
+    slower = replace(found.b, finish_ns=found.a.finish_ns + grew)
+    words = verdict(replace(found, b=slower, waterfalls=(fall,)))
+    named = [parse_ns(one.replace("+", "").replace("−", "")) for one in re.findall(r"[+−][\d.]+ µs", words)]
+    signs = [-1 if one.startswith("−") else 1 for one in re.findall(r"[+−][\d.]+ µs", words)]
+    assert abs(sum(sign * ns for sign, ns in zip(signs, named, strict=True)) - grew) * 200 <= grew
+    assert told in words
 
 
 def test_a_run_against_itself_differs_in_nothing():
