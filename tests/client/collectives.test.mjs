@@ -184,7 +184,8 @@ test("a bin and the window are described", () => {
     "grads #3", "rank 6 · group dp", "takes no part",
   ]);
   /* Two groups of a line: the mean of the line is that of neither. */
-  const groups = { ...DATA, values: floats(1, 0.5, 1.5, 1, 1, 1), figures: floats(65536, 24576, 73728, 1, 1, 1) };
+  const values = floats(1, 0.5, 1.5, 1, 1, 1), figures = floats(65536, 24576, 73728, 1, 1, 1);
+  const groups = { ...DATA, values, figures };
   assert.equal(describeBin(groups, { line: 0, column: 1 })[2], "0.50× the mean, 24.0 KiB");
   assert.equal(describeBin(groups, { line: 0, column: 2 })[2], "1.50× the mean, 72.0 KiB");
   assert.equal(describeWindow(DATA), "4 of 54 collectives × 3 ranks; a cell is the largest of 2 × 1");
