@@ -65,6 +65,17 @@ export function changeView(patch, options = {}) {
 }
 
 /**
+ * Whether a form holds what the server filled in, which takes the place of the address: a step of its own
+ * in the history would be taken again after each step back. Before the first answer no choice is the user's.
+ *
+ * @param {readonly unknown[] | null} filled by the server
+ * @param {readonly unknown[]} values
+ */
+export function isFilledIn(filled, values) {
+  return !filled || values.every((value, index) => (value || null) === (filled[index] || null));
+}
+
+/**
  * Show another address of the studio without loading it anew.
  *
  * @param {string} href

@@ -27,8 +27,8 @@ import { formatBytes, formatDigits, formatRate, formatTime, plural } from "../ba
  * @property {boolean} folded whether each line adds up a section
  * @property {boolean} [pairs] whether lines are ranks too
  * @property {"ratio" | "bytes" | "ns" | "bytes_per_ns"} unit
- * @property {"bytes" | "ns" | "bytes_per_ns"} measured unit of the mean
- * @property {Float64Array} mean by line
+ * @property {Float32Array} [figures] what ratios are of, by bin: each group of a line has a mean of its own
+ * @property {"bytes" | "ns" | "bytes_per_ns"} measured unit of these figures
  * @property {Float64Array} max over the mean, by line
  * @property {Float64Array} variation by line
  * @property {Float64Array} gini by line
@@ -193,14 +193,15 @@ export function formatFigure(value, unit) {
 export function describeBin(data, place) {
   const { numbers, across, shape, unit, pairs } = data;
   const { line, high, column, right } = cellsIn(data, place);
-  const value = data.values[place.line * shape[1] + place.column];
+  const bin = place.line * shape[1] + place.column, value = data.values[bin];
   const first = place.column * across, last = Math.min(first + across, numbers.length) - 1;
   const ranks = right - column > 1 ? `${numbers[first]} to ${numbers[last]}` : String(numbers[first]);
   const group = data.group[place.line] >= 0 ? data.groups[data.group[place.line]] || "all ranks" : "";
   let figure = formatFigure(value, unit);
   if (value !== value) figure = pairs ? "nothing between them" : "takes no part";
   else if (unit === "ratio") {
-    figure += ` the mean, ${formatFigure(value * data.mean[place.line], data.measured)}`;
+    figure += " the mean";
+    if (data.figures) figure += `, ${formatFigure(data.figures[bin], data.measured)}`;
   }
   return [
     nameOf(data, place.line),

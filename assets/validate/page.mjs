@@ -1,19 +1,21 @@
 /** The Validate page: its choices live in the address. */
 
-import { changeView, readView } from "../base/view.mjs";
+import { changeView, isFilledIn, readView } from "../base/view.mjs";
 
 /**
  * @param {string | null} set tables that are kept
  * @param {string | null} machine
  * @param {string | null} system "" stands for the one that the hardware names
  * @param {string} curve whether residual curves correct
+ * @param {(string | null)[] | null} filled the same as the server filled it in
  * @returns {unknown}
  */
-function choose(set, machine, system, curve) {
+function choose(set, machine, system, curve, filled) {
   const view = readView();
   const other = (set ?? "") !== (view.tables ?? "");
   const plain = curve === "without" ? curve : null;
-  changeView({ tables: set, machine: other ? null : machine, system, curve: plain });
+  const patch = { tables: set, machine: other ? null : machine, system, curve: plain };
+  changeView(patch, { replace: isFilledIn(filled, [set, machine, system, curve]) });
   return "";
 }
 

@@ -230,7 +230,8 @@ def communication(number: int, collective: int | None) -> str:
 
 
 _STG_SUFFIX = re.compile(r"@\d+_(?:COMP|X\d+_?COMM)$")
-_SEPARATORS = re.compile(r"(?<=[./:])")
+_SEPARATORS = re.compile(r"(?<=[./])|(?<=:)(?!:)")
+"""Behind each separator; namespaces of C++ are set apart by two colons, which are one."""
 
 
 def _parts(name: str) -> list[str]:

@@ -98,6 +98,7 @@ def _tile(shown: Shown) -> Response:
     spread = heat.spread
     columns = {
         "values": part.values.ravel(),
+        **({} if part.figures is None else {"figures": part.figures.ravel()}),
         "numbers": _numbers(shown)[part.left : part.right].astype(np.int32),
         "name": name,
         "group": group
@@ -108,7 +109,7 @@ def _tile(shown: Shown) -> Response:
         "nth": np.where(heat.alike[rows] > 1, heat.nth[rows], NONE).astype(np.int32),
         **{
             key: np.where(known, getattr(spread, key)[rows], np.nan).astype(np.float64)
-            for key in ("mean", "max", "variation", "gini", "excess")
+            for key in ("max", "variation", "gini", "excess")
         },
     }
     return pack_arrays(header, columns)

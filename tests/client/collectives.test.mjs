@@ -152,7 +152,7 @@ const DATA = {
   name: new Int32Array([0, -1]), type: new Int32Array([0, 0]), nth: new Int32Array([2, -1]),
   group: new Int32Array([0, -1]), section: new Int32Array([0, 1]),
   names: ["grads"], types: ["ALL_REDUCE"], groups: ["dp"], sections: ["one", "two"],
-  folded: false, unit: "ratio", measured: "bytes", mean: new Float64Array([1024, 1]),
+  folded: false, unit: "ratio", measured: "bytes", figures: floats(1024, 2048, NaN, 1, 2, 3),
   max: new Float64Array(2), variation: new Float64Array(2), gini: new Float64Array(2),
   excess: new Float64Array(2), sum: new Float64Array(2),
   range: { least: 0.5, most: 2, positive: 0.5 }, colours: { sequential: {}, diverging: {} },
@@ -183,6 +183,11 @@ test("a bin and the window are described", () => {
   assert.deepEqual(describeBin({ ...DATA, down: 1, window: [10, 12, 0, 3] }, { line: 0, column: 2 }), [
     "grads #3", "rank 6 · group dp", "takes no part",
   ]);
+  /* Two groups of a line: the mean of the line is that of neither. */
+  const values = floats(1, 0.5, 1.5, 1, 1, 1), figures = floats(65536, 24576, 73728, 1, 1, 1);
+  const groups = { ...DATA, values, figures };
+  assert.equal(describeBin(groups, { line: 0, column: 1 })[2], "0.50× the mean, 24.0 KiB");
+  assert.equal(describeBin(groups, { line: 0, column: 2 })[2], "1.50× the mean, 72.0 KiB");
   assert.equal(describeWindow(DATA), "4 of 54 collectives × 3 ranks; a cell is the largest of 2 × 1");
   const whole = { ...DATA, window: /** @type {const} */ ([0, 1, 0, 8]), lines: 1, down: 1, folded: true };
   assert.equal(describeWindow(whole), "1 row × 8 ranks");

@@ -40,13 +40,31 @@ HOSTILE = "<img src=x onerror=window.harmed=1>"
 
 
 def test_every_registered_page_is_looked_at(studio: Studio, page) -> None:
-    """A page that is added to the navigation is added to these tests."""
-    page.goto(studio.url)
+    """A page that is added to the navigation is added to these tests.
+
+    One step back leads to the page before, also from those that fill in the address; a choice of the user is a step.
+    """
+    page.goto(studio.address("overview", "transformer_8r"))
     page.wait_for_selector("nav a")
     links = page.eval_on_selector_all(
         "nav a", "links => links.map(link => new URL(link.href).pathname.slice(1))"
     )
     assert set(links) == set(PAGES)
+    for name, filled_in in (("Trends", "series="), ("Validate", "system="), ("Explain", "npus=8")):
+        page.locator("nav").get_by_text(name, exact=True).click()
+        page.wait_for_url(f"**/{name.lower()}?*{filled_in}*")
+        quiet(page)
+        page.go_back()
+        page.wait_for_url("**/overview?job=*")
+    page.go_forward()
+    page.wait_for_selector(".cs-explain-formula")
+    quiet(page)
+    page.locator("#explain-npus").fill("16")
+    page.locator("#explain-npus").press("Enter")
+    page.wait_for_url("**/explain?*npus=16*")
+    quiet(page)
+    page.go_back()
+    page.wait_for_url("**/explain?*npus=8*")
 
 
 FITS = """document.documentElement.scrollWidth <= innerWidth

@@ -96,6 +96,9 @@ def test_labels_of_any_name_fit_into_two_short_lines(name, number, collective, s
     [
         ("mb0.transformer.0.ffn.dwdown@0_COMP", "transformer\n0.ffn.dwdown"),
         ("aten::convolution_backward_overrideable", "aten\nconvolu…deable"),
+        ("aten::as_strided", "aten\nas_strided"),
+        ("aten::expand", "aten::expand"),
+        ("c10::impl::aten::sum", "c10::impl\naten::sum"),
         ("forward", "forward"),
         ("", ""),
     ],

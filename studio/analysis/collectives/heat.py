@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -201,6 +202,7 @@ class Tile:
         low, high, left, right: The window in lines and columns, ends exclusive.
         down, across: Lines and columns of a bin.
         values: (H, W) the largest figure of each bin; of ratios the one farthest from 1. NaN where there is none.
+        figures: (H, W) of ratios the figures that they are of, in the unit of the metric; else None.
     """
 
     low: int
@@ -210,6 +212,7 @@ class Tile:
     down: int
     across: int
     values: Float32
+    figures: Float32 | None = None
 
 
 def tile(
@@ -227,9 +230,10 @@ def tile(
     left, right = _cut(window[2], window[3], len(heat.columns))
     rows = heat.lines[low:high]
     table = _cells(heat, heat.table, rows, left, right)
-    if relative:
-        table = ratios(table, _own(heat, rows, left, right))
-    return _make_tile(table, (low, high, left, right), relative=relative, cells=cells)
+    if not relative:
+        return _make_tile(table, (low, high, left, right), cells=cells)
+    by_mean = ratios(table, _own(heat, rows, left, right))
+    return _make_tile(by_mean, (low, high, left, right), cells=cells, ratios_of=table)
 
 
 def _own(heat: Heat, rows: Int64, left: int, right: int) -> Float64:
@@ -252,15 +256,21 @@ def plain_tile(table: Float64, window: tuple[int, int, int, int]) -> Tile:
     """Return a window (low, high, left, right) of any table, like `tile`."""
     low, high = _cut(window[0], window[1], table.shape[0])
     left, right = _cut(window[2], window[3], table.shape[1])
-    return _make_tile(table[low:high, left:right], (low, high, left, right), relative=False, cells=CELLS)
+    return _make_tile(table[low:high, left:right], (low, high, left, right), cells=CELLS)
 
 
-def _make_tile(table: Float64, window: tuple[int, int, int, int], *, relative: bool, cells: int) -> Tile:
+def _make_tile(
+    table: Float64, window: tuple[int, int, int, int], *, cells: int, ratios_of: Float64 | None = None
+) -> Tile:
     lines, columns = table.shape
     across = max(1, -(-columns // COLUMNS))
     wide = -(-columns // across)
     down = max(1, -(-lines // LINES), -(-lines * wide // cells))
-    return Tile(*window, down, across, _bin_values(table, down, across, relative=relative).astype(np.float32))
+    if ratios_of is None:
+        [values] = _bin_values(table, (table,), down, across)
+        return Tile(*window, down, across, values)
+    values, figures = _bin_values(np.abs(table - 1), (table, ratios_of), down, across)
+    return Tile(*window, down, across, values, figures)
 
 
 def _cut(low: int, high: int, most: int) -> tuple[int, int]:
@@ -268,17 +278,24 @@ def _cut(low: int, high: int, most: int) -> tuple[int, int]:
     return low, min(max(high, low + 1), most)
 
 
-def _bin_values(table: Float64, down: int, across: int, *, relative: bool) -> Float64:
+def _bin_values(weight: Float64, tables: Sequence[Float64], down: int, across: int) -> list[Float32]:
+    """Return of each table what it holds where the weight of a bin is largest."""
     if down == across == 1:
-        return table
+        return [table.astype(np.float32) for table in tables]
+    bins = _bins(weight, down, across)
+    place = np.where(np.isnan(bins), -np.inf, bins).argmax(axis=2)[:, :, None]
+    return [
+        np.take_along_axis(_bins(table, down, across), place, axis=2)[:, :, 0].astype(np.float32)
+        for table in tables
+    ]
+
+
+def _bins(table: Float64, down: int, across: int) -> Float64:
+    """Return (H, W, down * across) the cells of each bin; those beyond the table are NaN."""
     high, wide = -(-table.shape[0] // down), -(-table.shape[1] // across)
     padded = np.full((high * down, wide * across), np.nan)
     padded[: table.shape[0], : table.shape[1]] = table
-    bins = padded.reshape(high, down, wide, across).transpose(0, 2, 1, 3).reshape(high, wide, -1)
-    weight = np.abs(bins - 1) if relative else bins
-    strongest_place = np.where(np.isnan(bins), -np.inf, weight).argmax(axis=2)
-    values: Float64 = np.take_along_axis(bins, strongest_place[:, :, None], axis=2)[:, :, 0]
-    return values
+    return padded.reshape(high, down, wide, across).transpose(0, 2, 1, 3).reshape(high, wide, -1)
 
 
 def strongest(heat: Heat, window: tuple[int, int, int, int], *, relative: bool = False) -> tuple[int, int]:

@@ -164,10 +164,20 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
     )
 
 
+def used_matrix(use: GroupUse, *, dark: bool) -> Any:
+    """Return the figure of groups and ranks; None where nobody communicates, as all cells would have one colour."""
+    return group_matrix(use, dark=dark) if use.count.any() else None
+
+
 def matrix_figure(name: str, figure: Any, use: GroupUse) -> Any:
     """Return the component that shows the matrix of groups and ranks, or a sentence where there is none."""
     if not figure:
-        return html.P("No collective names a comm group, and no group is listed.", className="cs-dim")
+        words = (
+            f"No rank communicates in the {format_counted(len(use.groups), 'comm group')} that the job lists."
+            if use.groups
+            else "No collective names a comm group, and no group is listed."
+        )
+        return html.P(words, className="cs-dim")
     return drawn_figure(name, figure, maxWidth=widest_px(use))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Input, Output, callback, clientside_callback, dcc, html
+from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html
 
 from studio.errors import ConfigError
 from studio.figures.ways import time_of_ways
@@ -61,6 +61,7 @@ def layout(**_query: str) -> Any:
                 className="cs-page-head",
             ),
             html.Div(id="explain-body"),
+            dcc.Store(id="explain-filled"),
             html.Div(id="explain-sync", hidden=True),
         ],
         className="cs-page",
@@ -100,6 +101,7 @@ def _text(name: str, title: str, width: int, about: str) -> Any:
     Output("explain-system", "value"),
     Output("explain-npus", "value"),
     Output("explain-ranks", "value"),
+    Output("explain-filled", "data"),
     Output("explain-body", "children"),
     Input("view", "data"),
     Input("theme", "data"),
@@ -114,8 +116,9 @@ def show(view: dict[str, Any], theme: str | None) -> Any:
     systems = [{"value": name, "label": name} for name in SYSTEMS]
     if view.get("job") and view.get("run") not in (None, "", "recorded"):
         systems.insert(0, {"value": RUN, "label": "the system of the run"})
-    body = show_explanation(view, (kind, size, system, npus, ranks), theme == "dark")
-    return kind, size, systems, system, npus, ranks, body
+    asked = kind, size, system, npus, ranks
+    body = show_explanation(view, asked, theme == "dark")
+    return kind, size, systems, system, npus, ranks, asked, body
 
 
 @show_errors
@@ -210,5 +213,6 @@ clientside_callback(
     Input("explain-system", "value"),
     Input("explain-npus", "value"),
     Input("explain-ranks", "value"),
+    State("explain-filled", "data"),
     prevent_initial_call=True,
 )

@@ -15,7 +15,6 @@ from studio.analysis.job.summary import Summary, count_unsized
 from studio.analysis.job.type_times import type_times
 from studio.doctor import CHECKS
 from studio.errors import StudioError
-from studio.figures.groups import group_matrix
 from studio.jobs.advice_search import start_advising
 from studio.jobs.checking import start_check
 from studio.jobs.completing import made_from
@@ -38,7 +37,7 @@ from studio.pages.base.widgets import (
     show_errors,
     term,
 )
-from studio.pages.collectives.groups import count_left_out, matrix_figure
+from studio.pages.collectives.groups import count_left_out, matrix_figure, used_matrix
 from studio.pages.overview.advice import advice_section, keep_advised, tornado_section
 from studio.pages.overview.assumed import assumed_section
 from studio.pages.overview.files import files_section
@@ -97,7 +96,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
     is_gone = bool(run) and simulated is None
     if is_gone:
         run = None  # nothing is read of it: said once, instead of in every section
-    figure = group_matrix(use, dark=theme == "dark")
+    figure = used_matrix(use, dark=theme == "dark")
     shown = page(
         info.name,
         lost_line(trace, info.id),

@@ -117,6 +117,7 @@ def layout(**_query: str) -> Any:
             ),
             dcc.Store(id="sweep-started"),
             dcc.Store(id="sweep-mark"),
+            dcc.Store(id="sweep-filled"),
             dcc.Store(id="sweep-suggested"),
             stores(SWEEP),
             html.Div(id="sweep-sync", hidden=True),
@@ -277,6 +278,7 @@ def _carry_out(asked: Asked, job: str, typed: Typed) -> tuple[str, Any]:
     Output("sweep-runs", "children"),
     Output("sweep-poll", "disabled"),
     Output("sweep-mark", "data"),
+    Output("sweep-filled", "data"),
     Input("view", "data"),
     Input("theme", "data"),
     Input("sweep-started", "data"),
@@ -297,7 +299,22 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
     mark: list[Any] | None,
 ) -> Any:
     """Show the sweep that is picked, as far as it is."""
-    nothing: tuple[Any, ...] = [], None, [], None, None, no_update, True, None, "", None, None, True, None
+    nothing: tuple[Any, ...] = (
+        [],
+        None,
+        [],
+        None,
+        None,
+        no_update,
+        True,
+        None,
+        "",
+        None,
+        None,
+        True,
+        None,
+        None,
+    )
     job, picked, key = (view.get(name) for name in ("job", "sweep", "along"))
     if not job:
         return nothing
@@ -320,7 +337,7 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
     except StudioError as error:
         return (*nothing[:4], error_box(error), *nothing[5:])
     if kept is None:
-        return (*nothing[:4], _empty(), *nothing[5:10], made, not busy, None)
+        return (*nothing[:4], _empty(), *nothing[5:10], made, not busy, None, None)
     along = key if key in kept.space.keys else _first_key(kept)
     options = [{"value": one.id, "label": _label(one)} for one in listed]
     keys = [{"value": name, "label": name} for name in kept.space.keys]
@@ -335,7 +352,10 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
         if going or not kept.is_whole
         else summary(kept, rows)
     )
-    return options, kept.id, keys, along, *drawn, words, _actions(kept, task), made, not (going or busy), now
+    # One that was just started is a step of the user, not a choice that was filled in.
+    filled = [] if ctx.triggered_id == "sweep-started" else [kept.id, along]
+    waits = not (going or busy)
+    return options, kept.id, keys, along, *drawn, words, _actions(kept, task), made, waits, now, filled
 
 
 clientside_callback(
@@ -343,6 +363,7 @@ clientside_callback(
     Output("sweep-sync", "title"),
     Input("sweep-pick", "value"),
     Input("sweep-key", "value"),
+    State("sweep-filled", "data"),
     prevent_initial_call=True,
 )
 

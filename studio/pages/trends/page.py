@@ -72,6 +72,7 @@ def layout(**query: str) -> Any:
             ),
             html.Div(id="trends-body"),
             dcc.Store(id="trends-shown"),
+            dcc.Store(id="trends-filled"),
             html.Div(id="trends-sync", hidden=True),
             follow_tasks("trends"),
             follow_workspace("trends"),
@@ -85,6 +86,7 @@ def layout(**query: str) -> Any:
     Output("trends-series", "value"),
     Output("trends-body", "children"),
     Output("trends-shown", "data"),
+    Output("trends-filled", "data"),
     Input("view", "data"),
     Input("theme", "data"),
     tasks_changed("trends"),
@@ -106,12 +108,12 @@ def show(
         ]
     )
     if changed_by_tasks() and mark == shown and not is_measuring(tasks()):
-        return [no_update] * 4
+        return [no_update] * 5
     options = [
         {"value": name, "label": f"{name} ({format_counted(len(of), 'job')})"} for name, of in grouped.items()
     ]
     body = show_series(chosen, grouped.get(chosen, []), dark=theme == "dark")
-    return options, no_update if chosen == there else chosen or None, body, mark
+    return options, no_update if chosen == there else chosen or None, body, mark, [chosen]
 
 
 def _chosen(view: Mapping[str, Any], grouped: Mapping[str, Sequence[Point]], known: Sequence[Point]) -> str:
@@ -360,6 +362,7 @@ clientside_callback(
     ClientsideFunction("studio_trends", "choose"),
     Output("trends-sync", "title"),
     Input("trends-series", "value"),
+    State("trends-filled", "data"),
     prevent_initial_call=True,
 )
 clientside_callback(

@@ -47,6 +47,7 @@ def layout(**query: str) -> Any:
             html.Div(id="validate-kept-words", role="status"),
             html.Div(id="validate-body"),
             dcc.Store(id="validate-kept"),
+            dcc.Store(id="validate-filled"),
             html.Div(id="validate-sync", hidden=True),
             html.Div(id="validate-sync-kept", hidden=True),
         ],
@@ -165,6 +166,7 @@ def _whole(text: str | None) -> int | None:
     Output("validate-system", "data"),
     Output("validate-system", "value"),
     Output("validate-curve", "value"),
+    Output("validate-filled", "data"),
     Output("validate-body", "children"),
     Input("view", "data"),
     Input("theme", "data"),
@@ -196,6 +198,7 @@ def show(view: dict[str, Any], theme: str | None, _kept: dict[str, str] | None, 
         _systems(),
         system_value,
         curve_value,
+        wanted,
         body if chosen else _nothing(),
     )
 
@@ -302,6 +305,7 @@ clientside_callback(
     Input("validate-machine", "value"),
     Input("validate-system", "value"),
     Input("validate-curve", "value"),
+    State("validate-filled", "data"),
     prevent_initial_call=True,
 )
 clientside_callback(

@@ -59,8 +59,20 @@ def test_a_bin_is_as_its_strongest_cell_and_names_it() -> None:
     assert (found.down, found.across, found.values.tolist()) == (3, 1, [[8, 8, 10, 16]])
     ratio = tile(heat, (0, 3, 0, 4), relative=True, cells=4)
     assert ratio.values.tolist() == [[0.5, 0.5, 2.5, 1.600000023841858]]
+    assert ratio.figures is not None
+    assert ratio.figures.tolist() == [[2, 2, 10, 16]]
+    assert found.figures is None
     assert strongest(heat, (0, 3, 2, 3)) == (2, 2)
     assert strongest(heat, (0, 3, 0, 2), relative=True) == (2, 0)
+
+
+def test_a_ratio_has_the_figure_that_it_is_of_whatever_the_mean_of_its_group() -> None:
+    """Two groups that share a row have different means: neither is that of the row."""
+    heat = heat_of(members_of(side_by_side()), Look())
+    part = tile(heat, (0, len(heat.lines), 0, 4), relative=True)
+    assert heat.spread.own.shape[1] > 1
+    assert part.figures is not None
+    assert part.figures.tolist() == heat.table[heat.lines].tolist()
 
 
 def test_another_run_is_drawn_in_the_order_of_the_first() -> None:
