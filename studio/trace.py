@@ -896,13 +896,20 @@ def copies(graph: Graph) -> Bool:
     return _on_device(graph, chosen)
 
 
-def idles(graph: Graph) -> Bool:
-    """Return (N,) which nodes are time for which a stream of a device stood idle: written as compute, its `gap` being `idle`."""
+IDLE = "idle"
+STALLED = "stall"
+"""What `gap` says of time for which a stream stood idle although it had been given its next operation long before."""
+IDLE_GAPS = (IDLE, STALLED)
+
+
+def idles(graph: Graph, whys: Sequence[str] = IDLE_GAPS) -> Bool:
+    """Return (N,) which nodes are time for which a stream of a device stood idle: written as compute, its `gap` being one of some words."""
     chosen = np.zeros(len(graph), np.bool_)
     rows, where = graph.rows_with("gap")
-    idle = graph.strings.find("idle")
-    if idle != NONE:
-        chosen[rows] = graph.attrs.value[where] == idle
+    for why in whys:
+        idle = graph.strings.find(why)
+        if idle != NONE:
+            chosen[rows] |= graph.attrs.value[where] == idle
     return _on_device(graph, chosen)
 
 

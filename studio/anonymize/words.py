@@ -36,7 +36,7 @@ splitk splitkreduce reduction softmax layernorm norm batch layer conv convolutio
 memcpy memset htod dtoh dtod ptop host pageable pinned unregistered peer
 cudalaunchkernel cudalaunchkernelexc cudamemcpyasync cudamemsetasync cudalaunch hiplaunchkernel culaunchkernel culaunchkernelex exc async
 cudastreamsynchronize cudadevicesynchronize cudaeventsynchronize cudastreamwaitevent synchronize
-memcpy memset idle call program gap host seq slice world default pg rank
+memcpy memset idle stall call program gap host seq slice world default pg rank
 symbolic network chakra
 """
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from studio.et.format import DevicePart, HostPart
 from studio.et.recording import DEVICE_KINDS, DeviceTrace, EventKind
-from studio.trace import COPY_KINDS, NONE, Graph, Int64, NodeType, copies, int_column
+from studio.trace import COPY_KINDS, IDLE_GAPS, NONE, Graph, Int64, NodeType, copies, int_column
 
 Work = Literal["compute", "copy", "collective", "message", "memory", "host"]
 WORK: Final[tuple[Work, ...]] = ("compute", "copy", "collective", "message", "memory", "host")
@@ -187,7 +187,7 @@ def graph_seen(graph: Graph, number: int | None) -> RankSeen:
     rows, sizes = int_column(graph, "comm_size", among=rest)
     sends = (graph.type[rows] == NodeType.COMM_COLL) | (graph.type[rows] == NodeType.COMM_SEND)
     operations: dict[Work, int] = {
-        "compute": max(counts[NodeType.COMP] - on_host - copied - _noted(graph, "gap", ("idle",)), 0),
+        "compute": max(counts[NodeType.COMP] - on_host - copied - _noted(graph, "gap", IDLE_GAPS), 0),
         "copy": copied,
         "collective": counts[NodeType.COMM_COLL],
         "message": counts[NodeType.COMM_SEND] + counts[NodeType.COMM_RECV],

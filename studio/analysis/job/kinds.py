@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.trace import Bool, Graph, Int64, NodeType, Trace, copies, idles, int_column
+from studio.trace import STALLED, Bool, Graph, Int64, NodeType, Trace, copies, idles, int_column
 
 COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
 
@@ -33,7 +33,8 @@ def node_kinds(graph: Graph) -> Int64:
 def work_kinds(trace: Trace) -> list[Int64]:
     """Return for each graph (N,) the kind of work of each node as accounts of time have it.
 
-    As `node_kinds`, but time for which a stream waited to be given work is the host's. And where no node of the job
+    As `node_kinds`, but time for which a stream waited to be given work is the host's; what it had been given long before, the
+    host did not hold up. And where no node of the job
     computes on an accelerator, the processor is what it runs on: operators are compute, collectives communication, and
     the time between operators stays the host's.
     """
@@ -41,6 +42,7 @@ def work_kinds(trace: Trace) -> list[Int64]:
     on_processor = _use_no_accelerator(found)
     for graph, kinds in zip(trace.graphs, found, strict=True):
         kinds[idles(graph)] = CPU
+        kinds[idles(graph, (STALLED,))] = NOTHING
         if on_processor:
             working = kinds == CPU
             working[graph.rows_with("gap")[0]] = False

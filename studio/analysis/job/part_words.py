@@ -39,7 +39,7 @@ ABOUT: Mapping[str, str] = {
     "communication": "Communication under way that no work hid, after all had begun. A recording does not tell "
     "queueing, latency and transfer apart.",
     "host": "Nothing was on the device; the processor was busy, or the device waited to be given work.",
-    "stall": "Nothing was under way at all.",
+    "stall": "Nothing was under way at all; the device may have been given its work long before and not have begun it.",
     "after_finish": "The rank was done and the last rank was not.",
     "exposed": "Waiting, queueing, latency and transfer (of a recording: waiting and communication): communication that no "
     "work hid. What a faster network and better balance could save at most.",

@@ -21,10 +21,12 @@ from studio.et.link.names import RECEIVE, SEND, node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
 from studio.et.recording import DeviceTrace, EventKind
 from studio.trace import (
+    IDLE,
     LAUNCH_CALL_NS,
     LAUNCH_NS,
     LAUNCHED_BY,
     NONE,
+    STALLED,
     WAITS_FOR,
     Attribute,
     Int32,
@@ -251,7 +253,7 @@ def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_d
     rows = np.arange(len(idles)) + first_device + len(launched)
     own, own_events = np.concatenate((places, rows)), np.concatenate((events, events[idles.place]))
     columns.flag("is_cpu_op", own, False)
-    columns.words("gap", rows, ["idle"] * len(idles))
+    columns.words("gap", rows, [STALLED if queued else IDLE for queued in idles.queued.tolist()])
     for key, values in (("stream", device.stream), ("device", device.device)):
         there = values[own_events] >= 0
         columns.numbers(key, own[there], values[own_events][there])

@@ -8,7 +8,7 @@ disagree, is left out and counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from studio.et.link.gaps import (
     find_gaps,
     replace_lost,
 )
-from studio.et.link.idle import Idles, find_idles, idle_dependencies, no_idles, order_with_idles
+from studio.et.link.idle import Idles, find_idles, find_queued, idle_dependencies, no_idles, order_with_idles
 from studio.et.link.lanes import (
     carried_in_place,
     find_floating,
@@ -269,6 +269,7 @@ def _add_idles(
         draft.add(waits[0] + first_device, waits[1] + first_device, DepKind.EVENT)
         pairs = select_dependencies(draft, order, DepKind(sum(DepKind)))[:3]
         idles = find_idles(*times, streams, pairs, least_ns)
+    idles = replace(idles, queued=find_queued(idles, device, launched))
     for source, target, kind in idle_dependencies(idles, first_device, len(order), pairs):
         draft.add(source, target, kind)
     return idles, order_with_idles(order, idles, first_device)

@@ -7,7 +7,9 @@ holds no more than the call: some stream waits for something. Around collectives
 for a collective PyTorch lets the stream of the library wait for that of the caller, which may be the same; elsewhere the caller's
 stream waits for a collective whose result is needed. So the first operation that a thread launches after the call waits, on the
 stream that waits where that is told: the collective that is being called for what the thread launched last on streams of its own,
-anything else for the last collective launched before on another stream. A wait that the recorded times contradict is none.
+anything else for the last collective launched before on another stream. Where that ended only later, several were called before
+the first was waited for, as by DDP: it is then the one at whose end the operation, given to the device and with its stream done, could
+begin. A wait that the recorded times contradict is none.
 
 Of an operation whose launch was not recorded, nothing tells what it waited for but the times: it is taken to wait for what
 its device ended last before it. So the idle time before it is that of the device, not that of its stream alone, during which
@@ -23,6 +25,7 @@ import numpy as np
 
 from studio.distinct import find_distinct
 from studio.et.link.attribute import DeviceOperations, covering
+from studio.et.link.launches import streams_of
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, EventKind, mark_names
 from studio.trace import NONE, Bool, Int32, Int64
@@ -65,6 +68,10 @@ def unsaid_waits(
         for caller, on in set(waits)
     }
     collectives = _Launched(np.flatnonzero(talks), stream)
+    ended = _Ended(np.flatnonzero(talks), stream, device.device[events], finish)
+    free = np.maximum(
+        _ends_before(device, launched)[places], begun + device.duration_ns[launched.launch[places]]
+    )
     asked = {
         caller: _Launched(np.flatnonzero((thread == caller) & (own | ~talks)), stream) for caller, _ in lanes
     }
@@ -78,6 +85,8 @@ def unsaid_waits(
         target = int(lane[after])
         if not talks[target] or (own[target] and call_of_wait[place] != within[target]):
             last = collectives.last_elsewhere(first, int(stream[target]))
+            if last >= 0 and finish[last] > start[target]:
+                last = ended.last_elsewhere(first, target, int(free[target]), int(start[target]))
         elif own[target]:
             # The collective runs on the caller's own stream.
             continue
@@ -106,6 +115,33 @@ class _Launched:
         if place >= 0 and self.stream[place] == stream:
             place = int(self.since[place]) - 1
         return int(self.at[place]) if place >= 0 else NONE
+
+
+class _Ended:
+    """Some operations in the order of their ends, to find the one that another operation waited for by the times."""
+
+    def __init__(self, at: Int64, stream: Int64, device: Int64, finish: Int64) -> None:
+        self.stream, self.device = stream, device
+        order = np.argsort(finish[at], kind="stable")
+        self.at, self.finish = at[order], finish[at][order]
+
+    def last_elsewhere(self, first: int, target: int, after_ns: int, until_ns: int) -> int:
+        """Return the last before a place to end after one time and by another, on another stream of the device of the target, or -1."""
+        begin, end = np.searchsorted(self.finish, [after_ns, until_ns], side="right").tolist()
+        for place in self.at[begin:end][::-1].tolist():
+            same = self.device[place] == self.device[target]
+            if place < first and same and self.stream[place] != self.stream[target]:
+                return int(place)
+        return NONE
+
+
+def _ends_before(device: DeviceTrace, launched: DeviceOperations) -> Int64:
+    """Return (D,) when all that began before on the stream of each operation had ended; the least time there is for the first."""
+    finish = device.start_ns[launched.event] + device.duration_ns[launched.event]
+    before = np.full(len(finish), np.iinfo(np.int64).min, np.int64)
+    for rows in streams_of(device, launched):
+        before[rows[1:]] = np.maximum.accumulate(finish[rows[:-1]])
+    return before
 
 
 def _waiting_streams(device: DeviceTrace, calls: Int64) -> Int64:

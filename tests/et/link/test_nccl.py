@@ -22,7 +22,7 @@ from studio.sim import simulate
 from studio.sim.parts import interpret
 from studio.sim.replays import as_replay, idle_system
 from studio.timeline import node_times, recorded
-from studio.trace import CollectiveType, Graph, NodeType, Trace, int_column, node_attributes
+from studio.trace import CollectiveType, Graph, NodeType, Trace, idles, int_column, node_attributes
 from tests.et.pytorch_files import device_file, event, kernel, launch
 from tests.kernels import compiled
 
@@ -334,3 +334,71 @@ def union(spans: list[tuple[float, float]]) -> float:
         total += max(end - max(begin, reached), 0)
         reached = max(reached, end)
     return total
+
+
+def buckets(*, gemm_us: float = 30, copied_us: float = 105, copy_called_us: float = 83) -> bytes:
+    """Two all-reduces are called, end at 100 and 160 µs, and are waited for one after another, each before a copy of its result."""
+    return device_file(
+        [
+            event("aten::mm", 10, 10),
+            launch(12, 501),
+            kernel("gemm", 20, gemm_us, 501),
+            *called("allreduce", 30),
+            launch(32, 600, "hipStreamWaitEvent"),
+            launch(34, 502, "hipLaunchKernel", 1),
+            kernel(ALL_REDUCE, 60, 40, 502, stream=17),
+            *called("allreduce", 40),
+            launch(42, 601, "hipStreamWaitEvent"),
+            launch(44, 503, "hipLaunchKernel", 1),
+            kernel(ALL_REDUCE, 101, 59, 503, stream=17),
+            launch(60, 602, "hipStreamWaitEvent"),
+            event("aten::copy_", copy_called_us - 1, 5),
+            launch(copy_called_us, 504, "hipLaunchKernel"),
+            kernel("copy of the first", copied_us, 5, 504),
+            launch(120, 603, "hipStreamWaitEvent"),
+            event("aten::copy_", 122, 5),
+            launch(123, 505, "hipLaunchKernel"),
+            kernel("copy of the second", 165, 5, 505),
+        ],
+        distributedInfo={"backend": "nccl", "rank": 0, "world_size": 2},
+        baseTimeNanoseconds=0,
+    )
+
+
+def collectives_before(graph: Graph, name: str) -> list[int]:
+    """Return when the collectives ended that an operation of the device waits for."""
+    [row] = [row for row in range(len(graph)) if graph.strings[int(graph.name[row])] == name]
+    found = rows(graph, NodeType.COMM_COLL)
+    ends = graph.start_ns + graph.duration_ns
+    return [int(ends[source]) for source in graph.data.of(row).tolist() if source in found]
+
+
+def test_the_first_of_several_collectives_is_waited_for_before_the_last(tmp_path: Path) -> None:
+    """The last had been called when the first was waited for, and ends after the copy of the first."""
+    (tmp_path / "kineto_0.json").write_bytes(buckets())
+    trace = studio.read(tmp_path)
+    [graph] = trace.graphs
+    zero_us = 10  # when the first event began
+    assert collectives_before(graph, "copy of the first") == [(100 - zero_us) * 1000]
+    assert collectives_before(graph, "copy of the second") == [(160 - zero_us) * 1000]
+    gaps = np.flatnonzero(idles(graph) & (graph.start_ns > (60 - zero_us) * 1000))
+    assert graph.duration_ns[gaps].max() == 5_000
+    for step in replayed(trace):
+        assert abs(step.difference) < 0.02, step
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"gemm_us": 82},  # the stream of the copy was at work until after the end of the collective
+        {"copy_called_us": 101, "copied_us": 110},  # the copy was launched only after it
+        {"copied_us": 99},  # no collective had ended
+    ],
+)
+def test_a_collective_that_did_not_end_while_an_operation_waited_is_not_what_it_waited_for(
+    tmp_path: Path, other: dict[str, float]
+) -> None:
+    (tmp_path / "kineto_0.json").write_bytes(buckets(**other))
+    [graph] = studio.read(tmp_path).graphs
+    assert collectives_before(graph, "copy of the first") == []
+    assert len(collectives_before(graph, "copy of the second")) == 1

@@ -1,0 +1,89 @@
+"""What idle times of streams are put down to: to the host where a launch was on its way, to a stall where the device had its work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import studio
+from studio.analysis.compare.runs import recorded_side
+from studio.analysis.path.critical import CAUSES, critical_path
+from studio.sim import simulate
+from studio.sim.parts import interpret
+from studio.sim.replays import as_replay, idle_system
+from studio.sim.result import ledger_of
+from studio.timeline import node_times, recorded
+from studio.trace import Trace, idles
+from tests.et.pytorch_files import device_file, event, kernel, launch
+from tests.kernels import compiled
+
+
+def linked(folder: Path, *events: dict[str, Any]) -> Trace:
+    path = folder / "kineto.json"
+    path.write_bytes(device_file(events))
+    return studio.read(path)
+
+
+def gaps(trace: Trace) -> list[tuple[int, str]]:
+    """Return the duration of each idle time and what it is put down to."""
+    [graph] = trace.graphs
+    rows, where = graph.rows_with("gap")
+    words = {
+        row: graph.strings[int(graph.attrs.value[at])]
+        for row, at in zip(rows.tolist(), where.tolist(), strict=True)
+    }
+    return [(int(graph.duration_ns[row]), words[row]) for row in np.flatnonzero(idles(graph)).tolist()]
+
+
+def mm(at_us: float, correlation: int) -> list[dict[str, Any]]:
+    return [event("aten::mm", at_us, 10), launch(at_us + 8, correlation)]
+
+
+def test_what_the_device_had_been_given_long_before_was_not_held_up_by_the_host(tmp_path):
+    """All is launched at 20 µs, and the first kernel begins at 1,000, as after a graph that was launched before the recording."""
+    trace = linked(tmp_path, *mm(0, 1), *mm(10, 2), kernel("a", 1000, 100, 1), kernel("b", 1110, 100, 2))
+    assert gaps(trace) == [(990_000, "stall"), (10_000, "stall")]
+    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    account = side.ledger()
+    parts = account.totals()
+    assert parts.of("host").tolist() == [20_000]  # both operators
+    assert parts.of("stall").tolist() == [990_000]
+    assert parts.ns.sum() == 1_210_000
+    path = critical_path(trace, side.times, account)
+    spent = {CAUSES[code]: 0 for code in path.cause.tolist()}
+    for start, end, code in zip(
+        path.start_ns.tolist(), path.end_ns.tolist(), path.cause.tolist(), strict=True
+    ):
+        spent[CAUSES[code]] += end - start
+    assert spent == {"host": 10_000, "stall": 1_000_000, "compute": 200_000}
+
+
+def test_such_time_stays_in_a_replay_and_is_a_stall_there_too(tmp_path):
+    trace = linked(tmp_path, *mm(0, 1), *mm(10, 2), kernel("a", 1000, 100, 1), kernel("b", 1110, 100, 2))
+    config = interpret(as_replay(idle_system(1))).config
+    account = ledger_of(simulate(trace, config, native=compiled()))
+    parts = account.totals()
+    assert parts.of("host").tolist() == [20_000]
+    assert parts.of("stall").tolist() == [990_000]
+    assert parts.ns.sum() == 1_210_000
+
+
+@pytest.mark.parametrize(("starts_us", "why"), [(30, "idle"), (105, "idle"), (115, "stall")])
+def test_the_time_a_launch_takes_to_get_to_the_device_is_the_hosts(tmp_path, starts_us, why):
+    """The call ends at 10 µs."""
+    trace = linked(tmp_path, *mm(0, 1), kernel("a", starts_us, 100, 1))
+    assert gaps(trace) == [((starts_us - 10) * 1000, why)]
+
+
+def test_an_idle_time_in_which_the_launch_came_late_is_the_hosts(tmp_path):
+    """Nothing tells what the first kernel waited for, but it was launched at the end of the idle time."""
+    trace = linked(tmp_path, event("aten::mm", 0, 10), launch(1880, 1), kernel("a", 2000, 100, 1))
+    assert gaps(trace) == [(2_000_000, "idle")]
+
+
+def test_what_was_launched_before_the_recording_was_not_held_up_by_the_host(tmp_path):
+    trace = linked(tmp_path, *mm(0, 50), kernel("early", 40, 20, 3), kernel("a", 65, 20, 50))
+    assert gaps(trace) == [(40_000, "stall"), (5_000, "idle")]
