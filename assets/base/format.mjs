@@ -168,6 +168,21 @@ export function formatCount(count) {
 }
 
 /**
+ * Write a number of a table as a reader takes it in: whole ones in full, others by four digits. Words stay as they are.
+ *
+ * @param {unknown} value
+ * @returns {string}
+ */
+export function formatCell(value) {
+  const number = Number(value);
+  const isNumber = typeof value === "number" || (typeof value === "string" && value !== "");
+  if (!isNumber || !Number.isFinite(number)) return String(value ?? "");
+  const isLarge = Math.abs(number) >= 1e4;
+  if (Number.isInteger(number)) return isLarge && Number.isSafeInteger(number) ? formatCount(number) : String(value);
+  return isLarge ? formatCount(number) : String(Number(number.toPrecision(4)));
+}
+
+/**
  * Write a share as per cent.
  *
  * @param {number} share 1 is all

@@ -2,7 +2,7 @@
 
 import { isNumeric, moveUnits, splitExact, writeTsv } from "./csv.mjs";
 import { element } from "./dom.mjs";
-import { formatCount, plural } from "./format.mjs";
+import { formatCell, formatCount, plural } from "./format.mjs";
 import { complain, copyText } from "./view.mjs";
 
 /** @import { Table } from "./csv.mjs" */
@@ -66,7 +66,10 @@ function drawTable({ head, rows }) {
   const names = head.map((name, column) =>
     element("th", { text: name, class: look(rows[0]?.[column]), scope: "col" }));
   /** @param {unknown} value */
-  const drawCell = (value) => element("td", { text: String(value ?? ""), class: look(value) });
+  const drawCell = (value) => {
+    const [exact, text] = [String(value ?? ""), formatCell(value)];
+    return element("td", { text, class: look(value), ...(text === exact ? {} : { title: exact }) });
+  };
   const lines = rows.slice(0, SHOWN).map((row) => element("tr", {}, ...row.map(drawCell)));
   const top = element("thead", {}, element("tr", {}, ...names));
   return element("table", { class: "cs-table" }, top, element("tbody", {}, ...lines));

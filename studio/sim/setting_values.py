@@ -11,7 +11,7 @@ from studio.sim.models import model_of
 from studio.sim.network import UNIT
 from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED, Parts
 from studio.sim.settings import BY_KEY, MAX_NUMBER, NETWORK_UNIT
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _WITHOUT_EFFECT = {*SYSTEM_IGNORED, *OPTION_IGNORED, *PATH_OPTIONS}
 _LONGEST = 60
@@ -65,9 +65,14 @@ class SettingValue:
         if len(numbers) == len(values) and self.unit in _FORMATS:
             return " × ".join(map(_FORMATS[self.unit], numbers))
         if isinstance(self.value, Mapping):
-            return ", ".join(f"{key}: {item}" for key, item in self.value.items())
+            return ", ".join(f"{key}: {_describe_item(item)}" for key, item in self.value.items())
         digits = " × ".join(map(_short_number, values))
         return f"{digits} {self.unit}" if self.unit and numbers else digits
+
+
+def _describe_item(item: object) -> str:
+    """Return a value within a setting; of a table how many values it has, which are there when the exact value is asked for."""
+    return format_counted(len(item), "value") if isinstance(item, Mapping) else str(item)
 
 
 def _format_whole(number: float) -> str:
