@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import studio
 from studio.advice.advice import Advice, Advised, Kind, advise
 from studio.advice.terms import OF_SYSTEM
-from studio.advice.words import bars, verdict
+from studio.advice.words import as_data, bars, lines, verdict
 from studio.errors import TraceError
 from studio.jobs.advice_search import find_advice_for
 from studio.session import Session
@@ -470,3 +470,13 @@ def test_the_command_refuses_half_a_system(tmp_path):
     studio.write(arriving(10, 20, 30), tmp_path / "in", "job")
     assert "--set is given without a system" in refused("advise", tmp_path / "in", "--set", "bandwidth=3")
     assert "no file or folder" in refused("advise", tmp_path / "none", "--workspace", tmp_path / "ws")
+
+
+def test_communication_that_no_network_changes_is_said_before_the_advice():
+    """Changes of the network could not shorten it, and nothing said why."""
+    unknown = node(1, "COMP", name="ncclDevKernel_Generic(x)", micros=300, is_cpu_op=False, stream=7)
+    trace = trace_of([[unknown, collective(2, "ALL_REDUCE", 1 << 20, 1)]] * 2)
+    found = advise(trace, preset("hgx-h100", 2).parts)
+    assert found.baseline.doubt.startswith("2 communication kernels of unknown kind and size (300 µs a rank")
+    assert list(lines(found))[1] == f"DOUBTFUL: {found.baseline.doubt}"
+    assert as_data(found)["doubt"] == found.baseline.doubt
