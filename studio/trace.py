@@ -153,6 +153,8 @@ RANK_NAMES = ("rank", "global_rank", "rank_id")
 ASSUMED = "assumed_from_rank"
 """Metadata of a rank that was not recorded: the rank whose recording it repeats."""
 
+WITH_STACK = "with_stack"
+"""Metadata of a rank that was recorded with Python stacks, which made it slower."""
 DEVICE_NAME = "device_name"
 """Metadata of a rank that names the device it was recorded on."""
 ASSUMED_STAGE = "assumed_stage"

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from studio.cli import main
 from studio.et import write
 from studio.sim import simulate
+from studio.sim.models import with_model
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
@@ -145,3 +146,23 @@ def test_a_damaged_side_is_told_beside_the_verdict_of_the_gate(place, tmp_path):
         text = invoke(*words, *more, code=code)
         assert "Damaged input (damaged-file: 1)" in text
         assert ("Exit status 4" in text) is (code == 4)
+
+
+def test_what_is_doubtful_about_runs_is_said_before_how_they_compare(tmp_path):
+    """Kernels of unknown kind and size kept their recorded time on both networks, and the comparison did not say so."""
+    unknown = node(1, "COMP", name="ncclDevKernel_Generic(x)", micros=300, is_cpu_op=False, stream=7)
+    trace = trace_of([[unknown, collective(2, "ALL_REDUCE", 1 << 20, 1)]] * 2)
+    store = Workspace(tmp_path / "ws")
+    mine = store.save(trace, "left over")
+    for name, bandwidth in (("slow", 50), ("fast", 100)):
+        system = with_model(parts(bandwidth), "full")
+        store.save_run(mine, Run(name, simulate(trace, interpret(system).config, native=compiled()), system))
+    first, second, *_ = invoke("slow", "fast", "--workspace", tmp_path / "ws").splitlines()
+    assert all(
+        "2 communication kernels of unknown kind and size (300 µs a rank" in line for line in (first, second)
+    )
+    assert (first[:13], second[:13]) == ("DOUBTFUL in A", "DOUBTFUL in B")
+    told = json.loads(invoke("slow", "fast", "--workspace", tmp_path / "ws", "--json"))
+    assert [[one["code"] for one in side["doubts"]] for side in told["sides"]] == [
+        ["unknown-communication"]
+    ] * 2

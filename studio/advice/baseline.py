@@ -13,6 +13,8 @@ from studio.analysis.job.completeness import completeness
 from studio.errors import TraceError
 from studio.notebook import one_line
 from studio.sim.config import SystemConfig
+from studio.sim.doubt_facts import Facts
+from studio.sim.doubted_kernels import find_unknown_kernels
 from studio.sim.engine import Cancelled
 from studio.sim.known import Known
 from studio.sim.matched import replays_communication
@@ -159,9 +161,10 @@ def _scene(trace: Trace, parts: Parts, words: str, recorded_ns: int | None, canc
     result, _ = play(trace, config, known=known, cancel=cancel)
     times = result.node_times()
     members = collective_members(trace, times, config.groups)
-    return Scene(
-        trace, parts, config, result, times, members, Baseline(result.makespan_ns, words, recorded_ns), known
-    )
+    # Changes of the network are among the advice: what none of them can change is said.
+    doubt = next((message for message, _ in find_unknown_kernels(Facts(result))), "")
+    baseline = Baseline(result.makespan_ns, words, recorded_ns, doubt)
+    return Scene(trace, parts, config, result, times, members, baseline, known)
 
 
 __all__ = [

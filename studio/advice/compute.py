@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from studio.advice.work import (
     work_of,
 )
 from studio.distinct import find_distinct
-from studio.trace import Float64, Int32, Int64, device_waits, int_column
+from studio.trace import NONE, WITH_STACK, Bool, Float64, Graph, Int32, Int64, device_waits, int_column
 from studio.units import format_ns
 
 SLOW = 1.05
@@ -31,6 +32,9 @@ FASTER = 0.9
 """What faster compute takes, by what it takes now."""
 _MATCHED = 0.5
 """Share of a stage's compute that has to be matched for ranks to be compared by equal operations."""
+_MOSTLY = 0.5
+_COMPILED = re.compile(rb"Torch-Compiled Region|## Call CompiledFxGraph")
+"""What the profiler notes round code that torch.compile has made."""
 _GROUPS_ASKED = 4
 _TIED = 0.02
 """Ranks for which others wait as long as for the worst, within this share, are blamed with it."""
@@ -238,6 +242,7 @@ def host_gaps(scene: Scene) -> Iterator[Candidate]:
     """Yield the job without the time between the operators of the host."""
     factors, total, ranks = {}, [], []
     nodes: list[tuple[int, int]] = []
+    compiled, is_compiled, with_stacks = 0, False, False
     for place, rank in enumerate(scene.trace.ranks):
         graph = scene.trace.graphs[rank.graph]
         gaps = np.zeros(len(graph), np.bool_)
@@ -253,14 +258,19 @@ def host_gaps(scene: Scene) -> Iterator[Candidate]:
             total.append(int(scene.took_ns(place)[rows].sum()))
             nodes += scene.node_ids(place, rows, NODES_NAMED)
             ranks.append(rank.number)
+            compiled += int(scene.took_ns(place)[rows[_inside_compiled(graph, rows)]].sum())
+            is_compiled |= len(_compiled_regions(graph)) > 0
+            with_stacks |= any(item.name == WITH_STACK for item in rank.metadata)
     if not factors:
         return
     longest = ranks[int(np.argmax(total))]
     most = f"up to {format_ns(max(total))} on a rank, most on rank {longest}"
     where = most if len(ranks) > 1 else f"{format_ns(max(total))} on rank {longest}"
+    share = compiled / max(sum(total), 1)
+    inside = f", {100 * share:.0f} % of it inside compiled regions" if compiled else ""
     action = (
-        f"Remove the time between operators of the host, such as Python and data loading: {where}. torch.compile "
-        "or, on GPUs, CUDA graphs take most of it away; recording Python stacks adds to it."
+        f"Remove the time of the host that belongs to no operator, such as Python{'' if share > _MOSTLY else ' and data loading'}: "
+        f"{where}{inside}. {_remedy(is_compiled=is_compiled, with_stacks=with_stacks)}"
     )
     yield Candidate(
         "host-gaps",
@@ -270,6 +280,46 @@ def host_gaps(scene: Scene) -> Iterator[Candidate]:
         ranks=tuple(ranks),
         nodes=tuple(nodes[:NODES_NAMED]),
     )
+
+
+def _remedy(*, is_compiled: bool, with_stacks: bool) -> str:
+    """Say what takes time between operators away, without what the recording shows to be done already."""
+    cure = (
+        "The job is compiled already; CUDA graphs take most of what is left away on GPUs."
+        if is_compiled
+        else "torch.compile or, on GPUs, CUDA graphs take most of it away."
+    )
+    if with_stacks:
+        return f"{cure} Python stacks were recorded, which adds to it: record again without them (with_stack) to see how much is the job's."
+    return cure
+
+
+def _compiled_regions(graph: Graph) -> Int64:
+    """Return the rows of operations that stand for regions of the program that PyTorch compiled."""
+    found = np.zeros(len(graph.strings), np.bool_)
+    if _COMPILED.search(graph.strings.data.tobytes()):
+        used = find_distinct(graph.name).tolist()
+        found[used] = [_COMPILED.match(graph.strings.raw(code)) is not None for code in used]
+    return np.flatnonzero(found[graph.name] & (graph.start_ns >= 0))
+
+
+def _inside_compiled(graph: Graph, rows: Int64) -> Bool:
+    """Return (S,) which rows began inside a compiled region of their thread."""
+    inside = np.zeros(len(rows), np.bool_)
+    regions = _compiled_regions(graph)
+    if not len(regions):
+        return inside
+    thread = np.full(len(graph), NONE, np.int64)
+    known, where = graph.rows_with("thread")
+    thread[known] = graph.attrs.value[where]
+    spans = graph.duration_ns.copy()
+    wide, whole = int_column(graph, "inclusive_ns")
+    spans[wide] = whole
+    for region in regions.tolist():
+        begin = int(graph.start_ns[region])
+        within = (graph.start_ns[rows] >= begin) & (graph.start_ns[rows] < begin + int(spans[region]))
+        inside |= within & (thread[rows] == thread[region])
+    return inside
 
 
 def _computes_work(scene: Scene) -> bool:

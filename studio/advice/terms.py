@@ -162,11 +162,13 @@ class Baseline:
         finish_ns: When the last rank finishes.
         words: How it was made: by replay, or on which system.
         recorded_ns: The finish of the recording, from the first start on; None where the job was not recorded or a system was given.
+        doubt: What of its communication no network changes, in a sentence; "" where there is nothing, or it is a replay.
     """
 
     finish_ns: int
     words: str
     recorded_ns: int | None = None
+    doubt: str = ""
 
     @property
     def deviation(self) -> float | None:

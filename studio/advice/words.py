@@ -48,6 +48,7 @@ def as_data(advised: Advised) -> dict[str, Any]:
         "baseline": baseline_words(advised.baseline),
         "recorded_ns": advised.baseline.recorded_ns,
         "deviation_percent": _percent(advised.baseline.deviation),
+        "doubt": doubt_words(advised) or None,
         "advice": [_advice_data(item) for item in advised.advice],
         "combined": None if advised.combined is None else _combined_data(advised.combined),
         "nothing_above_percent": None if advised.worth_it else 100 * WORTH,
@@ -113,6 +114,13 @@ def baseline_words(baseline: Baseline) -> str:
     return f"{baseline.words}, which it misses by {off:+.2f} % ({took}): savings are ranges"
 
 
+def doubt_words(advised: Advised) -> str:
+    """Say what of the communication no change of the network can change; "" where there is nothing."""
+    return advised.baseline.doubt or (
+        "" if advised.system_baseline is None else advised.system_baseline.doubt
+    )
+
+
 def saving_words(item: Advice) -> str:
     """Return a saving in a few words, as a range where it is one."""
     if item.saving_low_ns is None or item.saving_high_ns is None:
@@ -131,10 +139,7 @@ def verdict(advised: Advised) -> str:
 
 def lines(advised: Advised, most: int = 12) -> Iterator[str]:
     """Format advice for a terminal, the largest saving first."""
-    yield f"finish {format_ns(advised.baseline.finish_ns)}, {baseline_words(advised.baseline)}"
-    if advised.system_baseline is not None:
-        other = advised.system_baseline
-        yield f"changes of the system: finish {format_ns(other.finish_ns)}, {baseline_words(other)}"
+    yield from _baseline_lines(advised)
     if not advised.worth_it:
         yield verdict(advised)
     yield ""
@@ -157,6 +162,15 @@ def lines(advised: Advised, most: int = 12) -> Iterator[str]:
             yield f"  not simulated: {kinds}: {reason}"
     yield ""
     yield f"  {advised.considered:,} simulations; a replay has to meet its recording within {100 * MOST_DEVIATION:g} %"
+
+
+def _baseline_lines(advised: Advised) -> Iterator[str]:
+    yield f"finish {format_ns(advised.baseline.finish_ns)}, {baseline_words(advised.baseline)}"
+    if advised.system_baseline is not None:
+        other = advised.system_baseline
+        yield f"changes of the system: finish {format_ns(other.finish_ns)}, {baseline_words(other)}"
+    if doubt := doubt_words(advised):
+        yield f"DOUBTFUL: {doubt}"
 
 
 def by_reason(advised: Advised) -> list[tuple[str, str]]:

@@ -39,6 +39,7 @@ from studio.commands.base.options import (
     rank_option,
     workspace_option,
 )
+from studio.commands.base.outcome import doubt_report
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import printable, shorten
 from studio.comparing import LETTERS, SIDES_AT_MOST, Compared, Lineup, lineup, settings_table
@@ -145,6 +146,7 @@ def report(shown: Lineup) -> dict[str, Any]:
                 "ranks": len(side.side.trace.ranks),
                 "nodes": side.side.trace.node_count,
                 "settings": plain_settings(side.settings),
+                "doubts": [doubt_report(doubt) for doubt in side.doubts],
             }
             for letter, side in zip(LETTERS, shown.sides, strict=False)
         ],
@@ -268,7 +270,7 @@ def text(shown: Lineup) -> str:
     sides = shown.sides
     wide = max(len(side.name) for side in sides)
     base = sides[0].side.makespan_ns
-    lines = []
+    lines = list(_doubt_lines(sides))
     unranked = ["", *(comparison.unranked for comparison in shown.comparisons)]
     for letter, side, why in zip(LETTERS, sides, unranked, strict=False):
         finish = side.side.makespan_ns
@@ -288,6 +290,18 @@ def text(shown: Lineup) -> str:
             f"  {key:34}" + "  ".join(f"{text or '-':>18}" for text, _ in values) for key, values in settings
         ]
     return "\n".join(printable(line) for line in lines)
+
+
+def _doubt_lines(sides: Sequence[Compared]) -> Iterator[str]:
+    """Say why runs are not to be believed as they stand, each doubt once with all the runs it is about."""
+    about: dict[tuple[bool, str], list[str]] = {}
+    for letter, side in zip(LETTERS, sides, strict=False):
+        for doubt in side.doubts:
+            about.setdefault((doubt.impossible, doubt.message), []).append(letter)
+    for (impossible, message), letters in about.items():
+        yield f"{'IMPOSSIBLE' if impossible else 'DOUBTFUL'} in {', '.join(dict.fromkeys(letters))}: {message}"
+    if about:
+        yield ""
 
 
 def _pair_lines(comparison: Comparison, letter: str) -> Iterator[str]:

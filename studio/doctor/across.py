@@ -248,7 +248,7 @@ def uneven_sizes(case: Case) -> Iterator[Found]:
         names = ", ".join(group_label(group) for group in uneven[:4]) + (", …" if len(uneven) > 4 else "")
         mean = float(sizes.astype(np.float64).mean())
         yield Found(
-            "warning",
+            "info",
             f"Members of {names} bring different sizes to the same all-to-alls: in collective {position} of "
             f"{group_label(group)} {format_bytes(int(sizes.min()))} to {format_bytes(int(sizes.max()))}.",
             tuple(sorted({rank for group in uneven for rank in group.members})),

@@ -205,9 +205,9 @@ CHECKS: tuple[Check, ...] = (
         "uneven-all-to-all",
         "All-to-alls of different sizes",
         across.uneven_sizes,
-        "Expert and embedding parallelism works like this. The extended mode simulates it by the slowest pair; "
-        "the reference waits forever.",
-        "Simulate in the extended mode.",
+        "Expert and embedding parallelism works like this, and the full model simulates it; ASTRA-sim's own program waits "
+        "forever.",
+        "For ASTRA-sim give all members one size.",
     ),
     Check(
         "send-unmatched",

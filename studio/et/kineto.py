@@ -135,6 +135,7 @@ class _Content(msgspec.Struct):
     host: Any = msgspec.field(default=None, name="host_name")
     devices: Any = msgspec.field(default=None, name="deviceProperties")
     calls: Any = msgspec.field(default=None, name="chakra_studio_calls")
+    stacks: Any = msgspec.field(default=None, name="with_stack")
 
 
 class _Object(_Content):
@@ -170,6 +171,7 @@ def _by_hand(raw: bytes | memoryview) -> _Content:
         host=head.get("host_name"),
         devices=head.get("deviceProperties"),
         calls=head.get("chakra_studio_calls"),
+        stacks=head.get("with_stack"),
     )
     events = value if isinstance(value, list) else head.get("traceEvents")
     if isinstance(events, list):
@@ -731,6 +733,7 @@ def _head(content: _Content, base_ns: int | None) -> Head:
         groups=tuple(groups),
         devices=tuple(str(entry.get("name", "")) for entry in devices if isinstance(entry, dict)),
         calls=_noted_calls(content.calls) if base_ns is not None else (),
+        has_stacks=content.stacks in (1, True),
     )
 
 

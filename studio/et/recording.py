@@ -145,6 +145,7 @@ class Head:
         devices: Names of the devices.
         calls: What `studio.collect` wrote of each call for communication, by time.
         recorder: What to call the file.
+        has_stacks: Whether Python stacks were recorded, which makes the program slower.
     """
 
     rank: int | None = None
@@ -156,6 +157,7 @@ class Head:
     devices: tuple[str, ...] = ()
     calls: tuple[NotedCall, ...] = ()
     recorder: str = "Kineto trace"
+    has_stacks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from studio.analysis.collectives.times import CollectiveTimes, distinct_collectives
+from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.memory import MemoryUse, memory_use
 from studio.distinct import find_distinct
 from studio.sim.charges import group_shape
@@ -92,7 +93,12 @@ class Facts:
         sends = any((graph.type == NodeType.COMM_SEND).any() for graph in result.trace.graphs)
         if sends or self.config.congestion == "aware":
             return np.full(len(result.finish_ns), max(result.makespan_ns, 1), np.int64)
-        return np.maximum(ledger_of(result).totals().communicating_ns, 1)
+        return np.maximum(self.ledger.totals().communicating_ns, 1)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Where the time of each rank went."""
+        return ledger_of(self.result)
 
     @cached_property
     def kinds(self) -> frozenset[int]:

@@ -19,6 +19,7 @@ from studio.sim.doubted_choices import (
     find_ring_behind_switch,
     find_timeless,
 )
+from studio.sim.doubted_kernels import find_unknown_kernels
 from studio.sim.doubted_memory import find_perhaps_unfit, find_unfit
 from studio.sim.doubted_range import find_extrapolated
 from studio.sim.doubted_rates import (
@@ -95,6 +96,12 @@ CHECKS: tuple[Check, ...] = (
     Check("links-ignored", "more sent than the single links from an NPU carry", True, find_links),
     Check(
         "lowest-dimension", "messages timed in one of the dimensions that they cross", True, find_crossings
+    ),
+    Check(
+        "unknown-communication",
+        "communication kernels that keep their recorded time on every network",
+        False,
+        find_unknown_kernels,
     ),
     Check("took-no-time", "collectives that replay a time that was not recorded", False, find_instant),
     Check(

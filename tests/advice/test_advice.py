@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import studio
 from studio.advice.advice import Advice, Advised, Kind, advise
 from studio.advice.terms import OF_SYSTEM
-from studio.advice.words import bars, verdict
+from studio.advice.words import as_data, bars, lines, verdict
 from studio.errors import TraceError
 from studio.jobs.advice_search import find_advice_for
 from studio.session import Session
@@ -26,7 +26,7 @@ from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
-from studio.trace import DEVICE_NAME, Attribute, CommGroup, Trace, ValueKind
+from studio.trace import DEVICE_NAME, WITH_STACK, Attribute, CommGroup, Trace, ValueKind
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 from tests.recordings import read_recording
@@ -195,6 +195,35 @@ def test_gaps_of_the_host_are_taken_out():
     ]
     # What has no time takes 1 ns.
     assert only(advise(trace_of([rank, rank])), "host-gaps").saving_ns == 40 * US - 1
+
+
+def test_advice_about_the_host_says_what_the_recording_shows_to_be_done_already():
+    """A compiled job was told to compile, and one with stacks that recording them adds to it."""
+
+    def action(*, compiled: bool = False, stacks: bool = False) -> str:
+        region = "Torch-Compiled Region: 0/0" if compiled else "forward"
+        rank = [
+            at(1, 5, node(1, "COMP", name=region, is_cpu_op=True, thread="7", inclusive_ns=100 * US)),
+            at(10, 40, node(2, "COMP", 1, is_cpu_op=True, gap="call", thread="7")),
+            at(50, 60, node(3, "COMP", 2, is_cpu_op=True, thread="7")),
+            at(110, 10, collective(4, "ALL_REDUCE", 64, 3)),
+        ]
+        trace = trace_of([rank, rank])
+        if stacks:
+            noted = (Attribute(WITH_STACK, ValueKind.INT64, 1),)
+            trace = replace(
+                trace, ranks=tuple(replace(one, metadata=(*one.metadata, *noted)) for one in trace.ranks)
+            )
+        return only(advise(trace), "host-gaps").action
+
+    plain, compiled, stacks = action(), action(compiled=True), action(stacks=True)
+    assert "torch.compile or, on GPUs, CUDA graphs" in plain
+    assert "stacks" not in plain
+    assert "100 % of it inside compiled regions" in compiled
+    assert "compiled already; CUDA graphs" in compiled
+    assert "torch.compile" not in compiled
+    assert "Python stacks were recorded" in stacks
+    assert "record again without them" in stacks
 
 
 def test_what_a_network_of_links_could_do_better():
@@ -490,3 +519,13 @@ def test_the_command_refuses_half_a_system(tmp_path):
     studio.write(arriving(10, 20, 30), tmp_path / "in", "job")
     assert "--set is given without a system" in refused("advise", tmp_path / "in", "--set", "bandwidth=3")
     assert "no file or folder" in refused("advise", tmp_path / "none", "--workspace", tmp_path / "ws")
+
+
+def test_communication_that_no_network_changes_is_said_before_the_advice():
+    """Changes of the network could not shorten it, and nothing said why."""
+    unknown = node(1, "COMP", name="ncclDevKernel_Generic(x)", micros=300, is_cpu_op=False, stream=7)
+    trace = trace_of([[unknown, collective(2, "ALL_REDUCE", 1 << 20, 1)]] * 2)
+    found = advise(trace, preset("hgx-h100", 2).parts)
+    assert found.baseline.doubt.startswith("2 communication kernels of unknown kind and size (300 µs a rank")
+    assert list(lines(found))[1] == f"DOUBTFUL: {found.baseline.doubt}"
+    assert as_data(found)["doubt"] == found.baseline.doubt

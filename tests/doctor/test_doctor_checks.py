@@ -145,7 +145,7 @@ def test_the_worst_is_told_first():
         ),
         (
             "uneven-all-to-all",
-            "warning",
+            "info",
             (
                 "Members of the group of all ranks bring different sizes to the same all-to-alls: in collective 0 of the "
                 "group of all ranks 20 B to 44 B."

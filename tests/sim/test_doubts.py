@@ -82,6 +82,15 @@ def holding(inputs: str = "", **noted: list[int]) -> Trace:
     return trace_of([[host, kernel]] * 8)
 
 
+def left_over(**said: bool) -> Trace:
+    """Return a job with a kernel of a communication library of which nothing is known, before an all-reduce."""
+    nodes = [
+        node(1, "COMP", name="ncclDevKernel_Generic(x)", micros=30, is_cpu_op=False, stream=7, **said),
+        collective(2, "ALL_REDUCE", 64 * MIB, 1),
+    ]
+    return trace_of([nodes] * 8)
+
+
 CASES = {
     # Two chunks at once pass each port.
     "beyond-capacity": (
@@ -105,6 +114,7 @@ CASES = {
         trace_of([[collective(1, "ALL_REDUCE", 64 * MIB)]] * 8),
         system(SWITCH, links=SLOW_LINKS, extensions=Extensions()),
     ),
+    "unknown-communication": (left_over(launched_before=True), system(SWITCH, extensions=Extensions())),
     "took-no-time": (trace_of([[collective(1, "BROADCAST", MIB)]] * 8), system(SWITCH)),
     "all-reduce-in-disguise": (
         trace_of([[collective(1, "ALL_GATHER", MIB)]] * 8),
@@ -149,7 +159,7 @@ def test_what_makes_an_answer_doubtful_is_found_and_its_cure_takes_it_away(code)
     [doubt] = [one for one in doubts if one.code == code]
     assert doubt.impossible == next(check.impossible for check in CHECKS if check.code == code)
     if doubt.cure is None:
-        assert code in ("extrapolated", "does-not-fit", "may-not-fit")
+        assert code in ("extrapolated", "does-not-fit", "may-not-fit", "unknown-communication")
         return
     after, left = looked_at(trace, cured(parts, [doubt]))
     assert code not in {one.code for one in left}
@@ -241,3 +251,29 @@ def test_several_doubts_with_one_cure_have_one_option():
     assert options_of(doubts) == "--model full"
     aware = replace(config, extensions=Extensions(), congestion="aware")
     assert looked_at(trace, parts_of(aware))[1] == ()
+
+
+def test_communication_that_no_network_changes_is_told_with_what_to_do():
+    """The same kernels were taken for transfers over whatever network was asked about."""
+    for said, remedy in (
+        ({"launched_before": True}, "launched before the recording began; record again"),
+        ({}, "record the calls of the library too"),
+    ):
+        trace = left_over(**said)
+        told = {}
+        for npus, rate in ((8, 50.0), (8, 5000.0)):
+            config = system(Dimension("switch", npus, rate, 500.0), extensions=Extensions())
+            finish, doubts = looked_at(trace, parts_of(config))
+            [told[rate]] = [one for one in doubts if one.code == "unknown-communication"]
+            share = round(100 * 30_000 / finish)
+            assert (
+                f"8 communication kernels of unknown kind and size (30.0 µs a rank, {share} %"
+                in told[rate].message
+            )
+            assert remedy in told[rate].message
+    # Less than 1 % of the finish and of the exposed communication changes no answer.
+    slow = system(Dimension("switch", 8, 0.5, 500.0), extensions=Extensions())
+    assert "unknown-communication" not in {one.code for one in looked_at(left_over(), parts_of(slow))[1]}
+    # A replay asks about no network.
+    replayed = with_settings(parts_of(config), ["replay-only=1"])
+    assert "unknown-communication" not in {one.code for one in looked_at(left_over(), replayed)[1]}

@@ -114,13 +114,13 @@ def report(outcome: Outcome) -> dict[str, Any]:
             "options": parts.options,
             "congestion": parts.congestion,
         },
-        "doubts": [_doubt_report(doubt) for doubt in outcome.doubts],
+        "doubts": [doubt_report(doubt) for doubt in outcome.doubts],
         "cured": None
         if outcome.cures is None
         else {
             "option": outcome.cures.option,
             "finish_ns": outcome.cures.finish_ns,
-            "doubts": [_doubt_report(doubt) for doubt in outcome.cured_doubts],
+            "doubts": [doubt_report(doubt) for doubt in outcome.cured_doubts],
         },
         "ranks": ranks,
         "links": _links_report(result.links),
@@ -149,7 +149,8 @@ def _engine_lines(outcome: Outcome) -> Iterator[str]:
     yield from engine_lines(outcome.engine, [rank.number for rank in outcome.result.trace.ranks])
 
 
-def _doubt_report(doubt: Doubt) -> dict[str, Any]:
+def doubt_report(doubt: Doubt) -> dict[str, Any]:
+    """Return a doubt as plain data."""
     return {
         "code": doubt.code,
         "message": doubt.message,

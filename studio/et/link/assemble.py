@@ -28,6 +28,7 @@ from studio.trace import (
     NONE,
     STALLED,
     WAITS_FOR,
+    WITH_STACK,
     Attribute,
     Int32,
     Int64,
@@ -399,6 +400,8 @@ def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribu
         entries.append(("clock_matched", ValueKind.INT64, rank_draft.clock.matched))
         if device.head.host and device.head.base_ns is not None:
             entries.append(("clock_host", ValueKind.STRING, device.head.host))
+        if device.head.has_stacks:
+            entries.append((WITH_STACK, ValueKind.INT64, 1))
         # All devices of a machine as a rule; the first stands for them.
         entries += [("device_name", ValueKind.STRING, name) for name in device.head.devices[:1] if name]
     return tuple(Attribute(key, kind, value) for key, kind, value in entries)

@@ -238,7 +238,12 @@ def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
         )
         message = f"{files}: collectives of unknown type, size and group: {names}. Their time counts as communication."
         findings.append(
-            Finding("warning", "unknown-collective", message, "They send nothing in a simulation.")
+            Finding(
+                "warning",
+                "unknown-collective",
+                message,
+                "In a simulation they keep their recorded time, on every network.",
+            )
         )
     if rank_draft.plan.dropped:
         reasons = ", ".join(f"{name}: {count:,}" for name, count in rank_draft.plan.dropped.items())

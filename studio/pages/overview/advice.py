@@ -7,7 +7,7 @@ from typing import Any
 from dash import html
 
 from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised
-from studio.advice.words import bars, by_reason, together_words
+from studio.advice.words import bars, by_reason, doubt_words, together_words
 from studio.errors import StudioError
 from studio.figures.tornado import tornado
 from studio.jobs.advice_search import advice_made, is_sought, start_advising
@@ -103,6 +103,8 @@ def _button(words: str, job: str, run: str) -> Any:
 def _list(made: Advised, job: str, run: str) -> Any:
     worth = made.worth_it
     parts: list[Any] = []
+    if doubt := doubt_words(made):
+        parts.append(html.P(doubt, className="cs-level-warning"))
     if made.baseline.misses and made.baseline.deviation is not None:
         parts.append(
             html.P(

@@ -827,3 +827,11 @@ def test_a_clock_that_runs_slow_is_moved_and_stretched(tmp_path):
     found = [one for one in examine(trace) if one.code == "clock-skew"]
     assert [(one.level, one.ranks) for one in found] == [("info", (1,))]
     assert "Linking moved the clock of rank 1, by up to 5.00 ms" in found[0].message
+
+
+@pytest.mark.parametrize(("said", "kept"), [(1, True), (0, False), (None, False)])
+def test_that_python_stacks_were_recorded_is_kept_with_the_rank(tmp_path, said, kept):
+    head = {} if said is None else {"with_stack": said}
+    nodes = [node(3, "aten::x", rf_id=3)]
+    trace, _ = comm(tmp_path, nodes, [event("aten::x", 0, 9, rf=3)], **head)
+    assert ("with_stack" in {item.name for item in trace.ranks[0].metadata}) == kept
