@@ -25,7 +25,7 @@ from studio.sim.replays import as_replay, idle_system
 from studio.sim.result import SimResult
 from studio.sim.systems.proposals import system_of_recording
 from studio.timeline import NodeTimes, recorded_times
-from studio.trace import Int64, Trace
+from studio.trace import Int64, Trace, recorded_devices
 
 Cancel = Callable[[], bool]
 
@@ -131,6 +131,9 @@ def family_scene(trace: Trace, cancel: Cancel | None = None) -> Scene | str:
     """Simulate a recording on the system of the family of its GPUs; else return why that cannot be done."""
     found = system_of_recording(trace)
     if found is None:
+        devices = recorded_devices(trace)
+        if devices:
+            return f"no system was given, and none is known of the recorded {devices[0][:60]}; give one (--preset)"
         return "no system was given, and the recording names no GPU of a known family"
     system, device = found
     parts = with_model(system.parts(completeness(trace).world), "full")

@@ -63,6 +63,18 @@ def test_kernels_of_communication_libraries_are_no_compute():
     assert {number for _, number in found.nodes} == {1, 3}
 
 
+def test_a_recorded_gpu_that_no_system_is_known_for_is_named():
+    job = trace_of([[at(0, 100, node(1, "COMP")), at(100, 100, node(2, "COMP", 1))]])
+    named = tuple(
+        replace(rank, metadata=(Attribute(DEVICE_NAME, ValueKind.STRING, "GPU of tomorrow"),))
+        for rank in job.ranks
+    )
+    reasons = {reason for kind, reason in advise(replace(job, ranks=named)).refused if kind in OF_SYSTEM}
+    assert reasons == {
+        "no system was given, and none is known of the recorded GPU of tomorrow; give one (--preset)"
+    }
+
+
 def only(found: Advised, kind: Kind) -> Advice:
     [item] = of_kind(found, kind)
     return item

@@ -34,9 +34,8 @@ def work_kinds(trace: Trace) -> list[Int64]:
     """Return for each graph (N,) the kind of work of each node as accounts of time have it.
 
     As `node_kinds`, but time for which a stream waited to be given work is the host's; what it had been given long before, the
-    host did not hold up. And where no node of the job
-    computes on an accelerator, the processor is what it runs on: operators are compute, collectives communication, and
-    the time between operators stays the host's.
+    host did not hold up. And where no node of the job computes on an accelerator, the processor is what it runs on:
+    operators are compute, collectives communication, and the time between operators stays the host's.
     """
     found = [node_kinds(graph) for graph in trace.graphs]
     on_processor = _use_no_accelerator(found)
