@@ -131,6 +131,8 @@ def _lines(explained: Explained) -> Iterator[str]:
             f"{mark} {way.name:<18}{format_ns(way.total_ns):>12}{format_ns(way.launch_ns):>12}{format_ns(way.waits_ns):>12}"
             f"{format_ns(way.moving_ns):>12}{way.overlap:>6g}"
         )
+    if made.not_quickest:
+        yield f"  {made.not_quickest}"
     yield ""
     yield f"  {taken.name}: (host^4 + (launch + (waits^p + moving^p)^(1/p))^4)^(1/4)"
     for title, terms in (

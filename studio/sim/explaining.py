@@ -153,6 +153,17 @@ class Explanation:
     __repr__ = one_line
 
     @property
+    def not_quickest(self) -> str:
+        """Why a way is taken although another would end sooner, in a sentence; "" where it is the quickest."""
+        taken, quickest = self.ways[self.taken], min(self.ways, key=lambda way: way.total_ns)
+        if quickest.total_ns >= taken.total_ns:
+            return ""
+        return (
+            f"{taken.name} is taken though {quickest.name} would end sooner: the library chooses by estimates of its own, and "
+            "the simulator as the library does."
+        )
+
+    @property
     def algorithm_bytes_per_ns(self) -> float:
         """Bytes of the whole buffer over the time that is charged: algbw."""
         return self.buffer_bytes / self.total_ns

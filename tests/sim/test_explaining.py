@@ -122,3 +122,16 @@ def test_the_command_refuses_what_has_no_time(collective: str, size: str, said: 
 def test_a_barrier_has_a_time_and_no_rate() -> None:
     request = explain_command.Request("barrier", "0", "hgx-h100")
     assert "busbw" not in explain_command.text(explain_command.run(request))
+
+
+def test_why_a_slower_way_is_taken_is_said() -> None:
+    config = studio.preset("hgx-b200", npus=8).config
+    slower = explain(config, "all_reduce", 5 << 20, range(8))
+    taken, quickest = slower.ways[slower.taken], min(slower.ways, key=lambda way: way.total_ns)
+    assert taken.total_ns > quickest.total_ns
+    assert slower.not_quickest.startswith(f"{taken.name} is taken though {quickest.name} would end sooner")
+    assert (
+        slower.not_quickest
+        in run("explain", "all_reduce", "5MiB", "--preset", "hgx-b200", "--npus", "8").output
+    )
+    assert explain(config, "all_reduce", 1 << 20, range(8)).not_quickest == ""

@@ -158,7 +158,11 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
             html.Div(
                 [
                     html.Div(
-                        [html.H2(["At this size", hint("the ways", ABOUT_WAYS)]), way_table(made)],
+                        [
+                            html.H2(["At this size", hint("the ways", ABOUT_WAYS)]),
+                            way_table(made),
+                            html.P(made.not_quickest, className="cs-dim") if made.not_quickest else None,
+                        ],
                         className="cs-section cs-scroll",
                     ),
                     html.Div(
