@@ -168,7 +168,8 @@ export function formatCount(count) {
 }
 
 /**
- * Write a number of a table as a reader takes it in: whole ones in full, others by four digits. Words stay as they are.
+ * Write a number of a table as a reader takes it in: whole ones in full, others by four digits. Words stay as
+ * they are.
  *
  * @param {unknown} value
  * @returns {string}
@@ -178,7 +179,9 @@ export function formatCell(value) {
   const isNumber = typeof value === "number" || (typeof value === "string" && value !== "");
   if (!isNumber || !Number.isFinite(number)) return String(value ?? "");
   const isLarge = Math.abs(number) >= 1e4;
-  if (Number.isInteger(number)) return isLarge && Number.isSafeInteger(number) ? formatCount(number) : String(value);
+  if (Number.isInteger(number)) {
+    return isLarge && Number.isSafeInteger(number) ? formatCount(number) : String(value);
+  }
   return isLarge ? formatCount(number) : String(Number(number.toPrecision(4)));
 }
 

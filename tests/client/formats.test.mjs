@@ -47,8 +47,8 @@ test("a noun follows its number", () => {
 });
 
 test("cells of a table are short: whole numbers in full, others by four digits, words as they are", () => {
-  const cells = ["2.7402271509222222", 0.00012345678, "15653190", 12345.678, 512, "2048", "", null, "rank 3", "1.5 ms"];
+  const cells = ["2.7402271509222222", 0.00012345678, "15653190", 12345.678, 512, "2048", "", null, "1.5 ms"];
   const texts = cells.map(format.formatCell);
-  assert.deepEqual(texts, ["2.74", "0.0001235", "15,653,190", "12,346", "512", "2048", "", "", "rank 3", "1.5 ms"]);
+  assert.deepEqual(texts, ["2.74", "0.0001235", "15,653,190", "12,346", "512", "2048", "", "", "1.5 ms"]);
   assert.equal(format.formatCell("18446744073709551615"), "18446744073709551615");
 });
