@@ -6,7 +6,9 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
@@ -32,6 +34,33 @@ _FULL: Final = {
     errno.EDQUOT: "the quota for {} is used up",
     errno.EFBIG: "files in {} may not grow further (see ulimit -f)",
 }
+
+
+_TRIES, _PAUSE_S = 200, 0.01
+
+
+@contextmanager
+def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """Make a folder for temporary files, and remove it even where others still write into it.
+
+    Processes that are stopped, or not waited for, may put a file there while it is removed. Once it is gone they fail.
+
+    Args:
+        prefix: How its name begins.
+        parent: Where it is; None is the system's folder for temporary files.
+    """
+    # Every command reads files, and few need such a folder.
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield folder
+    finally:
+        for _ in range(_TRIES):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            time.sleep(_PAUSE_S)
 
 
 class SpecialFileError(OSError):

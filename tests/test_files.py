@@ -6,6 +6,8 @@ import os
 import socket
 import stat
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 import studio
 from studio.errors import ConfigError, TraceFormatError
-from studio.files import SpecialFileError, open_file, open_private, read_file
+from studio.files import SpecialFileError, open_file, open_private, read_file, scratch_folder
 from studio.sim import astra
 from studio.store.access import workspace_token
 from studio.store.workspace import Workspace
@@ -115,3 +117,30 @@ def test_the_token_of_a_workspace_stays(tmp_path: Path) -> None:
     assert new != token
     (tmp_path / "token").unlink()
     assert workspace_token(tmp_path) not in (token, new)
+
+
+def test_a_folder_that_is_still_written_to_is_removed_and_hides_no_error(tmp_path: Path) -> None:
+    """As by a process that links one rank while the file of another turns out to be unreadable."""
+    begun = threading.Event()
+
+    def write(folder: Path) -> None:
+        for number in range(1000):
+            try:
+                (folder / f"{number}").write_bytes(b"")
+            except OSError:
+                return
+            begun.set()
+            time.sleep(0.001)
+
+    def fail() -> None:
+        with scratch_folder("scratch-", tmp_path) as folder:
+            writers.append(threading.Thread(target=write, args=(folder,)))
+            writers[0].start()
+            begun.wait()
+            raise KeyError
+
+    writers: list[threading.Thread] = []
+    with pytest.raises(KeyError):
+        fail()
+    writers[0].join()
+    assert list(tmp_path.iterdir()) == []

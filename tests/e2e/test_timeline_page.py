@@ -460,6 +460,9 @@ def see_a_run(studio: Studio, page, simulated) -> None:
     go(page, f"{studio.url}/timeline?job={found}")
     page.wait_for_selector("#timeline-scroll[data-ready]")
     until(page, lambda: "eight in a ring" in page.locator("#run-pick").input_value())
+    # What was ready above may have been the timeline that the same document showed before.
+    until(page, "Boolean(window.studio.timeline.scene)")
+    quiet(page)
     page.locator("#run-pick").evaluate("box => { box.style.width = '60px'; }")
     page.hover("#run-pick")
     assert "eight in a ring" in page.locator("#run-pick").get_attribute("title")  # it has no room now

@@ -6,7 +6,6 @@ ranks are brought together here, and further calls finish them. The result is th
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, nullcontext
@@ -34,6 +33,7 @@ from studio.et.recording import DeviceTrace
 from studio.et.seen import JobSeen, RankSeen, Work, device_seen, with_communication
 from studio.et.shelf import Shelf
 from studio.et.source import SourceFile, load, mark_content
+from studio.files import scratch_folder
 from studio.trace import Finding, Graph, Rank, digest_array
 
 _WORTH_COMPILING_BYTES = 1 << 29
@@ -95,8 +95,7 @@ def link_files(
         their names, so that all have to be compared.
     """
     folder = shelf.folder if shelf else None
-    with tempfile.TemporaryDirectory(prefix="chakra-studio-link-", dir=folder) as scratch:
-        place = Path(scratch)
+    with scratch_folder("chakra-studio-link-", folder) as place:
         outlines: list[RankDraft] = []
         findings: dict[str, tuple[Finding, ...]] = {}
         if sum(files.device.path.stat().st_size for files in ranks) > _WORTH_COMPILING_BYTES:
