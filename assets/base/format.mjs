@@ -4,6 +4,8 @@
  * Three significant digits, whole numbers below 1,000 exactly; the unit is chosen after rounding.
  */
 
+import { isNumeric } from "./csv.mjs";
+
 /** @typedef {ReadonlyArray<readonly [string, number]>} Units names and sizes, smallest first */
 
 /** @type {Units} */
@@ -176,8 +178,7 @@ export function formatCount(count) {
  */
 export function formatCell(value) {
   const number = Number(value);
-  const isNumber = typeof value === "number" || (typeof value === "string" && value !== "");
-  if (!isNumber || !Number.isFinite(number)) return String(value ?? "");
+  if (!isNumeric(value) || !Number.isFinite(number)) return String(value ?? "");
   const isLarge = Math.abs(number) >= 1e4;
   if (Number.isInteger(number)) {
     return isLarge && Number.isSafeInteger(number) ? formatCount(number) : String(value);

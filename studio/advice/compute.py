@@ -258,8 +258,9 @@ def host_gaps(scene: Scene) -> Iterator[Candidate]:
             total.append(int(scene.took_ns(place)[rows].sum()))
             nodes += scene.node_ids(place, rows, NODES_NAMED)
             ranks.append(rank.number)
-            compiled += int(scene.took_ns(place)[rows[_inside_compiled(graph, rows)]].sum())
-            is_compiled |= len(_compiled_regions(graph)) > 0
+            regions = _compiled_regions(graph)
+            compiled += int(scene.took_ns(place)[rows[_inside(graph, rows, regions)]].sum())
+            is_compiled |= len(regions) > 0
             with_stacks |= any(item.name == WITH_STACK for item in rank.metadata)
     if not factors:
         return
@@ -303,10 +304,9 @@ def _compiled_regions(graph: Graph) -> Int64:
     return np.flatnonzero(found[graph.name] & (graph.start_ns >= 0))
 
 
-def _inside_compiled(graph: Graph, rows: Int64) -> Bool:
-    """Return (S,) which rows began inside a compiled region of their thread."""
+def _inside(graph: Graph, rows: Int64, regions: Int64) -> Bool:
+    """Return (S,) which rows began inside a region of their thread, of those in some rows."""
     inside = np.zeros(len(rows), np.bool_)
-    regions = _compiled_regions(graph)
     if not len(regions):
         return inside
     thread = np.full(len(graph), NONE, np.int64)

@@ -11,9 +11,9 @@ from studio.advice.baseline import Scene
 from studio.advice.candidates import group_words
 from studio.analysis.collectives.members import Members
 from studio.analysis.collectives.messages import match_messages
-from studio.analysis.job.kinds import COMPUTE, node_kinds
+from studio.analysis.job.kinds import COMPUTE, computes_on_processor, node_kinds
 from studio.distinct import find_distinct
-from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, dense_column
+from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,7 @@ def compute_rows(graph: Graph) -> Int64:
     device = node_kinds(graph) == COMPUTE
     if (graph.duration_ns[device] > 0).any() or dense_column(graph, "num_ops", 0)[device].any():
         return np.flatnonzero(device)
-    on_host = (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) != 0)
-    on_host[graph.rows_with("gap")[0]] = False
+    on_host = computes_on_processor(graph) & (dense_column(graph, "is_cpu_op", 0) != 0)
     return np.flatnonzero(on_host & (graph.duration_ns > 0))
 
 

@@ -345,10 +345,11 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
     known = {_SAME_AS.get(finding.code) for finding in read}
     passed = [check for check in passed if check.code not in known]
     # What is lost of the files comes before what may follow from it.
-    lost = [one for one in _from_reader(read) if one.level == "error"]
+    told = list(_from_reader(read))
+    lost = [one for one in told if one.level == "error"]
     if lost and any(one.level == "error" for one in diagnoses):
         lost = [replace(one, consequence=f"{one.consequence} {_MAY_FOLLOW}") for one in lost]
-    rest = [one for one in _from_reader(read) if one.level != "error"]
+    rest = [one for one in told if one.level != "error"]
     ranked = sorted([*lost, *diagnoses, *rest], key=lambda diagnosis: LEVELS.index(diagnosis.level))
     return Examination(tuple(ranked), tuple(passed))
 

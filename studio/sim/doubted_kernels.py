@@ -6,6 +6,7 @@ import numpy as np
 
 from studio.analysis.job.kinds import is_library_kernel
 from studio.analysis.job.ledger import EXPOSED, PARTS
+from studio.sim.check import flag
 from studio.sim.compute import Source, compute_sources
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import Facts, Found
@@ -32,7 +33,9 @@ def find_unknown_kernels(facts: Facts) -> Found:
     share = _exposed_share(facts, kept)
     if max(share, mean_ns / max(facts.result.makespan_ns, 1)) < _TRIFLE:
         return
-    earlier = sum(int((kept[graph] & _launched_before(trace.graphs[graph])).sum()) for graph in of_rank)
+    earlier = sum(
+        int((kept[graph] & flag(trace.graphs[graph], "launched_before")).sum()) for graph in of_rank
+    )
     yield (
         (
             f"{format_count(count)} communication {'kernel' if count == 1 else 'kernels'} of unknown kind and size "
@@ -74,10 +77,3 @@ def _exposed_share(facts: Facts, kept: list[Bool]) -> float:
         is_kept[first : first + len(rows)] = rows
     mine = (account.owner >= 0) & is_kept[account.owner]
     return float(length[mine].sum() / max(length.sum(), 1))
-
-
-def _launched_before(graph: Graph) -> Bool:
-    """Return (N,) which nodes ran in the recording but were launched before it."""
-    found = np.zeros(len(graph), np.bool_)
-    found[graph.rows_with("launched_before")[0]] = True
-    return found
