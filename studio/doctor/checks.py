@@ -370,7 +370,7 @@ def _diagnosis(check: Check, problem: Found) -> Diagnosis:
     )
 
 
-_LEAVES_WHOLE = frozenset({"nothing-linked"})
+LEAVES_WHOLE = frozenset({"nothing-linked"})
 """Errors of readers that leave a job that is whole by itself: the command that links fails, the job does not."""
 
 
@@ -391,7 +391,7 @@ def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
         rest = (("and", f"{len(others) - _OTHERS_LISTED:,} more"),) if len(others) > _OTHERS_LISTED else ()
         yield Diagnosis(
             code=code,
-            level="warning" if code in _LEAVES_WHOLE else level,
+            level="warning" if code in LEAVES_WHOLE else level,
             title=_title(code),
             message=first.message,
             ranks=tuple(sorted({finding.rank for finding in same if finding.rank is not None})),

@@ -21,3 +21,5 @@ def test_a_job_of_damaged_files_says_so_and_leads_to_the_findings():
     assert "Part of the files of rank 1 is lost." in said
     assert "/findings?job=job-1" in said
     assert lost_line(replace(whole, findings=(replace(lost, level="warning"),)), "job-1") is None
+    # Of files that could not be linked all is there.
+    assert lost_line(replace(whole, findings=(replace(lost, code="nothing-linked"),)), "job-1") is None

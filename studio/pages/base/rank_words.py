@@ -7,6 +7,7 @@ from typing import Any
 from dash import dcc, html
 
 from studio.analysis.job.completeness import Completeness, assumed_words
+from studio.doctor.checks import LEAVES_WHOLE
 from studio.errors import StudioError
 from studio.jobs.completing import made_from
 from studio.pages.base.state import workspace
@@ -52,7 +53,9 @@ def lost_words(trace: Trace) -> str:
         >>> lost_words(Trace((), (), findings=tuple(lost))), lost_words(Trace((), ()))
         ('Part of the files of ranks 2, 5 is lost.', '')
     """
-    lost = [finding for finding in trace.findings if finding.level == "error"]
+    lost = [
+        finding for finding in trace.findings if finding.level == "error" and finding.code not in LEAVES_WHOLE
+    ]
     numbers = sorted({finding.rank for finding in lost if finding.rank is not None})
     of_whom = f" of {rank_list(numbers)}" if numbers else ""
     return f"Part of the files{of_whom} is lost." if lost else ""
