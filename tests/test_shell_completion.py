@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from shutil import which
 
 import click
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 from studio.cli import load_command, main, verbs
 from studio.commands.base.output import progress_line
 from studio.commands.completion import SHELLS
+from studio.store.workspace import Workspace
 
 
 def completed(*typed: str) -> list[tuple[str, str]]:
@@ -37,7 +39,11 @@ def completed(*typed: str) -> list[tuple[str, str]]:
     ],
     ids=" ".join,
 )
-def test_tab_completes(typed: list[str], offered: tuple[str, str]) -> None:
+def test_tab_completes(
+    typed: list[str], offered: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Jobs of whoever runs the tests would be offered too.
+    monkeypatch.setattr(Workspace, "default_root", classmethod(lambda _cls: tmp_path))
     assert offered in completed(*typed)
 
 
