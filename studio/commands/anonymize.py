@@ -1,6 +1,6 @@
 """Take names, texts and exact numbers out of a job, so that it can be given away.
 
-JOB is a folder or files of traces, or their prefix. OUT is a folder, which gets a Chakra file for every rank and the comm groups. Ranks,
+JOB is a folder or files of traces, their prefix, or the id or name of a job in the workspace. OUT is a folder, which gets a Chakra file for every rank and the comm groups. Ranks,
 nodes, types, dependencies, groups and collectives stay, so that it simulates as before; --scale-operations, --scale-bytes, --scale-times and
 --round change its numbers. What was written is searched for every word of the original that is no public term; nothing is written if
 one is left. Printed are what was changed, what a reader can still learn, and how the simulated step differs.
@@ -26,9 +26,15 @@ from studio.anonymize.residue import Learnt, Residue, Tokens, looked_for, still_
 from studio.anonymize.words import Renamer, words_in
 from studio.commands.base.losses import losses
 from studio.commands.base.one_job import read_one_job
-from studio.commands.base.options import PathOption, json_option, quiet_option, rank_option, size_options
+from studio.commands.base.options import (
+    PathOption,
+    json_option,
+    quiet_option,
+    rank_option,
+    size_options,
+    workspace_option,
+)
 from studio.commands.base.output import progress_line, show, warn
-from studio.commands.base.prefix import find_by_prefix
 from studio.commands.base.terminal import printable, written_line
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import Progress, groups
@@ -47,7 +53,7 @@ class Request:
     """Options of `anonymize`.
 
     Attributes:
-        path: A folder, a file, an archive or a prefix of files.
+        path: A folder, a file, an archive or a prefix of files, or the name of a stored job.
         target: The folder that is written.
         policy: What becomes of texts, to begin with.
         fields: What becomes of single kinds of texts instead.
@@ -59,6 +65,7 @@ class Request:
         simulate: Whether both jobs are simulated and compared.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         size: NPUs and passes, where a workload leaves them open.
+        workspace: Folder of imported jobs; None is the user's.
     """
 
     path: Path
@@ -73,6 +80,7 @@ class Request:
     simulate: bool = True
     ranks: Mapping[str, int] = field(default_factory=dict)
     size: JobSize = UNSAID
+    workspace: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +170,9 @@ def _policy(request: Request) -> Policy:
 def _read(request: Request, progress: Progress | None) -> tuple[str, Trace]:
     """Return name and trace of a job whose files are whole."""
     path = request.path
-    paths = [path] if path.exists() else find_by_prefix(str(path)) or [path]
-    name, trace = read_one_job(paths, request.ranks, progress, verb="Anonymize", size=request.size)
+    name, trace = read_one_job(
+        [path], request.ranks, progress, verb="Anonymize", size=request.size, workspace=request.workspace
+    )
     lost = losses(trace.findings)
     for finding in trace.findings:
         warn(finding)
@@ -404,6 +413,7 @@ def _is_file(path: Path) -> bool:
 @rank_option
 @size_options
 @json_option
+@workspace_option
 @quiet_option
 def command(
     *,

@@ -4,8 +4,8 @@ Ranks of a parallel job are copies of few roles: every missing rank gets the gra
 own comm groups and peers. The layout of the ranks is inferred from comm groups and messages. Where several fit, they are
 printed as --layout values, the likeliest first, and the exit code is 2.
 
-TRACES are files, folders or archives of one job. OUT gets one trace per graph, a table of the other ranks and the comm groups;
-every command and page reads it, and `convert OUT DIR` writes one file a rank.
+PATHS are files, folders or archives of one job, their prefix, or the id or name of a job in the workspace. OUT gets one trace per
+graph, a table of the other ranks and the comm groups; every command and page reads it, and `convert OUT DIR` writes one file a rank.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from studio.commands.base.options import (
     paths_argument,
     rank_option,
     refuse_own_input,
+    workspace_option,
 )
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.terminal import printable, written_line
@@ -47,7 +48,7 @@ class Request:
     """Options of `complete`.
 
     Attributes:
-        paths: Files, folders or archives of one job.
+        paths: Files, folders or archives of one job, or the name of a stored one.
         target: Folder for the completed job.
         layout: The mesh of its ranks, or the path of a file with it; None infers it.
         ranks: How many ranks it has, where its files do not say; None asks the files.
@@ -57,6 +58,7 @@ class Request:
         damaged: Whether a job of which something could not be read is completed.
         gpu: The GPU that durations are recomputed for; None keeps what was recorded.
         recorded_gpu: The GPU they were recorded on; None is the one that the trace names.
+        workspace: Folder of imported jobs; None is the user's.
     """
 
     paths: tuple[Path, ...]
@@ -69,6 +71,7 @@ class Request:
     damaged: bool = False
     gpu: str | None = None
     recorded_gpu: str | None = None
+    workspace: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Completed:
             known.
     """
     refuse_own_input(request.paths, request.target)
-    name, known = read_one_job(request.paths, request.numbers, progress, verb="Complete")
+    name, known = read_one_job(
+        request.paths, request.numbers, progress, verb="Complete", workspace=request.workspace
+    )
     lost = next((finding for finding in known.findings if finding.level == "error"), None)
     if lost and not request.damaged:
         raise TraceError(
@@ -209,6 +214,7 @@ def mesh_lines(mesh: Mesh) -> list[str]:
 )  # fmt: skip
 @gpu_options
 @json_option
+@workspace_option
 @allow_damaged
 @rank_option
 @click.pass_context
@@ -227,7 +233,7 @@ def command(
     spread = Spread(shares[0], shares[1], given["seed"], given["arrivals"])
     request = Request(
         paths, target, given["layout"], given["world"], given["first"], spread, ranks, allow_damaged,
-        given["gpu"], given["recorded_gpu"],
+        given["gpu"], given["recorded_gpu"], given["workspace"],
     )  # fmt: skip
     try:
         done = run(request, progress=progress_line())

@@ -2,6 +2,8 @@
 
 FLOP and bytes follow from the shapes and types of inputs, by a formula per operator; device operations are joined to the
 operators that launched them. What has no formula is listed by its time.
+
+PATHS are files, folders or archives of one job, the prefix of its files, or the id or name of a job in the workspace.
 """
 
 from __future__ import annotations
@@ -14,7 +16,13 @@ from typing import Any
 import click
 
 from studio.commands.base.one_job import read_one_job
-from studio.commands.base.options import allow_damaged, json_option, paths_argument, rank_option
+from studio.commands.base.options import (
+    allow_damaged,
+    json_option,
+    paths_argument,
+    rank_option,
+    workspace_option,
+)
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.terminal import printable
 from studio.et import Progress
@@ -36,12 +44,14 @@ class Request:
     """Options of `operators`.
 
     Attributes:
-        paths: Files, folders or archives of one job.
+        paths: Files, folders or archives of one job, or the name of a stored one.
         numbers: Rank numbers by file name, for files that do not tell theirs.
+        workspace: Folder of imported jobs; None is the user's.
     """
 
     paths: tuple[Path, ...]
     numbers: Mapping[str, int] = field(default_factory=dict)
+    workspace: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +67,12 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     """Read a job and work out what its operators did.
 
     Raises:
+        ConfigError: Nothing is called so.
         TraceError: The paths hold several jobs, or cannot be read.
     """
-    name, trace = read_one_job(request.paths, request.numbers, progress, verb="List")
+    name, trace = read_one_job(
+        request.paths, request.numbers, progress, verb="List", workspace=request.workspace
+    )
     return Listed(name, trace, list_operators(trace))
 
 
@@ -167,13 +180,20 @@ def _short(name: str) -> str:
 @click.command(help=__doc__, epilog="Example: chakra-studio operators rank0.json.gz --json")
 @paths_argument
 @json_option
+@workspace_option
 @allow_damaged
 @rank_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, paths: tuple[Path, ...], as_json: bool, allow_damaged: bool, ranks: dict[str, int]
+    ctx: click.Context,
+    /,
+    paths: tuple[Path, ...],
+    as_json: bool,
+    workspace: Path | None,
+    allow_damaged: bool,
+    ranks: dict[str, int],
 ) -> None:
     """Carry out `operators`."""
-    listed = run(Request(paths, ranks), progress=progress_line())
+    listed = run(Request(paths, ranks, workspace), progress=progress_line())
     show(listed, as_json, report, text)
     end_with_losses(ctx, listed.trace.findings, allow_damaged, warned=False)

@@ -1,7 +1,8 @@
 """Scale a job: the same program on more replicas, pipeline stages, tensor-parallel ranks, or ranks for its experts.
 
-JOB is a whole job: files, a folder or an archive. Every rank of the larger job has the graph of the rank with its place in all
-other dimensions; sizes of collectives change by the rules that are printed. The batch grows with the replicas, or is shared by them.
+PATHS are a whole job: files, folders or archives, their prefix, or the id or name of a job in the workspace. Every rank of the
+larger job has the graph of the rank with its place in all other dimensions; sizes of collectives change by the rules that are
+printed. The batch grows with the replicas, or is shared by them.
 
 OUT gets one trace per graph, a table of the other ranks and the comm groups, as `complete` writes them.
 """
@@ -23,6 +24,7 @@ from studio.commands.base.options import (
     paths_argument,
     rank_option,
     refuse_own_input,
+    workspace_option,
 )
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.terminal import printable, written_line
@@ -41,7 +43,7 @@ class Request:
     """Options of `scale`.
 
     Attributes:
-        paths: Files, folders or archives of one job.
+        paths: Files, folders or archives of one job, or the name of a stored one.
         target: Folder for the scaled job.
         dp: Replicas of the larger job.
         ranks: Its ranks, in place of `dp`.
@@ -52,6 +54,7 @@ class Request:
         strong: Whether more replicas share the batch.
         layers: Whether more stages share the layers of the model, or each has as many as before.
         numbers: Rank numbers by file name, for files that do not tell theirs.
+        workspace: Folder of imported jobs; None is the user's.
     """
 
     paths: tuple[Path, ...]
@@ -65,6 +68,7 @@ class Request:
     strong: bool = False
     layers: Layers = "divided"
     numbers: Mapping[str, int] = field(default_factory=dict)
+    workspace: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Scaled:
         TraceError: The paths hold several jobs, or ranks are missing.
     """
     refuse_own_input(request.paths, request.target)
-    name, known = read_one_job(request.paths, request.numbers, progress, verb="Scale")
+    name, known = read_one_job(
+        request.paths, request.numbers, progress, verb="Scale", workspace=request.workspace
+    )
     before = mesh_of(known, request.layout)
     refuse_missing(known, before)
     wanted = Growth(
@@ -188,6 +194,7 @@ def _others(command: Any) -> Any:
 )
 @_others
 @json_option
+@workspace_option
 @allow_damaged
 @rank_option
 @click.pass_context
@@ -206,7 +213,7 @@ def command(
         raise click.UsageError("Give one of --dp and --ranks.")
     if all(given[name] is None for name in ("dp", "world", "pp", "ep", "tp")):
         raise click.UsageError("Give one of --dp and --ranks, or --pp, --ep or --tp.")
-    kept = {name: given[name] for name in ("layout", "pp", "ep", "tp", "strong", "layers")}
+    kept = {name: given[name] for name in ("layout", "pp", "ep", "tp", "strong", "layers", "workspace")}
     done = run(
         Request(paths, target, given["dp"], given["world"], numbers=ranks, **kept), progress=progress_line()
     )
