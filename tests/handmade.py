@@ -10,7 +10,18 @@ import numpy as np
 
 from studio.et.job import with_inferred_groups
 from studio.et.schema import schema, value_field
-from studio.trace import CollectiveType, CommGroup, Graph, NodeType, Rank, Trace, ValueKind, digest
+from studio.trace import (
+    DEVICE_NAME,
+    Attribute,
+    CollectiveType,
+    CommGroup,
+    Graph,
+    NodeType,
+    Rank,
+    Trace,
+    ValueKind,
+    digest,
+)
 from tests.strategies import chakra_file, part_of
 
 KINDS = {
@@ -34,6 +45,12 @@ def node(number: int, kind: str, *deps: int, name: str = "", micros: int = 0, **
             items.values.extend(value)
         else:
             setattr(attribute, value_field(KINDS[type(value)]), value)
+    return made
+
+
+def at(start_us: int, micros: int, made: Any) -> Any:
+    """A recorded node: it began then, and took so long."""
+    made.start_time_micros, made.duration_micros = start_us, micros
     return made
 
 
@@ -62,6 +79,12 @@ def trace_of(
         made.append(Rank(number, index, part.rank.slots, part.rank.version))
     listed = tuple(CommGroup(name, tuple(members)) for name, members in (groups or {}).items())
     return with_inferred_groups(Trace(tuple(graphs), tuple(made), listed))
+
+
+def recorded_on(trace: Trace, device: str) -> Trace:
+    """Return a job whose ranks were recorded on a device."""
+    metadata = (Attribute(DEVICE_NAME, ValueKind.STRING, device),)
+    return replace(trace, ranks=tuple(replace(rank, metadata=metadata) for rank in trace.ranks))
 
 
 def number_throughout(trace: Trace) -> Trace:

@@ -51,8 +51,19 @@ def attained_by(trace: Trace, classes: Sequence[SizeClass], named: str | None = 
             return None
         named = recorded[0].name
     chosen = preset(named, npus=max(completeness(trace).world, 1))
+    return Attained(chosen.name, attained_on(chosen.config, trace, classes))
+
+
+def attained_on(config: SystemConfig, trace: Trace, classes: Sequence[SizeClass]) -> tuple[int | None, ...]:
+    """Return the time in ns of a collective of each class alone on a system; None where its costs do not tell.
+
+    Args:
+        config: The system, in the job's size.
+        trace: The job.
+        classes: Its collectives.
+    """
     listed = {group.name: group.ranks for group in trace.groups}
-    return Attained(chosen.name, tuple(_attained_ns(chosen.config, each, listed, trace) for each in classes))
+    return tuple(_attained_ns(config, each, listed, trace) for each in classes)
 
 
 def _attained_ns(

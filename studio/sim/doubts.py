@@ -29,6 +29,7 @@ from studio.sim.doubted_rates import (
     find_links,
     find_messages,
 )
+from studio.sim.doubted_recording import find_recorded_faster
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, with_settings
 from studio.sim.presets import full_form
@@ -102,6 +103,12 @@ CHECKS: tuple[Check, ...] = (
         "communication kernels that keep their recorded time on every network",
         False,
         find_unknown_kernels,
+    ),
+    Check(
+        "recorded-faster",
+        "recorded collectives far faster than on the network of the recorded hardware",
+        False,
+        find_recorded_faster,
     ),
     Check("took-no-time", "collectives that replay a time that was not recorded", False, find_instant),
     Check(

@@ -26,19 +26,13 @@ from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
-from studio.trace import DEVICE_NAME, WITH_STACK, Attribute, CommGroup, Trace, ValueKind
+from studio.trace import WITH_STACK, Attribute, CommGroup, Trace, ValueKind
 from tests.examples import examples
-from tests.handmade import collective, node, trace_of
+from tests.handmade import at, collective, node, recorded_on, trace_of
 from tests.recordings import read_recording
 from tests.test_cli import refused, run
 
 US = 1000
-
-
-def at(start_us: int, micros: int, made: Any) -> Any:
-    """A recorded node: it began then, and took so long."""
-    made.start_time_micros, made.duration_micros = start_us, micros
-    return made
 
 
 def after(made: Any, *ids: int) -> Any:
@@ -65,11 +59,8 @@ def test_kernels_of_communication_libraries_are_no_compute():
 
 def test_a_recorded_gpu_that_no_system_is_known_for_is_named():
     job = trace_of([[at(0, 100, node(1, "COMP")), at(100, 100, node(2, "COMP", 1))]])
-    named = tuple(
-        replace(rank, metadata=(Attribute(DEVICE_NAME, ValueKind.STRING, "GPU of tomorrow"),))
-        for rank in job.ranks
-    )
-    reasons = {reason for kind, reason in advise(replace(job, ranks=named)).refused if kind in OF_SYSTEM}
+    refused = advise(recorded_on(job, "GPU of tomorrow")).refused
+    reasons = {reason for kind, reason in refused if kind in OF_SYSTEM}
     assert reasons == {
         "no system was given, and none is known of the recorded GPU of tomorrow; give one (--preset)"
     }
@@ -315,9 +306,7 @@ def test_collectives_far_slower_than_the_gpus_attain_are_named_with_the_likely_c
         at(10, 1000, node(1, "COMP")),
         at(1010, 5000, collective(2, "ALL_REDUCE", 16 << 20, 1, group="dp0")),
     ]
-    trace = trace_of([rank, rank], {"dp0": (0, 1)})
-    named = (Attribute(DEVICE_NAME, ValueKind.STRING, "NVIDIA H100 80GB HBM3"),)
-    trace = replace(trace, ranks=tuple(replace(one, metadata=named) for one in trace.ranks))
+    trace = recorded_on(trace_of([rank, rank], {"dp0": (0, 1)}), "NVIDIA H100 80GB HBM3")
     found = advise(trace)
     slow = only(found, "slow-collectives")
     alone_ns = explain(preset("hgx-h100", 2).config, "all_reduce", 16 << 20, (0, 1)).total_ns
@@ -331,9 +320,7 @@ def test_collectives_far_slower_than_the_gpus_attain_are_named_with_the_likely_c
 
 
 def test_changes_of_the_system_are_simulated_on_the_family_of_the_recorded_gpu():
-    trace = arriving(100, 100, 200)
-    named = (Attribute(DEVICE_NAME, ValueKind.STRING, "NVIDIA H100 80GB HBM3"),)
-    trace = replace(trace, ranks=tuple(replace(rank, metadata=named) for rank in trace.ranks))
+    trace = recorded_on(arriving(100, 100, 200), "NVIDIA H100 80GB HBM3")
     found = advise(trace)
     assert found.system_baseline is not None
     assert "hgx-h100, the family of the recorded NVIDIA H100" in found.system_baseline.words

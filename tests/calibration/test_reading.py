@@ -265,6 +265,7 @@ def test_a_recorded_job_gives_the_shortest_member_and_the_kernels_choice(shared)
     [table] = read_tables([job], Given(gpus_per_node=4)).tables
     assert (table.collective, table.gpus_per_node, table.nodes) == ("all_reduce", 4, 1)
     assert set(table.choices) == {"ring LL"}
+    assert table.hardware == "Synthetic device"
     [halved] = read_tables([job], Given(gpus_per_node=2)).tables
     assert (halved.gpus_per_node, halved.nodes) == (2, 2)
 

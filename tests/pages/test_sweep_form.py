@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +14,8 @@ from studio.sim.replays import as_replay
 from studio.sweep.space import parse_space
 from studio.sweep.sweep import Sweep, refuse_impossible, run_sweep
 from studio.sweep.systems import Base, parts_at
-from studio.trace import DEVICE_NAME, Attribute, Trace, ValueKind
-from tests.handmade import node, trace_of
+from studio.trace import Trace
+from tests.handmade import node, recorded_on, trace_of
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 8, 16, 64])
@@ -49,11 +48,9 @@ def test_a_sweep_is_refused_only_where_no_point_has_a_system():
                 refuse_impossible(sweep, 8)
 
 
-def recorded_on(device: str) -> Trace:
+def eight_ranks_on(device: str) -> Trace:
     """A job of eight ranks that was recorded on a device."""
-    trace = trace_of({rank: [node(1, "COMP")] for rank in range(8)})
-    metadata = (Attribute(DEVICE_NAME, ValueKind.STRING, device),)
-    return replace(trace, ranks=tuple(replace(rank, metadata=metadata) for rank in trace.ranks))
+    return recorded_on(trace_of({rank: [node(1, "COMP")] for rank in range(8)}), device)
 
 
 def kept(name: str, *, replay: bool):
@@ -77,7 +74,7 @@ def test_a_sweep_begins_with_a_system_of_the_user_else_with_that_of_the_recordin
 ):
     runs = [kept(name, replay=name == "replay") for name in names]
     monkeypatch.setattr(form, "workspace", lambda: SimpleNamespace(runs=lambda _job: runs))
-    trace = recorded_on("AMD Instinct MI300X")
+    trace = eight_ranks_on("AMD Instinct MI300X")
     monkeypatch.setattr(form, "session", lambda: SimpleNamespace(trace=lambda _job: trace))
     assert form.first_system("job", shown) == first
 
@@ -92,7 +89,7 @@ def test_a_sweep_begins_with_a_system_of_the_user_else_with_that_of_the_recordin
     ],
 )
 def test_explain_begins_with_the_devices_of_the_recording(monkeypatch, device, run, first):
-    trace = recorded_on(device)
+    trace = eight_ranks_on(device)
     monkeypatch.setattr(explain_form, "session", lambda: SimpleNamespace(trace=lambda _job: trace))
     assert explain_form.first_system({"job": "job", "run": run}) == first
 
@@ -103,7 +100,7 @@ def test_the_network_of_a_replay_is_not_swept(tmp_path):
         with pytest.raises(ConfigError, match="the system is a replay"):
             refuse_impossible(Sweep(parse_space(varied), replay), 8)
         with pytest.raises(ConfigError, match="the system is a replay"):
-            run_sweep(recorded_on("H100"), Sweep(parse_space(varied), replay), tmp_path / "out")
+            run_sweep(eight_ranks_on("H100"), Sweep(parse_space(varied), replay), tmp_path / "out")
     for varied in (
         ["extended.compute-slots=1,2"],
         ["bandwidth[0]=100,200", "model=full"],

@@ -20,7 +20,7 @@ from studio.sim.presets import preset
 from studio.trace import Trace
 from tests.examples import examples
 from tests.golden import case, records
-from tests.handmade import collective, node, trace_of
+from tests.handmade import at, collective, node, recorded_on, trace_of
 from tests.kernels import compiled
 
 MIB = 1 << 20
@@ -91,6 +91,12 @@ def left_over(**said: bool) -> Trace:
     return trace_of([nodes] * 8)
 
 
+def on_h100(micros: int, kind: str = "ALL_REDUCE") -> Trace:
+    """Return a job of eight H100 in which a collective of 64 MiB took so long; on HGX H100 it takes some 300 µs."""
+    nodes = [at(0, 100, node(1, "COMP")), at(100, micros, collective(2, kind, 64 * MIB, 1))]
+    return recorded_on(trace_of([nodes] * 8), "NVIDIA H100 80GB HBM3")
+
+
 CASES = {
     # Two chunks at once pass each port.
     "beyond-capacity": (
@@ -115,6 +121,7 @@ CASES = {
         system(SWITCH, links=SLOW_LINKS, extensions=Extensions()),
     ),
     "unknown-communication": (left_over(launched_before=True), system(SWITCH, extensions=Extensions())),
+    "recorded-faster": (on_h100(100), preset("hgx-h100", 8).config),
     "took-no-time": (trace_of([[collective(1, "BROADCAST", MIB)]] * 8), system(SWITCH)),
     "all-reduce-in-disguise": (
         trace_of([[collective(1, "ALL_GATHER", MIB)]] * 8),
@@ -159,7 +166,8 @@ def test_what_makes_an_answer_doubtful_is_found_and_its_cure_takes_it_away(code)
     [doubt] = [one for one in doubts if one.code == code]
     assert doubt.impossible == next(check.impossible for check in CHECKS if check.code == code)
     if doubt.cure is None:
-        assert code in ("extrapolated", "does-not-fit", "may-not-fit", "unknown-communication")
+        cureless = ("extrapolated", "does-not-fit", "may-not-fit", "unknown-communication", "recorded-faster")
+        assert code in cureless
         return
     after, left = looked_at(trace, cured(parts, [doubt]))
     assert code not in {one.code for one in left}
@@ -277,3 +285,23 @@ def test_communication_that_no_network_changes_is_told_with_what_to_do():
     # A replay asks about no network.
     replayed = with_settings(parts_of(config), ["replay-only=1"])
     assert "unknown-communication" not in {one.code for one in looked_at(left_over(), replayed)[1]}
+
+
+def test_a_recording_that_was_faster_than_its_own_hardware_is_told_with_what_to_do():
+    """A recording that is as fast, or slower for its waits, contradicts nothing; nor does one on another network."""
+    told = {}
+    h100 = preset("hgx-h100", 8).parts
+    for micros in (100, 250, 400, 5000):
+        finish, doubts = looked_at(on_h100(micros), h100)
+        told[micros] = [one.message for one in doubts if one.code == "recorded-faster"]
+        alone_us = (finish - 100_000) / 1e3
+    assert 250 < alone_us < 370
+    [message] = told.pop(100)
+    assert message.startswith("The recording contradicts this network: 1 of 1 collectives took")
+    assert "ALL_REDUCE of 64.0 MiB in 100 µs, not" in message
+    assert "chakra-studio calibrate FILES --gpus-per-node 8" in message
+    assert told == {250: [], 400: [], 5000: []}
+    for other in (with_settings(h100, ["bandwidth=[200]"]), preset("hgx-b200", 8).parts):
+        assert "recorded-faster" not in {one.code for one in looked_at(on_h100(20), other)[1]}
+    # A member of a broadcast is done before the last one comes.
+    assert "recorded-faster" not in {one.code for one in looked_at(on_h100(20, "BROADCAST"), h100)[1]}

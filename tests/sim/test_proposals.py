@@ -1,7 +1,5 @@
 """Systems and algorithms that are proposed for a job."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,16 +7,9 @@ from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.systems import SYSTEMS
 from studio.sim.systems.proposals import propose
 from studio.sim.systems.uses import uses_of
-from studio.trace import DEVICE_NAME, Attribute, ValueKind
-from tests.handmade import collective, trace_of
+from tests.handmade import collective, recorded_on, trace_of
 
 KIB, MIB = 1 << 10, 1 << 20
-
-
-def recorded_on(trace, name):
-    """Return a job whose ranks were recorded on this device."""
-    told = (Attribute(DEVICE_NAME, ValueKind.STRING, name),)
-    return replace(trace, ranks=tuple(replace(rank, metadata=told) for rank in trace.ranks))
 
 
 def job(ranks, groups=None):

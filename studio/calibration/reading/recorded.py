@@ -21,7 +21,7 @@ from studio.calibration.tables import MeasuredTable
 from studio.errors import TraceError
 from studio.et.inspector import MEMBERS, NODES
 from studio.timeline import NodeTimes, recorded_times
-from studio.trace import NONE, WORLD, CollectiveType, Trace
+from studio.trace import NONE, WORLD, CollectiveType, Trace, recorded_devices
 
 _CHOICE = re.compile(
     r"_(?P<algorithm>RING|TREE|NVLS_?TREE|NVLS|COLLNET_?DIRECT|COLLNET_?CHAIN|PAT)_(?P<protocol>LL128|LL|SIMPLE)"
@@ -76,7 +76,10 @@ def read_recorded(name: str, trace: Trace, given: Given) -> Tables:
         raise TraceError(
             f"{name}: no collective of known size and duration.{why}", hint="Record kernels and groups."
         )
-    return Tables(tuple(_table(name, key, sizes) for key, sizes in sorted(found.items())), tuple(notes))
+    devices = recorded_devices(trace)
+    hardware = devices[0] if devices else ""
+    tables = tuple(_table(name, hardware, key, sizes) for key, sizes in sorted(found.items()))
+    return Tables(tables, tuple(notes))
 
 
 def _gpus_per_node(name: str, trace: Trace, given: Given) -> int:
@@ -191,7 +194,9 @@ def _shape(ranks: tuple[int, ...], per_node: int) -> tuple[int, int]:
     return max(nodes.values()), len(nodes)
 
 
-def _table(name: str, key: _Key, sizes: Mapping[int, list[tuple[float, str]]]) -> MeasuredTable:
+def _table(
+    name: str, hardware: str, key: _Key, sizes: Mapping[int, list[tuple[float, str]]]
+) -> MeasuredTable:
     collective, per_node, nodes = key
     ordered = sorted(sizes)
     choices = [Counter(choice for _, choice in sizes[size]).most_common(1)[0][0] for size in ordered]
@@ -199,7 +204,7 @@ def _table(name: str, key: _Key, sizes: Mapping[int, list[tuple[float, str]]]) -
     return MeasuredTable(
         table_id=f"{stem}_n{nodes}_g{per_node}_{collective}",
         source=f"recorded job {name}",
-        hardware="",
+        hardware=hardware,
         gpus_per_node=per_node,
         nodes=nodes,
         interconnect="",
