@@ -1,7 +1,8 @@
 """Hand columns to Arrow and back without copying.
 
 pyarrow's own ways, `pa.array()` and `to_numpy()`, import pandas to ask whether a column is one of its own: that takes
-half a second, more than most of what is done with the columns here.
+half a second, more than most of what is done with the columns here. In the studio it breaks answers too: while one thread
+imports pandas, plotly finds the half of it that is there and asks it about every value that another thread writes as JSON.
 """
 
 from __future__ import annotations

@@ -116,6 +116,35 @@ with tempfile.TemporaryDirectory() as folder:
     assert not {"pandas", "numba", "networkx", "rustworkx"} & set(loaded)
 
 
+def test_arrow_is_used_without_pandas():
+    """While a thread of the studio imports pandas, answers of its other threads fail, see `studio.arrow`."""
+    # A child process answers queries, and tables of the library are pandas'.
+    allowed = {"arrow.py", "sql/child.py", "analysis/job/export.py"}
+    calls = r"pa\.(?:array|scalar|table|chunked_array)\(|\.to_numpy\(|\.from_py(?:list|dict)\("
+    found = [
+        f"{name}: {call}"
+        for path in sorted((ROOT / "studio").rglob("*.py"))
+        if (name := path.relative_to(ROOT / "studio").as_posix()) not in allowed
+        for call in re.findall(calls, path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+    program = """
+import datetime, sys
+import pyarrow as pa
+from studio import read, sample_path
+from studio.analysis.job.nodes import Condition, NodeIndex, Query
+from studio.sql.answers import parquet_bytes
+index = NodeIndex(read(sample_path("transformer_8r")))
+index.rows(Query(search="mlp", order=(("name", True),)), 0, 9)
+for operator in ("contains", "notContains", "equals", "notEqual", "startsWith", "endsWith", "blank", "notBlank"):
+    index.select(Query(conditions=((Condition("name", operator, "a"),),)))
+at = pa.Array.from_buffers(pa.month_day_nano_interval(), 1, [None, pa.py_buffer(bytes(16))])
+assert len(parquet_bytes(pa.Table.from_arrays([at], names=["for"]))) > 100
+"""
+    [loaded] = loaded_after(program)
+    assert "pandas" not in loaded
+
+
 def test_pages_hear_of_tasks_from_stores_that_go_with_the_page():
     """Dash breaks a callback that finds one of its inputs gone with a page and another still there."""
     mixed = [

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from studio.arrow import optional_texts
 from studio.errors import ConfigError
 from studio.sql.columns import BY_NAME
 from studio.sql.database import Database
@@ -111,7 +112,7 @@ def _storable(table: pa.Table) -> pa.Table:
     for index, field in enumerate(table.schema):
         if pa.types.is_interval(field.type):
             values = [None if value is None else str(value) for value in table.column(index).to_pylist()]
-            table = table.set_column(index, field.name, pa.array(values, pa.string()))
+            table = table.set_column(index, field.name, optional_texts(values))
     return table
 
 

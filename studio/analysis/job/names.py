@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from studio.arrow import from_arrow, to_arrow
+from studio.arrow import from_arrow, optional_texts, to_arrow
 from studio.trace import NONE, Graph, Int32, Int64, Strings, UInt8, UInt64
 
 _LONGEST_WORDED = 64
@@ -83,7 +83,7 @@ def lower_case(texts: pa.Array | list[str]) -> pa.LargeStringArray:
     """Return texts in lower case."""
     if isinstance(texts, list):
         # Half a surrogate pair can come from an address, and no text that Arrow holds.
-        texts = pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.large_string())
+        texts = optional_texts(texts).cast(pa.large_string())
     return pc.utf8_lower(texts)
 
 

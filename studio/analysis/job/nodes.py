@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.job.names import JobNames, lower_case, order_of
 from studio.analysis.job.number_filter import Quantity, Wanted, parse_filter
+from studio.arrow import from_arrow
 from studio.errors import TraceError
 from studio.timeline import NodeTimes
 from studio.trace import (
@@ -532,7 +533,7 @@ def _size(places: Int64 | None) -> int:
 
 
 def _texts_fit(lower: pa.LargeStringArray, condition: Condition) -> Bool:
-    value = lower_case([condition.value])[0]
+    value, empty = lower_case([condition.value, ""])
     text = value.as_py()
     tests: dict[str, Callable[[], pa.BooleanArray]] = {
         "contains": lambda: pc.match_substring(lower, text),
@@ -541,15 +542,14 @@ def _texts_fit(lower: pa.LargeStringArray, condition: Condition) -> Bool:
         "notEqual": lambda: pc.not_equal(lower, value),
         "startsWith": lambda: pc.starts_with(lower, text),
         "endsWith": lambda: pc.ends_with(lower, text),
-        "blank": lambda: pc.equal(lower, pa.scalar("", pa.large_string())),
-        "notBlank": lambda: pc.not_equal(lower, pa.scalar("", pa.large_string())),
+        "blank": lambda: pc.equal(lower, empty),
+        "notBlank": lambda: pc.not_equal(lower, empty),
     }
     if condition.operator not in tests:
         raise TraceError(
             f"Texts cannot be compared by {condition.operator!r}.", hint=f"Allowed: {', '.join(tests)}."
         )
-    fits: Bool = tests[condition.operator]().to_numpy(zero_copy_only=False)
-    return fits.astype(bool, copy=False)
+    return from_arrow(tests[condition.operator]()).astype(np.bool_, copy=False)
 
 
 def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
