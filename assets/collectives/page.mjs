@@ -71,6 +71,10 @@ class CollectivesPage {
   data = null;
   /** What the second shows, if anything. @type {HeatData | null} */
   #beside = null;
+  /** What there is to compare with, once it is known. @type {readonly { value: string }[] | null} */
+  #others = null;
+  /** Why the second shows nothing. */
+  #problem = /** @type {unknown} */ (null);
   /** What was asked for and has not come. @type {string | null} */
   #asking = null;
   /** What the data answer. @type {string | null} */
@@ -199,7 +203,9 @@ class CollectivesPage {
       this.#drawn = wanted;
       this.data = data;
       this.#beside = beside;
-      report(problem, "The other heatmap cannot be shown");
+      this.#problem = problem;
+      report(null);
+      this.#tellProblem();
       this.#paint(readView());
       this.ringNode(readView());
     } catch (error) {
@@ -208,6 +214,22 @@ class CollectivesPage {
       this.map?.wipe();
       report(error);
     }
+  }
+
+  /**
+   * Take over what there is to compare with.
+   * @param {readonly { value: string }[] | null} others
+   */
+  setOthers(others) {
+    this.#others = others;
+    this.#tellProblem();
+  }
+
+  /** Say why the second shows nothing. What is not there at all is told below the page, not twice. */
+  #tellProblem() {
+    const other = readView().with;
+    if (this.#problem && this.#others?.some(({ value }) => value === other))
+      report(this.#problem, "The other heatmap cannot be shown");
   }
 
   /**
@@ -389,7 +411,10 @@ export function startCollectivesPage() {
      * @param {{ value: string }[] | null} others
      * @param {...(string | null)} values
      */
-    controls: (settled, others, ...values) => controls.follow(settled, others, values),
+    controls(settled, others, ...values) {
+      page.setOthers(others);
+      return controls.follow(settled, others, values);
+    },
     /** @param {...unknown} values of the controls, then what is settled */
     write(...values) {
       const settled = /** @type {Settled | null} */ (values[CONTROLS.length]);

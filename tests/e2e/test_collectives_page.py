@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Studio, quiet, until, view
+from tests.e2e.conftest import Studio, intercept, quiet, until, view
 from tests.e2e.going import go
 from tests.e2e.test_standing_still import MOST_SHIFT, SHIFTS
 
@@ -146,12 +146,20 @@ def test_what_an_address_names_and_is_not_there_is_told_below_the_page(studio: S
     assert sum(value for value, _ in shifts) < MOST_SHIFT, shifts
     assert page.inner_text("#collectives-detail") == "54 collectives × 8 ranks"
     assert page.locator("#collectives-other canvas:visible").count() == 0
+    # Said once.
+    assert page.locator("#collectives-error *").count() == 0
     lines.nth(1).locator("button").click()
     until(page, lambda: lines.count() == 1)
     assert "with" not in view(page)
     assert view(page)["rank"] == "77"
     lines.locator("button").click()
     until(page, lambda: lines.count() == 0)
+    # What is there and cannot be drawn is told where it would be.
+    refusal = {"error": {"message": "It has no such figure.", "hint": "Show another."}}
+    intercept(page, lambda url: "like=" in url, lambda route: route.fulfill(status=400, json=refusal))
+    there = {"with": studio.job("transformer_8r")}
+    go(page, studio.address("collectives", "imbalance_8r", **there))
+    page.locator("#collectives-error", has_text="It has no such figure.").wait_for()
     # What is there to be compared is still compared, or offered.
     missing = f"gone/recorded,{studio.job('transformer_8r')}"
     go(page, studio.address("compare", "imbalance_8r", **{"with": missing}))
