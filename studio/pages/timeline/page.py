@@ -263,21 +263,23 @@ def _keys() -> Any:
     Output("timeline-notice", "children"),
     Output("timeline-page", "hidden"),
     Output("timeline-source", "data"),
+    Output("timeline-other", "hidden"),
     Input("view", "data"),
 )
-def choose(view: dict[str, Any]) -> tuple[Any, bool, Any]:
-    """Set the run that the view shows, if there is one."""
+def choose(view: dict[str, Any]) -> tuple[Any, bool, Any, bool]:
+    """Set the run that the view shows, if there is one, and make room for the choice of another where there are several."""
     job = view.get("job")
     if not job:
-        return no_job(), True, None
+        return no_job(), True, None, True
     try:
         run = shown_run(session(), job, view)
     except StudioError as error:
-        return html.Div(error_box(error), className="cs-page"), True, None
+        return html.Div(error_box(error), className="cs-page"), True, None, True
     if run is None:
-        return _nothing(view), True, None
+        return _nothing(view), True, None, True
     # If the run was deleted, the script reports it and offers the others.
-    return None, False, {"job": job, "run": run, "others": runs_of(session(), job)}
+    others = runs_of(session(), job)
+    return None, False, {"job": job, "run": run, "others": others}, len(others) < 2
 
 
 def _nothing(view: dict[str, Any]) -> Any:
