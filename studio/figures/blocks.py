@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +19,14 @@ BLOCK_WIDTH, BLOCK_HEIGHT = 172, 52
 _BLOCK_STEP_X, _BLOCK_STEP_Y = 200, 84
 _FRAME_TOP, _FRAME_SIDE = 34, 16
 _COLUMN_GAP = 60
-_NAME, _SHORT_NAME = 24, 15
+_NAME, _SHORT_NAME = 24, 16
+"""Characters of a block's name that fit, in a label and in the larger print of a short label."""
 _CALLS, _TO = " › ", " to "
 """What stands in the names of blocks between calls, and between the ends of a run."""
-"""Characters of a block's name that fit, in a label and in the larger print of a short label."""
+_END = 8
+"""Characters from which on an end of a run can be told from others."""
+_LIBRARY = re.compile(r"^.*(?:::|: )(?=.)")
+"""What stands before the name of an operator or of a gradient: its library, and what evaluates it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +257,8 @@ def _block_data(block: Block, figures: Figures) -> dict[str, Any]:
         "block": block_ref(block.path),
         "kind": "block",
         "name": block.name,
-        "label": f"{_shown_name(name)}\n{' · '.join([f'{format_count(len(block.rows))} nodes', *figures_shown])}",
-        "short": shorten(name, _SHORT_NAME),
+        "label": f"{_shown_name(name, _NAME)}\n{' · '.join([f'{format_count(len(block.rows))} nodes', *figures_shown])}",
+        "short": _shown_name(name, _SHORT_NAME),
         "count": len(block.rows),
         "time": format_ns(time_ns) if time_ns else "",
         "bytes": format_bytes(in_bytes) if in_bytes else "",
@@ -262,20 +267,27 @@ def _block_data(block: Block, figures: Figures) -> dict[str, Any]:
     }
 
 
-def _shown_name(name: str) -> str:
-    """Return the name of a block as it fits: without the calls around it, and of a run both ends without libraries.
+def _shown_name(name: str, most: int) -> str:
+    """Return the name of a block as it fits: without the calls around it, then without libraries, of a run both ends.
 
     Example:
-        >>> _shown_name("ProfilerStep#6 › aten::dropout to aten::scaled_dot_product_attention")
+        >>> _shown_name("ProfilerStep#6 › aten::dropout to aten::scaled_dot_product_attention", 24)
         'dropout to scaled…ention'
+        >>> _shown_name("autograd::engine::evaluate_function: AddmmBackward0", 16)
+        'AddmmBackward0'
     """
-    if len(name) <= _NAME:
+    if len(name) <= most:
         return name
     name = name.rpartition(_CALLS)[2]
-    if len(name) <= _NAME or _TO not in name:
-        return shorten(name, _NAME)
-    low, high = (end.rpartition("::")[2] or end for end in name.split(_TO, 1))
-    room = _NAME - len(_TO)
+    if len(name) <= most:
+        return name
+    ends = [_LIBRARY.sub("", end) or end for end in name.split(_TO, 1)]
+    if len(ends) == 1:
+        return shorten(ends[0], most)
+    low, high = ends
+    room = most - len(_TO)
+    if room < 2 * _END:
+        return f"{shorten(low, room - 1)}{_TO}…"
     first = min(len(low), max(room // 2, room - len(high)))
     return f"{shorten(low, first)}{_TO}{shorten(high, room - first)}"
 
