@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import dash
-from dash import Input, Output, callback, dcc, html, no_update
+from dash import Input, Output, State, callback, dcc, html, no_update
 
 from studio.analysis.collectives.groups import group_use, shared_use
 from studio.analysis.job.completeness import Completeness, completeness, is_recording
@@ -62,7 +63,7 @@ from studio.pages.overview.words import (
 )
 from studio.store.run_infos import RunInfo
 from studio.store.workspace import JobInfo
-from studio.units import format_count, format_ns, format_si
+from studio.units import format_count, format_ns, format_si, time_unit
 from studio.views.address import shown_run
 
 dash.register_page(__name__, path="/overview", name="Overview", title="Overview · Chakra Studio", order=1)
@@ -76,15 +77,39 @@ def layout(**_query: str) -> Any:
         [
             html.Div(id="overview-error"),
             html.Div(loading("Reading the job…"), id="overview-body"),
+            dcc.Store(id="overview-drawn"),
             stores(ADVICE),
         ]
     )
 
 
-@callback(Output("overview-body", "children"), Input("view", "data"), Input("theme", "data"))
+@callback(
+    Output("overview-body", "children"),
+    Output("overview-drawn", "data"),
+    Input("view", "data"),
+    Input("theme", "data"),
+    State("overview-drawn", "data"),
+)
+def show(view: dict[str, Any], theme: str, drawn: str | None) -> Any:
+    """Show the job and the run of the view; where only the selection is another one, the page stays as it is."""
+    mark = _mark(view, theme)
+    if mark and mark == drawn:
+        return no_update, no_update
+    return show_job(view, theme), mark
+
+
+def _mark(view: dict[str, Any], theme: str) -> str:
+    """Return a text for all that the page follows from; "" where the job cannot be read."""
+    try:
+        run = shown_run(session(), view["job"], view) if view.get("job") else None
+    except StudioError:
+        return ""
+    return json.dumps([view.get("job"), run, theme, time_unit.get()])
+
+
 @show_errors
-def show(view: dict[str, Any], theme: str) -> Any:
-    """Show the job of the view."""
+def show_job(view: dict[str, Any], theme: str) -> Any:
+    """Return the content of the page."""
     if not view.get("job"):
         return no_job()
     info = workspace().info(view["job"])
