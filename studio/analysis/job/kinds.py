@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -15,6 +15,10 @@ COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
 
 _LIBRARY_KERNEL = re.compile(rb"(?:nccl|rccl|msccl)\w*(?:Kernel|Func)", re.IGNORECASE)
 """Kernels of communication libraries. Of those that were launched before a recording began nothing else is known."""
+_LIBRARY_CALL = re.compile(
+    rb"_?c10d(?:_functional)?(?:_autograd)?::|record_param_comms|(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl):"
+)
+"""How names of calls of communication libraries begin: a processor that is inside of one waits or hands over."""
 
 
 def node_kinds(graph: Graph) -> Int64:
@@ -35,7 +39,8 @@ def work_kinds(trace: Trace) -> list[Int64]:
 
     As `node_kinds`, but time for which a stream waited to be given work is the host's; what it had been given long before, the
     host did not hold up. And where no node of the job computes on an accelerator, the processor is what it runs on:
-    operators are compute, collectives communication, and the time between operators stays the host's.
+    operators are compute, collectives communication, and the time between operators stays the host's, as does that of calls of
+    communication libraries.
     """
     found = [node_kinds(graph) for graph in trace.graphs]
     on_processor = _use_no_accelerator(found)
@@ -60,20 +65,29 @@ def _use_no_accelerator(kinds: Iterable[Int64]) -> bool:
 
 
 def computes_on_processor(graph: Graph) -> Bool:
-    """Return (N,) which nodes of a job that runs on its processor compute: its operators, not the time between them."""
-    working = graph.type == NodeType.COMP
+    """Return (N,) which nodes of a job that runs on its processor compute: its operators.
+
+    Neither the time between operators does, nor calls of communication libraries.
+    """
+    working = (graph.type == NodeType.COMP) & ~_named(graph, _LIBRARY_CALL.match)
     working[graph.rows_with("gap")[0]] = False
     return np.asarray(working)
 
 
 def is_library_kernel(graph: Graph) -> Bool:
     """Return (N,) which compute nodes are kernels of a communication library, by their names."""
-    found = np.zeros(len(graph.strings), np.bool_)
     texts = graph.strings.data.tobytes()
     # Looking for three letters takes a hundredth of the time of the pattern, and most graphs do not have them.
-    if b"ccl" in texts.lower() and _LIBRARY_KERNEL.search(texts):
-        used = find_distinct(graph.name[graph.type == NodeType.COMP]).tolist()
-        found[used] = [_LIBRARY_KERNEL.search(graph.strings.raw(code)) is not None for code in used]
+    if b"ccl" not in texts.lower() or not _LIBRARY_KERNEL.search(texts):
+        return np.zeros(len(graph), np.bool_)
+    return _named(graph, _LIBRARY_KERNEL.search)
+
+
+def _named(graph: Graph, matches: Callable[[bytes], object]) -> Bool:
+    """Return (N,) which compute nodes have a name that matches."""
+    found = np.zeros(len(graph.strings), np.bool_)
+    used = find_distinct(graph.name[graph.type == NodeType.COMP]).tolist()
+    found[used] = [bool(matches(graph.strings.raw(code))) for code in used]
     return np.asarray(found[graph.name] & (graph.type == NodeType.COMP))
 
 

@@ -2,7 +2,8 @@
 
 From the beginning of the run to a rank's finish each moment belongs to exactly one *part*, the first that holds:
 
-- `overlapped`: compute or a copy is under way, and communication too;
+- `overlapped`: compute or a copy is under way, and communication too; a half of a message that waits for the other is none, so that
+  work behind a receive that was posted early hides nothing;
 - `compute`; `copy` (between memories: memcpy, memset, loads and stores of remote memory);
 - communication is under way and neither of these. The earliest issued of what is under way decides: `waiting` until the
   last member of its collective has begun; then `queueing` and `latency`, where a simulation tells them apart, and `transfer`,
@@ -432,7 +433,7 @@ def _decide(inside: tuple[Int64, ...]) -> Int64:
     part = np.where(talking >= 0, talking, part)
     part = np.where(copying >= 0, _CODE["copy"], part)
     part = np.where(work >= 0, _CODE["compute"], part)
-    return np.asarray(np.where(busy & (talking >= 0), _CODE["overlapped"], part), np.int64)
+    return np.asarray(np.where(busy & (moving >= 0), _CODE["overlapped"], part), np.int64)
 
 
 def _kinds(trace: Trace, kinds: tuple[UInt8, ...], rank: Int64, row: Int64) -> tuple[Int64, Int64]:
