@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -230,7 +230,8 @@ def _simulate_both(before: Trace, after: Trace) -> Steps:
     try:
         config = preset(_SYSTEM, npus=len(before.ranks)).config.extended()
         if any(graph.duration_ns.any() for graph in before.graphs):
-            config, label = config.replaying(), f"{label}, durations replayed"
+            # Also of a job that never ran, whose nodes have durations and no starts.
+            config, label = replace(config, replay_only=True), f"{label}, durations replayed"
         # The anonymous one first: what is wrong with both is then told in its words.
         second, first = (simulate(trace, config).finish_ns for trace in (after, before))
     except StudioError as error:

@@ -80,6 +80,9 @@ def try_orders(case: Case, tick: Callable[[], None] = lambda: None) -> Tried | N
     """Return whether orders end or hang; None where the job is too large, or hangs for plain reasons."""
     if not is_small(case):
         return None
+    # The finding of their own tells them; what waits for a collective that is no communication has no order to try.
+    if any((one.communicates & one.on_cpu).any() for one in case.graphs):
+        return None
     messages = case.messages
     halves = (messages.send_row == NONE) | (messages.receive_row == NONE) | ~messages.known
     if halves.any() or any(group.outsiders for group in case.ordered):

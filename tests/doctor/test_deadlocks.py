@@ -323,3 +323,15 @@ def test_ranks_that_are_not_there_are_not_waited_for():
     nodes = [receive(1, 1, 0), reduces(2, "1", 1), send(3, 1, 0, 2)]
     codes = {finding.code for finding in examine(trace_of([nodes], {"1": [0, 1]}))}
     assert not codes & HANGING
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_communication_marked_as_operations_of_the_processor_has_no_order_to_be_tried(ranks: int):
+    """The search for orders broke on a rank without any communication that counts."""
+    trace = trace_of(
+        [
+            [reduces(1, "", is_cpu_op=rank < ranks), reduces(2, "", 1, is_cpu_op=rank < ranks)]
+            for rank in range(2)
+        ]
+    )
+    assert {finding.code for finding in examine(trace)} == {"comm-on-cpu"}

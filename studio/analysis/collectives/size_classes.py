@@ -33,9 +33,8 @@ class SizeClass:
         algorithm_bytes_per_ns, bus_bytes_per_ns: algbw and busbw of a collective of median size that takes the median time; NaN
             where the time or size is not known.
         skew_ns, most_skew_ns: Median and longest wait of the first member for the last.
-        last_rank: The rank that came last most often, of those collectives whose members came at different times; -1 where
-            all came together.
-        last_share: In which share of these it did.
+        last_rank: The rank that the first members waited for longest, all collectives together; -1 where all came together.
+        last_share: Which share of these waits was for it.
     """
 
     type: str
@@ -96,8 +95,9 @@ def _sizes(times: CollectiveTimes) -> Int64:
 def _class(times: CollectiveTimes, mine: Int64, numbers: Int64) -> SizeClass:
     took = np.sort((times.end_ns - times.arrived_ns)[mine])
     size, skew = times.bytes[mine], times.skew_ns[mine]
-    last, often = np.unique(times.last_rank[mine][skew > 0], return_counts=True)
-    most = int(often.argmax()) if len(often) else NONE
+    last, place = np.unique(times.last_rank[mine][skew > 0], return_inverse=True)
+    waited = np.bincount(place, skew[skew > 0], len(last))
+    most = int(waited.argmax()) if len(last) else NONE
     median_ns = float(np.median(took))
     # The median of the rates is that of the times only where their number is odd; a row tells one collective.
     moved = float(np.median(times.whole_bytes[mine]))
@@ -121,5 +121,5 @@ def _class(times: CollectiveTimes, mine: Int64, numbers: Int64) -> SizeClass:
         int(np.median(skew)),
         int(skew.max()),
         NONE if most == NONE else int(numbers[int(last[most])]),
-        0.0 if most == NONE else float(often[most]) / int(often.sum()),
+        0.0 if most == NONE else float(waited[most] / waited.sum()),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -250,7 +252,7 @@ def replayed(trace, joins):
     """A replay in which collectives begin with their last member, or ASTRA-sim's, in which each rank is by itself."""
     extensions = Extensions(communication_times="recorded" if joins else "simulated")
     system = SystemConfig(Topology((Dimension("switch", len(trace.ranks), 64.0),)), extensions=extensions)
-    side = side_of(simulate(trace, system if joins else system.replaying()))
+    side = side_of(simulate(trace, system if joins else replace(system, replay_only=True)))
     return side, side.ledger()
 
 
