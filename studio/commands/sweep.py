@@ -57,6 +57,7 @@ from studio.sweep.systems import Base
 from studio.trace import Finding
 from studio.units import format_count, format_counted, format_ns, format_si, parse_ns
 
+_SUFFIX = ".parquet"
 _BEST = 5
 _REASONS = 5
 _WIDE = 100
@@ -125,6 +126,11 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         ConfigError: A setting, a range or the system is wrong, or there are too many points.
         StudioError: The job cannot be read, or the results cannot be written.
     """
+    if request.output.suffix != _SUFFIX:
+        raise ConfigError(
+            f"-o {request.output}: the results are a Parquet file; allowed: a name that ends in {_SUFFIX}",
+            hint=f"Name it {request.output.with_suffix(_SUFFIX)}; --json prints the results too.",
+        )
     space = parse_space(request.varied)
     if (request.bisect is None) != (request.under_ns is None):
         raise ConfigError("one of --bisect and --under is given; allowed: both or none")

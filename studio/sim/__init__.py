@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from studio.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from studio.sim.config import SystemConfig
     from studio.sim.models import Model
+    from studio.sim.presets import Preset
     from studio.sim.result import SimResult
     from studio.trace import Trace
 
@@ -22,7 +25,7 @@ __all__ = ["simulate"]
 
 def simulate(  # noqa: PLR0913 (one call with many options)
     trace: Trace,
-    config: SystemConfig,
+    config: SystemConfig | Preset,
     *,
     model: Model | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -35,7 +38,7 @@ def simulate(  # noqa: PLR0913 (one call with many options)
 
     Args:
         trace: One graph per rank, one rank per NPU.
-        config: The system it runs on.
+        config: The system it runs on, or the preset of it.
         model: `full`, or `astra-sim` for the answers of the reference; None is that of the system
             (`SystemConfig.model`), which is `full` for presets. See `studio.sim.models`.
         progress: Told now and then the nodes completed so far, and the nodes in all.
@@ -48,7 +51,7 @@ def simulate(  # noqa: PLR0913 (one call with many options)
 
     Raises:
         TraceError: The trace cannot be simulated, or some ranks wait for ever.
-        ConfigError: The configuration does not fit the trace.
+        ConfigError: The configuration does not fit the trace, or is none.
         Cancelled: `cancel` said so.
 
     Example:
@@ -57,8 +60,17 @@ def simulate(  # noqa: PLR0913 (one call with many options)
         >>> studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
         SimResult(finish ..., 8 ranks, 4,976 events)
     """
+    from studio.sim.config import SystemConfig
     from studio.sim.play import play
+    from studio.sim.presets import Preset
 
+    if isinstance(config, Preset):
+        config = config.config
+    if not isinstance(config, SystemConfig):
+        raise ConfigError(
+            f"the system is {str(config)[:80]!r}; allowed: a SystemConfig or a preset",
+            hint='studio.preset("hgx-h100", npus=8) is one.',
+        )
     if model is not None:
         from studio.sim.models import config_with_model
 

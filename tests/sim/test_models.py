@@ -189,3 +189,12 @@ def test_files_of_the_full_model_say_so(tmp_path):
         files = studio.write_config(config, tmp_path / name)
         assert studio.read_config(files.system, files.network).config == config
     assert studio.read_config(files.system, files.network, congestion="unaware").config.model == "extended"
+
+
+def test_a_preset_stands_for_its_system_and_what_is_none_is_refused():
+    trace = trace_of([[collective(1, "ALL_REDUCE", 1 << 20)]] * 8)
+    system = preset("hgx-h100", 8)
+    assert simulate(trace, system).makespan_ns == simulate(trace, system.config).makespan_ns
+    for wrong in ("hgx-h100", None):
+        with pytest.raises(ConfigError, match="allowed: a SystemConfig or a preset"):
+            simulate(trace, wrong)

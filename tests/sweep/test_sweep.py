@@ -425,3 +425,14 @@ def test_figures_of_many_points_draw_the_best_ones(monkeypatch):
     axis = sweeps_drawn.front_figure(space, close, dark=False).layout.yaxis
     assert axis.ticktext[:2] == ("198.500 ms", "199.000 ms")
     assert len(set(axis.ticktext)) == len(axis.ticktext)
+
+
+def test_results_are_not_written_under_the_name_of_another_form(tmp_path):
+    """The file was Parquet, whatever it was called."""
+    told = CliRunner().invoke(
+        main, ["sweep", "job", "--set", "bandwidth[0]=1,2", "-o", str(tmp_path / "rates.csv")]
+    )
+    assert told.exit_code == 1
+    assert "allowed: a name that ends in .parquet" in told.stderr
+    assert "rates.parquet" in told.stderr
+    assert not list(tmp_path.iterdir())
