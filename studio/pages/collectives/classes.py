@@ -21,7 +21,7 @@ from studio.views.address import shown_run
 _SHOWN = 200
 _TIME = "From the arrival of the last member to the end, without waiting for it: median, and the time that 99 % stay below."
 _SKEW = "How long the first member waits for the last one: median, and the longest."
-_LAST = "The rank that comes last most often, and in which share of the collectives whose members come at different times."
+_LAST = "The rank that first members waited for longest, and which share of these waits was for it."
 _BUS = (
     "Of a collective of median size that takes the median time. busbw as nccl-tests defines it: bytes of the whole array over time, "
     "times what a ring sends over each port per byte."

@@ -49,6 +49,15 @@ def test_times_count_from_the_last_arrival_and_name_who_comes_last() -> None:
     assert attained_by(trace, [reduces, barrier]) is None
 
 
+def test_who_is_waited_for_longest_comes_last() -> None:
+    """Rank 0 comes 1 µs late twice, rank 1 once, by 8 µs: of two ranks as often late the first was named before."""
+    first = [at(1, 11, 30, 1000), at(2, 41, 60, 1000), at(3, 100, 140, 1000)]
+    other = [at(1, 10, 30, 1000), at(2, 40, 60, 1000), at(3, 108, 140, 1000)]
+    trace = trace_of([first, other])
+    (found,) = size_classes(trace, collective_times(trace, recorded_times(trace)))
+    assert (found.last_rank, found.last_share) == (1, 0.8)
+
+
 def test_time_and_rate_of_a_row_belong_together_of_an_even_number_too() -> None:
     """Two all-reduces of 1000 bytes in 10 and 40 µs: the median is 25 µs, in which 1000 bytes are 40 MB/s."""
     rank = [at(1, 10, 20, 1000), at(2, 40, 80, 1000)]

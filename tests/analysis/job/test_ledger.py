@@ -13,7 +13,7 @@ from studio.analysis.job.occupancy import occupancy
 from studio.timeline import node_times, recorded
 from studio.trace import NONE
 from tests.examples import examples
-from tests.handmade import collective, node, trace_of
+from tests.handmade import at, collective, node, trace_of
 
 WORLD = 100_000
 """When handmade recordings begin."""
@@ -113,13 +113,16 @@ def test_time_before_a_collective_that_all_are_noted_to_begin_together_is_waitin
 
 
 def test_a_receive_posted_early_explains_no_time_of_a_collective():
-    """The receive is posted at 0; an all-reduce holds the receiver from 10 to 18, and only then it waits for the send at 30."""
+    """The receive is posted at 0; an all-reduce holds the receiver from 10 to 18, and only then it waits for the send at 30.
+
+    Nor does what the receiver computes meanwhile hide any communication: nothing is sent yet.
+    """
     ranks = (
         [("COMP", 0, 10), ("COMM_COLL", 10, 8), ("COMP", 18, 12), ("COMM_SEND", 30, 5)],
         [("COMM_RECV", 0, 35), ("COMP", 0, 10), ("COMM_COLL", 10, 8)],
     )
     found = account(job(*ranks), is_recording=False)
-    assert told(found, 1) == {"overlapped": 10, "transfer": 13, "bubble": 12}
+    assert told(found, 1) == {"compute": 10, "transfer": 13, "bubble": 12}
 
 
 def test_a_simulation_tells_latency_and_queueing_apart_where_it_knows_them():
@@ -149,6 +152,18 @@ def test_a_job_on_processors_computes_where_its_operators_run():
     """No node is on a device, so the CPU's operators are what the job does."""
     found = account(job([("CPU", 0, 10), ("CPU", 15, 5)]))
     assert told(found) == {"compute": 15, "stall": 5}
+
+
+@pytest.mark.parametrize(
+    "call", ["c10d::send", "record_param_comms", "gloo:all_reduce", "_c10d_functional::wait_tensor"]
+)
+def test_a_processor_inside_of_a_call_of_a_communication_library_does_not_compute(call: str):
+    nodes = [
+        at(100, 10, node(1, "COMP", name="aten::mm", is_cpu_op=True)),
+        at(110, 6, node(2, "COMP", name=call, is_cpu_op=True)),
+        at(112, 10, collective(3, "ALL_REDUCE", 8)),
+    ]
+    assert told(account(trace_of([nodes, nodes]))) == {"compute": 10, "host": 2, "communication": 10}
 
 
 def test_a_window_holds_what_lies_in_it_and_nothing_after_the_finish():
