@@ -390,7 +390,8 @@ def _gini(table: Float64, count: Int64, total: Float64) -> Float64:
 def order_of(spread: Spread, section: Int64, sort: Measure | Literal["time"]) -> Int64:
     """Return the rows section by section, the most uneven first, or by time.
 
-    Sections are ordered by their most uneven row.
+    Sections are ordered by their most uneven row. Of rows that are as uneven, the one that has most to move comes first: where
+    one of two ranks always waits and the other never does, all ratios are 2.
     """
     if sort == "time":
         return np.argsort(section, kind="stable")
@@ -400,7 +401,9 @@ def order_of(spread: Spread, section: Int64, sort: Measure | Literal["time"]) ->
     np.maximum.at(best, section, value)
     place = np.empty(sections, np.int64)
     place[np.argsort(-best, kind="stable")] = np.arange(sections)
-    return np.lexsort((np.arange(len(value)), -value, place[section]))
+    return np.lexsort(
+        (np.arange(len(value)), -np.nan_to_num(spread.excess, nan=-1.0), -value, place[section])
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,9 +434,9 @@ def worst_rows(
     table: Float64, spread: Spread, by: Measure = "excess", most: int | None = 50
 ) -> list[Offender]:
     """Return the most uneven rows, the worst first, None for all of them; even rows are left out."""
-    value = np.nan_to_num(spread.measure(by), nan=-1.0)
     uneven = np.flatnonzero(np.nan_to_num(spread.max, nan=1.0) > 1 + _EVEN)
-    chosen = uneven[np.argsort(-value[uneven], kind="stable")][:most]
+    order = order_of(spread, np.zeros(len(spread.max), np.int64), by)
+    chosen = order[np.isin(order, uneven)][:most]
     offenders = []
     for row in chosen.tolist():
         line, own = table[row], np.broadcast_to(spread.own[row], table[row].shape)

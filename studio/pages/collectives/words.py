@@ -51,6 +51,8 @@ SORT_HINTS = {
 }
 GROUPING_NAMES = {"none": "nothing", "group": "comm group", "type": "type", "step": "step", "name": "name"}
 _RANKS_NAMED = 6
+_FAR = 1.5
+"""From this multiple of its share of the rows on a rank stands out."""
 _LISTED = 40
 _COMPARED = 4096
 """Uneven rows that are looked through for those of which the same is to be said."""
@@ -103,7 +105,8 @@ def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender])
     if not worst:
         return html.P("In each of them several ranks tie for the most.")
     often = max(set(worst), key=worst.count)
-    if 4 * worst.count(often) < len(offenders):
+    # Of two ranks each has most in half of the rows by chance.
+    if worst.count(often) < len(offenders) * max(0.25, _FAR / len(numbers)):
         return html.P("No single rank stands out: which rank has most changes from row to row.")
     number = numbers[often]
     rows = f"{format_count(worst.count(often))} of the {format_count(len(offenders))} most uneven rows"

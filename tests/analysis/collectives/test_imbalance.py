@@ -242,3 +242,12 @@ def test_the_library_reads_what_it_is_given(shared: Path) -> None:
     rows = rows_of(members)
     assert (len(members), len(rows)) == (368, 92)
     assert set((~np.isnan(matrix(members, rows, "size"))).sum(axis=1).tolist()) <= {16, 32}
+
+
+def test_of_rows_that_are_as_uneven_the_one_with_most_to_move_comes_first() -> None:
+    """Of two ranks one waits 0.8, 5.9 or 2 ms and the other never: all ratios are 2."""
+    table = np.array([[0.8, 0.0], [0.0, 5.9], [2.0, 0.0]])
+    spread = spread_of(table)
+    assert spread.max.tolist() == [2.0, 2.0, 2.0]
+    assert order_of(spread, np.zeros(3, np.int64), "max").tolist() == [1, 2, 0]
+    assert [offender.row for offender in worst_rows(table, spread, "max")] == [1, 2, 0]

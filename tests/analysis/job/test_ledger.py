@@ -183,8 +183,8 @@ def moments(ranks, rank, last, first):
     on_processor = not any(kind == "COMP" for spans in ranks for kind, *_ in spans)
     spans = [(kind, start - first, start - first + length) for kind, start, length in ranks[rank]]
     found = []
-    for at in range(max(end for *_, end in spans)):
-        on = [(kind, start, number) for number, (kind, start, end) in enumerate(spans) if start <= at < end]
+    for moment in range(max(end for *_, end in spans)):
+        on = [(kind, start, number) for number, (kind, start, end) in enumerate(spans) if start <= moment < end]
         kinds = {kind for kind, *_ in on}
         if on_processor:
             kinds = {"COMP" if kind == "CPU" else kind for kind in kinds}
@@ -196,7 +196,7 @@ def moments(ranks, rank, last, first):
         elif "MEM_LOAD" in kinds:
             found.append("copy")
         elif talks:
-            found.append("waiting" if at < last(rank, talks[1]) - first else "communication")
+            found.append("waiting" if moment < last(rank, talks[1]) - first else "communication")
         else:
             found.append("host" if "CPU" in kinds else "stall")
     return found
