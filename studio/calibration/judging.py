@@ -56,6 +56,11 @@ class Judgement:
     uncorrected: Errors
     reported: str = ""
 
+    @property
+    def gate_gmf(self) -> float:
+        """What `--max-error` bounds: the GMF, of a fitted table that without residual curves, which repeat its times, noise too."""
+        return (self.uncorrected if self.relation == "fitted" else self.errors).gmf
+
 
 def judge(table: MeasuredTable, machine: Machine, relation: str | None = None) -> Judgement:
     """Return a table's times on a machine, simulated, beside the measured ones.

@@ -57,8 +57,8 @@ def summary_of(relation: str, judged: Sequence[Judgement]) -> Summary:
 
 
 def worst(judged: Sequence[Judgement]) -> Judgement:
-    """Return the judgement of the largest GMF."""
-    return max(judged, key=lambda judgement: judgement.errors.gmf)
+    """Return the judgement of the largest GMF, see `Judgement.gate_gmf`."""
+    return max(judged, key=lambda judgement: judgement.gate_gmf)
 
 
 def report_of(judgement: Judgement) -> dict[str, object]:

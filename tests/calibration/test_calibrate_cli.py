@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -150,6 +152,22 @@ def test_the_error_decides_the_exit_status(measured):
     refused = run(*asked, "--max-error", "0.5")
     assert refused.exit_code == 1
     assert "above --max-error" in refused.output
+
+
+def test_a_fitted_table_is_bounded_without_the_curve_that_repeats_it(shared, tmp_path):
+    """Noise of a factor of up to 1.5 was repeated by the curve to 0.0 %, so that no bound refused it."""
+    noisy = tmp_path / "noisy.csv"
+    [table] = read_tables([shared / "measured" / "raw" / "all_reduce_rccl_tests_mi300x.txt"]).tables
+    factors = np.array([0.7, 1.5, 1.0, 1.5, 0.7])[np.arange(len(table.time_us)) % 5]
+    noisy.write_text(write_csv([replace(table, time_us=table.time_us * factors)]))
+    out = tmp_path / "noisy.yml"
+    assert run("calibrate", noisy, "-o", out).exit_code == 0
+    [judged] = report("validate", noisy, "--system", out)["tables"]
+    assert judged["class"] == "fitted"
+    assert judged["gmf"] < 0.05 < judged["gmf_without_curve"]
+    refused = run("validate", noisy, "--system", out, "--max-error", "5")
+    assert refused.exit_code == 1
+    assert "without its residual curve" in refused.output
 
 
 def test_json_has_both_measures_for_each_table_and_size(measured):

@@ -17,7 +17,10 @@ from studio.trace import Trace
 from studio.units import format_bytes, format_ns
 
 _SHOWN = 4
-_CHOICES = {"recorded": "keep the job's times", "roofline": "recompute for this GPU"}
+_CHOICES = {
+    "recorded": "keep the job's times",
+    "roofline": "at this GPU's peak rates, which hardware does not reach",
+}
 
 
 @keep_result

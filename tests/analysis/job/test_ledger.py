@@ -184,7 +184,9 @@ def moments(ranks, rank, last, first):
     spans = [(kind, start - first, start - first + length) for kind, start, length in ranks[rank]]
     found = []
     for moment in range(max(end for *_, end in spans)):
-        on = [(kind, start, number) for number, (kind, start, end) in enumerate(spans) if start <= moment < end]
+        on = [
+            (kind, start, number) for number, (kind, start, end) in enumerate(spans) if start <= moment < end
+        ]
         kinds = {kind for kind, *_ in on}
         if on_processor:
             kinds = {"COMP" if kind == "CPU" else kind for kind in kinds}
