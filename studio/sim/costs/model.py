@@ -33,6 +33,9 @@ KINDS: tuple[str, ...] = (*COLLECTIVE_KINDS, "send_recv")
 ALGORITHMS = ("auto", "ring", "tree", "direct", "NVLS", "NVLS-tree")
 PROTOCOLS = ("auto", "LL", "LL128", "Simple")
 CHOICES = ("library", "least")
+_MISTUNED = 4.0
+"""A way that takes this many times as long as the quickest is not taken, whatever the library's own estimates are: they were made for
+hardware of other kinds, and no library is left so far off."""
 _DIRECT_LL_BYTES = 16 * 1024.0
 """NCCL sends messages of up to this size by LL (NCCL_P2P_LL_THRESHOLD)."""
 
@@ -215,15 +218,18 @@ class CostModel:
             shape: The group.
             ports: The network.
             found: The ways (W).
-            totals: (W, S) what they take; needed where the least is chosen.
+            totals: (W, S) what they take; None works them out.
         """
         if kind not in RINGS:
             part = buffer / (1 if kind == "send_recv" else shape.ranks)
             wanted = np.where(part <= _DIRECT_LL_BYTES, "LL", "Simple")
             protocols = [way.protocol for way in found]
             return np.array([protocols.index(name) if name in protocols else 0 for name in wanted])
-        if self.choice == "least" and totals is not None:
-            return np.asarray(totals.argmin(axis=0), np.int64)
+        if totals is None:
+            totals = np.array([self._parts(way, kind, buffer, shape, ports)[1] for way in found])
+        least = np.asarray(totals.argmin(axis=0), np.int64)
+        if self.choice == "least":
+            return least
         used = rate_between(ports, shape.per_node, self.nics) if shape.nodes > 1 else 0.0
         library, inside = LIBRARIES[self.library], ports.inside
         if library.searches:
@@ -233,7 +239,8 @@ class CostModel:
         believed = estimates(library, kind, buffer, shape, inside, used)
         unknown = np.full(len(buffer), np.inf)
         rows = np.array([believed.get(way.name, unknown) for way in found])
-        return np.asarray(rows.argmin(axis=0), np.int64)
+        chosen, size = np.asarray(rows.argmin(axis=0), np.int64), np.arange(len(buffer))
+        return np.where(totals[chosen, size] > _MISTUNED * totals[least, size], least, chosen)
 
     def taken(
         self,
@@ -245,10 +252,7 @@ class CostModel:
     ) -> npt.NDArray[np.int64]:
         """Return which of the possible ways, or of some of these, is taken at each size of the whole buffer."""
         found = self.possible(kind, shape) if among is None else among
-        totals = None
-        if self.choice == "least":
-            totals = np.array([self._parts(way, kind, buffer, shape, ports)[1] for way in found])
-        return self.choose(kind, buffer, shape, ports, found, totals)
+        return self.choose(kind, buffer, shape, ports, found)
 
     def times(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Float64:
         """Return (S,) what a way takes, without residual curves, at sizes of the whole buffer."""

@@ -15,6 +15,9 @@ NO_COSTS = "messages on links; not measured"
 def measured_error_words(system: System) -> str:
     """Return how far simulated collectives of a system are from measured ones.
 
+    Each table is simulated with the rate, the ports, the size of a node and the transport that its machine states, which take the
+    place of the preset's.
+
     Example:
         >>> from studio.sim.systems import SYSTEMS
         >>> measured_error_words(SYSTEMS["torus-8x8"])
@@ -25,7 +28,10 @@ def measured_error_words(system: System) -> str:
         return NOT_MEASURED if system.costs is not None or system.gpu is not None else NO_COSTS
     errors = ", ".join(f"{name} {_error(one)}" for name, one in classes.items())
     count = len(tables_of(system))
-    return f"{errors} (GMF | gm|e|, median of {count} {'table' if count == 1 else 'tables'}{_range(classes)})"
+    tables = "table with the rates and transport of its machine"
+    if count != 1:
+        tables = "tables, each with the rates and transport of its machine"
+    return f"{errors} (GMF | gm|e|, median of {count} {tables}{_range(classes)})"
 
 
 def _range(classes: Mapping[str, Any]) -> str:
