@@ -104,10 +104,10 @@ def sentence(topology: Topology) -> str:
 
 
 def describe_links(dim: Dimension, level: int) -> str:
-    """Describe the links of a dimension in words."""
+    """Describe the links of a dimension in words; no latency where it is 0, as beside the costs of a library, which hold it."""
     what = {"ring": "ring", "fully_connected": "fully connected", "switch": "switch"}[dim.kind]
-    rate, latency = format_rate(dim.bytes_per_ns), format_ns(dim.latency_ns)
-    return f"dimension {level}: {what} of {format_count(dim.size)}, {rate} and {latency} per link"
+    latency = f" and {format_ns(dim.latency_ns)}" if dim.latency_ns else ""
+    return f"dimension {level}: {what} of {format_count(dim.size)}, {format_rate(dim.bytes_per_ns)}{latency} per link"
 
 
 def _widths(dims: Sequence[Dimension]) -> list[float]:

@@ -283,7 +283,8 @@ _DIMENSIONS = (
         "reference takes a GB of the network as 2^30 bytes, so the compatible mode counts in GiB/s.",
         above=0, required=True, start=50, unit=NETWORK_UNIT),
     _dimension("latency", "latency_ns", "Latency",
-        "Latency of one link. A message takes hops × latency + bytes / bandwidth.",
+        "Latency of one link. A message takes hops × latency + bytes / bandwidth. Presets with the costs of a "
+        "library have 0 here: the costs hold the time of each hop.",
         least=0, required=True, start=1000, unit="ns"),
     _dimension("efficiency", "efficiency", "Efficiency",
         "Share of the bandwidth that messages get, above 0 and at most 1: a message takes hops × latency + "
