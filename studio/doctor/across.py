@@ -26,7 +26,7 @@ from studio.sim.agreement import (
     node_label,
     rank_list,
 )
-from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, Level
+from studio.trace import NONE, CollectiveType, Graph, Int64, Level
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _CLOCKS_LISTED = 8
@@ -272,63 +272,14 @@ def _pairs(case: Case, chosen: Int64, *, receives: bool) -> tuple[tuple[int, ...
     return tuple(numbers), tuple(nodes)
 
 
-def unsent_messages(case: Case) -> Int64:
-    """Return messages that are received but never sent, where both ends are recorded and the sender is in the job."""
-    messages = case.messages
-    return np.flatnonzero((messages.send_row == NONE) & messages.known & _is_present(case, messages.source))
-
-
-def unreceived_messages(case: Case) -> Int64:
-    """Return messages that are sent but never received, where both ends are recorded and the receiver is in the job."""
-    messages = case.messages
-    return np.flatnonzero(
-        (messages.receive_row == NONE) & messages.known & _is_present(case, messages.target)
-    )
-
-
-def _is_present(case: Case, numbers: Int64) -> Bool:
-    """Return (M,) which ranks are in the job; nothing can be said of what the others do."""
-    return np.isin(numbers, [rank.number for rank in case.trace.ranks])
-
-
-def evident_partners(messages: Messages, unsent: Int64, unreceived: Int64) -> Int64:
-    """Return (2, P) receives without a send, and the unreceived sends that they evidently belong to.
-
-    Both are between the same ranks, and agree on the tag or the size; where one of each is left, they belong together
-    too. Of several the first belongs to the first.
-    """
-    halves: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
-    for side, chosen in enumerate((unsent, unreceived)):
-        for message in chosen.tolist():
-            ends = int(messages.source[message]), int(messages.target[message])
-            halves.setdefault(ends, ([], []))[side].append(message)
-    pairs: list[tuple[int, int]] = []
-    for receives, sends in halves.values():
-        for agreed in (messages.tag, messages.bytes):
-            waiting: dict[int, list[int]] = {}
-            for send in sends:
-                waiting.setdefault(int(agreed[send]), []).append(send)
-            found = [
-                (receive, waiting[value].pop(0))
-                for receive in receives
-                if waiting.get(value := int(agreed[receive]))
-            ]
-            pairs += found
-            paired = {message for pair in found for message in pair}
-            receives, sends = ([half for half in side if half not in paired] for side in (receives, sends))  # noqa: PLW2901
-        if len(receives) == len(sends) == 1:
-            pairs.append((receives[0], sends[0]))
-    return np.array(pairs, np.int64).reshape(-1, 2).T
-
-
 def receives_unmatched(case: Case) -> Iterator[Found]:
     """Yield receives without a send."""
-    yield from _unmatched_findings(case, unsent_messages(case), receives=True)
+    yield from _unmatched_findings(case, case.unmatched.receives, receives=True)
 
 
 def sends_unmatched(case: Case) -> Iterator[Found]:
     """Yield sends without a receive."""
-    yield from _unmatched_findings(case, unreceived_messages(case), receives=False)
+    yield from _unmatched_findings(case, case.unmatched.sends, receives=False)
 
 
 def _unmatched_findings(case: Case, chosen: Int64, *, receives: bool) -> Iterator[Found]:
@@ -337,7 +288,7 @@ def _unmatched_findings(case: Case, chosen: Int64, *, receives: bool) -> Iterato
     ranks, nodes = _pairs(case, chosen, receives=receives)
     first = half_label(case.trace, case.messages, int(chosen[0]), receives=receives)
     noun, verb = ("receive", "sent") if receives else ("send", "received")
-    near = _nearest(case, int(chosen[0]), unreceived_messages(case) if receives else unsent_messages(case))
+    near = case.unmatched.nearest(case.messages, int(chosen[0]), receives=receives)
     nearest = ""
     if near is not None:
         nearest = f"; nearest is {half_label(case.trace, case.messages, near, receives=not receives)}"
@@ -407,18 +358,6 @@ def _spans(case: Case, lines: Collection[_Line], ranks: Int64, rows: Int64) -> _
             begin = int(graph.start_ns[rows[message]])
             found.setdefault(line, []).append((begin, begin + int(graph.duration_ns[rows[message]])))
     return {line: sorted(spans) for line, spans in found.items()}
-
-
-def _nearest(case: Case, message: int, others: Int64) -> int | None:
-    """Return an unmatched half between the same ranks, with the same tag if there is one."""
-    messages = case.messages
-    same = others[
-        (messages.source[others] == messages.source[message])
-        & (messages.target[others] == messages.target[message])
-    ]
-    if not len(same):
-        return None
-    return int(same[np.argmax(messages.tag[same] == messages.tag[message])])
 
 
 def self_messages(case: Case) -> Iterator[Found]:

@@ -87,6 +87,14 @@ CHECKS: tuple[Check, ...] = (
         "If the order is not fixed, make each collective depend on the previous one, in the same way on all "
         "ranks; otherwise look for the rank whose trace lacks nodes.",
     ),
+    # Before ranks that wait for each other, which may follow from it.
+    Check(
+        "receive-unmatched",
+        "Receives without a send",
+        across.receives_unmatched,
+        "The receiving rank waits forever.",
+        "Source, target, tag and size must be equal on both sides.",
+    ),
     Check(
         "deadlock",
         "Ranks that wait for each other",
@@ -101,13 +109,6 @@ CHECKS: tuple[Check, ...] = (
         across.group_outsiders,
         "The rank waits in a collective that the other ranks do not take part in.",
         "Correct the comm group file, or the group that the nodes name.",
-    ),
-    Check(
-        "receive-unmatched",
-        "Receives without a send",
-        across.receives_unmatched,
-        "The receiving rank waits forever.",
-        "Source, target, tag and size must be equal on both sides.",
     ),
     Check(
         "self-message",

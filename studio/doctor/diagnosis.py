@@ -8,8 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from studio.analysis.collectives.clocks import clocks_ahead
 from studio.analysis.collectives.matching import GroupMatching, dependency_pairs, match_collectives
 from studio.analysis.collectives.messages import Messages, match_messages
+from studio.analysis.collectives.unmatched import Unmatched, find_unmatched
 from studio.analysis.graph.digraph import cycle_components
 from studio.analysis.job.nodes import node_ref
 from studio.doctor.streams import StreamOrder, stream_order
@@ -247,6 +249,11 @@ class Case:
     def messages(self) -> Messages:
         """Sends and receives of all ranks, paired."""
         return match_messages(self.trace)
+
+    @cached_property
+    def unmatched(self) -> Unmatched:
+        """The sends and receives that have no other half."""
+        return find_unmatched(self.trace, self.messages, lambda: clocks_ahead(self.trace, self.groups))
 
     @cached_property
     def listed(self) -> Mapping[str, CommGroup]:

@@ -9,17 +9,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.analysis.collectives.clocks import clock_offsets, clocks_ahead
+from studio.analysis.collectives.clocks import clock_offsets
 from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, issue_order
 from studio.analysis.collectives.messages import Messages
 from studio.distinct import find_distinct
 from studio.doctor import edit
-from studio.doctor.across import comparable, evident_partners, unreceived_messages, unsent_messages
+from studio.doctor.across import comparable
 from studio.doctor.content import call_rows, on_cpu_rows
 from studio.doctor.cycles import removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.edit import Entries
-from studio.doctor.lone import lone_halves
 from studio.doctor.structure import edge_label, forward_rows, has_order, repeated_rows
 from studio.errors import TraceError
 from studio.et.link.options import DepKind
@@ -450,47 +449,12 @@ def _without_messages(
 def _mend_receives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     """Give receives the tag and size of the sends they evidently belong to, and remove those without one."""
     case = Case(trace, tick)
-    messages, unsent = case.messages, unsent_messages(case)
-    pairs = evident_partners(messages, unsent, unreceived_messages(case))
-    corrected, change = _correct_receives(trace, tick, messages, _in_order(trace, messages, pairs))
-    chosen = np.setdiff1d(unsent, pairs[0])
-    ahead = clocks_ahead(trace, case.groups)
-    lone = lone_halves(trace, messages, chosen, ahead, receives=True)
-    made, dropped = _without_messages(corrected, tick, [lone], "receive")
+    messages, unmatched = case.messages, case.unmatched
+    corrected, change = _correct_receives(trace, tick, messages, unmatched.pairs)
+    lone = np.setdiff1d(unmatched.receives, unmatched.pairs[0])
+    halves = messages.receive_rank[lone], messages.receive_row[lone]
+    made, dropped = _without_messages(corrected, tick, [halves], "receive")
     return made, [change, *dropped]
-
-
-def _in_order(trace: Trace, messages: Messages, pairs: Int64) -> Int64:
-    """Return pairs (2, P) of receives and the sends they belong to, by order where that changes as few receives.
-
-    Of messages alike the last receive is left where the first send is another: what it should have received went to one before it.
-    Where two ranks send and receive as many, and by order as many differ as are left, it is those.
-    """
-    place = [issue_order(graph) for graph in trace.graphs]
-
-    def by_order(chosen: Int64, ranks: Int64, rows: Int64) -> list[int]:
-        there = chosen[rows[chosen] != NONE].tolist()
-        return sorted(
-            there, key=lambda message: int(place[trace.ranks[int(ranks[message])].graph][rows[message]])
-        )
-
-    lines: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for receive, send in pairs.T.tolist():
-        ends = int(messages.source[receive]), int(messages.target[receive])
-        lines.setdefault(ends, []).append((receive, send))
-    made: list[tuple[int, int]] = []
-    for (source, target), left in lines.items():
-        chosen = np.flatnonzero((messages.source == source) & (messages.target == target))
-        sends = by_order(chosen, messages.send_rank, messages.send_row)
-        receives = by_order(chosen, messages.receive_rank, messages.receive_row)
-        differing = [
-            (receive, send)
-            for receive, send in zip(receives, sends, strict=False)
-            if (messages.tag[receive], messages.bytes[receive]) != (messages.tag[send], messages.bytes[send])
-        ]
-        is_alike = len(sends) == len(receives) and len(differing) == len(left)
-        made += differing if is_alike else left
-    return np.array(made, np.int64).reshape(-1, 2).T
 
 
 def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64) -> tuple[Trace, Change]:
@@ -522,9 +486,8 @@ def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64
 
 def _drop_sends(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     case = Case(trace, tick)
-    ahead = clocks_ahead(trace, case.groups)
-    lone = lone_halves(trace, case.messages, unreceived_messages(case), ahead, receives=False)
-    return _without_messages(trace, tick, [lone], "send")
+    messages, sends = case.messages, case.unmatched.sends
+    return _without_messages(trace, tick, [(messages.send_rank[sends], messages.send_row[sends])], "send")
 
 
 def _drop_self_messages(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from studio.analysis.collectives.clocks import clocks_ahead
 from studio.analysis.collectives.matching import (
     Collectives,
     Disagreement,
@@ -16,6 +17,7 @@ from studio.analysis.collectives.matching import (
     issue_order,
 )
 from studio.analysis.collectives.messages import Messages
+from studio.analysis.collectives.unmatched import find_unmatched
 from studio.analysis.graph.digraph import build_network, reachable
 from studio.sim.config import SystemConfig
 from studio.trace import (
@@ -55,11 +57,17 @@ def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMat
         yield from _check_stream_numbers(trace, config, groups)
 
 
-def message_findings(trace: Trace, messages: Messages) -> Iterator[Finding]:
-    """Find sends and receives without a partner, or that name the wrong rank."""
+def message_findings(trace: Trace, messages: Messages, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    """Find sends and receives without a partner, or that name the wrong rank.
+
+    Args:
+        trace: The job.
+        messages: Its messages, or all of those between some ranks.
+        groups: The matched collectives of all ranks, which tell how far clocks are apart.
+    """
     yield from _find_self_sends(trace, messages)
     yield from _find_foreign(trace, messages)
-    yield from _find_unmatched(trace, messages)
+    yield from _find_unmatched(trace, messages, groups)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -335,54 +343,35 @@ def _is_fixed(trace: Trace, number: int, sequence: Collectives, position: int) -
 def _find_self_sends(trace: Trace, messages: Messages) -> Iterator[Finding]:
     itself = np.flatnonzero(messages.source == messages.target)
     for row in itself[:1].tolist():
-        message = f"Rank {int(messages.source[row])} sends to itself{_of_count(len(itself))}: {_half(trace, messages, row)}."
+        half = half_label(trace, messages, row, receives=bool(messages.send_row[row] == NONE))
+        message = f"Rank {int(messages.source[row])} sends to itself{_of_count(len(itself))}: {half}."
         yield Finding("error", "self-message", message, "Remove the send and its receive.")
 
 
-def _find_unmatched(trace: Trace, messages: Messages) -> Iterator[Finding]:
+def _find_unmatched(trace: Trace, messages: Messages, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     # Messages without a known source or target have a finding of their own, and so have ranks that are missing.
+    unmatched = find_unmatched(trace, messages, lambda: clocks_ahead(trace, groups))
     numbers = [rank.number for rank in trace.ranks]
-    known = messages.known & np.isin(messages.source, numbers) & np.isin(messages.target, numbers)
-    unreceived = np.flatnonzero((messages.receive_row == NONE) & known)
-    unsent = np.flatnonzero((messages.send_row == NONE) & known)
-    nearby = _near(messages, unreceived)
-    for row in unsent[:_SHOWN].tolist():
-        message = f"{_half(trace, messages, row)} is never sent"
-        other = nearby(row)
-        message += f"; nearest is {_half(trace, messages, other)}" if other is not None else ""
+    both = np.isin(messages.source, numbers) & np.isin(messages.target, numbers)
+    receives, sends = (one[both[one]] for one in (unmatched.receives, unmatched.sends))
+    for row in receives[:_SHOWN].tolist():
+        message = f"{half_label(trace, messages, row, receives=True)} is never sent"
+        near = unmatched.nearest(messages, row, receives=True)
+        message += (
+            f"; nearest is {half_label(trace, messages, near, receives=False)}" if near is not None else ""
+        )
         hint = "Source, target, tag and size of both sides must agree."
         yield Finding("error", "receive-unmatched", f"{message}.", hint, int(messages.target[row]))
-    if len(unsent) > _SHOWN:
-        yield Finding("error", "receive-unmatched", f"{len(unsent) - _SHOWN:,} more receives have no send.")
-    if len(unreceived):
-        row = int(unreceived[0])
-        rest = f", and {format_count(len(unreceived) - 1)} more" if len(unreceived) > 1 else ""
-        message = f"{_half(trace, messages, row)} is never received{rest}."
+    if len(receives) > _SHOWN:
+        yield Finding("error", "receive-unmatched", f"{len(receives) - _SHOWN:,} more receives have no send.")
+    if len(sends):
+        rest = f", and {format_count(len(sends) - 1)} more" if len(sends) > 1 else ""
+        message = f"{half_label(trace, messages, int(sends[0]), receives=False)} is never received{rest}."
         yield Finding("warning", "send-unmatched", message, "It completes all the same, on arrival.")
 
 
 def _of_count(count: int) -> str:
     return "" if count == 1 else f", {count:,} times"
-
-
-def _near(messages: Messages, unreceived: Int64) -> Callable[[int], int | None]:
-    """Return a function that finds, for a receive without a send, a send without a receive between the same ranks."""
-    between: dict[tuple[int, int], list[int]] = {}
-    for row in unreceived.tolist():
-        between.setdefault((int(messages.source[row]), int(messages.target[row])), []).append(row)
-
-    def search(receive: int) -> int | None:
-        candidates = between.get((int(messages.source[receive]), int(messages.target[receive])), [])
-        return min(
-            candidates, key=lambda send: bool(messages.tag[send] != messages.tag[receive]), default=None
-        )
-
-    return search
-
-
-def _half(trace: Trace, messages: Messages, row: int) -> str:
-    """Format the end of a message that exists, with its node."""
-    return half_label(trace, messages, row, receives=bool(messages.send_row[row] == NONE))
 
 
 def half_label(trace: Trace, messages: Messages, message: int, *, receives: bool) -> str:

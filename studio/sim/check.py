@@ -86,7 +86,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
         doubtful = channels.expand(channels.doubtful([rank.number for rank in trace.ranks]))
         findings += [
             *group_findings(trace, config, groups),
-            *message_findings(trace, doubtful),
+            *message_findings(trace, doubtful, groups),
         ]
         if replays_communication(config):
             findings += unrecorded_findings(trace)

@@ -239,7 +239,10 @@ def test_messages_that_several_ranks_claim_are_paired_in_the_order_of_their_plac
         # What is wrong with messages is found in the channels that are looked at for it.
         channels = match_channels(trace)
         doubtful = channels.expand(channels.doubtful([rank.number for rank in trace.ranks]))
-        assert list(message_findings(trace, doubtful)) == list(message_findings(trace, match_messages(trace)))
+        groups = match_collectives(trace)
+        assert list(message_findings(trace, doubtful, groups)) == list(
+            message_findings(trace, match_messages(trace), groups)
+        )
 
 
 def test_a_pipeline_of_equal_ranks_is_matched_from_its_slots():

@@ -1,0 +1,252 @@
+"""Tell which sends and receives have no other half, and which of them evidently belong together.
+
+Messages alike are paired in their order. So where one half is lost or differs, the last of those alike is left over, whichever it
+was. What it was is told by the order of all that passes between two ranks, where as many are received as are sent; else by
+recorded times; else it is the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.lone import Recorded, lone_halves
+from studio.analysis.collectives.matching import issue_order
+from studio.analysis.collectives.messages import Messages
+from studio.trace import NONE, Int64, Trace
+
+_NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Sends and receives that have no other half.
+
+    A message stands for its send or receive, which may be paired with another half: then that one belongs elsewhere.
+
+    Attributes:
+        receives: (R,) messages whose receive has no send, rising.
+        sends: (S,) messages whose send has no receive, rising.
+        pairs: (2, P) those of the receives, and those of the sends that they evidently belong to.
+    """
+
+    receives: Int64
+    sends: Int64
+    pairs: Int64
+
+    def nearest(self, messages: Messages, message: int, *, receives: bool) -> int | None:
+        """Return the half that a receive or send belongs to, else one between the same ranks, with the same tag if there is one.
+
+        Args:
+            messages: The messages of the job.
+            message: One of those that have no other half.
+            receives: Whether it is a receive, and the other one a send.
+        """
+        own, others = self.pairs if receives else self.pairs[::-1]
+        belongs = others[own == message]
+        if len(belongs):
+            return int(belongs[0])
+        near = np.setdiff1d(self.sends if receives else self.receives, others)
+        near = near[
+            (messages.source[near] == messages.source[message])
+            & (messages.target[near] == messages.target[message])
+        ]
+        return int(near[np.argmax(messages.tag[near] == messages.tag[message])]) if len(near) else None
+
+
+def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64]) -> Unmatched:
+    """Return which halves of messages are left over, of those whose other end is recorded and in the job.
+
+    Nothing can be said of what ranks do that are not in the job.
+
+    Args:
+        trace: The job.
+        messages: Its messages, or all of those between some ranks.
+        ahead: Returns (R,) how far the clock of each rank is ahead, in ns; called only where times have to tell.
+    """
+    numbers = [rank.number for rank in trace.ranks]
+    receives = np.flatnonzero((messages.send_row == NONE) & messages.known)
+    receives = receives[np.isin(messages.source[receives], numbers)]
+    sends = np.flatnonzero((messages.receive_row == NONE) & messages.known)
+    sends = sends[np.isin(messages.target[sends], numbers)]
+    if not len(receives) and not len(sends):
+        return Unmatched(_NOTHING, _NOTHING, np.zeros((2, 0), np.int64))
+    channel = _channels(messages)
+    ordered = _by_order(trace, messages, channel, receives, sends)
+    done = channel[ordered.receives]
+    later, rest = (one[~np.isin(channel[one], done)] for one in (receives, sends))
+    recorded = None
+    if (len(later) and len(rest)) or _is_any_alike(messages, later, rest):
+        recorded = Recorded(trace, messages, ahead())
+        later, rest = (
+            lone_halves(recorded, one, receives=side) for one, side in ((later, True), (rest, False))
+        )
+    pairs = _evident_pairs(messages, channel, later, rest, recorded)
+    return Unmatched(
+        np.sort(np.append(ordered.receives, later)),
+        np.sort(np.append(ordered.sends, rest)),
+        np.append(ordered.pairs, pairs, axis=1),
+    )
+
+
+def _channels(messages: Messages) -> Int64:
+    """Return (M,) a number for each message, rising, the same for those between the same ranks."""
+    begins = np.zeros(len(messages), np.bool_)
+    for column in (messages.source, messages.target):
+        begins[1:] |= column[1:] != column[:-1]
+    return np.cumsum(begins)
+
+
+def _is_any_alike(messages: Messages, receives: Int64, sends: Int64) -> bool:
+    """Whether some that are left are like a message with both halves, which may be the wrong ones."""
+    # A half that is left comes after those alike that have both.
+    before = np.append(receives, sends) - 1
+    before = before[before >= 0]
+    whole = before[(messages.send_row[before] != NONE) & (messages.receive_row[before] != NONE)]
+    alike = np.ones(len(whole), np.bool_)
+    for column in (messages.source, messages.target, messages.tag, messages.bytes):
+        alike &= column[whole] == column[whole + 1]
+    return bool(alike.any())
+
+
+def _by_order(trace: Trace, messages: Messages, channel: Int64, receives: Int64, sends: Int64) -> Unmatched:
+    """Return what is left between ranks that send and receive as many, where as many differ by order as are left.
+
+    Where the first of several sends alike is another, the last receive is left; what it should have received went to one before it.
+    """
+    places: dict[int, Int64] = {}
+
+    def by_order(chosen: Int64, ranks: Int64, rows: Int64) -> Int64:
+        there = chosen[rows[chosen] != NONE]
+        place = np.empty(len(there), np.int64)
+        graphs = graph_of[ranks[there]]
+        for graph in set(graphs.tolist()):
+            if graph not in places:
+                places[graph] = issue_order(trace.graphs[graph])
+            mine = graphs == graph
+            place[mine] = places[graph][rows[there[mine]]]
+        ordered: Int64 = there[np.argsort(place, kind="stable")]
+        return ordered
+
+    graph_of = np.array([rank.graph for rank in trace.ranks], np.int64)
+    left = [np.unique(channel[one], return_counts=True) for one in (receives, sends)]
+    at = _common(left[0][0], left[1][0])
+    counts = [count[where] for (_, count), where in zip(left, at, strict=True)]
+    as_many = counts[0] == counts[1]
+    both, count = left[0][0][at[0][as_many]], counts[0][as_many]
+    bounds = zip(
+        np.searchsorted(channel, both).tolist(),
+        np.searchsorted(channel, both, side="right").tolist(),
+        count.tolist(),
+        strict=True,
+    )
+    made: list[Int64] = [np.zeros((2, 0), np.int64)]
+    pairs = made.copy()
+    for begin, end, expected in bounds:
+        chosen = np.arange(begin, end)
+        ordered = np.stack(
+            [
+                by_order(chosen, messages.receive_rank, messages.receive_row),
+                by_order(chosen, messages.send_rank, messages.send_row),
+            ]
+        )
+        tag, size = messages.tag[ordered], messages.bytes[ordered]
+        differing = ordered[:, (tag[0] != tag[1]) | (size[0] != size[1])]
+        if differing.shape[1] == expected:
+            made.append(differing)
+            evident = _evident_pairs(messages, channel, *np.sort(differing))
+            pairs.append(differing if evident.shape[1] == expected else evident)
+    of_receives, of_sends = np.concatenate(made, axis=1)
+    return Unmatched(of_receives, of_sends, np.concatenate(pairs, axis=1))
+
+
+def _evident_pairs(
+    messages: Messages, channel: Int64, receives: Int64, sends: Int64, recorded: Recorded | None = None
+) -> Int64:
+    """Return (2, P) receives without a send, and the sends without a receive that they evidently belong to.
+
+    Both are between the same ranks, and agree on the tag or the size; where one of each is left, they belong together too.
+    Of several the first belongs to the first, of those that recorded times leave.
+    """
+    made = [np.zeros((2, 0), np.int64)]
+    for agreed in (messages.tag, messages.bytes):
+        made.append(_pair_in_order(receives, sends, (channel, agreed), recorded))
+        receives, sends = (
+            np.setdiff1d(one, paired, assume_unique=True)
+            for one, paired in zip((receives, sends), made[-1], strict=True)
+        )
+    made.append(_pair_in_order(_alone(channel, receives), _alone(channel, sends), (channel,)))
+    return np.concatenate(made, axis=1)
+
+
+def _alone(channel: Int64, chosen: Int64) -> Int64:
+    """Return the messages that are the only one chosen between their ranks."""
+    number, count = np.unique(channel[chosen], return_counts=True)
+    return chosen[np.isin(channel[chosen], number[count == 1])]
+
+
+def _pair_in_order(
+    receives: Int64, sends: Int64, key: tuple[Int64, ...], recorded: Recorded | None = None
+) -> Int64:
+    """Return (2, P) receives and sends of equal key: the first of each, the second of each, and so on."""
+    both = np.append(receives, sends)
+    code = np.zeros(len(both), np.int64)
+    for column in key:
+        number = np.unique(column[both], return_inverse=True)[1].reshape(-1)
+        code = np.unique(code * (len(both) + 1) + number, return_inverse=True)[1].reshape(-1)
+    codes = code[: len(receives)], code[len(receives) :]
+    if recorded is not None:
+        counts = [np.bincount(part, minlength=len(both)) for part in codes]
+        for group in np.flatnonzero((counts[0] != counts[1]) & (counts[0] > 0) & (counts[1] > 0)).tolist():
+            _leave_out(recorded, receives, sends, codes, group)
+    one, other = _common(_number_alike(codes[0]), _number_alike(codes[1]))
+    return np.stack([receives[one], sends[other]])
+
+
+def _leave_out(
+    recorded: Recorded, receives: Int64, sends: Int64, codes: tuple[Int64, Int64], group: int
+) -> None:
+    """Give those of a group that have no other half in it, by recorded times, codes of their own.
+
+    Args:
+        recorded: When they began and ended.
+        receives: Receives without a send.
+        sends: Sends without a receive.
+        codes: The groups of both; changed.
+        group: One of them, of more receives than sends, or fewer.
+    """
+    chosen = [np.flatnonzero(part == group) for part in codes]
+    more = len(chosen[0]) > len(chosen[1])
+    (own, at), (other, near) = [(receives, chosen[0]), (sends, chosen[1])][:: 1 if more else -1]
+    own_span, other_span = (
+        recorded.spans(own[at], receives=more),
+        recorded.spans(other[near], receives=not more),
+    )
+    if own_span is None or other_span is None:
+        return
+    # Those of different tags or sizes are not in the order in which they began.
+    at, near = at[np.argsort(own_span[0], kind="stable")], near[np.argsort(other_span[0], kind="stable")]
+    lone = recorded.left_over(own[at], other[near], receives=more)
+    if lone is not None:
+        codes[0 if more else 1][at[lone]] = -1 - at[lone]
+
+
+def _common(one: Int64, other: Int64) -> tuple[Int64, Int64]:
+    """Return where two arrays, in each of which a number is once, have the numbers that both have."""
+    places = np.intersect1d(one, other, assume_unique=True, return_indices=True)[1:]
+    return places[0].astype(np.int64), places[1].astype(np.int64)
+
+
+def _number_alike(code: Int64) -> Int64:
+    """Return (N,) distinct numbers; the n-th of those of a code has the same one whatever else there is."""
+    order = np.argsort(code, kind="stable")
+    sorted_ = code[order]
+    number = np.empty(len(code), np.int64)
+    number[order] = sorted_ * _MOST + np.arange(len(code)) - np.searchsorted(sorted_, sorted_)
+    return number
+
+
+_MOST = 1 << 31
+"""More messages than are alike."""
