@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from studio.analysis.collectives.heaviest import heaviest_collective
+from studio.analysis.job.completeness import completeness, ranges_of
 from studio.errors import StudioError
 from studio.pages.base.state import RECORDED, session
+from studio.sim.costs.model import KINDS
+from studio.sim.systems import SYSTEMS
 from studio.sim.systems.proposals import system_of_recording
 
-RUN, DEFAULT_SYSTEM = "run", "hgx-h100"
+RUN, DEFAULT_SYSTEM, DEFAULT_NPUS = "run", "hgx-h100", "8"
 
 
 def first_system(view: dict[str, Any]) -> str:
@@ -21,3 +25,51 @@ def first_system(view: dict[str, Any]) -> str:
         return DEFAULT_SYSTEM  # The page needs no job.
     # Without costs there is nothing to explain.
     return found[0].name if found is not None and found[0].costs is not None else DEFAULT_SYSTEM
+
+
+def first_collective(view: dict[str, Any], system: str) -> tuple[str, str, str, str]:
+    """Return the collective, its size, the NPUs and the group to begin with, as typed.
+
+    They are of what moves most in the job of the view, on as many NPUs as it has ranks. Without one, or where the system does not come
+    in that size, a common collective is explained.
+    """
+    common = "all_reduce", "64 MiB", "" if system == RUN else DEFAULT_NPUS, ""
+    job = view.get("job")
+    try:
+        if not job:
+            return common
+        trace = session().trace(str(job))
+        found = session().keep_of_job(
+            "heaviest collective", str(job), lambda: heaviest_collective(trace, KINDS)
+        )
+    except StudioError:
+        return common
+    world = completeness(trace).world
+    fits = system == RUN or (system in SYSTEMS and SYSTEMS[system].fits(world))
+    if found is None or not fits or max(found.ranks) >= world:
+        return common
+    ranks = "" if len(found.ranks) == world else _ranks_text(found.ranks)
+    return found.kind, _size_text(found.bytes), "" if system == RUN else str(world), ranks
+
+
+def _size_text(size: int) -> str:
+    """Return a size as it is typed, exactly.
+
+    Example:
+        >>> _size_text(48 << 20), _size_text(1536), _size_text(1001)
+        ('48 MiB', '1536 B', '1001 B')
+    """
+    units = ((1 << 20, "MiB"), (1 << 10, "KiB"))
+    return next((f"{size // unit} {name}" for unit, name in units if size % unit == 0), f"{size} B")
+
+
+def _ranks_text(ranks: tuple[int, ...]) -> str:
+    """Return ranks as they are typed.
+
+    Example:
+        >>> _ranks_text((0, 1, 2, 8))
+        '0-2,8'
+    """
+    return ",".join(
+        str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in ranges_of(sorted(ranks))
+    )

@@ -14,7 +14,7 @@ from studio.pages.base.export import exports
 from studio.pages.base.figures import drawn_figure
 from studio.pages.base.state import session
 from studio.pages.base.widgets import aria_label, hint, link, show_errors
-from studio.pages.explain.form import DEFAULT_SYSTEM, RUN, first_system
+from studio.pages.explain.form import DEFAULT_NPUS, DEFAULT_SYSTEM, RUN, first_collective, first_system
 from studio.pages.explain.words import (
     ABOUT_WAYS,
     crossover_words,
@@ -34,7 +34,6 @@ from studio.units import parse_bytes
 
 dash.register_page(__name__, path="/explain", name="Explain", title="Explain · Chakra Studio", order=10)
 
-_DEFAULT_NPUS, _DEFAULT_SIZE = "8", "64 MiB"
 _SIZE = "comm_size as Chakra counts it, such as 64 MiB: of an all-gather one rank's part, of an all-to-all what a rank sends in all."
 _RANKS = "Members of the group, such as 0-7,16. Empty: all NPUs of the system."
 
@@ -108,11 +107,12 @@ def _text(name: str, title: str, width: int, about: str) -> Any:
 )
 def show(view: dict[str, Any], theme: str | None) -> Any:
     """Fill form and content for a view."""
-    kind = str(view.get("collective") or "all_reduce")
-    size = str(view.get("size") or _DEFAULT_SIZE)
     system = str(view.get("system") or first_system(view))
-    npus = str(view.get("npus") or ("" if system == RUN else _DEFAULT_NPUS))
-    ranks = str(view.get("ranks") or "")
+    # What the address says of a collective is not mixed with that of the job.
+    begun = any(view.get(name) for name in ("collective", "size", "npus", "ranks"))
+    first = first_collective({} if begun else view, system)
+    named = (view.get(name) for name in ("collective", "size", "npus", "ranks"))
+    kind, size, npus, ranks = (str(one or own) for one, own in zip(named, first, strict=True))
     systems = [{"value": name, "label": name} for name in SYSTEMS]
     if view.get("job") and view.get("run") not in (None, "", "recorded"):
         systems.insert(0, {"value": RUN, "label": "the system of the run"})
@@ -185,7 +185,7 @@ def _nothing(view: dict[str, Any], config: SystemConfig) -> Any:
         if config.topology.npus < 2
         else "The system of this run has no costs of collectives: its messages are simulated one by one."
     )
-    on = f"{_DEFAULT_NPUS} NPUs of {DEFAULT_SYSTEM}"
+    on = f"{DEFAULT_NPUS} NPUs of {DEFAULT_SYSTEM}"
     return html.Div(
         [
             html.H2("No collective to explain"),
@@ -193,7 +193,7 @@ def _nothing(view: dict[str, Any], config: SystemConfig) -> Any:
             html.P("Choose another system above, or begin with this one."),
             dcc.Link(
                 f"Explain it on {on}",
-                href=link("/explain", view, system=DEFAULT_SYSTEM, npus=_DEFAULT_NPUS, ranks=None),
+                href=link("/explain", view, system=DEFAULT_SYSTEM, npus=DEFAULT_NPUS, ranks=None),
                 className="cs-button",
             ),
         ],

@@ -1,0 +1,54 @@
+"""Which collective moves the most in a job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.job.completeness import completeness
+from studio.trace import NONE, CollectiveType, NodeType, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Heaviest:
+    """Collectives of one kind, size and group.
+
+    Attributes:
+        kind: Their name, such as all_reduce.
+        bytes: What a rank puts in.
+        ranks: The members.
+    """
+
+    kind: str
+    bytes: int
+    ranks: tuple[int, ...]
+
+
+def heaviest_collective(trace: Trace, kinds: Container[str]) -> Heaviest | None:
+    """Return the collectives of one kind, size and group that move most bytes in all; None where there are none.
+
+    Args:
+        trace: The job.
+        kinds: The kinds that count.
+    """
+    total: Counter[tuple[int, int, str]] = Counter()
+    for index, graph in enumerate(trace.graphs):
+        ranks = [rank for rank in trace.ranks if rank.graph == index]
+        nodes = comm_nodes(graph)
+        mine = (nodes.type == NodeType.COMM_COLL) & (nodes.collective != NONE) & (nodes.bytes > 0)
+        columns = np.column_stack((nodes.collective[mine], nodes.bytes[mine], nodes.group_slot[mine]))
+        for (kind, size, slot), count in zip(*np.unique(columns, axis=0, return_counts=True), strict=True):
+            for rank in ranks:
+                group = str(rank.slots[slot]) if slot != NONE else ""
+                total[(int(kind), int(size), group)] += int(size) * int(count)
+    listed = {group.name: group.ranks for group in trace.groups}
+    everyone = tuple(range(completeness(trace).world))
+    for (kind, size, group), _ in total.most_common():
+        name, members = CollectiveType(kind).name.lower(), listed.get(group, everyone)
+        if name in kinds and len(members) > 1:
+            return Heaviest(name, size, members)
+    return None
