@@ -1,6 +1,8 @@
 /* The camera of the drawing: where it looks when a drawing comes, and how it moves. */
 
-import { READABLE, centreOn, fitZoom, measureExtent, shiftInto } from "./geometry.mjs";
+import {
+  READABLE, centreOn, firstZoom, fitZoom, measureExtent, shiftInto, topOf,
+} from "./geometry.mjs";
 
 /** @import { Cy, Elements } from "./cytoscape.mjs" */
 /** @import { Point } from "./geometry.mjs" */
@@ -54,14 +56,20 @@ export function fitAll(cy) {
 }
 
 /**
- * Show a drawing whole if it can be read then, else around the node it is about.
+ * Show a drawing whole if it can be read then, else around the node it is about; about none, as much of it
+ * as can be read, from the top.
  * @param {Cy} cy
  * @param {Elements} node
  */
 export function frameAround(cy, node) {
   fitAll(cy);
-  if (cy.zoom() >= READABLE || !node.length) return;
-  const { left, right, top, bottom } = extentOf(cy);
+  if (cy.zoom() >= READABLE || !cy.nodes().length) return;
+  const extent = extentOf(cy), { left, right, top, bottom } = extent;
+  if (!node.length) {
+    const zoom = firstZoom(extent, cy.width(), cy.height());
+    lookAt(cy, zoom, topOf(extent, zoom, cy.height()));
+    return;
+  }
   lookAt(cy, READABLE, {
     x: centreOn(node.position("x"), left, right, cy.width()),
     y: centreOn(node.position("y"), top, bottom, cy.height()),

@@ -6,6 +6,9 @@
 /** Zoom from which names can be read. */
 export const READABLE = 0.75;
 
+/** Zoom from which the short print of blocks and nodes is drawn. */
+const PRINTED = 0.52;
+
 /** What fits is enlarged to this zoom at most. */
 const CLOSEST_FIT = 1.15;
 
@@ -44,6 +47,31 @@ export function fitZoom({ left, right, top, bottom }, width, height) {
   const across = (width - 2 * MARGIN) / (right - left);
   const down = (height - 2 * MARGIN) / (bottom - top);
   return Math.min(across, down, CLOSEST_FIT);
+}
+
+/**
+ * Return the zoom at which a drawing that is about no node begins: all of it, but a long narrow one only as
+ * far as its print is drawn and its width fits.
+ * @param {Extent} extent
+ * @param {number} width
+ * @param {number} height
+ */
+export function firstZoom(extent, width, height) {
+  const across = (width - 2 * MARGIN) / (extent.right - extent.left);
+  return Math.max(fitZoom(extent, width, height), Math.min(across, PRINTED));
+}
+
+/**
+ * Return where to look at this zoom so that a drawing begins at the upper edge of the window, or is in its
+ * middle where it fits.
+ * @param {Extent} extent
+ * @param {number} zoom
+ * @param {number} height
+ * @returns {Point}
+ */
+export function topOf({ left, right, top, bottom }, zoom, height) {
+  const half = (height / 2 - MARGIN) / zoom;
+  return { x: (left + right) / 2, y: Math.min((top + bottom) / 2, top + half) };
 }
 
 /**

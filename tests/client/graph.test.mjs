@@ -7,11 +7,13 @@ import {
   centreOn,
   findBeside,
   findNearest,
+  firstZoom,
   fitZoom,
   measureExtent,
   mergeSpans,
   shiftInto,
   toggleEntry,
+  topOf,
   withBlock,
   withoutBlock,
 } from "../../assets/graph/geometry.mjs";
@@ -105,4 +107,16 @@ test("the map has a colour for each cell that holds nodes", () => {
   const map = { width: 3, height: 1, kind: new Uint8Array([4, 7, 9]), shown: new Uint8Array([255, 0, 100]) };
   paintMap(map, out, (kind) => (kind === "comp" ? [1, 2, 3] : [9, 9, 9]));
   assert.deepEqual([...out], [1, 2, 3, 178, 0, 0, 0, 0, 9, 9, 9, 70]);
+});
+
+test("a long narrow drawing begins at its top, as far as its print is drawn", () => {
+  const long = { left: 0, right: 400, top: 0, bottom: 5000 };
+  const wide = { left: 0, right: 5000, top: 0, bottom: 400 };
+  assert.ok(fitZoom(long, 1448, 648) < 0.2);
+  assert.equal(firstZoom(long, 1448, 648), 0.52);
+  assert.equal(firstZoom({ ...long, right: 3500 }, 1448, 648), 0.4, "no wider than the window");
+  assert.equal(firstZoom(wide, 1448, 648), fitZoom(wide, 1448, 648));
+  assert.deepEqual(topOf(long, 0.5, 648), { x: 200, y: 600 });
+  const short = { ...long, bottom: 1000 };
+  assert.deepEqual(topOf(short, 0.5, 648), { x: 200, y: 500 }, "what fits is in the middle");
 });
