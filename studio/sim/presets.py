@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from studio.errors import ConfigError
 from studio.notebook import line, one_line, table
 from studio.sim.config import SystemConfig
 from studio.sim.models import Model, with_model
@@ -115,6 +116,10 @@ def preset(name: str, npus: int | None = None) -> Preset:
         >>> preset("hgx-h100", npus=64).config.topology.npus
         64
     """
+    if npus is not None and (isinstance(npus, bool) or not isinstance(npus, int)):
+        raise ConfigError(
+            f"npus is {npus!r:.80}; allowed: a whole number of NPUs", hint=f"preset({name!r}, npus=8)"
+        )
     system, said = find_system(name)
     system.dimensions(npus or said)
     return Preset(system, npus or said or system.npus)

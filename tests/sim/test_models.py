@@ -198,3 +198,6 @@ def test_a_preset_stands_for_its_system_and_what_is_none_is_refused():
     for wrong in ("hgx-h100", None):
         with pytest.raises(ConfigError, match="allowed: a SystemConfig or a preset"):
             simulate(trace, wrong)
+    for npus in ("8", 8.0, True):
+        with pytest.raises(ConfigError, match="allowed: a whole number of NPUs"):
+            preset("hgx-h100", npus)
