@@ -13,10 +13,12 @@ import { byId } from "../base/dom.mjs";
 /**
  * @typedef {object} ColumnDefinition
  * @property {string} headerName
+ * @property {string} [headerTooltip]
  * @property {number} [width]
  * @property {unknown} [cellRenderer]
- * @property {{ text: boolean, run_width?: number | null }} context what studio/pages/nodes/page.py says of
- *   the column: whether it holds texts, and how wide it is while its times are those of a run
+ * @property {{ text: boolean, run_width?: number | null, explained: string, own: string }} context what
+ *   studio/pages/nodes/page.py says of the column: whether it holds texts, how wide it is while its times are
+ *   those of a run, how it is explained, and how where recorded durations are nodes' own times
  */
 
 /**

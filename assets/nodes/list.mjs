@@ -32,6 +32,7 @@ import { NameCell } from "./name_cell.mjs";
  * @property {number} count nodes that match
  * @property {string[]} empty columns without a value
  * @property {boolean} simulated whether the times are those of a run
+ * @property {boolean} own_times whether recorded durations are without the operators that a node called
  */
 
 /** @typedef {{ message: string, hint?: string }} Refusal */
@@ -253,27 +254,31 @@ export class NodeList {
           ? `the first ${formatCount(SAVED_AT_MOST)} of ${formatCount(count)} nodes`
           : "the nodes";
     }
-    this.#nameTimes(answer.simulated);
+    this.#nameTimes(answer);
     this.#arrange(list, answer);
   }
 
   /**
-   * Say in the headings whether times are those of a run.
-   * @param {boolean} simulated
+   * Say in the headings whether times are those of a run, and in their hints whether they are nodes' own.
+   * @param {Answer} answer
    */
-  #nameTimes(simulated) {
+  #nameTimes({ simulated, own_times: ownTimes }) {
     const widths = [];
+    let isChanged = false;
     for (const column of this.grid.getColumns()) {
       const definition = column.getColDef();
-      const { run_width: runWidth } = definition.context;
+      const { run_width: runWidth, explained, own } = definition.context;
+      const isRecorded = !simulated || !runWidth;
+      const tooltip = (ownTimes && isRecorded && own) || explained;
+      isChanged ||= definition.headerTooltip !== tooltip;
+      definition.headerTooltip = tooltip;
       if (!runWidth || definition.headerName.endsWith(" in run") === simulated) continue;
       definition.headerName = definition.headerName.replace(/ in run$/, "") + (simulated ? " in run" : "");
       const newWidth = (simulated ? runWidth : definition.width) ?? runWidth;
       widths.push({ key: column.getColId(), newWidth });
     }
-    if (!widths.length) return;
-    this.grid.setColumnWidths(widths);
-    this.grid.refreshHeader();
+    if (widths.length) this.grid.setColumnWidths(widths);
+    if (widths.length || isChanged) this.grid.refreshHeader();
   }
 
   /**

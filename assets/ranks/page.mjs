@@ -30,6 +30,7 @@ function show(name, drawing) {
   const svg = drawShapes(drawing);
   svg.setAttribute("width", String(drawing.width));
   svg.setAttribute("height", String(drawing.height));
+  box.parentElement?.style.setProperty("--rk-wide", `${drawing.width}px`);
   box.replaceChildren(svg);
 }
 

@@ -111,7 +111,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Scaled:
     )
     made, after, rules = scale_job(known, before, wanted)
     written = write_with_copies(made, request.target, name, progress=progress)
-    return Scaled(name, known, made, before, after, applying(rules, known), tuple(written))
+    return Scaled(name, known, made, before, after, applying(rules, known, before), tuple(written))
 
 
 def report(done: Scaled) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from typing import Literal
 
 import numpy as np
 
+from studio.analysis.collectives.groups import comm_nodes
+from studio.completion.clues import known_facts
 from studio.completion.mesh import NAMES, PIPELINE, Mesh
-from studio.distinct import find_distinct
 from studio.errors import ConfigError
-from studio.trace import NONE, NodeType, Trace, collective_name, dense_column
+from studio.trace import NONE, NodeType, Trace, collective_name
 
 DATA = "dp"
 EXPERT = "ep"
@@ -100,19 +101,62 @@ def rules_for(
     return tuple(rule for rule in RULES if rule.case in cases)
 
 
-def applying(rules: Sequence[Rule], trace: Trace) -> tuple[Rule, ...]:
-    """Return the rules but for those about a collective that a job has none of."""
-    present: set[str] = set()
-    for graph in trace.graphs:
-        kinds = dense_column(graph, "comm_type", NONE)
-        rows = np.flatnonzero(graph.type == NodeType.COMM_COLL)
-        present.update(collective_name(kind) for kind in find_distinct(kinds[rows]).tolist())
-    # A reduce-scatter has two spellings, of which one begins with the other.
+def applying(rules: Sequence[Rule], trace: Trace, mesh: Mesh) -> tuple[Rule, ...]:
+    """Return the rules but for those about a collective that a job has none of, or none of along their dimension.
+
+    Args:
+        rules: The rules that hold.
+        trace: The job before it is scaled.
+        mesh: Its mesh.
+    """
+    present = _present(trace, mesh)
     return tuple(
-        rule
-        for rule in rules
-        if not _collective_of(rule) or any(name.startswith(_collective_of(rule)) for name in present)
+        rule for rule in rules if not _collective_of(rule) or any(_is_about(rule, *one) for one in present)
     )
+
+
+def _present(trace: Trace, mesh: Mesh) -> set[tuple[str, str]]:
+    """Return which collectives a job has along which dimensions."""
+    first = {rank.graph: rank for rank in reversed(trace.ranks)}
+    exchanging = groups_of_gradients(trace) if mesh.axis(DATA) is None else frozenset()
+    members = {group.name: group.ranks for group in trace.groups}
+    along: dict[str, list[str]] = {}
+    found: set[tuple[str, str]] = set()
+    for index, rank in first.items():
+        nodes = comm_nodes(trace.graphs[index])
+        pairs = np.column_stack((nodes.collective, nodes.group_slot))[nodes.type == NodeType.COMM_COLL]
+        for kind, slot in np.unique(pairs, axis=0).tolist():
+            name = str(rank.slots[slot]) if slot != NONE else ""
+            if name not in along:
+                along[name] = _along(members.get(name), mesh)
+                # Replicas that are added join the groups of gradients.
+                along[name] += [DATA] if name in exchanging else []
+            found.update((collective_name(kind), dimension) for dimension in along[name])
+    return found
+
+
+def _along(members: Sequence[int] | None, mesh: Mesh) -> list[str]:
+    """Return the dimensions along which the members of a group differ; None is all ranks."""
+    if members is None:
+        return [axis.name for axis in mesh.axes if axis.size > 1]
+    return [axis.name for axis in mesh.axes if len({axis.place(rank) for rank in members}) > 1]
+
+
+def _is_about(rule: Rule, collective: str, dimension: str) -> bool:
+    """Return whether a rule about a collective is about one of a kind along a dimension."""
+    # A reduce-scatter has two spellings, of which one begins with the other.
+    is_of_kind = collective.startswith(_collective_of(rule))
+    return is_of_kind and (
+        dimension == rule.case or f"of the {NAMES.get(rule.case)} dimension" not in rule.about
+    )
+
+
+def groups_of_gradients(trace: Trace) -> frozenset[str]:
+    """Return the comm groups that exchange gradients or weights, by their names or those of their nodes."""
+    uses: dict[str, set[str]] = {}
+    for use in known_facts(trace).uses:
+        uses.setdefault(use.name, set()).add(use.likely)
+    return frozenset(name for name, likely in uses.items() if likely == {DATA})
 
 
 def _collective_of(rule: Rule) -> str:

@@ -28,6 +28,7 @@ from studio.completion.rules import (
     Layers,
     Rule,
     excuse,
+    groups_of_gradients,
     refuse_dimension,
     rules_for,
     size_of,
@@ -351,7 +352,7 @@ def _with_replicas(
         whole: Whether graphs are still as recorded, so that a rank of the first replicas whose sizes stay is a recorded one.
     """
     by_number = {rank.number: rank for rank in trace.ranks}
-    gradients = _gradients(trace) if before.axis(DATA) is None else frozenset()
+    gradients = groups_of_gradients(trace) if before.axis(DATA) is None else frozenset()
     scaling = _Scaling(before, after, {group.name: group for group in trace.groups}, gradients)
     graphs: dict[int, Graph] = {}
     keys = slot_keys(trace)
@@ -386,14 +387,6 @@ def _with_replicas(
         ranks=tuple(replace(rank, graph=place[rank.graph]) for rank in ranks),
         groups=tuple(scaling.made.values()),
     )
-
-
-def _gradients(trace: Trace) -> frozenset[str]:
-    """Return the comm groups that exchange gradients or weights, by their names or those of their nodes."""
-    uses: dict[str, set[str]] = {}
-    for use in known_facts(trace).uses:
-        uses.setdefault(use.name, set()).add(use.likely)
-    return frozenset(name for name, likely in uses.items() if likely == {DATA})
 
 
 def _source(scaling: _Scaling, number: int) -> int:
@@ -537,7 +530,7 @@ def _talks(trace: Trace, mesh: Mesh) -> bool:
     """Whether some collective goes along the data dimension."""
     data = mesh.axis(DATA)
     if data is None:
-        return bool(_gradients(trace))
+        return bool(groups_of_gradients(trace))
     named = {str(value) for rank in trace.ranks for value in rank.slots}
     return any(
         len({data.place(rank) for rank in group.ranks}) > 1 for group in trace.groups if group.name in named

@@ -41,10 +41,10 @@ class Cell:
     is_hatched: bool = False
 
 
-def assumed_cell(rank: int, source: int | None) -> Cell:
-    """Return how a rank is drawn that was recorded, or repeats the recording of another."""
+def assumed_cell(rank: int, source: int | None, word: str = "recorded") -> Cell:
+    """Return how a rank is drawn that repeats another one, or none (None): then `word` says what it is."""
     if source is None:
-        return Cell("rk-recorded", "", f"rank {rank}: recorded")
+        return Cell("rk-recorded", "", f"rank {rank}: {word}")
     return Cell("rk-assumed", f"= {source}", f"rank {rank}: assumed equal to rank {source}", is_hatched=True)
 
 

@@ -51,6 +51,7 @@ def nodes_blueprint() -> Blueprint:
             "count": index.count(query),
             "empty": index.empty_columns(),
             "simulated": index.simulated,
+            "own_times": index.job.holds_own_times,
         }
         rows = index.rows(query, start, min(end, start + _ROWS_AT_MOST))
         answer["rows"] = [describe_node(node, index) for node in rows]

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 import studio
+from studio.completion import layouts
 from studio.completion.mesh import Mesh
 from studio.completion.rules import applying, rules_for
-from studio.completion.scale import scale
+from studio.completion.scale import scale, scaled_mesh
 from studio.errors import ConfigError, TraceError
 from studio.trace import Trace, assumed_from, int_column
 from tests.completion.test_complete import alone, exchanged, finish_ns
@@ -90,14 +91,32 @@ def test_what_cannot_be_scaled_is_refused_with_the_reason(tmp_path):
 
 
 def test_rules_without_a_collective_to_apply_to_are_not_listed():
-    def listed(name: str) -> list[str]:
-        before, after = Mesh.of([("dp", 2)]), Mesh.of([("dp", 4)])
-        return [
-            rule.about for rule in applying(rules_for(before, after), studio.read(studio.sample_path(name)))
-        ]
+    def listed(trace: Trace) -> list[str]:
+        before = next(iter(layouts(trace)))
+        return [rule.about for rule in applying(rules_for(before, scaled_mesh(before, dp=8)), trace, before)]
 
-    assert listed("transformer_8r") == ["all-reduce of the data dimension", "all other nodes"]
-    assert "reduce-scatter of the data dimension" in listed("transformer_32r")
+    # The second one has reduce-scatters along its tensor dimension alone.
+    for name in ("transformer_8r", "transformer_32r"):
+        assert listed(studio.read(studio.sample_path(name))) == [
+            "all-reduce of the data dimension",
+            "all other nodes",
+        ]
+    sharded = trace_of([[collective(1, "REDUCE_SCATTER_BLOCK", 64, group="dp")]] * 2, groups={"dp": [0, 1]})
+    assert "reduce-scatter of the data dimension" in listed(sharded)
+
+
+def test_rules_about_collectives_of_another_dimension_are_not_listed():
+    """One replica gathers along its tensor dimension; only what exchanges gradients gets more members."""
+
+    def listed(**groups: list[int]) -> list[str]:
+        gathers = collective(1, "ALL_GATHER", 64, group="tp")
+        nodes = [gathers] + [collective(2, "ALL_REDUCE", 32, 1, group="dp")] * ("dp" in groups)
+        trace = trace_of([nodes] * 2, groups={"tp": [0, 1], **groups})
+        before = Mesh.of([("tp", 2)])
+        return [rule.about for rule in applying(rules_for(before, scaled_mesh(before, dp=2)), trace, before)]
+
+    assert listed() == ["all other nodes"]
+    assert listed(dp=[0, 1]) == ["all-reduce of the data dimension", "all other nodes"]
 
 
 def test_ranks_that_stay_as_they_were_recorded_are_not_assumed():

@@ -389,6 +389,7 @@ def test_times_follow_the_run_that_is_shown(studio: Studio, page):
     ]
     for at, one in enumerate(nodes):
         one.start_time_micros = 100 * (at + 1)
+    nodes[2].attr.add(name="inclusive_ns", int64_val=90_000)
     keeper = Workspace(studio.workspace)
     job = keeper.save(trace_of([nodes] * 8), "thrice")
     parts = preset("hgx-h100-8").under("astra-sim")
@@ -423,6 +424,8 @@ def test_times_follow_the_run_that_is_shown(studio: Studio, page):
     page.locator(".ag-header-cell[col-id^=recorded]").first.wait_for(state="detached")
     assert "recorded" not in page.inner_text("#nodes-lacks")
     becomes(page, page.locator("#nodes-times").inner_text, "")
+    headings.filter(has_text=re.compile("^Duration$")).hover()
+    page.locator(".ag-tooltip", has_text="Own time: without the operators that it called.").wait_for()
     # A run that is gone takes no node with it.
     go(page, f"{studio.url}/nodes?job={job}&run=gone")
     page.wait_for_selector("#view-missing >> text=This job has no run 'gone'")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
 from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.stretches import Stretches
-from studio.analysis.job.summary import summarise
+from studio.analysis.job.summary import Share, counts_gaps_as_compute, summarise
 from studio.analysis.job.type_times import TypeTime, type_times
 from studio.pages.overview.times import _in_words
 from studio.pages.overview.words import types_table
@@ -56,6 +57,33 @@ def test_nodes_by_type_tell_the_run_that_is_shown_before_what_was_recorded() -> 
     alone = texts(types_table(summarise(job(0)), type_times(job(0), RUN)))
     assert "4.67 µs 1.71 on rank 2" in alone
     assert "Recorded" not in alone
+
+
+def test_time_in_which_nothing_ran_is_no_compute_of_its_rank() -> None:
+    """Rank 1 works no longer than rank 0, but its processor stood outside operators for longer."""
+
+    def rank(program: int) -> list:
+        work = node(1, "COMP", micros=10, is_cpu_op=True)
+        between = node(2, "COMP", 1, name="host gap", micros=program, is_cpu_op=True, gap="program")
+        idle = node(3, "COMP", name="device gap", micros=4, is_cpu_op=False, gap="stall")
+        work.start_time_micros, between.start_time_micros, idle.start_time_micros = 10, 20, 50
+        return [work, between, idle]
+
+    trace = trace_of([rank(2), rank(30)])
+    kinds = {share.name: (share.nodes, share.duration_ns) for share in summarise(trace).types}
+    assert kinds == {"COMP": (2, 20_000), "host gap": (2, 32_000), "device gap": (2, 8000)}
+    assert type_times(trace, recorded_times(trace))["COMP"] == TypeTime(20_000, 10_000, NONE)
+    said = texts(types_table(summarise(trace)))
+    assert "COMP 2 1 10.0 µs 1.00" in said
+    assert "host gap ? 2 1 16.0 µs 1.88 on rank 1" in said
+
+
+def test_a_summary_that_was_stored_with_gaps_as_compute_is_told_from_others() -> None:
+    trace = trace_of([[node(1, "COMP"), node(2, "COMP", gap="program", is_cpu_op=True)]])
+    before = replace(summarise(trace), types=(Share("COMP", 2, 2, 2),))
+    assert counts_gaps_as_compute(before, trace)
+    assert not counts_gaps_as_compute(summarise(trace), trace)
+    assert not counts_gaps_as_compute(summarise(job(20)), job(20))
 
 
 def test_shares_of_the_mean_rank_fill_the_finish() -> None:

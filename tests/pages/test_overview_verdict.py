@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 import studio
 from studio.advice.advice import advise
 from studio.advice.words import together_words
 from studio.analysis.job.blame import blame
 from studio.analysis.job.ledger import recorded_ledger
 from studio.analysis.job.rank_rows import rank_rows
-from studio.pages.overview.verdict import _blamed, waits_for
+from studio.pages.overview.verdict import _blamed, _in_words, _shares, waits_for
 from studio.timeline import recorded, recorded_times
 from tests.handmade import collective, node, trace_of
+from tests.pages.test_simulate_runs import texts
 
 
 def at(begins: int, made):
@@ -34,8 +37,46 @@ def test_rows_say_for_whom_they_wait_and_what_that_rank_did() -> None:
     found = blame(trace, recorded_times(trace), account)
     rows = rank_rows(account, 8, found.of_culprits(len(account)))
     assert [row.label for row in rows] == ["rank 2", "ranks 0–1"]
-    assert waits_for(rows, account, found) == ["", "100 % of it for rank 2, which meanwhile was in compute"]
-    assert _blamed(account, found) == "100 % of all waiting is for rank 2, 100 % of which it was in compute. "
+    assert waits_for(rows, account, found) == ["", "100 % of it for rank 2, which meanwhile computed"]
+    assert (
+        _blamed(account, found) == "100 % of all waiting is for rank 2: for 100 % of that time it computed. "
+    )
+
+
+def test_equal_ranks_that_others_wait_for_are_named_together() -> None:
+    """Rank 0 waits for 2 and rank 1 for 3, which both compute: neither is to blame for half of it by itself."""
+
+    def rank(works: int, group: str) -> list:
+        reduce = collective(2, "ALL_REDUCE", 8, 1, group=group)
+        reduce.duration_micros = 110 - works
+        return [at(10, node(1, "COMP", micros=works)), at(10 + works, reduce)]
+
+    groups = {"a": [0, 2], "b": [1, 3]}
+    trace = trace_of([rank(40, "a"), rank(40, "b"), rank(100, "a"), rank(100, "b")], groups=groups)
+    account = recorded_ledger(trace, recorded(trace), 10_000)
+    found = blame(trace, recorded_times(trace), account)
+    said = "100 % of all waiting is for ranks 2–3: for 100 % of that time they computed. "
+    assert _blamed(account, found) == said
+    # Where all are alike, nobody in particular is waited for.
+    alike = replace(account, course=np.zeros(4, np.int64))
+    assert _blamed(alike, found) == ""
+
+
+def test_a_rank_that_has_finished_waits_for_nobody() -> None:
+    """Rank 0 stands still for 30 of its 100 µs; rank 1 for none of 50, after which it is done."""
+    first = [at(10, node(1, "COMP", micros=40)), at(80, node(2, "COMP", micros=30))]
+    trace = trace_of([first, [at(10, node(1, "COMP", micros=50))]])
+    account = recorded_ledger(trace, recorded(trace), 10_000)
+    found = blame(trace, recorded_times(trace), account)
+    rows = rank_rows(account, 8, found.of_culprits(len(account)))
+    said = texts(_in_words(rows, account, found, {"job": "j"}))
+    assert (
+        "Rank 0 waits or stalls longest: 30.0 µs more than the rank that does so least (30.0 % of the finish)."
+        in said
+    )
+    shares = dict(_shares(account))
+    assert shares == {"compute": 0.6, "exposed": 0.0, "idle": 0.15, "after_finish": 0.25}
+    assert sum(shares.values()) == 1
 
 
 def test_a_combination_is_named_by_the_numbers_of_its_changes() -> None:

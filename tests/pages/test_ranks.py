@@ -9,7 +9,9 @@ import pytest
 import studio
 from studio.analysis.job.completeness import completeness
 from studio.errors import ConfigError, TraceError
+from studio.figures.mesh import assumed_cell
 from studio.jobs.completing import Completing, Scaling, completed, layout_facts, scaled
+from studio.pages.base.rank_words import known_word
 from studio.pages.ranks.form import completing, dimensions_text, file_text, scaling, whole_number
 from studio.views.ranks import (
     also_fitting,
@@ -139,3 +141,12 @@ def test_a_generated_job_gets_as_many_tensor_ranks_as_are_typed():
     assert scaled(job, asked) == studio.generate("gpt3-125m", ranks=8, tp=4)
     more = scaled(job, scaling({"layout": "tp=2,dp=2", "tp": "4"}, 16))
     assert (len(more.ranks), len(more.graphs)) == (16, 1)
+
+
+def test_ranks_of_a_job_that_is_no_recording_are_not_called_recorded():
+    generated = studio.generate("gpt3-125m", ranks=2, tp=2)
+    assert known_word(generated) == "here"
+    begun = node(1, "COMP", micros=5)
+    begun.start_time_micros = 10
+    assert known_word(trace_of([[begun]])) == "recorded"
+    assert assumed_cell(3, None, "here").title == "rank 3: here"

@@ -17,6 +17,7 @@ from studio.analysis.job.nodes import NodeIndex
 from studio.samples import sample_path
 from studio.server.nodes import nodes_blueprint
 from studio.timeline import recorded_times
+from tests.handmade import node, trace_of
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +69,9 @@ def test_times_of_a_run_and_those_recorded_stand_in_the_file_as_in_the_list(clie
     assert first["start_ns_exact"].endswith("after the beginning of the run")
     assert first["recorded_start_ns_exact"] == f"{int(old['start_ns']):,} ns after the first recorded start"
     assert int(old["end_ns"]) == int(old["start_ns"]) + int(old["duration_ns"])
+
+
+def test_own_times_are_told_from_times_that_hold_what_a_node_called(client) -> None:
+    assert client.get("/api/jobs/job/nodes?start=0&end=1").json["own_times"] is False
+    called = node(1, "COMP", micros=5, is_cpu_op=True, inclusive_ns=9000)
+    assert NodeIndex(trace_of([[called]])).job.holds_own_times

@@ -1,4 +1,4 @@
-"""What nodes occupy: the accelerator, the network, remote memory, the host, nothing, or a device's memory."""
+"""What nodes occupy: the accelerator, the network, remote memory, the host, nothing, or a device's memory; and types that tell gaps apart."""
 
 from __future__ import annotations
 
@@ -8,10 +8,27 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.trace import STALLED, Bool, Graph, Int64, NodeType, Trace, copies, idles, int_column
+from studio.trace import (
+    STALLED,
+    Bool,
+    Graph,
+    Int32,
+    Int64,
+    NodeType,
+    Trace,
+    copies,
+    idles,
+    int_column,
+    shown_types,
+    type_name,
+)
 
 COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
 
+HOST_GAP, DEVICE_GAP = "host gap", "device gap"
+"""What stands in lists of types for nodes that are written as compute although nothing computes: as linking names them."""
+_GAP_TYPES = {-(2**31) + 1: HOST_GAP, -(2**31) + 2: DEVICE_GAP}
+_HOST_GAP, _DEVICE_GAP = _GAP_TYPES
 
 _LIBRARY_KERNEL = re.compile(rb"(?:nccl|rccl|msccl)\w*(?:Kernel|Func)", re.IGNORECASE)
 """Kernels of communication libraries. Of those that were launched before a recording began nothing else is known."""
@@ -32,6 +49,26 @@ def node_kinds(graph: Graph) -> Int64:
     rows, values = int_column(graph, "is_cpu_op")
     kinds[rows[values != 0]] = CPU
     return kinds
+
+
+def types_and_gaps(graph: Graph) -> Int32:
+    """Return (N,) the types of nodes as they are shown, but types of their own for gaps; `type_or_gap_name` names them.
+
+    Added up as compute, time in which nothing ran would contradict every account of where the time went.
+    """
+    types, gaps = shown_types(graph), graph.rows_with("gap")[0]
+    gaps = gaps[graph.type[gaps] == NodeType.COMP]
+    if not len(gaps):
+        return types
+    types = types.copy()
+    types[gaps] = _HOST_GAP
+    types[idles(graph)] = _DEVICE_GAP
+    return types
+
+
+def type_or_gap_name(number: int) -> str:
+    """Return the name of a type of `types_and_gaps`."""
+    return _GAP_TYPES.get(number) or type_name(number)
 
 
 def work_kinds(trace: Trace) -> list[Int64]:

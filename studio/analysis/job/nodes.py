@@ -163,6 +163,7 @@ class _Job:
         offsets: (R + 1,) where the nodes of each rank begin in the list of all nodes, and the end.
         origin_ns: First recorded start of all ranks, 0 where there is none.
         end_ns: Last recorded end, counted from it.
+        holds_own_times: Whether recorded durations of nodes that called others are without these, as linking writes them.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -178,6 +179,8 @@ class _Job:
         ends = [int((graph.start_ns + graph.duration_ns)[some].max()) for graph, some in pairs if some.any()]
         self.origin_ns = min(starts, default=0)
         self.end_ns = max(ends, default=0) - self.origin_ns
+        # The texts of a graph are those that it uses: whether one is there takes no look at the attributes.
+        self.holds_own_times = any(graph.strings.find("inclusive_ns") != NONE for graph in trace.graphs)
 
     def columns_of(self, index: int) -> _Columns:
         """Return the computed columns of a graph."""

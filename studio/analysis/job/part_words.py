@@ -48,3 +48,18 @@ ABOUT: Mapping[str, str] = {
     "finish": "From the beginning of the run to the end of the last rank.",
 }
 """The definitions behind each "?"."""
+
+DID: Mapping[str, str] = {
+    "overlapped": "worked while communication was under way",
+    "compute": "computed",
+    "copy": "copied",
+    "waiting": "waited for other ranks",
+    "bubble": "waited for messages",
+    "queueing": "queued on the network",
+    "latency": "communicated",
+    "transfer": "communicated",
+    "communication": "communicated",
+    "host": "kept only the host busy",
+    "stall": "stood idle",
+}
+"""What a rank did in each part, as the end of a sentence about it."""

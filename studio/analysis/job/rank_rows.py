@@ -59,24 +59,25 @@ def ranks_label(ranks: tuple[int, ...]) -> str:
 
 
 def waiting_ns(parts: PartTimes) -> Int64:
-    """Return (K,) how long each rank did nothing but wait for others: waiting, bubble, stall, and after its finish.
+    """Return (K,) how long each rank did nothing but wait for others: waiting, bubble and stall.
 
-    In recordings whose collectives begin when their last member comes, the others wait in stalls.
+    In recordings whose collectives begin when their last member comes, the others wait in stalls. A rank that has finished
+    waits for nobody.
     """
-    return parts.of("waiting", "bubble", "stall") + parts.after_finish_ns
+    return parts.of("waiting", "bubble", "stall")
 
 
 def rank_rows(account: Ledger, most: int, waited_for_ns: Int64 | None = None) -> list[RankRow]:
     """Return the ranks in at most `most` rows, those first that others wait for.
 
-    By how long others wait for them, where that is known (K,), and then by how little they wait themselves. Ranks with equal
+    By how long others wait for them, where that is known (K,), then by how little they wait themselves, and by how late they finish. Ranks with equal
     parts share a row. Where there are more rows, those at both ends of the order stay, and one row in
     the middle holds the mean of all others.
     """
     parts = account.totals()
     waits = waiting_ns(parts)
     blamed = np.zeros(len(waits), np.int64) if waited_for_ns is None else waited_for_ns
-    keys = np.column_stack((-blamed, waits, parts.ns))
+    keys = np.column_stack((-blamed, waits, parts.after_finish_ns, parts.ns))
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     numbers = np.array(account.numbers, np.int64)
     rows = [

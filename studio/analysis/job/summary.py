@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.job.kinds import DEVICE_GAP, HOST_GAP, type_or_gap_name, types_and_gaps
 from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.notebook import one_line
@@ -19,7 +20,6 @@ from studio.trace import (
     Trace,
     collective_name,
     int_column,
-    shown_types,
     type_name,
 )
 
@@ -66,7 +66,7 @@ class Summary:
         graphs: Distinct graphs among them.
         nodes: Nodes on all ranks together.
         control_dependencies, data_dependencies: Likewise.
-        types: Nodes by type, most frequent first.
+        types: Nodes by type, most frequent first; gaps that linking found are no COMP.
         collectives: Collectives by type, then sends and receives; most bytes first.
         operations: Floating-point operations of compute nodes (attribute `num_ops`), all ranks.
         start_ns, end_ns: First recorded start and last recorded end; -1 where no node has a start.
@@ -169,6 +169,12 @@ def summarise(trace: Trace, figures: Sequence[GraphFigures] | None = None) -> Su
     )
 
 
+def counts_gaps_as_compute(summary: Summary, trace: Trace) -> bool:
+    """Return whether the summary of a trace was stored when gaps were not yet told from compute."""
+    told = {share.name for share in summary.types}
+    return not told & {HOST_GAP, DEVICE_GAP} and any(len(graph.rows_with("gap")[0]) for graph in trace.graphs)
+
+
 def _shares(trace: Trace, tables: Sequence[dict[str, Sums]], *, by_bytes: bool) -> tuple[Share, ...]:
     """Return the kinds in tables of each graph, summed over ranks.
 
@@ -190,11 +196,11 @@ def _by_type(graph: Graph) -> dict[str, Sums]:
     nodes = comm_nodes(graph)
     size[nodes.rows] = nodes.bytes
     by_type = {}
-    types = shown_types(graph)
+    types = types_and_gaps(graph)
     for number in find_distinct(types).tolist():
         chosen = types == number
         sums = int(chosen.sum()), int(size[chosen].sum()), int(graph.duration_ns[chosen].sum())
-        by_type[type_name(number)] = sums
+        by_type[type_or_gap_name(number)] = sums
     return by_type
 
 

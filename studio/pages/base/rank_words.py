@@ -6,7 +6,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.analysis.job.completeness import Completeness, assumed_words
+from studio.analysis.job.completeness import Completeness, assumed_words, is_recording
 from studio.doctor.checks import LEAVES_WHOLE
 from studio.errors import StudioError
 from studio.jobs.completing import made_from
@@ -42,6 +42,11 @@ def whole_words(trace: Trace) -> str:
         if len(trace.ranks) > 1
         else "One rank, the whole job."
     )
+
+
+def known_word(trace: Trace) -> str:
+    """Say what a rank is that repeats no other: a job that was generated or converted is no recording."""
+    return "recorded" if is_recording(trace) else "here"
 
 
 def lost_words(trace: Trace) -> str:

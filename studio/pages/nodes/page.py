@@ -47,11 +47,18 @@ _NUMBER_FILTERS = [
 
 
 def _column(
-    field: str, title: str, width: int, explained: str = "", run_width: int | None = None, **more: Any
+    field: str,
+    title: str,
+    width: int,
+    explained: str = "",
+    run_width: int | None = None,
+    own: str = "",
+    **more: Any,
 ) -> dict[str, Any]:
     """Return the definition of a column; `context` is what assets/nodes/ reads.
 
-    `run_width` is for a column of times: how wide it is while a run is shown and its heading says so.
+    `run_width` is for a column of times: how wide it is while a run is shown and its heading says so. `own` is said in
+    place of `explained` where recorded durations are nodes' own times.
     """
     text = field in TEXT_COLUMNS
     definition: dict[str, Any] = {
@@ -64,7 +71,7 @@ def _column(
             "debounceMs": 300,
             "maxNumConditions": 2,
         },
-        "context": {"text": text, "run_width": run_width},
+        "context": {"text": text, "run_width": run_width, "explained": explained, "own": own},
         **more,
     }
     if definition.get("flex") is None:
@@ -80,6 +87,8 @@ def _quantity_column(field: str, title: str, width: int, explained: str, **more:
 
 
 _OFFSETS = "Counted from the first recorded start of the job, in a run from its beginning. Filter: < 1.5 ms, 1 ms..2 ms"
+_LASTS = "Filter: 20 us, >= 1.5 ms, 1 ms..2 ms"
+_OWN = f"Own time: without the operators that it called. {_LASTS}"
 _COLUMNS = [
     _column("rank", "Rank", 60),
     _column("id", "Id", 72),
@@ -95,20 +104,29 @@ _COLUMNS = [
     ),
     # While a run is shown the script adds "in run" to the first three and shows what was recorded beside them.
     _quantity_column("start_ns", "Start", 104, f"When it began. {_OFFSETS}", run_width=104),
-    _quantity_column("end_ns", "End", 104, f"When it ended. {_OFFSETS}", run_width=104),
+    _quantity_column(
+        "end_ns",
+        "End",
+        104,
+        f"When it ended. {_OFFSETS}",
+        run_width=104,
+        own=f"Start + own time: operators that it called may end later. {_OFFSETS}",
+    ),
     _quantity_column(
         "duration_ns",
         "Duration",
         94,
-        "From start to end. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms",
+        f"From start to end. {_LASTS}",
         run_width=128,
+        own=_OWN,
     ),
     _quantity_column("recorded_start_ns", "Recorded start", 104, f"In the recording. {_OFFSETS}", hide=True),
     _quantity_column(
         "recorded_duration_ns",
         "Recorded duration",
         142,
-        "In the recording. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms",
+        f"In the recording. {_LASTS}",
+        own=_OWN,
         hide=True,
     ),
     _column("waits_for", "Waits for", 80, "How many nodes it waits for, by data or control dependency"),

@@ -12,7 +12,7 @@ from dash import Input, Output, State, callback, dcc, html, no_update
 from studio.analysis.collectives.groups import group_use, shared_use
 from studio.analysis.job.completeness import Completeness, completeness, is_recording
 from studio.analysis.job.files import files_of
-from studio.analysis.job.summary import Summary, count_unsized
+from studio.analysis.job.summary import Summary, count_unsized, counts_gaps_as_compute, summarise
 from studio.analysis.job.type_times import type_times
 from studio.doctor import CHECKS
 from studio.errors import StudioError
@@ -63,6 +63,7 @@ from studio.pages.overview.words import (
 )
 from studio.store.run_infos import RunInfo
 from studio.store.workspace import JobInfo
+from studio.trace import Trace
 from studio.units import format_count, format_ns, format_si, time_unit
 from studio.views.address import shown_run
 
@@ -114,7 +115,7 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
         return no_job()
     info = workspace().info(view["job"])
     trace = session().trace(view["job"])
-    summary = info.summary
+    summary = _summary(info, trace)
     here = completeness(trace)
     (use, alone), run = shared_use(group_use(trace)), shown_run(session(), view["job"], view)
     simulated = _run_info(info.id, run)
@@ -268,7 +269,14 @@ def _types_section(job: str, run: str, dark: bool) -> Any:
     took = session().keep_of_job(
         f"types {run}", job, lambda: type_times(session().trace(job), session().times(job, run))
     )
-    return types_table(workspace().info(job).summary, took)
+    return types_table(_summary(workspace().info(job), session().trace(job)), took)
+
+
+def _summary(info: JobInfo, trace: Trace) -> Summary:
+    """Return the summary of a job; one that was stored when gaps counted as compute is made anew."""
+    if not counts_gaps_as_compute(info.summary, trace):
+        return info.summary
+    return session().keep_of_job("summary", info.id, lambda: summarise(trace))
 
 
 _SECTIONS: dict[str, Callable[[str, str, bool], Any]] = {

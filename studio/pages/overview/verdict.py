@@ -11,10 +11,10 @@ from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, ht
 from studio.analysis.collectives.groups import group_use
 from studio.analysis.job.blame import Blame, blame
 from studio.analysis.job.layout_imbalance import Unevenness, unevenness
-from studio.analysis.job.ledger import PARTS, Ledger
+from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
 from studio.analysis.job.measures import share_of_finish
-from studio.analysis.job.part_words import ABOUT, NAMES
-from studio.analysis.job.rank_rows import RankRow, rank_rows, waiting_ns
+from studio.analysis.job.part_words import ABOUT, DID, NAMES
+from studio.analysis.job.rank_rows import RankRow, rank_rows, ranks_label, waiting_ns
 from studio.analysis.job.step_spans import StepSpans
 from studio.completion import layouts
 from studio.completion.clues import dimension_words
@@ -26,11 +26,20 @@ from studio.pages.base.figures import drawn_figure
 from studio.pages.base.rank_table import rank_table
 from studio.pages.base.state import session
 from studio.pages.base.widgets import exact, hint, link, loading, table, term
-from studio.trace import NONE, Float64, Trace
+from studio.trace import NONE, Float64, Int64, Trace
 from studio.units import format_count, format_counted, format_ns
 
 _ROWS = 8
 _EVEN = 0.005
+_SHARES = {
+    "compute": -1.0,
+    "overlapped": 0.0,
+    "copy": _EVEN,
+    "exposed": -1.0,
+    "idle": 0.0,
+    AFTER_FINISH: _EVEN,
+}
+"""Parts of the headline, and up to which share of the finish they are left out."""
 _BARS = "overview-bars"
 _TITLE = "Where the time of each rank goes"
 _STEP = (
@@ -69,7 +78,7 @@ def headline(job: str, run: str) -> Any:
     """Return step time, spread, exposed communication and idle of a run; "" is the recording."""
     account, _ = session().rank_use(job, run)
     steps = steps_of(job, run)
-    times, finish = account.totals(), account.makespan_ns
+    finish = account.makespan_ns
     facts: list[tuple[Any, Any]] = []
     if steps is not None:
         count = len(steps.steps)
@@ -91,15 +100,19 @@ def headline(job: str, run: str) -> Any:
     spreads = _spreads(steps, account)
     if spreads:
         facts.append((_named("spread", _SPREAD), spreads))
-    for key in ("compute", "overlapped", "exposed", "idle"):
-        share = share_of_finish(times, key, finish)
-        if share or key in ("compute", "exposed"):
-            facts.append((_named(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %"))
+    facts += [(_named(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %") for key, share in _shares(account)]
     facts.append(("health", _health(job)))
     return html.Dl(
         [html.Div([html.Dt(label), html.Dd(value)]) for label, value in facts],
         className="cs-facts cs-headline",
     )
+
+
+def _shares(account: Ledger) -> list[tuple[str, float]]:
+    """Return the mean rank's shares of the finish; together they are all of it, but for trifles."""
+    times, finish = account.totals(), account.makespan_ns
+    shares = [(key, share_of_finish(times, key, finish)) for key in _SHARES]
+    return [(key, share) for key, share in shares if share > _SHARES[key]]
 
 
 def _health(job: str) -> Any:
@@ -182,24 +195,44 @@ def waits_for(rows: Sequence[RankRow], account: Ledger, found: Blame) -> list[st
         doing = found.doing[mine & (found.culprit == most)].sum(axis=0)
         share = 100 * total[most] / total.sum()
         said.append(
-            f"{share:.0f} % of it for rank {account.numbers[most]}, which meanwhile was in {NAMES[PARTS[int(doing.argmax())]]}"
+            f"{share:.0f} % of it for rank {account.numbers[most]}, which meanwhile {DID[PARTS[int(doing.argmax())]]}"
         )
     return said
 
 
 def _blamed(account: Ledger, found: Blame) -> str:
-    """Say for which rank the others wait most; "" where that is hardly anything."""
-    total = found.of_culprits(len(account))
-    whole = int(account.totals().ns.sum())
-    if not len(found) or total.max(initial=0) <= _EVEN * whole:
+    """Say for which rank the others wait most, or for which equal ones; "" where that is hardly anything, or for all alike."""
+    total, parts = found.of_culprits(len(account)), account.totals()
+    if not len(found) or total.max(initial=0) <= _EVEN * int(parts.ns.sum()):
         return ""
     most = int(total.argmax())
-    doing = found.doing[found.culprit == most].sum(axis=0)
+    alike = _alike(account, most)
+    if len(alike) == len(account):
+        return ""
+    doing = found.doing[np.isin(found.culprit, alike)].sum(axis=0)
     part = int(doing.argmax())
     return (
-        f"{100 * float(total[most]) / max(float(total.sum()), 1):.0f} % of all waiting is for rank {account.numbers[most]}, "
-        f"{100 * float(doing[part]) / max(float(doing.sum()), 1):.0f} % of which it was in {NAMES[PARTS[part]]}. "
+        f"{100 * float(total[alike].sum()) / max(float(total.sum()), 1):.0f} % of all waiting is for {_label(account, alike)}: "
+        f"for {100 * float(doing[part]) / max(float(doing.sum()), 1):.0f} % of that time "
+        f"{'they' if len(alike) > 1 else 'it'} {DID[PARTS[part]]}. "
     )
+
+
+def _alike(account: Ledger, place: int) -> Int64:
+    """Return which ranks spend their time as one does, itself among them."""
+    parts, finish = account.totals().ns, account.finish_ns
+    return np.flatnonzero((parts == parts[place]).all(axis=1) & (finish == finish[place]))
+
+
+def _label(account: Ledger, places: Int64) -> str:
+    return ranks_label(tuple(sorted(account.numbers[place] for place in places.tolist())))
+
+
+def _longest(account: Ledger, place: int, verbs: tuple[str, str]) -> str:
+    """Return a rank and those that are like it, with what they do: of one, of several."""
+    alike = _alike(account, place)
+    label, verb = _label(account, alike), verbs[len(alike) > 1]
+    return f"{label[0].upper()}{label[1:]} {verb} longest"
 
 
 def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict[str, Any]) -> list[Any]:
@@ -211,9 +244,15 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict
         least, most = int(waits.min()), int(waits.max())
         if most - least > _EVEN * finish:
             waiter = int(waits.argmax())
-            first = "that others wait for most" if len(found) else "that waits or stalls least"
+            several = len(rows[0].ranks) > 1
+            first = (
+                "others wait for most"
+                if len(found)
+                else f"{'wait or stall' if several else 'waits or stalls'} least"
+            )
             said.append(
-                f"The bar at the top is the rank {first}. Rank {account.numbers[waiter]} waits or stalls longest: "
+                f"The bar at the top is {'of the ranks' if several else 'the rank'} that {first}. "
+                f"{_longest(account, waiter, ('waits or stalls', 'wait or stall'))}: "
                 f"{format_ns(most - least)} more than the rank that does so least "
                 f"({100 * (most - least) / max(finish, 1):.1f} % of the finish). "
             )
@@ -222,7 +261,7 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict
         if mean and work.max() > mean * (1 + _EVEN):
             place = int(work.argmax())
             said.append(
-                f"Rank {account.numbers[place]} computes longest, {100 * (float(work.max()) / mean - 1):.0f} % above the mean. "
+                f"{_longest(account, place, ('computes', 'compute'))}, {100 * (float(work.max()) / mean - 1):.0f} % above the mean. "
             )
     said.append(_blamed(account, found))
     said.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))

@@ -8,6 +8,7 @@ from typing import Any
 from dash import html
 
 from studio.analysis.collectives.groups import GroupUse
+from studio.analysis.job.kinds import DEVICE_GAP, HOST_GAP
 from studio.analysis.job.summary import Summary
 from studio.analysis.job.type_times import TypeTime
 from studio.pages.base.export import Table, with_copy_button
@@ -35,6 +36,12 @@ _ADDED = (
     "Durations of the nodes added up. Each counts in full where several are under way at once, so that a type can have "
     "more than the whole takes."
 )
+_GAPS: Mapping[str, str] = {
+    HOST_GAP: "Time of the processor that belongs to no operator: the program between operators, the rest of a call, what came after "
+    "waiting. Where nothing else is under way meanwhile it is part of idle.",
+    DEVICE_GAP: "Time for which a stream of the device stood idle between two of its operations. Where nothing else is under way "
+    "meanwhile it is part of idle.",
+}
 _PATHS_NAMED, _PATHS_LISTED = 2, 500
 _COLOUR = {
     "COMP": "compute",
@@ -64,7 +71,7 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> 
             className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"}
         )
         row = [
-            html.Span([swatch, share.name], className="cs-type"),
+            html.Span([swatch, share.name, *_gap_hint(share.name)], className="cs-type"),
             format_count(share.nodes),
             _range(share.rank_least, share.rank_most),
         ]
@@ -81,6 +88,10 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> 
     if recorded:
         head += [["Recorded, mean rank", hint("recorded time", _ADDED)], _max_over_mean("recorded time")]
     return with_copy_button(table(head, rows, numeric=range(1, len(head))), "nodes by type")
+
+
+def _gap_hint(name: str) -> list[Any]:
+    return [hint(name, _GAPS[name])] if name in _GAPS else []
 
 
 def _mean_and_worst(took: TypeTime, ranks: int) -> list[Any]:

@@ -34,7 +34,7 @@ from studio.jobs.completing import Scaling, layout_facts, start_completing, star
 from studio.pages.base.asked import RANKS, Asked, answer, answer_output, asks, stores
 from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_changed, tasks_ticked
 from studio.pages.base.jobs_made import made_job, making_line
-from studio.pages.base.rank_words import here_words, lost_line, origin_line, whole_words
+from studio.pages.base.rank_words import here_words, known_word, lost_line, origin_line, whole_words
 from studio.pages.base.state import session, tasks, trace, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import error_box, link, loading, no_job, page, show_errors
@@ -83,7 +83,7 @@ _AFTER_STAYS = (
     ("rk-kept", "ranks there were before"),
     ("rk-assumed", "ranks that are added; below each rank the one whose graph it gets"),
 )
-_NOW = (("rk-recorded", "recorded"), ("rk-assumed", "assumed; below, the rank it is equal to"))
+_ASSUMED = ("rk-assumed", "assumed; below, the rank it is equal to")
 _OPEN = ("rk-open", "not here")
 
 
@@ -138,9 +138,9 @@ def show_job(job: str) -> Any:
             error_box(error, title="The ranks form no mesh"),
         )
     parts = (
-        _scale_form(layouts)
+        _scale_form(layouts, known_word(known))
         if here.is_whole
-        else _complete_form(here, layouts, unreadable(known) is not None)
+        else _complete_form(here, layouts, known_word(known), is_damaged=unreadable(known) is not None)
     )
     head = [lost_line(known, job), origin_line(info), html.P(_here(here, known), className="rk-ask")]
     if not here.is_whole:
@@ -178,19 +178,21 @@ def _make_line(verb: str, *fields: Any) -> list[Any]:
     ]
 
 
-def _complete_form(here: Completeness, layouts: Layouts, is_damaged: bool) -> list[Any]:
+def _complete_form(here: Completeness, layouts: Layouts, word: str, *, is_damaged: bool) -> list[Any]:
     likely = layouts.fitting[0].layout if layouts.fitting else f"dp={max(here.world, 2)}"
     return [
         html.Div(question(layouts.fitting, layouts.why, likely), id="ranks-question"),
         *_make_line("complete", *layout_fields(likely), layout_file()),
-        drawing_place("ranks-before", "Ranks of the whole job", legend(*_NOW, _OPEN)),
+        drawing_place(
+            "ranks-before", "Ranks of the whole job", legend(("rk-recorded", word), _ASSUMED, _OPEN)
+        ),
         html.Div(id="ranks-evidence", className="cs-section"),
         advanced(is_damaged=is_damaged),
         html.Div(id="ranks-rules", hidden=True),
     ]
 
 
-def _scale_form(layouts: Layouts) -> list[Any]:
+def _scale_form(layouts: Layouts, word: str) -> list[Any]:
     mesh = layouts.fitting[0] if layouts.fitting else Mesh.of([(DATA, max(layouts.world, 1))])
     data = mesh.axis(DATA)
     size = data.size if data else 1
@@ -209,7 +211,7 @@ def _scale_form(layouts: Layouts) -> list[Any]:
         ),
         html.Div(
             [
-                drawing_place("ranks-before", "Before", legend(*_NOW)),
+                drawing_place("ranks-before", "Before", legend(("rk-recorded", word), _ASSUMED)),
                 drawing_place("ranks-after", "After", legend(*_AFTER_STAYS)),
             ],
             className="rk-beside",
@@ -276,26 +278,26 @@ def _show_valid(job: str, fields: dict[str, str], touched: set[str]) -> Any:
         StudioError: It is not.
     """
     known = trace(job)
-    here = completeness(known)
+    here, word = completeness(known), known_word(known)
     after: dict[str, Any] | None = None
     rules: Any = no_update
     if here.is_whole:
         mesh, larger, wanted, plan = _scaling(job, fields, touched)
         sources = sources_of(known)
-        before = _drawn(mesh, lambda rank: assumed_cell(rank, sources.get(rank)), ())
+        before = _drawn(mesh, lambda rank: assumed_cell(rank, sources.get(rank), word), ())
         first_new = next((rank for rank in range(larger.world) if not is_kept(mesh, larger, rank)), None)
         shown = [] if first_new is None else [first_new]
         after = _drawn(larger, lambda rank: _after_cell(rank, plan, is_kept(mesh, larger, rank)), shown)
         generated = unchanged_recipe(known) is not None
         changes = rules_for(mesh, larger, strong=wanted.strong, layers=wanted.layers, generated=generated)
-        rules = still(rules_table(applying(changes, known)))
+        rules = still(rules_table(applying(changes, known, mesh)))
         words = f"Make the job of {format_counted(larger.world, 'rank')}"
         same = larger.world == mesh.world
         said: Any = "This is the job as it is: choose more ranks." if same else planned_words(plan)
     else:
         plan = planned_completion(known, completing(fields))
         mesh, same = plan.mesh, False
-        before = _drawn(mesh, lambda rank: assumed_cell(rank, plan.source(rank)), here.known)
+        before = _drawn(mesh, lambda rank: assumed_cell(rank, plan.source(rank), word), here.known)
         words = f"Make the job of {format_counted(mesh.world, 'rank')}"
         said = planned_words(plan)
     evidence = still(evidence_table(mesh, also_fitting(layout_facts(known), mesh)))
