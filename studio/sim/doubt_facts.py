@@ -22,6 +22,8 @@ from studio.trace import Int64, NodeType, int_column
 
 Found = Iterator[tuple[str, Cure | None]]
 FULL_CURE = Cure("Simulate with the full model", "full")
+TRIFLE = 0.01
+"""What is below this share of both the finish and the exposed communication changes no answer."""
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,10 @@ from studio.analysis.job.ledger import EXPOSED, PARTS
 from studio.sim.check import flag
 from studio.sim.compute import Source, compute_sources
 from studio.sim.config import SystemConfig
-from studio.sim.doubt_facts import Facts, Found
+from studio.sim.doubt_facts import TRIFLE, Facts, Found
 from studio.trace import Bool, Graph
 from studio.units import format_count, format_ns
 
-_TRIFLE = 0.01
-"""Below this share of both the finish and the exposed communication such kernels change no answer."""
 _EXPOSED = [PARTS.index(part) for part in EXPOSED]
 
 
@@ -31,7 +29,7 @@ def find_unknown_kernels(facts: Facts) -> Found:
     total_ns = sum(int(trace.graphs[graph].duration_ns[kept[graph]].sum()) for graph in of_rank)
     mean_ns = total_ns / len(of_rank)
     share = _exposed_share(facts, kept)
-    if max(share, mean_ns / max(facts.result.makespan_ns, 1)) < _TRIFLE:
+    if max(share, mean_ns / max(facts.result.makespan_ns, 1)) < TRIFLE:
         return
     earlier = sum(
         int((kept[graph] & flag(trace.graphs[graph], "launched_before")).sum()) for graph in of_rank

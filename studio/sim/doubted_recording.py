@@ -8,7 +8,7 @@ from studio.analysis.job.completeness import is_recording
 from studio.errors import ConfigError
 from studio.sim.attained import attained_on
 from studio.sim.config import SystemConfig
-from studio.sim.doubt_facts import Facts, Found
+from studio.sim.doubt_facts import TRIFLE, Facts, Found
 from studio.sim.presets import preset
 from studio.sim.systems.proposals import system_of_recording
 from studio.timeline import recorded_times
@@ -17,8 +17,6 @@ from studio.units import format_bytes, format_count, format_ns
 
 FASTER = 1.5
 """From this multiple of the recorded time on a system is too slow for the recording: costs of presets are off by less."""
-_TRIFLE = 0.01
-"""Below this share of both the finish and the exposed communication the difference changes no answer."""
 _COMPLETE = frozenset({"ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL"})
 """Collectives that no member ends before the last one came: what they take after that is the time of the network."""
 
@@ -42,7 +40,7 @@ def find_recorded_faster(facts: Facts) -> Found:
     lost = [_lost_ns(each, ns) for each, ns in slow]
     mean_ns = sum(lost) / len(trace.ranks)
     exposed_ns = float(facts.ledger.totals().exposed_ns.mean())
-    if max(mean_ns / max(facts.result.makespan_ns, 1), mean_ns / max(exposed_ns, 1.0)) < _TRIFLE:
+    if max(mean_ns / max(facts.result.makespan_ns, 1), mean_ns / max(exposed_ns, 1.0)) < TRIFLE:
         return
     worst, ns = slow[lost.index(max(lost))]
     count, every = sum(each.count for each, _ in slow), sum(each.count for each in classes)

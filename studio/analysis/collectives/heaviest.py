@@ -10,7 +10,7 @@ import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.job.completeness import completeness
-from studio.trace import NONE, CollectiveType, NodeType, Trace
+from studio.trace import NONE, CollectiveType, Graph, NodeType, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,13 @@ def heaviest_collective(trace: Trace, kinds: Container[str]) -> Heaviest | None:
         kinds: The kinds that count.
     """
     total: Counter[tuple[int, int, str]] = Counter()
-    for index, graph in enumerate(trace.graphs):
-        ranks = [rank for rank in trace.ranks if rank.graph == index]
-        nodes = comm_nodes(graph)
-        mine = (nodes.type == NodeType.COMM_COLL) & (nodes.collective != NONE) & (nodes.bytes > 0)
-        columns = np.column_stack((nodes.collective[mine], nodes.bytes[mine], nodes.group_slot[mine]))
-        for (kind, size, slot), count in zip(*np.unique(columns, axis=0, return_counts=True), strict=True):
-            for rank in ranks:
-                group = str(rank.slots[slot]) if slot != NONE else ""
-                total[(int(kind), int(size), group)] += int(size) * int(count)
+    counted: dict[int, list[list[int]]] = {}
+    for rank in trace.ranks:
+        if rank.graph not in counted:
+            counted[rank.graph] = _count_collectives(trace.graphs[rank.graph])
+        for kind, size, slot, count in counted[rank.graph]:
+            group = str(rank.slots[slot]) if slot != NONE else ""
+            total[(kind, size, group)] += size * count
     listed = {group.name: group.ranks for group in trace.groups}
     everyone = tuple(range(completeness(trace).world))
     for (kind, size, group), _ in total.most_common():
@@ -52,3 +50,13 @@ def heaviest_collective(trace: Trace, kinds: Container[str]) -> Heaviest | None:
         if name in kinds and len(members) > 1:
             return Heaviest(name, size, members)
     return None
+
+
+def _count_collectives(graph: Graph) -> list[list[int]]:
+    """Return kind, size and slot of the group of the collectives of a graph that move something, each once with its number."""
+    nodes = comm_nodes(graph)
+    mine = (nodes.type == NodeType.COMM_COLL) & (nodes.collective != NONE) & (nodes.bytes > 0)
+    columns = np.column_stack((nodes.collective[mine], nodes.bytes[mine], nodes.group_slot[mine]))
+    distinct, count = np.unique(columns, axis=0, return_counts=True)
+    found: list[list[int]] = np.column_stack((distinct, count)).tolist()
+    return found

@@ -434,9 +434,9 @@ def worst_rows(
     table: Float64, spread: Spread, by: Measure = "excess", most: int | None = 50
 ) -> list[Offender]:
     """Return the most uneven rows, the worst first, None for all of them; even rows are left out."""
-    uneven = np.flatnonzero(np.nan_to_num(spread.max, nan=1.0) > 1 + _EVEN)
-    order = order_of(spread, np.zeros(len(spread.max), np.int64), by)
-    chosen = order[np.isin(order, uneven)][:most]
+    is_uneven = np.nan_to_num(spread.max, nan=1.0) > 1 + _EVEN
+    order = order_of(spread, np.zeros(len(is_uneven), np.int64), by)
+    chosen = order[is_uneven[order]][:most]
     offenders = []
     for row in chosen.tolist():
         line, own = table[row], np.broadcast_to(spread.own[row], table[row].shape)

@@ -96,16 +96,25 @@ def lone_halves(recorded: Recorded, left: Int64, *, receives: bool) -> Int64:
     return found
 
 
+def number_alike(messages: Messages) -> Int64:
+    """Return (M,) a number for each message, rising, the same for those alike: they are in the order of their kinds."""
+    return number_runs(messages.source, messages.target, messages.tag, messages.bytes)
+
+
+def number_runs(*columns: Int64) -> Int64:
+    """Return (M,) the number of each run in which no column (M,) changes, from 0."""
+    begins = np.zeros(len(columns[0]), np.bool_)
+    for column in columns:
+        begins[1:] |= column[1:] != column[:-1]
+    return np.cumsum(begins)
+
+
 def _alike(messages: Messages, left: Int64, other_rows: Int64) -> list[tuple[Int64, slice]]:
     """Return for each kind of messages those alike, in their order, and which of those that are left are among them.
 
     Kinds of which all are left are not among these: there is nothing to choose.
     """
-    # They are in the order of their kinds.
-    begins = np.zeros(len(messages), np.bool_)
-    for column in (messages.source, messages.target, messages.tag, messages.bytes):
-        begins[1:] |= column[1:] != column[:-1]
-    number = np.cumsum(begins)
+    number = number_alike(messages)
     kinds, first, count = np.unique(number[left], return_index=True, return_counts=True)
     bounds = np.searchsorted(number, kinds), np.searchsorted(number, kinds, side="right")
     of_left = zip(first.tolist(), (first + count).tolist(), *(each.tolist() for each in bounds), strict=True)

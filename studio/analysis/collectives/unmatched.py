@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.lone import Recorded, lone_halves
+from studio.analysis.collectives.lone import Recorded, lone_halves, number_alike, number_runs
 from studio.analysis.collectives.matching import issue_order
 from studio.analysis.collectives.messages import Messages
 from studio.trace import NONE, Int64, Trace
@@ -73,7 +73,8 @@ def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64])
     sends = sends[np.isin(messages.target[sends], numbers)]
     if not len(receives) and not len(sends):
         return Unmatched(_NOTHING, _NOTHING, np.zeros((2, 0), np.int64))
-    channel = _channels(messages)
+    # Messages are in the order of their ranks: a number for those between the same ones.
+    channel = number_runs(messages.source, messages.target)
     ordered = _by_order(trace, messages, channel, receives, sends)
     done = channel[ordered.receives]
     later, rest = (one[~np.isin(channel[one], done)] for one in (receives, sends))
@@ -91,24 +92,14 @@ def find_unmatched(trace: Trace, messages: Messages, ahead: Callable[[], Int64])
     )
 
 
-def _channels(messages: Messages) -> Int64:
-    """Return (M,) a number for each message, rising, the same for those between the same ranks."""
-    begins = np.zeros(len(messages), np.bool_)
-    for column in (messages.source, messages.target):
-        begins[1:] |= column[1:] != column[:-1]
-    return np.cumsum(begins)
-
-
 def _is_any_alike(messages: Messages, receives: Int64, sends: Int64) -> bool:
     """Whether some that are left are like a message with both halves, which may be the wrong ones."""
     # A half that is left comes after those alike that have both.
     before = np.append(receives, sends) - 1
     before = before[before >= 0]
     whole = before[(messages.send_row[before] != NONE) & (messages.receive_row[before] != NONE)]
-    alike = np.ones(len(whole), np.bool_)
-    for column in (messages.source, messages.target, messages.tag, messages.bytes):
-        alike &= column[whole] == column[whole + 1]
-    return bool(alike.any())
+    number = number_alike(messages)
+    return bool((number[whole] == number[whole + 1]).any())
 
 
 def _by_order(trace: Trace, messages: Messages, channel: Int64, receives: Int64, sends: Int64) -> Unmatched:
