@@ -64,8 +64,6 @@ SLOW = (
     "chakra-studio suite suite.toml -o results/",
     "chakra-studio report monday/",
     "chakra-studio advise traces/ --preset hgx-h100 --keep",
-    "chakra-studio advise linked --preset",
-    "chakra-studio report nvlink",
     "chakra-studio requests azure.csv",
     # Waits until the files have settled.
     "chakra-studio watch nights",
