@@ -19,7 +19,7 @@ from studio.commands.base.terminal import printable
 from studio.errors import ConfigError
 from studio.sim.explaining import Explanation, Term, WayTime, explain
 from studio.sim.parts import interpret, with_settings
-from studio.sim.presets import preset
+from studio.sim.presets import preset, uneven_words
 from studio.sim.rank_lists import parse_ranks
 from studio.units import format_bytes, format_ns, format_rate, parse_bytes
 
@@ -47,10 +47,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """An explanation, and the system it is of."""
+    """An explanation, the system it is of, and what to know about its size, if anything."""
 
     system: str
     explanation: Explanation
+    uneven: str = ""
 
 
 def run(request: Request) -> Explained:
@@ -70,7 +71,7 @@ def run(request: Request) -> Explained:
             f"the size is {request.size.strip()!r}, and a barrier has none; allowed: 0",
             hint="Write: barrier 0.",
         )
-    return Explained(chosen.name, explain(config, kind, size, ranks))
+    return Explained(chosen.name, explain(config, kind, size, ranks), uneven_words(parts))
 
 
 def report(explained: Explained) -> dict[str, Any]:
@@ -91,6 +92,7 @@ def report(explained: Explained) -> dict[str, Any]:
         "busbw_bytes_per_ns": made.bus_bytes_per_ns,
         "residual_curve": made.correction or None,
         "extrapolated": made.extrapolated,
+        "uneven_nodes": explained.uneven or None,
         "ways": [_way_report(way) for way in made.ways],
         "crossovers": [asdict(crossover) for crossover in made.crossovers()],
     }
@@ -121,6 +123,8 @@ def _lines(explained: Explained) -> Iterator[str]:
         yield f"algbw {format_rate(made.algorithm_bytes_per_ns)}, busbw {format_rate(made.bus_bytes_per_ns)}"
     if made.extrapolated:
         yield "extrapolated: the machine's parameters were fitted to other collectives, sizes or groups"
+    if explained.uneven:
+        yield explained.uneven
     if made.correction:
         yield f"the time holds a residual curve of the calibration ({made.correction})"
     yield ""

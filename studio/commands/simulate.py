@@ -147,7 +147,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         begun = time.monotonic()
         result = _simulate(trace, system.config, limit, progress, notice, fold=not every_rank)
         spent_s = time.monotonic() - begun
-        doubts = doubts_of(result)
+        doubts = doubts_of(result, parts)
         rest = (finding for finding in findings if finding.code not in FORESEEN)
         told = (*chosen, *rest, *(doubt.finding for doubt in doubts), *_unfit(request, result))
         return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job, doubts=doubts)

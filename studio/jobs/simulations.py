@@ -205,7 +205,8 @@ def simulate_jobs(session: Session) -> Work:
         if report.is_cancelled():
             raise TaskCancelled
         spent_s = time.monotonic() - started
-        run = Run(simulation.name, result, simulation.tables, spent_s, doubts_of(result), simulation.cures)
+        doubts = doubts_of(result, simulation.tables)
+        run = Run(simulation.name, result, simulation.tables, spent_s, doubts, simulation.cures)
         run_id = session.workspace.save_run(simulation.job, run)
         if not report.finish(run_id):
             # Cancelled while it was being written, which takes seconds where there are many events.

@@ -16,6 +16,7 @@ from studio.sim.charges import group_shape
 from studio.sim.config import Dimension, SystemConfig
 from studio.sim.costs import GroupShape
 from studio.sim.doubt import Cure
+from studio.sim.parts import Parts
 from studio.sim.result import SimResult, ledger_of
 from studio.sim.topology import ports
 from studio.trace import Int64, NodeType, int_column
@@ -28,9 +29,15 @@ TRIFLE = 0.01
 
 @dataclass(frozen=True)
 class Facts:
-    """A result, and what several checks need of it."""
+    """A result, and what several checks need of it.
+
+    Attributes:
+        result: The result.
+        parts: The system in the form that says which preset it is; None where that is not known.
+    """
 
     result: SimResult
+    parts: Parts | None = None
 
     @property
     def config(self) -> SystemConfig:

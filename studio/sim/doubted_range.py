@@ -1,4 +1,4 @@
-"""Doubts about the range of a cost model: collectives unlike those that it was fitted to."""
+"""Doubts about the range of a preset: collectives unlike those that its costs were fitted to, sizes that fill no nodes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,18 @@ import numpy as np
 
 from studio.sim.costs.model import Range
 from studio.sim.doubt_facts import Facts, Found
+from studio.sim.presets import uneven_words
 from studio.trace import Bool, CollectiveType
 from studio.units import format_bytes, format_count
+
+UNEVEN = "uneven-nodes"
+
+
+def find_uneven_nodes(facts: Facts) -> Found:
+    """Find a preset with more nodes than a machine would need."""
+    words = uneven_words(facts.parts) if facts.parts is not None and facts.simulated else ""
+    if words:
+        yield words, None
 
 
 def find_extrapolated(facts: Facts) -> Found:

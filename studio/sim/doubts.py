@@ -21,7 +21,7 @@ from studio.sim.doubted_choices import (
 )
 from studio.sim.doubted_kernels import find_unknown_kernels
 from studio.sim.doubted_memory import find_perhaps_unfit, find_unfit
-from studio.sim.doubted_range import find_extrapolated
+from studio.sim.doubted_range import UNEVEN, find_extrapolated, find_uneven_nodes
 from studio.sim.doubted_rates import (
     find_collectives,
     find_crossings,
@@ -62,9 +62,14 @@ def options_of(doubts: Sequence[Doubt]) -> str:
     return " ".join(dict.fromkeys(doubt.cure.option for doubt in doubts if doubt.cure))
 
 
-def doubts_of(result: SimResult) -> tuple[Doubt, ...]:
-    """Return the doubts about a result, what is impossible first."""
-    facts = Facts(result)
+def doubts_of(result: SimResult, parts: Parts | None = None) -> tuple[Doubt, ...]:
+    """Return the doubts about a result, what is impossible first.
+
+    Args:
+        result: The result.
+        parts: The system in the form that says which preset it is; without it nothing is said about the preset's size.
+    """
+    facts = Facts(result, parts)
     found = [
         Doubt(check.code, message, check.impossible, cure)
         for check in CHECKS
@@ -97,6 +102,12 @@ CHECKS: tuple[Check, ...] = (
     Check("links-ignored", "more sent than the single links from an NPU carry", True, find_links),
     Check(
         "lowest-dimension", "messages timed in one of the dimensions that they cross", True, find_crossings
+    ),
+    Check(
+        UNEVEN,
+        "more nodes than a machine has, because the NPUs fill none alike",
+        False,
+        find_uneven_nodes,
     ),
     Check(
         "unknown-communication",

@@ -17,6 +17,7 @@ from studio.sim.models import Model, with_model
 from studio.sim.network import UNIT
 from studio.sim.parts import Parts, Table, interpret, is_extended
 from studio.sim.systems import SYSTEMS, System, find_system, is_built_in, measured_error_words
+from studio.units import format_counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,35 @@ def full_form(parts: Parts) -> Parts:
         network.pop(UNIT, None)
     system = _taken_over(parts.system, plain.system, full.system)
     return replace(parts, network=network, system=system, congestion="aware")
+
+
+def uneven_words(parts: Parts) -> str:
+    """Say that a preset has more nodes than a machine would need, because the NPUs fill no fewer of them alike; "" elsewhere.
+
+    Example:
+        >>> print(uneven_words(preset("hgx-h100", 17).parts))
+        17 NPUs fill no nodes of 8 alike: simulated as 17 nodes of 1 NPU, where a machine has 3 nodes. More goes between \
+nodes than there; 16 or 24 NPUs fill whole nodes.
+        >>> uneven_words(preset("hgx-h100", 12).parts)
+        ''
+    """
+    name = parts.names.get("network", "").removeprefix(_PLACE)
+    family = SYSTEMS[name].family if name in SYSTEMS else None
+    sizes = parts.network.get("npus_count")
+    if family is None or family.node < 2 or not isinstance(sizes, list | tuple):
+        return ""
+    npus = math.prod(size for size in sizes if isinstance(size, int))
+    needed = math.ceil(npus / family.node)
+    whole = family.sizes(npus)
+    if [size for size in sizes if size != 1] != [size for size in whole if size != 1] or whole[-1] <= needed:
+        return ""
+    inside = math.prod(whole[:-1])
+    filled = [f"{count * family.node:,}" for count in (needed - 1, needed) if count]
+    return (
+        f"{npus:,} NPUs fill no nodes of {family.node:,} alike: simulated as {whole[-1]:,} nodes of "
+        f"{format_counted(inside, 'NPU')}, where a machine has {format_counted(needed, 'node')}. "
+        f"More goes between nodes than there; {' or '.join(filled)} NPUs fill whole nodes."
+    )
 
 
 _PLACE = "preset "

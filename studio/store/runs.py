@@ -140,7 +140,7 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         version=__version__,
         bytes_per_ns=rates,
         custom=tuple(custom),
-        doubts=doubts_of(result) if run.doubts is None else run.doubts,
+        doubts=doubts_of(result, run.parts) if run.doubts is None else run.doubts,
         cures=run.cures,
         assumed=assumed_words(result.trace),
     )

@@ -7,8 +7,8 @@ import pytest
 
 from studio.errors import ConfigError
 from studio.sim.astra import from_parts, read, write_config
-from studio.sim.parts import interpret
-from studio.sim.presets import PRESETS, preset, said_npus
+from studio.sim.parts import interpret, with_settings
+from studio.sim.presets import PRESETS, preset, said_npus, uneven_words
 
 VENDOR = {
     "hgx-h100-8": "vendor_hgx_h100_8gpu",
@@ -48,6 +48,25 @@ def test_a_name_may_say_the_size_and_a_size_of_its_own_counts_more():
         ConfigError, match=r"2000 for the system dgx-superpod-a100; allowed: up to 1,120 NPUs"
     ):
         preset("dgx-superpod-a100-2000")
+
+
+@pytest.mark.parametrize(
+    ("name", "npus", "nodes"),
+    [
+        ("hgx-h100", 20, "4 nodes of 5 NPUs, where a machine has 3 nodes"),
+        ("hgx-h100-rails", 17, "17 nodes of 1 NPU, where a machine has 3 nodes"),
+        ("trainium2", 7, "7 nodes of 1 NPU, where a machine has 1 node"),
+    ],
+)
+def test_a_size_that_fills_no_nodes_alike_is_said(name, npus, nodes):
+    assert nodes in uneven_words(preset(name, npus).parts)
+
+
+def test_a_size_that_fills_nodes_alike_and_one_that_was_changed_are_not_called_uneven():
+    quiet = [("hgx-h100", 24), ("hgx-h100", 12), ("hgx-h100", 5), ("tpu-v4", 77), ("torus-8x8", 64)]
+    for name, npus in quiet:
+        assert uneven_words(preset(name, npus).parts) == ""
+    assert uneven_words(with_settings(preset("hgx-h100", 20).parts, ["npus_count=[10,2]"])) == ""
 
 
 def test_the_rails_join_what_they_say():

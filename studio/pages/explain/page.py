@@ -27,7 +27,7 @@ from studio.pages.explain.words import (
 from studio.sim.config import SystemConfig
 from studio.sim.costs.model import KINDS
 from studio.sim.explaining import explain
-from studio.sim.presets import preset
+from studio.sim.presets import preset, uneven_words
 from studio.sim.rank_lists import parse_ranks
 from studio.sim.systems import SYSTEMS
 from studio.units import parse_bytes
@@ -131,7 +131,7 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
         dark: Which theme.
     """
     kind, size, system, npus, ranks = asked
-    config = _config(view, system, npus)
+    config, uneven = _read_system(view, system, npus)
     if system == RUN and (config.costs is None or config.topology.npus < 2):
         return _nothing(view, config)
     members = parse_ranks(ranks) if ranks else range(config.topology.npus)
@@ -140,6 +140,7 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
     return html.Div(
         [
             html.P(headline_words(made), className="cs-explain-head"),
+            html.P(uneven) if uneven else None,
             html.P(formula_words(made), className="cs-explain-formula"),
             html.Div(
                 [
@@ -201,12 +202,15 @@ def _nothing(view: dict[str, Any], config: SystemConfig) -> Any:
     )
 
 
-def _config(view: dict[str, Any], system: str, npus: str) -> SystemConfig:
+def _read_system(view: dict[str, Any], system: str, npus: str) -> tuple[SystemConfig, str]:
+    """Return the chosen system, and what to know about its size, if anything."""
     if system == RUN:
-        return session().run(str(view.get("job")), str(view.get("run"))).result.config
+        run = session().run(str(view.get("job")), str(view.get("run")))
+        return run.result.config, uneven_words(run.parts)
     if npus and not (npus.isascii() and npus.isdecimal() and 0 < int(npus) < 1 << 21):
         raise ConfigError(f"NPUs is {npus[:20]!r}; allowed: a whole number from 1")
-    return preset(system, npus=int(npus) if npus else None).config
+    chosen = preset(system, npus=int(npus) if npus else None)
+    return chosen.config, uneven_words(chosen.parts)
 
 
 clientside_callback(

@@ -14,10 +14,11 @@ from studio.analysis.job.completeness import completeness
 from studio.decoding import decoder
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
+from studio.sim.doubted_range import UNEVEN
 from studio.sim.models import Model, model_of, with_model
 from studio.sim.network import plain
 from studio.sim.parts import Parts, is_extended, table_of, with_mode, with_value
-from studio.sim.presets import PRESETS, full_form, preset
+from studio.sim.presets import PRESETS, full_form, preset, uneven_words
 from studio.sim.problems import examine_parts
 from studio.sim.remote_memory import FINDING, with_memory_for
 from studio.sim.replays import as_replay
@@ -341,4 +342,6 @@ def _lacks_roofline(trace: Trace) -> bool:
 def findings_of(trace: Trace, config: SystemConfig | None, tables: Parts) -> list[Finding]:
     """Return what would go wrong in a simulation, and findings about the system itself."""
     read = examine_parts(tables)
-    return [*(check(trace, config) if config else []), *read.findings]
+    uneven = uneven_words(tables)
+    about_size = [Finding("warning", UNEVEN, uneven)] if uneven else []
+    return [*(check(trace, config) if config else []), *read.findings, *about_size]
