@@ -19,7 +19,8 @@ def parse_ranks(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         ends = (first, last if dash else first)
-        if not all(end.isascii() and end.isdecimal() and len(end) < 8 for end in ends):
+        are_numbers = all(end.isascii() and end.isdecimal() and len(end) < 8 for end in ends)
+        if not are_numbers or int(ends[1]) < int(ends[0]):
             raise ConfigError(f"ranks has {part[:40]!r}; allowed: numbers and ranges such as 0-7,16")
         found += range(int(ends[0]), int(ends[1]) + 1)
     return found
