@@ -6,9 +6,12 @@ import json
 import pytest
 
 from studio.errors import ConfigError
+from studio.sim import simulate
 from studio.sim.astra import from_parts, read, write_config
 from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import PRESETS, preset, said_npus, uneven_words
+from tests.handmade import collective, trace_of
+from tests.kernels import compiled
 
 VENDOR = {
     "hgx-h100-8": "vendor_hgx_h100_8gpu",
@@ -103,3 +106,16 @@ def test_vendor_presets_equal_the_configurations_shipped_for_them(name, shared):
     assert (
         from_parts(record["network"], record["system"]) == interpret(preset(name).under("astra-sim")).config
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "npus", "links"), [("tpu-v4", 64, 6), ("tpu-v5e", 16, 4), ("tpu-v5p", 64, 6), ("tpu-v3", 64, 4)]
+)
+def test_collectives_of_a_torus_use_all_its_axes_and_both_directions(name, npus, links):
+    """No less than all links of a chip can carry, and no more than two and a half times of it."""
+    one = preset(name, npus)
+    rate = links * one.config.topology.dims[0].bytes_per_ns
+    for kind, sent in (("ALL_REDUCE", 2 * (npus - 1) / npus), ("ALL_GATHER", npus - 1)):
+        job = trace_of([[collective(1, kind, 1 << 28)]] * npus)
+        took = simulate(job, one.config, native=compiled()).makespan_ns
+        assert 1 < took / (sent * (1 << 28) / rate) < 2.5

@@ -2,7 +2,7 @@
 
 The built-in systems are such files beside this module; a calibrated or edited system is one of the user's. Keys:
 `name`, `title`, `source`, `sources` (text by dotted key), `family` (sizes: `studio.sim.systems.family`), `network` and
-`system` as in ASTRA-sim's files, `costs` (the cost model of collectives), `gpu` (what an NPU can do), `astra-sim` (other
+`system` as in ASTRA-sim's files, `options` (its command line's, under the full model), `costs` (the cost model of collectives), `gpu` (what an NPU can do), `astra-sim` (other
 values under the model of that name), `calibration` (what the costs were fitted to, and the error that is left), `aliases`.
 """
 
@@ -34,6 +34,7 @@ KEYS = (
     "family",
     "network",
     "system",
+    "options",
     "gpu",
     "astra-sim",
     "sources",
@@ -66,6 +67,7 @@ class System:
         aliases: Other names, and the NPUs each stands for.
         family: What sizes it comes in; None for the one size its network has.
         network, system: As in ASTRA-sim's files; lists of a family have one entry per dimension that it can have.
+        options: What ASTRA-sim takes on its command line, under the full model.
         costs: Parameters of the cost model of collectives; None where messages on links are simulated.
         gpu: What an NPU can do; None where the file does not say.
         reference: Tables `network` and `system` of other values under the model of ASTRA-sim.
@@ -81,6 +83,7 @@ class System:
     family: Family | None = None
     network: Table = field(default_factory=dict)
     system: Table = field(default_factory=dict)
+    options: Table = field(default_factory=dict)
     costs: Table | None = None
     gpu: Gpu | None = None
     reference: Table = field(default_factory=dict)
@@ -128,7 +131,7 @@ class System:
         elif full:
             network = with_costs(network, self._costs_of(sizes))
         names = dict.fromkeys(("network", "system", "memory", "options"), self.place)
-        made = Parts(network, {**rings, **system}, names=names)
+        made = Parts(network, {**rings, **system}, options=self.options if full else {}, names=names)
         return with_model(made, "full") if full else made
 
     def dimensions(self, npus: int | None = None) -> list[int]:
@@ -246,7 +249,7 @@ def system_of(table: Table, place: str) -> System:
     texts = {key: _text(fields, key) for key in ("name", "title", "source")}
     inner = {
         key: nested(fields, key)
-        for key in ("sources", "aliases", "network", "system", _REFERENCE, "calibration")
+        for key in ("sources", "aliases", "network", "system", "options", _REFERENCE, "calibration")
     }
     for key, value in inner["sources"].table.items():
         if not isinstance(value, str):
@@ -268,6 +271,7 @@ def system_of(table: Table, place: str) -> System:
         family=_within_lists(inner["network"], family),
         network=inner["network"].table,
         system=inner["system"].table,
+        options=inner["options"].table,
         costs=nested(fields, "costs").table if "costs" in fields else None,
         gpu=gpu_of(place, nested(fields, "gpu").table) if "gpu" in fields else None,
         reference=inner[_REFERENCE].table,
