@@ -17,7 +17,7 @@ from studio.commands.base.options import json_option
 from studio.commands.base.output import show
 from studio.commands.base.terminal import printable
 from studio.errors import ConfigError
-from studio.sim.explaining import Explanation, Term, WayTime, explain
+from studio.sim.explaining import Explanation, Term, WayTime, explain, usual_members
 from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset, uneven_words
 from studio.sim.rank_lists import parse_ranks
@@ -63,8 +63,8 @@ def run(request: Request) -> Explained:
     chosen = preset(request.system, npus=request.npus)
     parts = with_settings(chosen.parts, request.settings) if request.settings else chosen.parts
     config = interpret(parts).config
-    ranks = parse_ranks(request.ranks) if request.ranks else range(config.topology.npus)
     kind = request.collective.lower().replace("-", "_")
+    ranks = parse_ranks(request.ranks) if request.ranks else usual_members(kind, config.topology.npus)
     size = parse_bytes(request.size)
     if kind == "barrier" and size:
         raise ConfigError(
@@ -94,7 +94,7 @@ def report(explained: Explained) -> dict[str, Any]:
         "extrapolated": made.extrapolated,
         "uneven_nodes": explained.uneven or None,
         "ways": [_way_report(way) for way in made.ways],
-        "crossovers": [asdict(crossover) for crossover in made.crossovers()],
+        "crossovers": [asdict(crossover) for crossover in made.crossovers],
     }
 
 
@@ -147,7 +147,7 @@ def _lines(explained: Explained) -> Iterator[str]:
         ("between", taken.between),
     ):
         yield from _term_lines(title, terms)
-    crossovers = made.crossovers()
+    crossovers = made.crossovers
     if crossovers:
         yield ""
         yield "  another way is taken"

@@ -18,7 +18,7 @@ from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.sim.charges import crossed_dimensions, group_shape, network_ports
 from studio.sim.config import SystemConfig
-from studio.sim.costs.model import KINDS, CostModel
+from studio.sim.costs.model import KINDS, Charge, CostModel
 from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, buffer_factor
 from studio.sim.costs.ways import OVERLAP, Way
 from studio.sim.fields import nearest
@@ -132,6 +132,7 @@ class Explanation:
         sizes: (S,) sizes over which `curves` go.
         curves: (W, S) time of each way.
         choice: (S,) index of the way that is taken.
+        crossovers: Where another way is taken, by size, each to the byte.
     """
 
     kind: str
@@ -149,6 +150,7 @@ class Explanation:
     sizes: Float64
     curves: Float64
     choice: npt.NDArray[np.int64]
+    crossovers: tuple[Crossover, ...]
 
     __repr__ = one_line
 
@@ -173,18 +175,6 @@ class Explanation:
         """The same times what a ring sends over each port per byte: busbw, as nccl-tests defines it."""
         kinds = {"all_to_all": (self.shape.ranks - 1) / self.shape.ranks}
         return self.algorithm_bytes_per_ns * kinds.get(self.kind, buffer_factor(self.kind, self.shape.ranks))
-
-    def crossovers(self) -> list[Crossover]:
-        """Return where another way is taken, by size."""
-        at = np.flatnonzero(np.diff(self.choice)) + 1
-        return [
-            Crossover(
-                float(self.sizes[place]),
-                self.ways[int(self.choice[place - 1])].name,
-                self.ways[int(self.choice[place])].name,
-            )
-            for place in at.tolist()
-        ]
 
 
 def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int]) -> Explanation:
@@ -226,6 +216,11 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
             "the system has one NPU, which has nobody to communicate with; allowed: two or more",
             hint="Explain it on another system, or on more NPUs of this one.",
         )
+    if kind == "send_recv" and len(members) != 2:
+        raise ConfigError(
+            f"a message has {format_counted(len(members), 'rank')}; allowed: two, its sender and its receiver",
+            hint=f"Give both: 0,1 or 0,{npus - 1}.",
+        )
     outside = [rank for rank in members if not 0 <= rank < npus]
     twice = [rank for rank, count in Counter(members).items() if count > 1]
     if outside or twice or len(members) < 2:
@@ -266,7 +261,35 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
         sizes,
         np.array([model.times(way, done, buffers, shape, ports) for way in possible]),
         over.choice,
+        _find_crossovers(model, kind, shape, ports, over, sizes),
     )
+
+
+def _find_crossovers(
+    model: CostModel, kind: str, shape: GroupShape, ports: Ports, over: Charge, sizes: Float64
+) -> tuple[Crossover, ...]:
+    """Return where another way is taken: between neighbouring sizes, by halving, to the byte."""
+    at = np.flatnonzero(np.diff(over.choice))
+    below, above, before = np.floor(sizes[at]), np.ceil(sizes[at + 1]), over.choice[at]
+    while len(at) and (above - below).max() > 1:
+        middle = np.floor((below + above) / 2)
+        same = model.charge(kind, middle, shape, ports).choice == before
+        below, above = np.where(same, middle, below), np.where(same, above, middle)
+    after = model.charge(kind, above, shape, ports).choice
+    return tuple(
+        Crossover(size, over.choices[first], over.choices[second])
+        for size, first, second in zip(above.tolist(), before.tolist(), after.tolist(), strict=True)
+    )
+
+
+def usual_members(kind: str, npus: int) -> Sequence[int]:
+    """Return the members of a group where none are named: all NPUs, of a message the first and the last.
+
+    Example:
+        >>> usual_members("send_recv", 16), usual_members("all_reduce", 4)
+        ((0, 15), range(0, 4))
+    """
+    return (0, npus - 1) if kind == "send_recv" and npus > 1 else range(npus)
 
 
 def nearest_kind(kind: str) -> str:

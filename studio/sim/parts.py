@@ -480,7 +480,25 @@ def _with_cost(parts: Parts, path: Sequence[str], index: str | None, text: str) 
             hint="Take a preset: chakra-studio presets lists those that have one.",
         )
     network = {**parts.network, COSTS: _with_entry(table, path, index, text)}
+    if list(path) == ["nics"] and index is None:
+        network |= _with_nics(parts.network, table.get("nics"), _json_or_text(text))
     return replace(parts, network=network, names={**parts.names, COSTS: "--set"})
+
+
+def _with_nics(network: Table, before: object, count: object) -> Table:
+    """Return the bandwidth between the nodes of a network that has another number of NICs a node: each NIC keeps its rate."""
+    sizes, rates = network.get("npus_count"), network.get("bandwidth")
+    if not (isinstance(sizes, list | tuple) and isinstance(rates, list | tuple) and len(sizes) == len(rates)):
+        return {}
+    had, has = before or sizes[0], count or sizes[0]
+    if not (isinstance(had, int) and isinstance(has, int) and had > 0 and has > 0):
+        return {}
+    return {
+        "bandwidth": [
+            rates[0],
+            *(rate * has / had if isinstance(rate, int | float) else rate for rate in rates[1:]),
+        ]
+    }
 
 
 def _with_entry(table: Table, path: Sequence[str], index: str | None, text: str) -> Table:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +13,8 @@ import studio
 from studio.commands import explain as explain_command
 from studio.errors import ConfigError
 from studio.sim.costs.model import KINDS
-from studio.sim.explaining import Term, WayTime, explain
-from studio.sim.parts import interpret
+from studio.sim.explaining import Term, WayTime, explain, usual_members
+from studio.sim.parts import interpret, with_settings
 from tests.handmade import collective, trace_of
 from tests.test_cli import refused, run
 
@@ -58,14 +58,12 @@ def test_a_simulated_collective_takes_what_is_explained() -> None:
 def test_the_choice_changes_at_the_crossovers() -> None:
     """Before and after each crossover the ways that it names are taken."""
     found = explain(H100, "all_reduce", 1 << 20, range(16))
-    crossovers = found.crossovers()
+    crossovers = found.crossovers
     assert crossovers
     for crossover in crossovers:
-        place = int(np.flatnonzero(found.sizes == crossover.size)[0])
-        names = [found.ways[int(found.choice[at])].name for at in (place - 1, place)]
-        assert names == [crossover.before, crossover.after]
-        after = explain(H100, "all_reduce", int(crossover.size) + 1, range(16))
-        assert after.ways[after.taken].name == crossover.after
+        sizes = (int(crossover.size) - 1, int(crossover.size))
+        near = [explain(H100, "all_reduce", size, range(16)) for size in sizes]
+        assert [one.ways[one.taken].name for one in near] == [crossover.before, crossover.after]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +72,7 @@ def test_the_choice_changes_at_the_crossovers() -> None:
         ("all_redce", range(8), "allowed: all_reduce"),
         ("all_reduce", [0], "has 1 rank; allowed: two or more different"),
         ("all_reduce", [0, 0], "has rank 0 twice; allowed: two or more different"),
+        ("send_recv", range(8), "a message has 8 ranks; allowed: two, its sender and its receiver"),
         ("all_reduce", [0, 16], "has rank 16; allowed: two or more different ranks of 0 to 15"),
     ],
 )
@@ -142,3 +141,57 @@ def test_no_way_is_taken_that_takes_four_times_as_long_as_another():
     system = studio.preset("mi250x", 16).config
     took = [explain(system, "all_reduce", size << 20, tuple(range(16))).total_ns for size in (1, 2, 4, 8)]
     assert took == sorted(took)
+
+
+def _time_ns(system: str, npus: int, kind: str, size: int, ranks=None, settings=()) -> float:
+    config = interpret(with_settings(studio.preset(system, npus=npus).parts, settings)).config
+    return explain(config, kind, size, ranks or usual_members(kind, npus)).total_ns
+
+
+@pytest.mark.parametrize(
+    ("system", "link"), [("mi300x", 64), ("mi325x", 64), ("mi355x", 76.8), ("gh200", 150), ("dgx-v100", 50)]
+)
+def test_two_gpus_of_a_node_without_a_switch_have_the_links_between_them(system: str, link: float) -> None:
+    """In GB/s, of the data sheets that the presets name; three GPUs have those of two pairs."""
+    size = 1 << 30
+    alone = size / _time_ns(system, 4, "send_recv", size, [0, 1])
+    assert 0.6 * link < alone <= link
+    for ranks, links in (([0, 1], 1), ([0, 1, 2], 2)):
+        share = 2 * (len(ranks) - 1) / len(ranks)
+        assert share * size / _time_ns(system, 4, "all_reduce", size, ranks) <= links * link
+
+
+def test_a_nic_keeps_its_rate_where_a_node_has_fewer() -> None:
+    size = 1 << 28
+    for system in ("hgx-h100", "mi250x"):
+        every = {
+            nics: [
+                _time_ns(system, 16, kind, size, settings=[f"costs.nics={nics}"])
+                for kind in ("send_recv", "all_to_all")
+            ]
+            for nics in (1, 2, 4, 8)
+        }
+        assert len({round(message) for message, _ in every.values()}) == 1
+        exchanges = [exchange for _, exchange in every.values()]
+        assert exchanges == sorted(exchanges, reverse=True)
+        assert exchanges[0] / exchanges[2] == pytest.approx(4, rel=0.1)
+
+
+def test_a_rack_has_the_memory_of_all_its_hosts_for_small_messages_to_others() -> None:
+    """By LL, through the memory of 18 hosts: 15 % more bytes, by Simple, do not take an eighth of the time."""
+    small, large = (_time_ns("gb200-nvl72", 144, "all_to_all", size) for size in (2 << 20, 2_400_000))
+    assert small < 1.5 * large
+
+
+def test_more_gpus_do_not_make_an_exchange_over_pcie_faster() -> None:
+    for system in ("rtx-pro-6000", "l40s"):
+        times = [_time_ns(system, npus, "all_to_all", 1 << 30) for npus in (4, 8, 16, 32)]
+        assert times == sorted(times)
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+def test_another_node_does_not_make_a_broadcast_faster(kind: str) -> None:
+    for system in ("hgx-h100", "hgx-b200", "dgx-v100"):
+        for size in (1 << 20, 64 << 20):
+            times = [_time_ns(system, 8 * nodes, kind, size) for nodes in (2, 3, 4, 5, 6, 8, 16, 32, 48)]
+            assert all(later > 0.95 * earlier for earlier, later in pairwise(times))

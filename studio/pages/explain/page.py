@@ -26,7 +26,7 @@ from studio.pages.explain.words import (
 )
 from studio.sim.config import SystemConfig
 from studio.sim.costs.model import KINDS
-from studio.sim.explaining import explain
+from studio.sim.explaining import explain, usual_members
 from studio.sim.presets import preset, uneven_words
 from studio.sim.rank_lists import parse_ranks
 from studio.sim.systems import SYSTEMS
@@ -134,7 +134,7 @@ def show_explanation(view: dict[str, Any], asked: tuple[str, str, str, str, str]
     config, uneven = _read_system(view, system, npus)
     if system == RUN and (config.costs is None or config.topology.npus < 2):
         return _nothing(view, config)
-    members = parse_ranks(ranks) if ranks else range(config.topology.npus)
+    members = parse_ranks(ranks) if ranks else usual_members(kind, config.topology.npus)
     # The field keeps its size from one collective to the next; a barrier has none.
     made = explain(config, kind, 0 if kind == "barrier" else parse_bytes(size), members)
     return html.Div(

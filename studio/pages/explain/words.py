@@ -69,7 +69,7 @@ def formula_words(made: Explanation) -> Any:
 
 def crossover_words(made: Explanation) -> str:
     """Say from which sizes on another way is taken."""
-    found = made.crossovers()
+    found = made.crossovers
     if not found:
         return f"Thick: the way that is taken, {made.ways[made.taken].name} at every size."
     parts = [f"from {format_bytes(crossover.size)} on {crossover.after}" for crossover in found]

@@ -23,7 +23,16 @@ from studio.notebook import one_line
 from studio.sim.costs.curves import Curve, correction
 from studio.sim.costs.library import LIBRARIES, estimates
 from studio.sim.costs.parameters import GROUPS, NAMES, TRANSPORTS, default, members, moved, to_groups
-from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, rate_between
+from studio.sim.costs.shapes import (
+    AS_KIND,
+    Float64,
+    GroupShape,
+    Ports,
+    Wiring,
+    buffer_bytes,
+    rate_between,
+    rate_inside,
+)
 from studio.sim.costs.ways import HOST_OVERLAP, OVERLAP, RINGS, Terms, Way, combine, sharing, terms, ways
 from studio.sim.fields import Fields
 from studio.sim.kinds import COLLECTIVE_KINDS
@@ -33,9 +42,13 @@ KINDS: tuple[str, ...] = (*COLLECTIVE_KINDS, "send_recv")
 ALGORITHMS = ("auto", "ring", "tree", "direct", "NVLS", "NVLS-tree")
 PROTOCOLS = ("auto", "LL", "LL128", "Simple")
 CHOICES = ("library", "least")
+_COUNTS: Mapping[str, str] = {"nics": "nics", "peers": "peers", "per-host": "per_host"}
+"""Keys of counts in a table of costs, and the attribute of each."""
 _MISTUNED = 4.0
 """A way that takes this many times as long as the quickest is not taken, whatever the library's own estimates are: they were made for
 hardware of other kinds, and no library is left so far off."""
+_UNTUNED = frozenset({"broadcast", "reduce"})
+"""Collectives between nodes that nothing is known of how libraries choose: their own estimates are up to four times off there."""
 _DIRECT_LL_BYTES = 16 * 1024.0
 """NCCL sends messages of up to this size by LL (NCCL_P2P_LL_THRESHOLD)."""
 
@@ -109,6 +122,8 @@ class CostModel:
         algorithm: `auto`, or the algorithm to take wherever a collective has it.
         protocol: `auto`, or the protocol to take wherever the algorithm has it.
         nics: NICs of a node; 0 stands for one an NPU.
+        peers: NPUs that the links of an NPU inside the node are divided among, equally; 0 stands for a switch.
+        per_host: NPUs of a host; 0 stands for all of a node.
         transport: How other nodes are reached (`studio.sim.costs.parameters.TRANSPORTS`); "" where it is not known.
         curves: Residual curves of collectives in groups that were measured.
         fitted: What `values` were fitted to; None where they come from data sheets.
@@ -120,11 +135,18 @@ class CostModel:
     algorithm: str = "auto"
     protocol: str = "auto"
     nics: int = 0
+    peers: int = 0
+    per_host: int = 0
     transport: str = ""
     curves: tuple[Curve, ...] = ()
     fitted: Range | None = None
 
     __repr__ = one_line
+
+    @property
+    def wiring(self) -> Wiring:
+        """How a node is built."""
+        return Wiring(self.nics, self.peers, self.per_host)
 
     def value(self, name: str) -> float:
         """Return a parameter: this machine's, or the library's default."""
@@ -181,7 +203,8 @@ class CostModel:
         used = rate_between(ports, shape.per_node, self.nics) if ports.between else 1.0
         inside = buffer * np.array([way.inside for way in found])[choice]
         sent = buffer * np.array([way.between for way in found])[choice]
-        least = np.maximum(inside / ports.inside, sent / used if ports.between else 0.0)
+        reached = rate_inside(ports, shape.per_node, self.peers)
+        least = np.maximum(inside / reached, sent / used if ports.between else 0.0)
         # The NICs of silent neighbours carry what is more than the member's own share.
         between = sent * min(1.0, ports.between / used)
         return Charge(
@@ -228,10 +251,10 @@ class CostModel:
         if totals is None:
             totals = np.array([self._parts(way, kind, buffer, shape, ports)[1] for way in found])
         least = np.asarray(totals.argmin(axis=0), np.int64)
-        if self.choice == "least":
+        if self.choice == "least" or (shape.nodes > 1 and kind in _UNTUNED):
             return least
         used = rate_between(ports, shape.per_node, self.nics) if shape.nodes > 1 else 0.0
-        library, inside = LIBRARIES[self.library], ports.inside
+        library, inside = LIBRARIES[self.library], rate_inside(ports, shape.per_node, self.peers)
         if library.searches:
             slower = sum(self.value(name) * share for name, share in sharing(kind, shape).items())
             reached = 1 / (1 / self.value("efficiency Simple inside") + slower)
@@ -262,7 +285,7 @@ class CostModel:
         """Return the terms of what a way takes, at sizes of the whole buffer."""
         library = LIBRARIES[self.library]
         return terms(
-            way, kind, buffer, shape, ports, self.nics, shared=library.searches, channels=library.messages
+            way, kind, buffer, shape, ports, self.wiring, shared=library.searches, channels=library.messages
         )
 
     def _parts(
@@ -308,7 +331,7 @@ class CostModel:
             "choice",
             "algorithm",
             "protocol",
-            "nics",
+            *_COUNTS,
             "transport",
             "curves",
             "fitted",
@@ -335,7 +358,11 @@ class CostModel:
             choice=one_of("choice", CHOICES, "library"),
             algorithm=one_of("algorithm", ALGORITHMS, "auto"),
             protocol=one_of("protocol", PROTOCOLS, "auto"),
-            nics=fields.whole_in("nics", table["nics"], 0, 1024) if "nics" in table else 0,
+            **{
+                name: fields.whole_in(key, table[key], 0, 1024)
+                for key, name in _COUNTS.items()
+                if key in table
+            },
             transport=one_of("transport", TRANSPORTS, ""),
             curves=_read_curves(fields),
             fitted=_read_range(fields),
@@ -351,6 +378,7 @@ class CostModel:
             "nics": self.nics,
             **to_groups({name: float(self.values[name]) for name in NAMES if name in self.values}),
         }
+        table |= {key: getattr(self, name) for key, name in _COUNTS.items() if getattr(self, name)}
         if self.transport:
             table["transport"] = self.transport
         if self.fitted is not None:

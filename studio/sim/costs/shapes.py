@@ -49,6 +49,42 @@ class Ports:
     per_node: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """How a node is built.
+
+    Attributes:
+        nics: NICs of a node; 0 stands for one an NPU.
+        peers: NPUs that the links of an NPU inside the node are divided among, equally; 0 stands for a switch.
+        per_host: NPUs of a host; 0 stands for all of a node.
+    """
+
+    nics: int = 0
+    peers: int = 0
+    per_host: int = 0
+
+
+BEHIND_A_SWITCH = Wiring()
+
+
+def rate_inside(ports: Ports, used: int, peers: int = 0) -> float:
+    """Return what an NPU can send to the other members of its node, `used` NPUs in all.
+
+    In a node without a switch the links of an NPU are divided among its peers, and those to NPUs that are no members stay idle.
+
+    Args:
+        ports: The ports of an NPU.
+        used: NPUs of the node that are members.
+        peers: NPUs that the links of an NPU are divided among, equally; 0 stands for a switch, behind which each gets all.
+
+    Example:
+        >>> ports = Ports(448.0, 500.0, per_node=8)
+        >>> rate_inside(ports, 2, peers=7), rate_inside(ports, 8, peers=7), rate_inside(ports, 2)
+        (64.0, 448.0, 448.0)
+    """
+    return ports.inside * min(1.0, max(used - 1, 1) / peers) if peers else ports.inside
+
+
 def rate_between(ports: Ports, used: int, nics: int = 0) -> float:
     """Return what each of `used` NPUs of a node can send to other nodes while the rest of the node is silent.
 

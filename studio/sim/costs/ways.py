@@ -33,7 +33,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.sim.costs.shapes import Float64, GroupShape, Ports, rate_between
+from studio.sim.costs.shapes import (
+    BEHIND_A_SWITCH,
+    Float64,
+    GroupShape,
+    Ports,
+    Wiring,
+    rate_between,
+    rate_inside,
+)
 
 RINGS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Collectives that libraries carry out by rings; all others are messages from rank to rank."""
@@ -43,7 +51,7 @@ HOST_OVERLAP = 4.0
 """How far a collective and the host's work for the next call overlap: nearly the longer of both. Found by leaving tables out."""
 _RAMP_NS = 1000.0
 _LL_NETWORK = 39.0
-"""Bytes per ns of a node's LL to other nodes, which goes by the memory of the host (NVIDIA/nccl, src/graph/tuning.cc)."""
+"""Bytes per ns of a host's LL to other nodes, which goes by its memory (NVIDIA/nccl, src/graph/tuning.cc)."""
 _PART_BYTES = 16.0 * 1024 * 1024
 _CHANNEL_RATE = 25.0
 """Bytes per ns of a port that one channel of messages keeps busy: one NVLink of Ampere or Hopper."""
@@ -159,7 +167,7 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
     buffer: Float64,
     shape: GroupShape,
     ports: Ports,
-    nics: int = 0,
+    wiring: Wiring = BEHIND_A_SWITCH,
     *,
     shared: bool = False,
     channels: int = 0,
@@ -172,16 +180,19 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
         buffer: (S,) bytes of the whole buffer.
         shape: The group.
         ports: The network.
-        nics: NICs of a node; 0 stands for one an NPU.
+        wiring: How a node is built.
         shared: Whether ports inside a node share paths, as those of PCIe do.
         channels: Channels that messages from rank to rank share; 0 where they set no limit.
     """
     one = np.ones(len(buffer))
     inside: list[tuple[str, Float64]] = []
     between: list[tuple[str, Float64]] = []
-    if way.inside:
+    # What goes to a NIC behind PCIe leaves through the port that the messages to neighbours take.
+    through = way.inside + (way.between if shared and way.algorithm == "direct" and way.inside else 0.0)
+    if through:
         rates = _message_rates(buffer, shape, channels) if kind == "send_recv" else np.inf
-        time = buffer * way.inside / np.minimum(ports.inside, rates)
+        rate = rate_inside(ports, shape.per_node, wiring.peers)
+        time = buffer * through / np.minimum(rate, rates)
         inside = _moving(f"{way.rates} inside", time)
         if shared:
             lines = 2.0 if way.protocol == "LL" else 1.0  # LL sends two bytes for one.
@@ -189,9 +200,9 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
     if way.own and way.protocol == "Simple":
         inside.append((f"copy {kind}", buffer * way.own / ports.inside))
     if way.between:
-        rate = rate_between(ports, shape.per_node, nics)
+        rate = rate_between(ports, shape.per_node, wiring.nics)
         if way.protocol == "LL":
-            rate = min(rate, _LL_NETWORK / shape.per_node)
+            rate = min(rate, _LL_NETWORK / min(shape.per_node, wiring.per_host or shape.per_node))
         between = _moving(f"{way.rates} between", buffer * way.between / rate, _fillings(way))
     latency = way.steps_inside * ports.inside_ns + way.steps_between * ports.between_ns
     if way.algorithm == "direct":
