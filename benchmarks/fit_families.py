@@ -32,7 +32,7 @@ def _refit(name: str, tables: list[MeasuredTable]) -> None:
     file = FOLDER / f"{name}.yml"
     table = read_yaml(file)
     given = dict(table["costs"])  # type: ignore[call-overload]  # a table, as it was read
-    library = {key: given[key] for key in ("library", "transport") if key in given}
+    library = {key: given[key] for key in ("library", "transport", "peers", "per-host") if key in given}
     table["costs"] = library
     table.pop("calibration", None)
     plain = system_of(table, f"preset {name}")

@@ -15,7 +15,15 @@ import numpy as np
 from studio.calibration.design import Design, design
 from studio.calibration.fit import passes
 from studio.calibration.judging import Judgement, judge, why_reported
-from studio.calibration.machines import Machine, describe, machines_of, ports_of, shape_in, system_for
+from studio.calibration.machines import (
+    Machine,
+    describe,
+    machines_of,
+    ports_of,
+    shape_in,
+    stated_nics,
+    system_for,
+)
 from studio.calibration.measures import quantile
 from studio.calibration.prior import WIDER, precision
 from studio.calibration.solve import solve
@@ -60,6 +68,7 @@ def tables_of_family(system: System, tables: Sequence[MeasuredTable]) -> list[Me
         and found.name == system.name
         and table.collective in KINDS
         and not _is_spoilt(table)
+        and not _shares_ports(system, table)
     ]
 
 
@@ -69,6 +78,20 @@ def _is_spoilt(table: MeasuredTable) -> bool:
     unmet = bool(why_reported(table)) and not why_reported(table).startswith("fewer")
     figure = "figure" in table.source.lower() or table.table_id.startswith("astrasim_fig_")
     return unmet or figure or (table.nodes > 1 and not table.nominal_gbytes_per_s > 0)
+
+
+def _shares_ports(system: System, table: MeasuredTable) -> bool:
+    """Whether GPUs of a table over several nodes share network ports, where those of the family have one each.
+
+    What they reach of a port then is no property of the family: eight A100 with four ports reached a third of their rate.
+    """
+    family = system.family
+    return (
+        table.nodes > 1
+        and family is not None
+        and family.nics >= family.node
+        and 0 < stated_nics(table) < table.gpus_per_node
+    )
 
 
 def fit_family(system: System, tables: Sequence[MeasuredTable]) -> FamilyFit:
@@ -94,7 +117,11 @@ def machine_of(system: System, tables: Sequence[MeasuredTable]) -> Machine:
     given = CostModel.from_table(system.costs or {}, f"{system.place}: costs")
     forced = all(_RING.search(table.interconnect) for table in tables)
     costs = CostModel(
-        library=given.library, algorithm="ring" if forced else "auto", transport=given.transport
+        library=given.library,
+        algorithm="ring" if forced else "auto",
+        transport=given.transport,
+        peers=given.peers,
+        per_host=given.per_host,
     )
     return describe(Machine(system, costs, ports_of(system)), tables)
 
@@ -102,8 +129,8 @@ def machine_of(system: System, tables: Sequence[MeasuredTable]) -> Machine:
 def _with(machine: Machine, costs: CostModel) -> Machine:
     """Return a machine with the costs of its family; its network, and what is forced, stay its own."""
     own = machine.costs
-    moved = costs.over(own.transport)
-    return replace(machine, costs=replace(moved, nics=own.nics, algorithm=own.algorithm))
+    built = replace(costs.over(own.transport), nics=own.nics, peers=own.peers, per_host=own.per_host)
+    return replace(machine, costs=replace(built, algorithm=own.algorithm))
 
 
 def _transport(system: System) -> str:
@@ -114,7 +141,8 @@ def _fit(
     own: Mapping[str, Sequence[MeasuredTable]], machines: Mapping[str, Machine], transport: str
 ) -> CostModel:
     """Return the costs of a family with this transport; those of machines with another one differ by what transports do."""
-    start = CostModel(library=next(iter(machines.values())).costs.library, transport=transport)
+    first = next(iter(machines.values())).costs
+    start = CostModel(library=first.library, transport=transport, peers=first.peers, per_host=first.per_host)
     times = np.concatenate([_rising(table).time_us for listed in own.values() for table in listed]) * 1000
     expected = np.log([start.value(name) for name in NAMES])
     values: dict[str, float] = {}

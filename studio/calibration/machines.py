@@ -269,9 +269,14 @@ def _stated_between(tables: Sequence[MeasuredTable]) -> list[tuple[float, int, i
     found = []
     for table in tables:
         if table.nodes > 1 and _has_rate(table) and table.gpus_per_node == most and not _within_rack(table):
-            ports = _NICS.search(table.interconnect)
-            found.append((table.nominal_gbytes_per_s / most, int(ports[1]) if ports else 0, most))
+            found.append((table.nominal_gbytes_per_s / most, stated_nics(table), most))
     return found
+
+
+def stated_nics(table: MeasuredTable) -> int:
+    """Return the network ports of a node that a table states; 0 where it states none."""
+    ports = _NICS.search(table.interconnect)
+    return int(ports[1]) if ports else 0
 
 
 def _within_rack(table: MeasuredTable) -> bool:
