@@ -35,7 +35,7 @@ from studio.units import parse_bytes
 dash.register_page(__name__, path="/explain", name="Explain", title="Explain · Chakra Studio", order=10)
 
 _SIZE = "comm_size as Chakra counts it, such as 64 MiB: of an all-gather one rank's part, of an all-to-all what a rank sends in all."
-_RANKS = "Members of the group, such as 0-7,16. Empty: all NPUs of the system."
+_RANKS = "Members of the group, such as 0-7,16. Empty: all NPUs of the system, of a message the first and the last."
 
 
 def layout(**_query: str) -> Any:
