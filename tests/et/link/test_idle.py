@@ -58,7 +58,27 @@ def test_what_the_device_had_been_given_long_before_was_not_held_up_by_the_host(
         path.start_ns.tolist(), path.end_ns.tolist(), path.cause.tolist(), strict=True
     ):
         spent[CAUSES[code]] += end - start
-    assert spent == {"host": 10_000, "stall": 1_000_000, "compute": 200_000}
+    # The second operator ran while the stream stood idle.
+    assert spent == {"host": 20_000, "stall": 990_000, "compute": 200_000}
+
+
+def test_a_stream_that_stalls_while_another_computes_is_no_stall_of_its_rank(tmp_path):
+    """Its second kernel waits from 120 to 600 µs for something that was not recorded; another stream is busy up to 500."""
+    trace = linked(
+        tmp_path,
+        *mm(0, 1),
+        *mm(10, 2),
+        *mm(20, 3),
+        kernel("a", 30, 90, 1, stream=7),
+        kernel("other", 40, 460, 3, stream=8),
+        kernel("b", 600, 100, 2, stream=7),
+    )
+    assert (480_000, "stall") in gaps(trace)
+    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    account = side.ledger()
+    assert account.totals().of("stall").tolist() == [100_000]
+    spent = critical_path(trace, side.times, account).by_cause()
+    assert (spent["stall"], spent["queueing"]) == (100_000, 380_000)
 
 
 def test_such_time_stays_in_a_replay_and_is_a_stall_there_too(tmp_path):
