@@ -15,12 +15,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, NOTHING
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.path.gates import Gates, Order, gates, order_of
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes
-from studio.trace import NONE, STALLED, Bool, Int64, NodeType, Trace, UInt8, device_waits, idles
+from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, device_waits, idles
 from studio.units import format_ns
 
 Cause = Literal[
@@ -349,7 +349,7 @@ def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
         # Kernels of communication libraries of which nothing else is known are nodes of another type.
         is_message = np.isin(graph.type[row[mine]], (NodeType.COMM_SEND, NodeType.COMM_RECV))
         cause[mine[device_waits(graph)[row[mine]]]] = _CODE["sync"]
-        stalled[mine] = idles(graph, (STALLED,))[row[mine]]
+        stalled[mine] = idles(graph)[row[mine]] & (of == NOTHING)
         cause[mine[talks]] = np.where(is_message[talks], _CODE["message"], _CODE["collective"])
         begun = courses.account.arrivals.begun_ns[first + row[mine]] - courses.zero(place)
         cause[mine[talks & (begun >= top[mine])]] = _CODE["waiting"]
