@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.advice.baseline import Scene
-from studio.advice.candidates import Candidate, plural, rank_words, schema_name
+from studio.advice.candidates import Candidate, Refusal, plural, rank_words, schema_name
 from studio.advice.edits import ScaleTimes
 from studio.advice.terms import NODES_NAMED, Change
 from studio.advice.work import (
@@ -22,6 +22,8 @@ from studio.advice.work import (
     with_all_members,
     work_of,
 )
+from studio.analysis.job.kinds import lacks_host
+from studio.analysis.job.part_words import NO_HOST
 from studio.distinct import find_distinct
 from studio.trace import NONE, WITH_STACK, Bool, Float64, Graph, Int32, Int64, device_waits, int_column
 from studio.units import format_ns
@@ -238,8 +240,10 @@ def faster_stages(scene: Scene) -> Iterator[Candidate]:
         )
 
 
-def host_gaps(scene: Scene) -> Iterator[Candidate]:
-    """Yield the job without the time between the operators of the host."""
+def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
+    """Yield the job without the time between the operators of the host; why not where nothing of a host was recorded."""
+    if any(map(lacks_host, scene.trace.graphs)):
+        yield Refusal("host-gaps", NO_HOST)
     factors, total, ranks = {}, [], []
     nodes: list[tuple[int, int]] = []
     compiled, is_compiled, with_stacks = 0, False, False

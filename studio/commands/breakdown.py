@@ -15,8 +15,9 @@ import numpy as np
 
 from studio.analysis.job.blame import Blame, blame
 from studio.analysis.job.group_times import COLUMNS, GroupTimes, group_times, in_group
+from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
-from studio.analysis.job.part_words import NAMES
+from studio.analysis.job.part_words import NAMES, NO_HOST
 from studio.analysis.job.rank_rows import ranks_label
 from studio.analysis.job.windows import between, of_step, whole
 from studio.commands.base.node_names import NodeNames
@@ -230,6 +231,8 @@ def _waited_for(shown: Breakdown) -> list[tuple[int, int]]:
 def text(shown: Breakdown) -> str:
     """Format a breakdown for a terminal."""
     lines = [_head(shown), "", *_rank_lines(shown), "", *_group_lines(shown), *_wait_lines(shown)]
+    if any(map(lacks_host, shown.of.side.trace.graphs)):
+        lines.append(NO_HOST)
     return "\n".join(printable(line) for line in lines).rstrip()
 
 

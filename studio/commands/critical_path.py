@@ -13,7 +13,9 @@ from typing import Any
 import click
 import numpy as np
 
+from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.ledger import Ledger
+from studio.analysis.job.part_words import NO_HOST
 from studio.analysis.path.critical import CAUSES, CriticalPath, critical_path
 from studio.analysis.path.slack import NEAR, slack
 from studio.analysis.path.words import Share, path_sentence, path_shares
@@ -149,6 +151,8 @@ def text(found: Found) -> str:
         *_segment_lines(found),
         *_near_lines(found),
     ]
+    if any(map(lacks_host, found.of.side.trace.graphs)):
+        lines += ["", NO_HOST]
     return "\n".join(printable(line) for line in lines).rstrip()
 
 

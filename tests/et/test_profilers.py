@@ -5,14 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import studio
+from studio.analysis.compare.runs import recorded_side
+from studio.analysis.job.part_words import NO_HOST
 from studio.analysis.job.summary import summarise
+from studio.cli import main
 from studio.et import discover, perfetto, xla, xplane
 from studio.et.job import recognise
 from studio.et.source import open_sources
+from studio.timeline import node_times, recorded
 from studio.trace import Rank, Trace, idles, int_column, node_attributes
 
 METADATA = {"node": {"hostname": "node7"}, "pid": 42}
@@ -35,7 +41,7 @@ def record(start: int, length: int, correlation: int, **more: object) -> dict[st
     }  # fmt: skip
 
 
-def rocprof_file() -> dict[str, object]:
+def rocprof_file() -> dict[str, Any]:
     """A gemm on stream 3, an all-reduce that only the call around its launch names, and two copies."""
 
     def dispatch(kernel: int, start: int, correlation: int) -> dict[str, object]:
@@ -103,6 +109,31 @@ def test_rocprof_kernels_streams_copies_and_collectives(tmp_path: Path) -> None:
     codes = {finding.code: finding.message for finding in trace.findings}
     assert "memory_allocation (1)" in codes["left-out"]
     assert "rocprof recording" in codes["no-host-trace"]
+
+
+def test_of_a_host_that_was_not_recorded_no_time_is_its_own(tmp_path: Path) -> None:
+    """Time for which the device had no work is a stall, and it is said what to record."""
+    whole, path = rocprof_file(), tmp_path / "4_results.json.gz"
+
+    def shares() -> tuple[int, int, str]:
+        path.write_bytes(gzip.compress(json.dumps(whole).encode()))
+        told = {
+            command: CliRunner().invoke(main, [command, str(path)]).stdout
+            for command in ("breakdown", "critical-path", "advise")
+        }
+        trace = studio.read(path)
+        totals = recorded_side(trace, node_times(trace, recorded(trace))).ledger().totals()
+        assert ("host of rank" in told["critical-path"]) == bool(totals.of("host").any())
+        words = {command: NO_HOST in text for command, text in told.items()}
+        assert len(set(words.values())) == 1, words
+        return int(totals.of("host").sum()), int(totals.of("stall").sum()), words["advise"]
+
+    host, stall, said = shares()
+    assert (host > 0, said) == (True, False)
+    process = whole["rocprofiler-sdk-tool"][0]
+    del process["buffer_records"]["hip_api"], process["buffer_records"]["rccl_api"]
+    host, stall, said = shares()
+    assert (host, stall > 0, said) == (0, True, True)
 
 
 def test_rocprof_in_perfettos_format_says_the_same(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 from click.testing import CliRunner
 
 import studio
+from studio.analysis.job.launch_words import queue_words
 from studio.analysis.job.launches import launches
 from studio.cli import main
 from studio.comparing import recording
@@ -14,7 +15,7 @@ from studio.figures.queues import queue_lines
 from studio.pages.overview.launches import shown_launches
 from studio.reporting import report
 from tests.analysis.job.test_launches import launched
-from tests.handmade import trace_of
+from tests.handmade import node, trace_of
 from tests.pages.test_simulate_runs import texts
 
 
@@ -42,6 +43,19 @@ def test_page_and_report_say_the_same() -> None:
     text = report([recording(drawn(), "monday")])
     assert words in text
     assert queue in text
+
+
+def test_a_queue_is_said_to_be_of_a_part_of_the_recording_where_launches_begin_late() -> None:
+    """Else it seems to contradict the time for which the device waited for the host before."""
+    before = node(1, "COMP", micros=100, is_cpu_op=True)
+    before.start_time_micros = 1
+    found = launches(trace_of([[before, launched(2, 62, 39, 1, 3, stream=7, correlation=1)]]))
+    assert found is not None
+    [queue] = found.queues
+    assert (queue.window_ns, queue.recorded_ns) == (40_000, 100_000)
+    assert queue_words(queue).endswith(
+        "empty for 0 % of the time from the first launch on (40.0 µs of 100 µs)"
+    )
 
 
 def test_each_stream_has_a_line() -> None:

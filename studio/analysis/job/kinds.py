@@ -9,6 +9,7 @@ import numpy as np
 
 from studio.distinct import find_distinct
 from studio.trace import (
+    LAUNCH_NS,
     STALLED,
     Bool,
     Graph,
@@ -75,21 +76,30 @@ def work_kinds(trace: Trace) -> list[Int64]:
     """Return for each graph (N,) the kind of work of each node as accounts of time have it.
 
     As `node_kinds`, but time for which a stream waited to be given work is the host's; what it had been given long before, the
-    host did not hold up. And where no node of the job computes on an accelerator, the processor is what it runs on:
+    host did not hold up, and of a host that was not recorded nobody knows. And where no node of the job computes on an accelerator, the processor is what it runs on:
     operators are compute, collectives communication, and the time between operators stays the host's, as does that of calls of
     communication libraries.
     """
     found = [node_kinds(graph) for graph in trace.graphs]
     on_processor = _use_no_accelerator(found)
     for graph, kinds in zip(trace.graphs, found, strict=True):
-        kinds[idles(graph)] = CPU
-        kinds[idles(graph, (STALLED,))] = NOTHING
+        if not lacks_host(graph):
+            kinds[idles(graph)] = CPU
+            kinds[idles(graph, (STALLED,))] = NOTHING
         if on_processor:
             working = kinds == CPU
             working[graph.rows_with("gap")[0]] = False
             kinds[working & computes_on_processor(graph)] = COMPUTE
             kinds[working & _talks(graph)] = COMMUNICATION
     return found
+
+
+def lacks_host(graph: Graph) -> bool:
+    """Whether a graph has time for which streams stood idle, but no operator of the host and no launch: these were not recorded."""
+    if not idles(graph).any() or len(graph.rows_with(LAUNCH_NS)[0]):
+        return False
+    _, values = int_column(graph, "is_cpu_op")
+    return not values.any()
 
 
 def runs_on_processor(trace: Trace) -> bool:

@@ -13,8 +13,13 @@ DELAY = (
 )
 QUEUE = (
     "Operations that were launched on a stream and have not ended; HTA counts until they begin. While it is empty the device "
-    "waits for the host. Operations whose launch was not recorded are left out."
+    "waits for the host. Operations whose launch was not recorded are left out. The queue is told of from the first launch on, to "
+    "the end of the last operation launched."
 )
+
+
+_WHOLE = 0.99
+"""The part of a recording from which on a queue is said to be of all of it."""
 
 
 def launch_words(found: Launches) -> list[str]:
@@ -55,11 +60,20 @@ def queue_words(queue: Queue) -> str:
         >>> nothing = np.zeros(0)
         >>> queue_words(Queue(0, 0, 7, 3, 0.84, 3, 0.45, 2, 0.59, nothing.astype(np.int64), nothing))
         'queue of rank 0, stream 7: 0.8 operations on average, 3 at most, empty for 59 % of the time'
+
+    Before the first launch there is no queue, which is said where it is a part of the recording:
+        >>> late = Queue(0, 0, 7, 3, 0.84, 3, 0.45, 2, 0.0, np.array([219_000_000, 379_000_000]), np.ones(1), 379_000_000)
+        >>> queue_words(late)
+        'queue of rank 0, stream 7: 0.8 operations on average, 3 at most, empty for 0 % of the time from the first launch on (160 ms of 379 ms)'
     """
+    window_ns, recorded_ns = queue.window_ns, queue.recorded_ns
+    window = ""
+    if window_ns < _WHOLE * recorded_ns:
+        window = f" from the first launch on ({format_ns(window_ns)} of {format_ns(recorded_ns)})"
     stream = "" if queue.stream == NONE else f", stream {queue.stream}"
     return (
         f"queue of rank {queue.rank}{stream}: {queue.mean:,.1f} operations on average, {queue.most:,} at most, "
-        f"empty for {100 * queue.empty:.0f} % of the time"
+        f"empty for {100 * queue.empty:.0f} % of the time{window}"
     )
 
 

@@ -75,6 +75,7 @@ class Queue:
         empty: The share of the time in which there was nothing in it.
         edges_ns: (P+1,) where pieces begin and end, as the rank's clock says.
         length: (P,) the mean length in each.
+        recorded_ns: How long the recording of the rank is, from its first node on.
     """
 
     rank: int
@@ -88,8 +89,14 @@ class Queue:
     empty: float
     edges_ns: Int64
     length: Float64
+    recorded_ns: int = 0
 
     __repr__ = one_line
+
+    @property
+    def window_ns(self) -> int:
+        """How long the queue is told of: from the first launch to the last end."""
+        return int(self.edges_ns[-1] - self.edges_ns[0]) if len(self.edges_ns) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +254,9 @@ def _queues(graph: Graph, rows: Int64, rank: int) -> list[Queue]:
     # A clock that is a little off may say that work began before its launch.
     began = np.minimum(began, start)
     window = int(began.min()), int(end.max())
+    timed = graph.start_ns >= 0
+    ends = graph.start_ns[timed] + np.maximum(graph.duration_ns[timed], 0)
+    recorded = int(ends.max()) - int(graph.start_ns[timed].min())
     devices, device = np.unique(dense_column(graph, "device", NONE)[rows], return_inverse=True)
     streams, stream = np.unique(dense_column(graph, "stream", NONE)[rows], return_inverse=True)
     of = device * len(streams) + stream
@@ -254,14 +264,17 @@ def _queues(graph: Graph, rows: Int64, rank: int) -> list[Queue]:
     for code in np.flatnonzero(np.bincount(of)).tolist():
         mine = of == code
         whose = rank, int(devices[code // len(streams)]), int(streams[code % len(streams)])
-        found.append(_queue(whose, window, began[mine], start[mine], end[mine]))
+        found.append(_queue(whose, window, recorded, (began[mine], start[mine], end[mine])))
     return sorted(found, key=lambda queue: -queue.mean)
 
 
 def _queue(
-    whose: tuple[int, int, int], window: tuple[int, int], began: Int64, start: Int64, end: Int64
+    whose: tuple[int, int, int],
+    window: tuple[int, int],
+    recorded_ns: int,
+    operations: tuple[Int64, Int64, Int64],
 ) -> Queue:
-    low, high = window
+    (low, high), (began, start, end) = window, operations
     whole = max(high - low, 1)
     edges = low + np.arange(PIECES + 1, dtype=np.int64) * whole // PIECES
     length = _Steps(began - low, end - low)
@@ -278,6 +291,7 @@ def _queue(
         1 - length.busy(whole) / whole,
         edges,
         areas / widths,
+        recorded_ns,
     )
 
 

@@ -14,7 +14,8 @@ From the beginning of the run to a rank's finish each moment belongs to exactly 
 - nothing is under way before a collective that all members of a recording begin at the same moment, and one of them was ready later:
   `waiting` until then, since such a recorder notes a collective only once all members are there;
 - `host`: nothing is on the device, and the processor is busy or the device waits to be given work;
-- `stall`: nothing is under way at all; the device may have been given its work long before and not have begun it.
+- `stall`: nothing is under way at all; the device may have been given its work long before and not have begun it, or nothing of the
+  host is recorded.
 
 Exposed communication is waiting, queueing, latency, transfer and communication; idle is bubble, host and stall. A rank that
 ends before the last one has `after_finish` beside its parts. So parts add up to the finish of their rank, and with

@@ -39,7 +39,8 @@ ABOUT: Mapping[str, str] = {
     "communication": "Communication under way that no work hid, after all had begun. A recording does not tell "
     "queueing, latency and transfer apart.",
     "host": "Nothing was on the device; the processor was busy, or the device waited to be given work.",
-    "stall": "Nothing was under way at all; the device may have been given its work long before and not have begun it.",
+    "stall": "Nothing was under way at all; the device may have been given its work long before and not have begun it. "
+    "Where nothing of the host was recorded, all time for which the device had no work.",
     "after_finish": "The rank was done and the last rank was not.",
     "exposed": "Waiting, queueing, latency and transfer (of a recording: waiting and communication): communication that no "
     "work hid. What a faster network and better balance could save at most.",
@@ -48,6 +49,12 @@ ABOUT: Mapping[str, str] = {
     "finish": "From the beginning of the run to the end of the last rank.",
 }
 """The definitions behind each "?"."""
+
+NO_HOST = (
+    "nothing of the host was recorded, so what kept the device idle is not known: record its calls too "
+    "(rocprofv3 --hip-trace; of PyTorch ProfilerActivity.CPU)"
+)
+"""Why nothing can be said of a host."""
 
 DID: Mapping[str, str] = {
     "overlapped": "worked while communication was under way",

@@ -15,12 +15,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY
+from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, NOTHING
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.path.gates import Gates, Order, gates, order_of
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, device_waits
+from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, device_waits, idles
 from studio.units import format_ns
 
 Cause = Literal[
@@ -331,13 +331,13 @@ def by_rank(rank: Int64) -> Iterator[tuple[int, Int64]]:
 
 
 def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
-    """Return the path with causes; gaps are cut where their rank did something else."""
+    """Return the path with causes; gaps, and time for which a stream stalled, are cut where their rank did something else."""
     rank, row, top, bottom = visits[:, ::-1]
     # A gap ends where its node begins; visits are by rising time here.
     reached = np.append(0, top[:-1])
     cause = np.full(len(rank), _CODE["stall"], np.int64)
     kinds = courses.account.kinds
-    given = np.zeros(len(rank), np.bool_)
+    given, stalled = np.zeros(len(rank), np.bool_), np.zeros(len(rank), np.bool_)
     for place, places in by_rank(rank):
         mine = places[row[places] != NONE]
         index, first = courses.trace.ranks[place].graph, int(courses.times.first[place])
@@ -349,15 +349,20 @@ def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
         # Kernels of communication libraries of which nothing else is known are nodes of another type.
         is_message = np.isin(graph.type[row[mine]], (NodeType.COMM_SEND, NodeType.COMM_RECV))
         cause[mine[device_waits(graph)[row[mine]]]] = _CODE["sync"]
+        stalled[mine] = idles(graph)[row[mine]] & (of == NOTHING)
         cause[mine[talks]] = np.where(is_message[talks], _CODE["message"], _CODE["collective"])
         begun = courses.account.arrivals.begun_ns[first + row[mine]] - courses.zero(place)
         cause[mine[talks & (begun >= top[mine])]] = _CODE["waiting"]
         gate = courses.gates(place).gate[row[mine]]
         given[mine] = (gate != NONE) & (kind[gate] == CPU) & np.isin(of, (COMPUTE, COPY, COMMUNICATION))
     solid, gap = top > bottom, bottom > reached
-    ran = np.stack([column[solid] for column in (rank, row, bottom, top, cause)])
-    gaps = np.stack([column[gap] for column in (rank, row, reached, bottom)])
-    every = np.concatenate([ran, _cut(courses, gaps, given[gap])], axis=1)
+    # That one stream stood idle does not say that its rank did.
+    held, ran = solid & stalled, solid & ~stalled
+    spent = np.stack([column[ran] for column in (rank, row, bottom, top, cause)])
+    before = np.stack([column[gap] for column in (rank, row, reached, bottom)])
+    within = np.stack([column[held] for column in (rank, row, bottom, top)])
+    gaps = np.concatenate([before, within], axis=1)
+    every = np.concatenate([spent, _cut(courses, gaps, np.append(given[gap], given[held]))], axis=1)
     every = every[:, np.argsort(every[2], kind="stable")]
     joined = _merge(every)
     _check(joined)

@@ -13,7 +13,7 @@ from studio.et.link.batches import spread
 from studio.et.link.communication import Communication, communicate
 from studio.et.link.depend import Plan, depend
 from studio.et.link.gaps import no_gaps
-from studio.et.link.idle import no_idles
+from studio.et.link.idle import find_held_up, no_idles
 from studio.et.link.join import Joined
 from studio.et.link.operations import Operations, from_device, from_host
 from studio.et.link.options import LinkOptions
@@ -21,6 +21,10 @@ from studio.et.link.pair import Pair
 from studio.et.recording import DeviceTrace, Head, HostTrace
 from studio.trace import NONE, Finding, Int64
 from studio.units import format_counted, format_ns
+
+_LEAST_HELD_UP = 0.01
+"""The part of a recording for which the device has to hold up its first operation to be taken for busy."""
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +235,7 @@ def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
             )
         findings.append(Finding("info" if earlier == count else "warning", "unattributed", message, hint))
     if rank_draft.device is not None and rank_draft.launched is not None:
+        findings += _busy_before(files, rank_draft.operations, rank_draft.device, rank_draft.launched)
         findings += _several_devices(files, rank_draft.device, rank_draft.launched)
     if rank_draft.communication.unknown:
         names = ", ".join(
@@ -250,6 +255,33 @@ def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
         message = f"{files}: dependencies that the recorded times contradict were left out ({reasons})."
         findings.append(Finding("info", "contradicted-dependency", message))
     return findings
+
+
+def _busy_before(
+    files: str, operations: Operations, device: DeviceTrace, launched: DeviceOperations
+) -> list[Finding]:
+    """Return a finding where the device did not begin what it was given first for a part of the recording that counts."""
+    events = launched.event
+    if not len(events):
+        return []
+    timed = operations.timed
+    started = min(int(operations.start_ns[timed].min(initial=_NEVER)), int(device.start_ns[events].min()))
+    ends = device.start_ns[events] + device.duration_ns[events]
+    ended = max(int(operations.end_ns[timed].max(initial=0)), int(ends.max()))
+    held = find_held_up(device, launched, started)
+    if held is None or held[1] < _LEAST_HELD_UP * (ended - started):
+        return []
+    begin, had = held
+    message = (
+        f"{files}: the device may have been busy with work from before the recording for its first {format_ns(begin - started)} "
+        f"of {format_ns(ended - started)}: it began the first operation recorded {format_ns(had)} after it had been given it. "
+        "Time before that counts as host and stall, though what the device did then is not known."
+    )
+    hint = (
+        "Look at the run from there on (breakdown --from), and wait for the device before the first recorded step, as "
+        "studio.collect does."
+    )
+    return [Finding("warning", "busy-before", message, hint)]
 
 
 def _several_devices(files: str, device: DeviceTrace, launched: DeviceOperations) -> list[Finding]:

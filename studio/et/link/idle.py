@@ -61,6 +61,23 @@ def find_queued(idles: Idles, device: DeviceTrace, launched: DeviceOperations) -
     return np.asarray(there | launched.earlier[idles.place])
 
 
+def find_held_up(device: DeviceTrace, launched: DeviceOperations, from_ns: int) -> tuple[int, int] | None:
+    """Return when the first recorded operation of the device began, and for how long it had been given by then, at most from a time on.
+
+    None where a launch takes as long: then nothing held it up.
+    """
+    if not len(launched):
+        return None
+    begun = device.start_ns[launched.event]
+    first = int(begun.argmin())
+    launch, begin = int(launched.launch[first]), int(begun[first])
+    if launch < 0 and not launched.earlier[first]:
+        return None
+    given = from_ns if launch < 0 else int(device.start_ns[launch] + device.duration_ns[launch])
+    had = begin - max(given, from_ns)
+    return (begin, had) if had > _LAUNCH_TAKES_NS else None
+
+
 _MOST_LEFT_OUT = 0.005
 """The part of a stream's time that short idle times may make up together, if they are to be left out."""
 

@@ -12,11 +12,16 @@ from studio.et.link.launches import WAITING_COPY, LaunchedByStream, streams_of
 from studio.et.link.operations import Operations
 from studio.et.link.spans import COMPUTING, REST_NS
 from studio.et.recording import DeviceTrace, EventKind, mark_names
-from studio.trace import NONE, Int64
+from studio.trace import NONE, Bool, Int64
 
 _ASYNC_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|cuMemcpy)\w*Async")
 _BLOCKED = 0.9
 """The part of a copy's time that the call which waits for it lasts at least."""
+_PAGEABLE = re.compile("Pageable")
+_NEVER_WAITS = re.compile(r"Pinned|DtoD|Device -> Device|DeviceToDevice|PtoP|Peer")
+"""Match names of copies: of memory for which a call has to wait, and between memories for which none does."""
+_LONG_NS = 5 * REST_NS
+"""A call whose copy does not say what memory it is of waited for it if it lasted as long."""
 
 
 class Wait(NamedTuple):
@@ -61,8 +66,8 @@ def find_waits(operations: Operations, device: DeviceTrace, launched: DeviceOper
             continue
         until = begin + int(device.duration_ns[call])
         if call in blocked:
-            places = [blocked[call]]
-            begin = max(begin, int(device.start_ns[launched.event[blocked[call]]]))
+            place, begin = blocked[call]
+            places = [place]
         else:
             places = finder.awaited(call, synced.get(int(device.correlation[call]), NONE), around)
             # What ended well after the call was not waited for; clocks of processor and device differ a little.
@@ -122,17 +127,47 @@ def leave_out_untimely(
     return kept
 
 
-def _blocking_copies(device: DeviceTrace, launched: DeviceOperations, runtime: Int64) -> dict[int, int]:
-    """Return calls that lasted as long as the copy they started, as of pageable memory → the copy's place."""
+def _blocking_copies(
+    device: DeviceTrace, launched: DeviceOperations, runtime: Int64
+) -> dict[int, tuple[int, int]]:
+    """Return calls that waited for the copy they started, as of pageable memory → the copy's place, and since when.
+
+    They lasted as long as the copy, or until it had ended where the device was busy with other work up to the copy: such a call
+    waits from its begin, however short the copy is.
+    """
     is_copy = mark_names(device.names, device.name[runtime], lambda name: _ASYNC_COPY.match(name) is not None)
     asynchronous = runtime[is_copy]
     places = np.flatnonzero(np.isin(launched.launch, asynchronous) & (launched.launch >= 0))
+    if not len(places):
+        return {}
     copies, calls = launched.event[places], launched.launch[places]
-    took = device.duration_ns[copies]
-    low = np.maximum(device.start_ns[copies], device.start_ns[calls])
-    high = np.minimum(device.start_ns[copies] + took, device.start_ns[calls] + device.duration_ns[calls])
-    blocked = (high - low >= REST_NS) & (high - low >= _BLOCKED * took)
-    return dict(zip(calls[blocked].tolist(), places[blocked].tolist(), strict=True))
+    start, took = device.start_ns[copies], device.duration_ns[copies]
+    begun, until = device.start_ns[calls], device.start_ns[calls] + device.duration_ns[calls]
+    shared = np.minimum(start + took, until) - np.maximum(start, begun)
+    lasted = (shared >= REST_NS) & (shared >= _BLOCKED * took)
+    queued = _were_queued(device, launched, copies, begun)
+    since_end = until - (start + took)
+    names = device.name[copies]
+    least = np.where(
+        mark_names(device.names, names, lambda name: bool(_PAGEABLE.search(name))), REST_NS, _LONG_NS
+    )
+    never = mark_names(device.names, names, lambda name: bool(_NEVER_WAITS.search(name)))
+    # A call that does not wait may end after its copy too, but hardly so long after its begin and so soon after that end.
+    outlasted = (since_end >= 0) & (since_end < REST_NS) & (until - begun >= least) & ~never
+    blocked = lasted | (queued & outlasted)
+    since = np.where(queued, begun, np.maximum(begun, start))
+    told = zip(places[blocked].tolist(), since[blocked].tolist(), strict=True)
+    return dict(zip(calls[blocked].tolist(), told, strict=True))
+
+
+def _were_queued(device: DeviceTrace, launched: DeviceOperations, copies: Int64, begun: Int64) -> Bool:
+    """Return which copies began as other work of the device ended that had not when their calls began (at `begun`)."""
+    ended = np.sort(device.start_ns[launched.event] + device.duration_ns[launched.event])
+    start = device.start_ns[copies]
+    # A copy that took no time is itself among what had ended.
+    place = np.searchsorted(ended, start, side="right") - 1 - (device.duration_ns[copies] == 0)
+    before = np.where(place >= 0, ended[place], np.iinfo(np.int64).min)
+    return (before > begun) & (start < before + REST_NS)
 
 
 def _is_sync(name: str) -> bool:

@@ -58,7 +58,27 @@ def test_what_the_device_had_been_given_long_before_was_not_held_up_by_the_host(
         path.start_ns.tolist(), path.end_ns.tolist(), path.cause.tolist(), strict=True
     ):
         spent[CAUSES[code]] += end - start
-    assert spent == {"host": 10_000, "stall": 1_000_000, "compute": 200_000}
+    # The second operator ran while the stream stood idle.
+    assert spent == {"host": 20_000, "stall": 990_000, "compute": 200_000}
+
+
+def test_a_stream_that_stalls_while_another_computes_is_no_stall_of_its_rank(tmp_path):
+    """Its second kernel waits from 120 to 600 µs for something that was not recorded; another stream is busy up to 500."""
+    trace = linked(
+        tmp_path,
+        *mm(0, 1),
+        *mm(10, 2),
+        *mm(20, 3),
+        kernel("a", 30, 90, 1, stream=7),
+        kernel("other", 40, 460, 3, stream=8),
+        kernel("b", 600, 100, 2, stream=7),
+    )
+    assert (480_000, "stall") in gaps(trace)
+    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    account = side.ledger()
+    assert account.totals().of("stall").tolist() == [100_000]
+    spent = critical_path(trace, side.times, account).by_cause()
+    assert (spent["stall"], spent["queueing"]) == (100_000, 380_000)
 
 
 def test_such_time_stays_in_a_replay_and_is_a_stall_there_too(tmp_path):
@@ -87,3 +107,26 @@ def test_an_idle_time_in_which_the_launch_came_late_is_the_hosts(tmp_path):
 def test_what_was_launched_before_the_recording_was_not_held_up_by_the_host(tmp_path):
     trace = linked(tmp_path, *mm(0, 50), kernel("early", 40, 20, 3), kernel("a", 65, 20, 50))
     assert gaps(trace) == [(40_000, "stall"), (5_000, "idle")]
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        # Given at 10 µs, begun at 5,000: nothing recorded held it up.
+        ([*mm(0, 1), kernel("a", 5000, 100, 1)], True),
+        # Launched before the recording, which the device began late.
+        ([*mm(0, 9), kernel("a", 5000, 100, 3), kernel("b", 5100, 100, 9)], True),
+        # Such work from the beginning on is told of elsewhere, and accounts for the device.
+        ([*mm(0, 9), kernel("a", 1, 4999, 3), kernel("b", 5000, 100, 9)], False),
+        # The host gave it nothing before.
+        ([*mm(4980, 1), event("aten::first", 0, 10), kernel("a", 5000, 100, 1)], False),
+        # A launch takes as long, and so little of a recording does not count.
+        ([*mm(0, 1), kernel("a", 105, 100, 1)], False),
+        ([*mm(0, 1), kernel("a", 150, 100_000, 1)], False),
+    ],
+)
+def test_a_recording_that_begins_while_the_device_may_be_busy_says_so(tmp_path, events, told):
+    found = [one for one in linked(tmp_path, *events).findings if one.code == "busy-before"]
+    assert bool(found) == told
+    if told:
+        assert "for its first 5.00 ms of 5." in found[0].message

@@ -457,6 +457,69 @@ def test_a_wait_that_took_no_time_is_a_dependency_all_the_same(tmp_path):
     assert reasons(graph)["copied", "host gap"] == DepKind.SYNC
 
 
+@pytest.mark.parametrize(
+    ("name", "kernel_us", "call_us", "waited"),
+    [
+        ("Memcpy DtoH (Device -> Pageable)", 1000, 1005, True),
+        ("Memcpy DtoH (Device -> Pageable)", 50, 55, True),
+        ("Memcpy DtoH (Device -> Host)", 1000, 1005, True),
+        # Whether so short a call waited cannot be told of memory that is not named, and of this memory none does.
+        ("Memcpy DtoH (Device -> Host)", 50, 55, False),
+        ("Memcpy DtoH (Device -> Pinned)", 1000, 1005, False),
+        ("Memcpy DtoD (Device -> Device)", 1000, 1005, False),
+        # It returned while the device was busy, or long after the copy.
+        ("Memcpy DtoH (Device -> Pageable)", 1000, 10, False),
+        ("Memcpy DtoH (Device -> Pageable)", 1000, 1500, False),
+    ],
+)
+def test_a_call_waits_for_its_copy_of_pageable_memory_behind_other_work(
+    tmp_path, name, kernel_us, call_us, waited
+):
+    """However short the copy is, as of `.item()`: the call waits from its begin until the copy has ended."""
+    copied = 20 + kernel_us
+    path = tmp_path / "trace.json"
+    path.write_bytes(
+        device_file(
+            [
+                event("aten::mm", 0, 12),
+                launch(5, 1),
+                kernel("gemm", 18, kernel_us, 1, stream=7),
+                event("aten::copy_", 20, call_us + 4),
+                launch(22, 2, "cudaMemcpyAsync", call_us),
+                kernel(name, copied, 2, 2, stream=7),
+                event("aten::after", 20 + call_us + 10, 5),
+            ]
+        )
+    )
+    trace = studio.link(path)
+    [graph] = trace.graphs
+    row = names(graph).index("aten::copy_")
+    assert attributes(trace, trace.ranks[0], row).get("wait_ns", 0) == (1_000 * kernel_us if waited else 0)
+    assert graph.duration_ns[row] == 1_000 * (call_us + 4 - (kernel_us if waited else 0))
+    assert (DepKind.SYNC in reasons(graph).values()) == waited
+
+
+def test_a_call_that_took_long_before_the_device_had_its_copy_did_not_wait(tmp_path):
+    """Such as the first of a process: the device was done with what it had long before the copy began."""
+    path = tmp_path / "trace.json"
+    path.write_bytes(
+        device_file(
+            [
+                event("aten::mm", 0, 12),
+                launch(5, 1),
+                kernel("gemm", 18, 50, 1, stream=7),
+                event("aten::copy_", 20, 1009),
+                launch(22, 2, "cudaMemcpyAsync", 1005),
+                kernel("Memcpy DtoH (Device -> Pageable)", 1020, 2, 2, stream=7),
+                event("aten::after", 1040, 5),
+            ]
+        )
+    )
+    [graph] = studio.link(path).graphs
+    assert graph.duration_ns[names(graph).index("aten::copy_")] == 1_009_000
+    assert DepKind.SYNC not in reasons(graph).values()
+
+
 def test_operations_of_a_device_say_how_they_were_launched(tmp_path):
     device = device_file(
         [
