@@ -13,7 +13,7 @@ from studio.errors import ConfigError
 from studio.pages.base.export import Table, exports
 from studio.pages.base.state import session
 from studio.pages.base.widgets import exact, hint, link, table
-from studio.sim.attained import Attained, attained_by
+from studio.sim.attained import FASTER, FASTER_WORDS, Attained, attained_by
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns, format_rate
 from studio.views.address import shown_run
@@ -28,7 +28,7 @@ _BUS = (
 )
 _ATTAINED = (
     "What the costs of this system give for such a collective alone, over the median: 100 % is as fast as the system attains. "
-    "More is possible for kernels that are not NCCL's."
+    f"What is over {100 * FASTER:.0f} % {FASTER_WORDS}."
 )
 
 
