@@ -271,7 +271,7 @@ def _launches(document: Document, side: Side) -> None:
         queue_lines(first, dark=False),
         f"Operations launched and not ended. Launch delay: {DELAY[0].lower()}{DELAY[1:]}",
     )
-    document.bullets([*launch_words(found), *map(queue_words, first)])
+    document.bullets([*launch_words(found), *(queue_words(queue, found.queues) for queue in first)])
 
 
 def _facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:
