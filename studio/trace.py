@@ -831,14 +831,30 @@ def named_lanes(graph: Graph, key: str) -> tuple[Int32, Int64, list[str]]:
     Args:
         graph: The graph.
         key: `tid` or `stream`, which are numbers, or `thread`, which is a text: profilers name threads, PyTorch's recorder numbers them.
+            Where a rank has several devices, streams are named with theirs.
     """
     if key == "thread":
         rows, where = graph.rows_with(key)
         distinct, number = np.unique(graph.attrs.value[where], return_inverse=True)
         return rows, number, [graph.strings[text] for text in distinct.tolist()]
     rows, values = int_column(graph, key)
-    distinct, number = np.unique(values, return_inverse=True)
-    return rows, number, list(map(str, distinct.tolist()))
+    device = (
+        dense_column(graph, "device", NONE)[rows] if key == "stream" else np.full(len(rows), NONE, np.int64)
+    )
+    if len(np.unique(device[device != NONE])) < 2:
+        device[:] = NONE
+    distinct, number = np.unique(np.stack([values, device]), axis=1, return_inverse=True)
+    return rows, number, [stream_name(*one) for one in distinct.T.tolist()]
+
+
+def stream_name(stream: int, device: int = NONE) -> str:
+    """Return the name of a stream, with its device where that tells it apart.
+
+    Example:
+        >>> stream_name(25), stream_name(25, 3)
+        ('25', '25 of device 3')
+    """
+    return str(stream) if device == NONE else f"{stream} of device {device}"
 
 
 def _int_or_zero(value: int | str) -> int:

@@ -514,6 +514,24 @@ def test_a_replay_tells_of_no_network_because_it_uses_none(given, tmp_path, monk
     assert "Switch" not in kept
 
 
+def test_a_replay_of_one_rank_alone_tells_neither_skew_nor_transfer(tmp_path):
+    """When the other member came is not known, so that the recorded time of the collective is not told apart."""
+
+    def replayed(ranks):
+        made = collective(1, "ALL_REDUCE", MIB, group="5")
+        made.start_time_micros, made.duration_micros = 100, 50
+        write(trace_of([[made]] * ranks, {"5": [0, 1]}), tmp_path / str(ranks), "job")
+        text = invoke(tmp_path / str(ranks), "--replay")
+        [line] = [line for line in text.splitlines() if "ALL_REDUCE #0" in line]
+        return text, re.split(r"  +", line.strip())
+
+    assert replayed(2)[1][3] == "0 ns"
+    text, cells = replayed(1)
+    assert cells[3] == "–"
+    assert "    communication" in text
+    assert "transfer" not in text
+
+
 # ---------------------------------------------------------------------------------------------------
 # Models
 

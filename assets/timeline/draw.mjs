@@ -2,7 +2,7 @@
 
 import { plural } from "../base/format.mjs";
 import { AXIS, BAR, GUTTER, PAD } from "./lanes.mjs";
-import { cutEnd, textWidth } from "./text.mjs";
+import { cutMiddle, textWidth } from "./text.mjs";
 
 /** @import { Pen } from "../base/canvas.mjs" */
 /** @import { Tick } from "./axis.mjs" */
@@ -224,8 +224,10 @@ function drawNames(scene, pen, wide, group, isPinned) {
   pen.fillStyle = look.dim;
   for (let row = group.first; row < group.first + group.count; row++) {
     if (chart.rows.level[row]) continue;
-    const text = cutEnd(pen, chart.laneName(row), GUTTER - 100);
-    pen.fillText(text, GUTTER - 8 - textWidth(pen, text), lanes.placeOfRow(row).y + BAR / 2 + 0.5);
+    const at = lanes.placeOfRow(row).y + BAR / 2;
+    /* Beside the name of the rank there is less room. */
+    const text = cutMiddle(pen, chart.laneName(row), Math.abs(at - y) < BAR ? GUTTER - 100 : GUTTER - 24);
+    pen.fillText(text, GUTTER - 8 - textWidth(pen, text), at + 0.5);
   }
 }
 

@@ -28,11 +28,13 @@ from studio.commands.base.terminal import align_columns, printable, shorten
 from studio.comparing import Compared
 from studio.errors import ConfigError
 from studio.et import Progress
-from studio.trace import NONE, WORLD, Int64
+from studio.trace import NONE, WORLD, Int64, collective_name
 from studio.units import format_count, format_ns, parse_ns
 
 _RANKS, _GROUPS, _WAITS = 16, 8, 8
 _WORLD_WORD = "all"
+_UNNAMED = {"SEND": "", "RECV": "", collective_name(NONE): "group unknown"}
+"""What stands in place of the name of a comm group that is none; else that is the group of all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +289,7 @@ def _group_lines(shown: Breakdown) -> Iterator[str]:
     listed = sorted(total.items(), key=lambda item: -int(groups.ns[item[1]].sum()))
     for (kind, name), entries in listed[:_GROUPS]:
         ns = groups.ns[entries].sum(axis=0).tolist()
-        words = f"{kind} {name or ('' if kind in ('SEND', 'RECV') else 'all ranks')}".rstrip()
+        words = f"{kind} {name or _UNNAMED.get(kind, 'all ranks')}".rstrip()
         cells = (format_ns(value) if value else "–" for value in ns)
         rows.append((shorten(words, 34), format_count(len(entries)), format_ns(sum(ns)), *cells))
     used += [3 + column for column in range(len(COLUMNS)) if groups.ns[:, column].any()]

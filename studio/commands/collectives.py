@@ -22,7 +22,7 @@ from studio.commands.base.output import end_with_losses, findings_of, progress_l
 from studio.commands.base.terminal import printable
 from studio.comparing import Compared
 from studio.et import Progress
-from studio.sim.attained import Attained, attained_by
+from studio.sim.attained import FASTER, FASTER_WORDS, Attained, attained_by
 from studio.trace import NONE, CollectiveType
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
@@ -113,6 +113,8 @@ def text(listed: Listed) -> str:
             f"{'-' if math.isnan(rate) else format_rate(rate):>12}{'-' if share is None else f'{100 * share:.0f} %':>13}"
             f"{'-' if alone else format_ns(each.skew_ns):>11}  {_last(each)}"
         )
+    if attained and any(attained.is_faster(at, each.median_ns) for at, each in enumerate(listed.classes)):
+        lines.append(f"over {100 * FASTER:.0f} % of attained: {FASTER_WORDS}")
     return "\n".join(printable(line) for line in lines)
 
 

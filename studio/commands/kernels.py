@@ -136,7 +136,7 @@ def text(listed: Listed) -> str:
         )
     if listed.launches:
         lines += ["", *launch_words(listed.launches)]
-        lines += [queue_words(queue) for queue in listed.launches.queues[:_QUEUES]]
+        lines += [queue_words(queue, listed.launches.queues) for queue in listed.launches.queues[:_QUEUES]]
         more = len(listed.launches.queues) - _QUEUES
         lines += [f"… and {more:,} more queues" if more > 1 else "… and 1 more queue"] if more > 0 else []
     return "\n".join(printable(line) for line in lines)

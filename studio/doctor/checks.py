@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from studio.analysis.job.renumbered import share_graphs
@@ -279,7 +279,10 @@ _COVERED_BY_CHECKS = frozenset(
     {"dangling-dependency", "duplicate-id", "unlinked", "unattributed", "group-inferred"}
 )
 """Findings of readers that a check repeats with more detail."""
-_SAME_AS: Mapping[str, str] = {"unattributed": "unlinked", "unknown-collective": "comm-untyped"}
+_SAME_AS: Mapping[str, tuple[str, ...]] = {
+    "unattributed": ("unlinked",),
+    "unknown-collective": ("comm-untyped", "size-missing"),
+}
 """Findings of readers, and the checks that look for the same: where only the reader found it, it was found all the same."""
 
 
@@ -343,7 +346,7 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
         progress("checking", len(CHECKS), len(CHECKS))
     open_checks = {check.code for check in passed}
     read = [one for one in trace.findings if not _is_repeated(one, open_checks)]
-    known = {_SAME_AS.get(finding.code) for finding in read}
+    known = {code for finding in read for code in _SAME_AS.get(finding.code, ())}
     passed = [check for check in passed if check.code not in known]
     # What is lost of the files comes before what may follow from it.
     told = list(_from_reader(read))
@@ -375,9 +378,9 @@ LEAVES_WHOLE = frozenset({"nothing-linked"})
 """Errors of readers that leave a job that is whole by itself: the command that links fails, the job does not."""
 
 
-def _is_repeated(finding: Finding, passed: Collection[str]) -> bool:
+def _is_repeated(finding: Finding, passed: Set[str]) -> bool:
     """Whether a check repeats a finding of the reader: none of those that found nothing."""
-    return finding.code in _COVERED_BY_CHECKS and _SAME_AS.get(finding.code) not in passed
+    return finding.code in _COVERED_BY_CHECKS and passed.isdisjoint(_SAME_AS.get(finding.code, ()))
 
 
 def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:

@@ -26,6 +26,8 @@ from studio.trace import NONE, CollectiveType, Finding, NodeType, Rank
 
 _RANK = re.compile(r"rank ([0-9]{1,9})")
 _AGAIN = re.compile(r" · [0-9]+$")
+_STREAM = re.compile(r"([0-9]{1,18})(?: of device ([0-9]{1,9}))?")
+"""What a lane of a stream is called, with its device where a rank has several."""
 _MARK = b'"writer": "chakra-studio"'
 _TYPES = {kind.name: kind for kind in NodeType}
 
@@ -94,8 +96,11 @@ def _node(bar: _Bar) -> dict[str, Any]:
         attrs["comm_size"] = bar.bytes
     if kind == "communication" and name:
         attrs["pg_name"] = name
-    if kind in ("stream", "thread") and name.isascii() and name.isdigit() and len(name) < 19:
-        attrs["stream" if kind == "stream" else "tid"] = int(name)
+    if kind == "stream" and (stream := _STREAM.fullmatch(name)):
+        attrs["stream"] = int(stream[1])
+        attrs |= {"device": int(stream[2])} if stream[2] else {}
+    if kind == "thread" and name.isascii() and name.isdigit() and len(name) < 19:
+        attrs["tid"] = int(name)
     if bar.type == "COMM_COLL":
         said = CollectiveType.__members__.get(bar.collective)
         guessed = operator_kind(bar.name) if operator_kind(bar.name) is not None else kernel_kind(bar.name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from studio.analysis.job.launch_words import stream_words
 from studio.analysis.job.launches import Queue
 from studio.figures.theme import FIGURE_PX, axis_unit, layout, palette
-from studio.trace import NONE
 from studio.units import format_ns
 
 MOST_LINES = 4
@@ -30,7 +30,7 @@ def queue_lines(queues: Sequence[Queue], *, dark: bool) -> Any:
     traces = []
     for queue, shade in zip(queues[:MOST_LINES], shades, strict=False):
         middle = (queue.edges_ns[:-1] + queue.edges_ns[1:]) / 2 - begin
-        name = "all streams" if queue.stream == NONE else f"stream {queue.stream}"
+        name = stream_words(queue, queues) or "all streams"
         traces.append(
             go.Scatter(
                 x=middle / scale,

@@ -271,7 +271,7 @@ def _launches(document: Document, side: Side) -> None:
         queue_lines(first, dark=False),
         f"Operations launched and not ended. Launch delay: {DELAY[0].lower()}{DELAY[1:]}",
     )
-    document.bullets([*launch_words(found), *map(queue_words, first)])
+    document.bullets([*launch_words(found), *(queue_words(queue, found.queues) for queue in first)])
 
 
 def _facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:
@@ -339,7 +339,7 @@ def _collectives(
                 _size(float(times.bytes[mine].sum())) if times.bytes.any() else "not recorded",
                 _time(int(taken.sum())),
                 _time(int(taken.max())),
-                _time(int(times.skew_ns[mine].sum())),
+                _time(int(times.skew_ns[mine].sum())) if times.tells_skew[mine].any() else "–",
                 _rate(times.bus_bytes_per_ns[mine]),
             ]
         )
@@ -380,8 +380,8 @@ def _slowest(document: Document, times: CollectiveTimes) -> None:
             str(int(times.position[index])),
             _size(float(times.bytes[index])) if times.bytes.any() else "not recorded",
             _time(int(times.duration_ns[index])),
-            _time(int(times.skew_ns[index])),
-            str(int(times.last_rank[index])),
+            _time(int(times.skew_ns[index])) if times.tells_skew[index] else "–",
+            str(int(times.last_rank[index])) if times.tells_skew[index] else "–",
             _rate(times.bus_bytes_per_ns[index : index + 1]),
         ]
         for index, count in zip(kinds[order].tolist(), alike[order].tolist(), strict=True)

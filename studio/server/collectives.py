@@ -9,9 +9,17 @@ import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
 from studio.analysis.collectives.cell import UNITS, cell_words
-from studio.analysis.collectives.heat import Heat, Shown, Tile, line_name, strongest, tile, worst_lines
+from studio.analysis.collectives.heat import (
+    Heat,
+    Shown,
+    Tile,
+    line_name,
+    node_name,
+    strongest,
+    tile,
+    worst_lines,
+)
 from studio.analysis.collectives.imbalance import ratios
-from studio.analysis.job.function_names import short_function_name
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.distinct import find_distinct
 from studio.errors import StudioError, TraceError
@@ -70,7 +78,7 @@ def _tile(shown: Shown) -> Response:
     def of(column: Any) -> Any:
         return np.where(known, column, NONE).astype(np.int32)
 
-    names, name = _texts(members.titles, of(members.title[first]))
+    names, name = _names(heat, of(members.title[first]), of(members.type[first]))
     groups, group = _texts(members.groups, of(members.group[first]))
     kinds = find_distinct(members.type[first]).tolist() if len(first) else []
     header = {
@@ -86,7 +94,7 @@ def _tile(shown: Shown) -> Response:
         "relative": shown.relative,
         "folded": heat.rows.folded,
         "timed": members.timed,
-        "names": [short_function_name(text)[:_NAME_AT_MOST] for text in names],
+        "names": [text[:_NAME_AT_MOST] for text in names],
         "groups": groups,
         "types": {str(kind): collective_name(kind) if kind != NONE else "" for kind in kinds},
         "sections": [text[:_NAME_AT_MOST] for text in heat.rows.sections]
@@ -119,6 +127,13 @@ def _texts(pool: tuple[str, ...], codes: Any) -> tuple[list[str], Any]:
     """Return the texts that codes refer to, and codes into these."""
     used, inverse = np.unique(codes, return_inverse=True)
     return [pool[code] if code != NONE else "" for code in used.tolist()], inverse.astype(np.int32)
+
+
+def _names(heat: Heat, title: Any, kind: Any) -> tuple[list[str], Any]:
+    """Return what nodes of titles and types are called, and codes into these; the title is -1 where there is none."""
+    used, inverse = np.unique(np.stack([title, kind]), axis=1, return_inverse=True)
+    names = [node_name(heat, *one) if one[0] != NONE else "" for one in used.T.tolist()]
+    return names, inverse.astype(np.int32)
 
 
 def _numbers(shown: Shown) -> Int64:

@@ -15,6 +15,11 @@ from studio.sim.presets import preset
 from studio.sim.systems.proposals import system_of_recording
 from studio.trace import Trace
 
+FASTER = 1.5
+"""From this multiple of the recorded time on a system is too slow for the recording: costs of presets are off by less."""
+FASTER_WORDS = "was recorded faster than the costs of this system know: on other hardware, or in another way, such as over symmetric memory"
+"""What a share from `FASTER` on tells."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attained:
@@ -32,6 +37,10 @@ class Attained:
         """Return the attained time over a recorded one: 1 is as fast as the system attains; None where nothing tells."""
         attained = self.ns[index]
         return attained / took_ns if attained and took_ns > 0 else None
+
+    def is_faster(self, index: int, took_ns: float) -> bool:
+        """Return whether a recorded time is so short that the costs of the system do not hold for it."""
+        return (self.share(index, took_ns) or 0.0) > FASTER
 
 
 def attained_by(trace: Trace, classes: Sequence[SizeClass], named: str | None = None) -> Attained | None:

@@ -6,7 +6,7 @@ from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import collective_times
 from studio.analysis.job.completeness import is_recording
 from studio.errors import ConfigError
-from studio.sim.attained import attained_on
+from studio.sim.attained import FASTER, attained_on
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import TRIFLE, Facts, Found
 from studio.sim.presets import preset
@@ -15,8 +15,6 @@ from studio.timeline import recorded_times
 from studio.trace import Trace
 from studio.units import format_bytes, format_count, format_ns
 
-FASTER = 1.5
-"""From this multiple of the recorded time on a system is too slow for the recording: costs of presets are off by less."""
 _COMPLETE = frozenset({"ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL"})
 """Collectives that no member ends before the last one came: what they take after that is the time of the network."""
 

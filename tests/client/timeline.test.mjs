@@ -14,7 +14,7 @@ import { describeMeeting, describeWait, readMeeting } from "../../assets/timelin
 import { mixLine } from "../../assets/timeline/pictures.mjs";
 import { stepHit } from "../../assets/timeline/search.mjs";
 import { shapeTable, sortRows } from "../../assets/timeline/table_shape.mjs";
-import { cutEnd, cutStart, functionName } from "../../assets/timeline/text.mjs";
+import { cutMiddle, cutStart, functionName } from "../../assets/timeline/text.mjs";
 import { Tiles, joinRows } from "../../assets/timeline/tiles.mjs";
 import { Timeline } from "../../assets/timeline/timeline.mjs";
 
@@ -313,7 +313,7 @@ test("names are cut where half a word would stay", () => {
   for (const name of ["PjitFunction(conv)", "Memset (Device)", "a < b", "layer0.mlp"]) {
     assert.equal(functionName(name), name);
   }
-  assert.equal(cutEnd(pen, "a long name of a lane", 62), "a long na…");
+  assert.equal(cutMiddle(pen, "a long name of a lane", 62), "a lon…lane");
 });
 
 test("the critical path is looked up by time", () => {

@@ -12,11 +12,15 @@ from click.testing import CliRunner
 import studio
 from studio.analysis.compare.runs import recorded_side
 from studio.analysis.job.completeness import completeness
+from studio.analysis.job.launch_words import queue_words
+from studio.analysis.job.launches import launches
 from studio.analysis.path.critical import critical_path
 from studio.analysis.path.words import path_shares
 from studio.cli import main
+from studio.commands.base.timelines import write_timeline
 from studio.doctor import examine
 from studio.doctor.checks import examination
+from studio.figures.queues import queue_lines
 from studio.timeline import node_times, recorded
 from studio.trace import CollectiveType, NodeType, Trace, digest, int_column, node_attributes
 from tests.et.pytorch_files import device_file, event, kernel, launch
@@ -260,7 +264,19 @@ def test_a_process_with_several_devices_says_how_busy_each_was(tmp_path):
     one, other = kernel("k", 0, 100, 1), kernel("k", 50, 100, 2)
     other["args"]["device"] = 1
     path.write_bytes(device_file([event("aten::mm", 0, 10), launch(1, 1), launch(4, 2), one, other]))
-    [told] = [finding for finding in studio.read(path).findings if finding.code == "several-devices"]
+    trace = studio.read(path)
+    [told] = [finding for finding in trace.findings if finding.code == "several-devices"]
     assert "2 devices" in told.message
     assert "150 µs in all" in told.message
     assert "100 µs on average, 100 µs at most" in told.message
+    # Streams of the same number on two devices are two, whose lanes and queues say so; also those of an exported timeline.
+    exported = studio.read(write_timeline(trace, tmp_path / "exported.json"))
+    for each in (trace, exported):
+        lanes = [lane.name for lane in recorded(each).lanes if lane.kind == "stream"]
+        assert lanes == ["7 of device 0", "7 of device 1"]
+    found = launches(trace)
+    assert found is not None
+    said = [queue_words(queue, found.queues).split(":")[0] for queue in found.queues]
+    assert sorted(said) == ["queue of rank 0, stream 7 of device 0", "queue of rank 0, stream 7 of device 1"]
+    figure = queue_lines(found.queues, dark=False)
+    assert {line.name for line in figure.data} == {"stream 7 of device 0", "stream 7 of device 1"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 from flask import Flask
 
@@ -38,3 +39,19 @@ def test_names_that_look_like_formulas_are_texts_in_both_files(tmp_path) -> None
     }
     [head, row] = lines("collectives.csv")
     assert (row[0], row[-3:]) == ("'=1+1", ["64", "128", "192"])
+
+
+def test_types_that_share_a_name_come_before_it_in_the_windows_of_the_page(tmp_path) -> None:
+    """The page writes these names, shortened at their ends where there is no room."""
+    kinds = ("ALL_REDUCE", "BROADCAST", "ALL_REDUCE")
+    nodes = [collective(number, kind, 64, name="ncclKernel(void*)") for number, kind in enumerate(kinds)]
+    session = Session(Workspace(tmp_path))
+    job = session.workspace.save(
+        trace_of([[*nodes, collective(3, "ALL_GATHER", 8, name="other")]] * 2), "job"
+    )
+    app = Flask("test")
+    app.config["SESSION"] = session
+    app.register_blueprint(collectives_blueprint())
+    packed = app.test_client().get(f"/api/jobs/{job}/collectives").data
+    header = json.loads(packed[4 : 4 + int.from_bytes(packed[:4], "little")])
+    assert set(header["names"]) == {"ALL_REDUCE · ncclKernel", "BROADCAST · ncclKernel", "other"}

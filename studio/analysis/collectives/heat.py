@@ -321,6 +321,8 @@ def worst_lines(shown: Shown, most: int | None = None) -> list[tuple[int, Offend
 def line_name(heat: Heat, line: int, *, whole: bool = False) -> str:
     """Return a line's name: that of its nodes, numbered if repeated, or of its section.
 
+    Collectives of several types that share a name have their type before it.
+
     Args:
         heat: The heatmap.
         line: The line.
@@ -332,9 +334,19 @@ def line_name(heat: Heat, line: int, *, whole: bool = False) -> str:
     if heat.rows.folded:
         return heat.rows.sections[int(heat.rows.section[row])] or "all collectives"
     members, first = heat.members, int(heat.rows.first[row])
-    title = members.titles[int(members.title[first])]
-    kind = collective_name(int(members.type[first]))
-    name = (title if whole else short_function_name(title)) or kind
-    if title and int(members.title[first]) in heat.mixed:
-        name = f"{name} · {kind}"
+    name = node_name(heat, int(members.title[first]), int(members.type[first]), whole=whole)
     return f"{name} #{int(heat.nth[row]) + 1}" if heat.alike[row] > 1 else name
+
+
+def node_name(heat: Heat, title: int, kind: int, *, whole: bool = False) -> str:
+    """Return what nodes of a title and type are called: the type comes first where the title alone tells of several.
+
+    Args:
+        heat: The heatmap.
+        title: The title, a place in `members.titles`.
+        kind: The CollectiveType.
+        whole: Whether C++ signatures stay as they were recorded.
+    """
+    text = heat.members.titles[title]
+    name = (text if whole else short_function_name(text)) or collective_name(kind)
+    return f"{collective_name(kind)} · {name}" if text and title in heat.mixed else name

@@ -25,7 +25,7 @@ import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.timeline import NodeTimes
-from studio.trace import NONE, CollectiveType, CommGroup, Float64, Int64, Trace
+from studio.trace import NONE, Bool, CollectiveType, CommGroup, Float64, Int64, Trace
 
 _WHOLE_IS_ALL_INPUTS = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 _ONE_TO_ALL = (CollectiveType.BROADCAST, CollectiveType.REDUCE)
@@ -84,6 +84,11 @@ class CollectiveTimes:
         """(C,) how long the first member waited for the last one."""
         skew: Int64 = self.arrived_ns - self.start_ns
         return skew
+
+    @property
+    def tells_skew(self) -> Bool:
+        """(C,) whether that is known: one member of several alone does not tell when the others came."""
+        return (self.present > 1) | (self.members < 2)
 
 
 def collective_times(

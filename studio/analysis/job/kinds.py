@@ -1,4 +1,4 @@
-"""What nodes occupy: the accelerator, the network, remote memory, the host, nothing, or a device's memory; and types that tell gaps apart."""
+"""What nodes occupy: the accelerator, the network, remote memory, the host, nothing, or a device's memory; and the types they are counted by."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
 
 HOST_GAP, DEVICE_GAP = "host gap", "device gap"
 """What stands in lists of types for nodes that are written as compute although nothing computes: as linking names them."""
-_GAP_TYPES = {-(2**31) + 1: HOST_GAP, -(2**31) + 2: DEVICE_GAP}
-_HOST_GAP, _DEVICE_GAP = _GAP_TYPES
+LIBRARY_KERNEL = "communication kernel"
+"""What stands there for kernels of communication libraries of which too little is known for a collective, also written as compute."""
+_TYPES_APART = {-(2**31) + 1: HOST_GAP, -(2**31) + 2: DEVICE_GAP, -(2**31) + 3: LIBRARY_KERNEL}
+_HOST_GAP, _DEVICE_GAP, _LIBRARY_KERNEL_TYPE = _TYPES_APART
 
 _LIBRARY_KERNEL = re.compile(rb"(?:nccl|rccl|msccl)\w*(?:Kernel|Func)", re.IGNORECASE)
 """Kernels of communication libraries. Of those that were launched before a recording began nothing else is known."""
@@ -52,24 +54,26 @@ def node_kinds(graph: Graph) -> Int64:
     return kinds
 
 
-def types_and_gaps(graph: Graph) -> Int32:
-    """Return (N,) the types of nodes as they are shown, but types of their own for gaps; `type_or_gap_name` names them.
+def counted_types(graph: Graph) -> Int32:
+    """Return (N,) the types of nodes as they are shown, but types of their own for what is written as compute and is not.
 
-    Added up as compute, time in which nothing ran would contradict every account of where the time went.
+    That are gaps and kernels of communication libraries: added up as compute they would contradict every account of where the time
+    went. `counted_type_name` names the types.
     """
     types, gaps = shown_types(graph), graph.rows_with("gap")[0]
-    gaps = gaps[graph.type[gaps] == NodeType.COMP]
-    if not len(gaps):
+    gaps, kernels = gaps[graph.type[gaps] == NodeType.COMP], is_library_kernel(graph)
+    if not len(gaps) and not kernels.any():
         return types
     types = types.copy()
+    types[kernels] = _LIBRARY_KERNEL_TYPE
     types[gaps] = _HOST_GAP
     types[idles(graph)] = _DEVICE_GAP
     return types
 
 
-def type_or_gap_name(number: int) -> str:
-    """Return the name of a type of `types_and_gaps`."""
-    return _GAP_TYPES.get(number) or type_name(number)
+def counted_type_name(number: int) -> str:
+    """Return the name of a type of `counted_types`."""
+    return _TYPES_APART.get(number) or type_name(number)
 
 
 def work_kinds(trace: Trace) -> list[Int64]:

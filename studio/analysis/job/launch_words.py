@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from studio.analysis.job.launches import Launches, Queue
-from studio.trace import NONE
+from studio.trace import NONE, stream_name
 from studio.units import format_count, format_counted, format_ns
 
 DELAY = (
@@ -52,8 +54,20 @@ def launch_words(found: Launches) -> list[str]:
     return lines
 
 
-def queue_words(queue: Queue) -> str:
+def stream_words(queue: Queue, queues: Sequence[Queue]) -> str:
+    """Return which stream a queue is of, with the device where queues of its rank are of several; "" where that is not recorded."""
+    if queue.stream == NONE:
+        return ""
+    devices = {other.device for other in queues if other.rank == queue.rank}
+    return f"stream {stream_name(queue.stream, queue.device if len(devices) > 1 else NONE)}"
+
+
+def queue_words(queue: Queue, queues: Sequence[Queue] = ()) -> str:
     """Return a sentence about a queue.
+
+    Args:
+        queue: The queue.
+        queues: All of the job, which tell whether its rank has several devices.
 
     Example:
         >>> import numpy as np
@@ -70,9 +84,9 @@ def queue_words(queue: Queue) -> str:
     window = ""
     if window_ns < _WHOLE * recorded_ns:
         window = f" from the first launch on ({format_ns(window_ns)} of {format_ns(recorded_ns)})"
-    stream = "" if queue.stream == NONE else f", stream {queue.stream}"
+    stream = stream_words(queue, queues)
     return (
-        f"queue of rank {queue.rank}{stream}: {queue.mean:,.1f} operations on average, {queue.most:,} at most, "
+        f"queue of rank {queue.rank}{stream and ', '}{stream}: {queue.mean:,.1f} operations on average, {queue.most:,} at most, "
         f"empty for {100 * queue.empty:.0f} % of the time{window}"
     )
 

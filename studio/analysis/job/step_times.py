@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from studio.analysis.job.inferred_facts import is_inferred
+from studio.analysis.job.steps import enclosing_steps
 from studio.timeline import NodeTimes
 from studio.trace import NONE, STEP, Bool, Graph, Int64, NodeType, Trace, dense_column
 
@@ -18,14 +19,17 @@ class StepTime:
     Attributes:
         rank: The rank's number.
         name: What the recording calls the step, "" for a rank without steps, which is one as a whole.
-        recorded_ns: From its first node to that of the next step; of the last step, to the end of the rank.
+        recorded_ns: From its first node to that of the next step; of the last step, to the end of the rank. Where a device works, the
+            last of several steps ends with what the host did in it: the device may be several steps behind.
         replayed_ns: The same in the other times.
+        left_ns: How long the rank went on after it, recorded and replayed; only after the last of several steps, where a device works.
     """
 
     rank: int
     name: str
     recorded_ns: int
     replayed_ns: int
+    left_ns: tuple[int, int] = (0, 0)
 
     @property
     def difference(self) -> float:
@@ -42,7 +46,7 @@ def step_times(trace: Trace, times: NodeTimes) -> list[StepTime]:
         trace: The recording.
         times: Other times of the same nodes, as a simulation gives them.
     """
-    steps = []
+    steps: list[StepTime] = []
     for index, rank in enumerate(trace.ranks):
         graph = trace.graph_of(rank)
         rows = np.flatnonzero(graph.start_ns >= 0)
@@ -53,15 +57,19 @@ def step_times(trace: Trace, times: NodeTimes) -> list[StepTime]:
         whole = dense_column(graph, "inclusive_ns", NONE)[rows]
         length = np.where(whole < 0, graph.duration_ns[rows], whole)
         counted = np.isin(rows, _marks(graph, rows), invert=True)
+        last = _last(graph, rows, len(names), counted)
         place = times.first[index] + rows
-        recorded = _lengths(step, graph.start_ns[rows], graph.start_ns[rows] + length, len(names), counted)
         began, ended = times.start_ns[place], times.end_ns[place]
         # What was still under way when the recording ended went on at once; how long it took is not known.
         late = _still_under_way(graph, rows, ended - began > length)
-        ended = np.where(late, began + length, ended)
-        replayed = _lengths(step, began, ended, len(names), counted)
-        for name, recorded_ns, other in zip(names, recorded, replayed, strict=True):
-            steps.append(StepTime(rank.number, name, recorded_ns, other))
+        both = (
+            (graph.start_ns[rows], graph.start_ns[rows] + length),
+            (began, np.where(late, began + length, ended)),
+        )
+        lengths = [_lengths(step, start, end, len(names), counted, last) for start, end in both]
+        left = [int(end[counted].max(initial=0) - end[last].max(initial=0)) for _, end in both]
+        steps += [StepTime(rank.number, name, *ns) for name, *ns in zip(names, *lengths, strict=True)]
+        steps[-1] = replace(steps[-1], left_ns=(left[0], left[1]))
     return steps
 
 
@@ -91,10 +99,21 @@ def _steps(graph: Graph, rows: Int64) -> tuple[list[str], Int64]:
     return [graph.strings[int(code)] for code in graph.name[marks]], begins
 
 
-def _lengths(step: Int64, start: Int64, end: Int64, count: int, counted: Bool) -> list[int]:
-    """Return the duration of each step: to the first node of the next, of the last to the end."""
+def _last(graph: Graph, rows: Int64, count: int, counted: Bool) -> Bool:
+    """Return which rows (S,) tell when the last of several steps ends: all that counts, or what its mark encloses of the host.
+
+    A device may run several steps behind: what it still has to do then is not the last step's alone.
+    """
+    on_host = dense_column(graph, "stream", NONE)[rows] < 0
+    steps = enclosing_steps(graph, rows)
+    inside = counted & on_host & (steps == steps.max()) & (steps != NONE)
+    return inside if count > 1 and inside.any() and not on_host.all() else counted
+
+
+def _lengths(step: Int64, start: Int64, end: Int64, count: int, counted: Bool, last: Bool) -> list[int]:
+    """Return the duration of each step: to the first node of the next, of the last to the end of the nodes `last`."""
     first = np.full(count + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, step[counted], start[counted])
-    first[count] = int(end[counted].max(initial=0))
+    first[count] = int(end[last].max(initial=0))
     first = np.minimum.accumulate(first[::-1])[::-1]
     return [int(length) for length in np.diff(first)]

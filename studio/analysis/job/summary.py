@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
-from studio.analysis.job.kinds import DEVICE_GAP, HOST_GAP, type_or_gap_name, types_and_gaps
+from studio.analysis.job.kinds import (
+    DEVICE_GAP,
+    HOST_GAP,
+    LIBRARY_KERNEL,
+    counted_type_name,
+    counted_types,
+    is_library_kernel,
+)
 from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.notebook import one_line
@@ -169,10 +176,12 @@ def summarise(trace: Trace, figures: Sequence[GraphFigures] | None = None) -> Su
     )
 
 
-def counts_gaps_as_compute(summary: Summary, trace: Trace) -> bool:
-    """Return whether the summary of a trace was stored when gaps were not yet told from compute."""
+def counts_too_much_as_compute(summary: Summary, trace: Trace) -> bool:
+    """Return whether the summary of a trace was stored when gaps or kernels of communication were not yet told from compute."""
     told = {share.name for share in summary.types}
-    return not told & {HOST_GAP, DEVICE_GAP} and any(len(graph.rows_with("gap")[0]) for graph in trace.graphs)
+    if not told & {HOST_GAP, DEVICE_GAP} and any(len(graph.rows_with("gap")[0]) for graph in trace.graphs):
+        return True
+    return LIBRARY_KERNEL not in told and any(is_library_kernel(graph).any() for graph in trace.graphs)
 
 
 def _shares(trace: Trace, tables: Sequence[dict[str, Sums]], *, by_bytes: bool) -> tuple[Share, ...]:
@@ -196,11 +205,11 @@ def _by_type(graph: Graph) -> dict[str, Sums]:
     nodes = comm_nodes(graph)
     size[nodes.rows] = nodes.bytes
     by_type = {}
-    types = types_and_gaps(graph)
+    types = counted_types(graph)
     for number in find_distinct(types).tolist():
         chosen = types == number
         sums = int(chosen.sum()), int(size[chosen].sum()), int(graph.duration_ns[chosen].sum())
-        by_type[type_or_gap_name(number)] = sums
+        by_type[counted_type_name(number)] = sums
     return by_type
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.kinds import type_or_gap_name, types_and_gaps
+from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.analysis.job.summary import rank_with_most
 from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
@@ -30,7 +30,7 @@ class TypeTime:
 
 def type_times(trace: Trace, times: NodeTimes) -> dict[str, TypeTime]:
     """Return the total durations of each node type of a trace; gaps have types of their own."""
-    types = [types_and_gaps(graph) for graph in trace.graphs]
+    types = [counted_types(graph) for graph in trace.graphs]
     kinds = sorted({kind for of_graph in types for kind in find_distinct(of_graph).tolist()})
     sums = np.zeros((len(trace.ranks), len(kinds)), np.int64)
     known: dict[tuple[int, int], list[int]] = {}  # ranks that one was simulated for share its times
@@ -42,7 +42,7 @@ def type_times(trace: Trace, times: NodeTimes) -> dict[str, TypeTime]:
             known[rank.graph, first] = _sums(mine, _durations(times, first, len(mine)), kinds)
         sums[index] = known[rank.graph, first]
     numbers = [rank.number for rank in trace.ranks]
-    return {type_or_gap_name(kind): _time(sums[:, column], numbers) for column, kind in enumerate(kinds)}
+    return {counted_type_name(kind): _time(sums[:, column], numbers) for column, kind in enumerate(kinds)}
 
 
 def _durations(times: NodeTimes, first: int, count: int) -> Int64:

@@ -447,5 +447,6 @@ def _waits(trace: Trace, timeline: Timeline, account: Ledger) -> Int64:
 
 def _place(lane: Lane) -> tuple[int, tuple[int, str]]:
     """Return the sort key of a lane within its rank: numbers in names by value, so all ranks sort alike."""
-    number = int(lane.name) if lane.name.isascii() and lane.name.isdigit() and len(lane.name) < 20 else -1
+    first = lane.name.split(" ")[0] if lane.kind == "stream" else lane.name
+    number = int(first) if first.isascii() and first.isdigit() and len(first) < 20 else -1
     return _SHOWN.index(lane.kind), (number, lane.name)

@@ -12,7 +12,7 @@ import numpy as np
 from studio.analysis.collectives.times import as_rows, collective_times, distinct_collectives
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
-from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS
+from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Part
 from studio.analysis.job.part_words import NAMES
 from studio.commands.base import replay as replaying
 from studio.commands.base.systems import system_label
@@ -222,7 +222,7 @@ def text(outcome: Outcome) -> str:
         ("finish", finish),
         *((NAMES[part], times.of(part)) for part in PARTS if part not in (*EXPOSED, *IDLE)),
         (NAMES["exposed"], times.exposed_ns),
-        *((f"  {NAMES[part]}", times.of(part)) for part in EXPOSED),
+        *((f"  {_name_in(result, part)}", times.of(part)) for part in EXPOSED),
         (NAMES["idle"], times.idle_ns),
         *((f"  {NAMES[part]}", times.of(part)) for part in IDLE),
         (NAMES["after_finish"], times.after_finish_ns),
@@ -250,6 +250,12 @@ def text(outcome: Outcome) -> str:
     codes = {doubt.code for doubt in outcome.doubts}
     lines += _finding_lines([finding for finding in outcome.findings if finding.code not in codes])
     return "\n".join(lines).rstrip()
+
+
+def _name_in(result: SimResult, part: Part) -> str:
+    """Return what a part of exposed communication is called: nothing tells waiting and transfer apart where one rank alone is replayed."""
+    untold = part == "transfer" and len(result.trace.ranks) == 1 and replaying.is_replay(result)
+    return NAMES["communication" if untold else part]
 
 
 def _compute_lines(result: SimResult) -> Iterator[str]:
@@ -343,7 +349,7 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
             format_bytes(int(times.bytes[index])),
             *([format_bytes(int(times.whole_bytes[index]))] if has_whole else []),
             format_ns(int(took[index])),
-            format_ns(int(times.skew_ns[index])),
+            format_ns(int(times.skew_ns[index])) if times.tells_skew[index] else "–",
         )
         shown = (format_rate(rate) if rate == rate else "-" for rate in rates)
         rows.append((count_alike(name, int(alike[place])), *cells, *shown))

@@ -53,6 +53,13 @@ def lines(result: SimResult, most: int = 32) -> Iterator[str]:
             f"  {name[:23]:24}{step.rank:>8,}{format_ns(step.recorded_ns):>14}{format_ns(step.replayed_ns):>14}"
             f"{_difference(step):>12}"
         )
+    longest = max(compared, key=lambda step: step.left_ns)
+    if longest.left_ns[0]:
+        recorded_ns, replayed_ns = longest.left_ns
+        yield (
+            f"  steps are those of the host; after the last one rank {longest.rank:,} went on for "
+            f"{format_ns(recorded_ns)}, {format_ns(replayed_ns)} in the replay"
+        )
     if not all(step.recorded_ns for step in compared):
         yield "  –: nothing was recorded in that step, so the difference cannot be told"
     if len(compared) > most:

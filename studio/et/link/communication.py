@@ -130,6 +130,10 @@ class Communication:
     groups: dict[str, Group] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
 
+    def add_unknown(self, name: str) -> None:
+        """Count a collective that is not known."""
+        self.unknown[name] = self.unknown.get(name, 0) + 1
+
 
 def communicate(
     operations: Operations,
@@ -202,7 +206,7 @@ def _calls(
             if facts:
                 rows[row] = facts
             elif plain(name) not in NO_COLLECTIVES:
-                communication.unknown[name] = communication.unknown.get(name, 0) + 1
+                communication.add_unknown(name)
         elif name == _RECORDER:
             recorders.append(row)
         elif operator_kind(name) is not None:
@@ -378,7 +382,7 @@ class _FactReader:
         kind = operator_kind(name)
         if kind is None:
             if plain(name) not in NO_COLLECTIVES:
-                communication.unknown[name] = communication.unknown.get(name, 0) + 1
+                communication.add_unknown(name)
             return None
         facts = _of_metadata(kind, said)
         if facts.bytes_in < 0 and values:
@@ -544,17 +548,18 @@ def _device_side(
 ) -> set[int]:
     """Give kernels of communication libraries their facts; return the calls they carry out.
 
-    Those launched before the recording began are left out, unless they say what they are: which call they belong to is not known, and
+    Those launched before the recording began are unknown, unless they say what they are: which call they belong to is not known, and
     of other ranks another number of them may have been under way.
     """
     kernels = np.flatnonzero(device.kind[launched.event] == EventKind.KERNEL)
     events = launched.event[kernels]
     named = mark_names(device.names, device.name[events], lambda name: KERNEL.search(name) is not None)
-    communicating = [
-        (place, event)
-        for place, event, by_name in zip(kernels.tolist(), events.tolist(), named.tolist(), strict=True)
-        if (by_name and not launched.earlier[place]) or "collective" in device.comm.get(event, ())
-    ]
+    communicating = []
+    for place, event, by_name in zip(kernels.tolist(), events.tolist(), named.tolist(), strict=True):
+        if "collective" in device.comm.get(event, ()) or (by_name and not launched.earlier[place]):
+            communicating.append((place, event))
+        elif by_name:
+            communication.add_unknown(device.names[device.name[event]].split("(")[0])
     calling = _calls_around(operations, launched, calls, [place for place, _ in communicating])
     together = _calls_together(operations, device, launched, calls, calling)
     of_call: dict[int, list[int]] = {}
@@ -606,8 +611,7 @@ def _kernel_facts(
         return call
     kind = kernel_kind(name)
     if kind is None:
-        label = str(said.get("collective_name") or name.split("(")[0])
-        communication.unknown[label] = communication.unknown.get(label, 0) + 1
+        communication.add_unknown(str(said.get("collective_name") or name.split("(")[0]))
         return None
     return Facts(kind, inferred=("type", "size", "group"))
 

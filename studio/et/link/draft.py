@@ -241,7 +241,7 @@ def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
         names = ", ".join(
             f"{name} ({count:,})" for name, count in list(rank_draft.communication.unknown.items())[:6]
         )
-        message = f"{files}: collectives of unknown type, size and group: {names}. Their time counts as communication."
+        message = f"{files}: collectives of unknown type, size or group: {names}. Their time counts as communication."
         findings.append(
             Finding(
                 "warning",

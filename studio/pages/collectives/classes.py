@@ -13,7 +13,7 @@ from studio.errors import ConfigError
 from studio.pages.base.export import Table, exports
 from studio.pages.base.state import session
 from studio.pages.base.widgets import exact, hint, link, table
-from studio.sim.attained import Attained, attained_by
+from studio.sim.attained import FASTER, FASTER_WORDS, Attained, attained_by
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns, format_rate
 from studio.views.address import shown_run
@@ -28,7 +28,7 @@ _BUS = (
 )
 _ATTAINED = (
     "What the costs of this system give for such a collective alone, over the median: 100 % is as fast as the system attains. "
-    "More is possible for kernels that are not NCCL's."
+    f"What is over {100 * FASTER:.0f} % {FASTER_WORDS}."
 )
 
 
@@ -49,7 +49,9 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
     ]  # fmt: skip
     if attained:
         head.insert(8, _named(f"of {attained.system}", _ATTAINED))
-    rows = [_row(job, view, index, each, attained) for index, each in enumerate(found[:_SHOWN])]
+    # Of one member alone nothing tells when the others came.
+    alone = len(session().trace(job).ranks) == 1
+    rows = [_row(job, view, index, each, attained, alone=alone) for index, each in enumerate(found[:_SHOWN])]
     more = len(found) - _SHOWN
     return html.Div(
         [
@@ -81,7 +83,9 @@ def _named(name: str, about: str) -> Any:
     return html.Span([name, hint(name, about)])
 
 
-def _row(job: str, view: dict[str, Any], index: int, each: SizeClass, attained: Attained | None) -> list[Any]:
+def _row(
+    job: str, view: dict[str, Any], index: int, each: SizeClass, attained: Attained | None, *, alone: bool
+) -> list[Any]:
     groups = (
         html.Bdi(each.groups[0] or "(all ranks)") if len(each.groups) == 1 else format_count(len(each.groups))
     )
@@ -103,8 +107,7 @@ def _row(job: str, view: dict[str, Any], index: int, each: SizeClass, attained: 
         exact(format_ns(each.median_ns), f"{each.median_ns:,} ns"),
         exact(format_ns(each.p99_ns), f"{each.p99_ns:,} ns"),
         "–" if math.isnan(rate) else format_rate(rate),
-        exact(format_ns(each.skew_ns), f"{each.skew_ns:,} ns"),
-        exact(format_ns(each.most_skew_ns), f"{each.most_skew_ns:,} ns"),
+        *("–" if alone else exact(format_ns(ns), f"{ns:,} ns") for ns in (each.skew_ns, each.most_skew_ns)),
         html.Span(last),
     ]
     if attained:

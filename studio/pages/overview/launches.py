@@ -51,7 +51,7 @@ def shown_launches(found: Launches, *, dark: bool) -> Any:
                 [
                     "Operations launched and not ended",
                     hint("queue", QUEUE),
-                    *(f" · {queue_words(queue)}" for queue in first[:MOST_LINES]),
+                    *(f" · {queue_words(queue, found.queues)}" for queue in first[:MOST_LINES]),
                 ],
                 className="cs-dim cs-overview-caption",
             ),

@@ -12,7 +12,7 @@ from dash import Input, Output, State, callback, dcc, html, no_update
 from studio.analysis.collectives.groups import group_use, shared_use
 from studio.analysis.job.completeness import Completeness, completeness, is_recording
 from studio.analysis.job.files import files_of
-from studio.analysis.job.summary import Summary, count_unsized, counts_gaps_as_compute, summarise
+from studio.analysis.job.summary import Summary, count_unsized, counts_too_much_as_compute, summarise
 from studio.analysis.job.type_times import type_times
 from studio.doctor import CHECKS
 from studio.errors import StudioError
@@ -274,7 +274,7 @@ def _types_section(job: str, run: str, dark: bool) -> Any:
 
 def _summary(info: JobInfo, trace: Trace) -> Summary:
     """Return the summary of a job; one that was stored when gaps counted as compute is made anew."""
-    if not counts_gaps_as_compute(info.summary, trace):
+    if not counts_too_much_as_compute(info.summary, trace):
         return info.summary
     return session().keep_of_job("summary", info.id, lambda: summarise(trace))
 

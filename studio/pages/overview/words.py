@@ -8,7 +8,7 @@ from typing import Any
 from dash import html
 
 from studio.analysis.collectives.groups import GroupUse
-from studio.analysis.job.kinds import DEVICE_GAP, HOST_GAP
+from studio.analysis.job.kinds import DEVICE_GAP, HOST_GAP, LIBRARY_KERNEL
 from studio.analysis.job.summary import Summary
 from studio.analysis.job.type_times import TypeTime
 from studio.pages.base.export import Table, with_copy_button
@@ -36,11 +36,13 @@ _ADDED = (
     "Durations of the nodes added up. Each counts in full where several are under way at once, so that a type can have "
     "more than the whole takes."
 )
-_GAPS: Mapping[str, str] = {
+_NOT_COMPUTE: Mapping[str, str] = {
     HOST_GAP: "Time of the processor that belongs to no operator: the program between operators, the rest of a call, what came after "
     "waiting. Where nothing else is under way meanwhile it is part of idle.",
     DEVICE_GAP: "Time for which a stream of the device stood idle between two of its operations. Where nothing else is under way "
     "meanwhile it is part of idle.",
+    LIBRARY_KERNEL: "Kernels of a communication library of which neither size nor group is known, as where they were launched before the "
+    "recording began. Their time is communication; in a simulation they keep it on every network.",
 }
 _PATHS_NAMED, _PATHS_LISTED = 2, 500
 _COLOUR = {
@@ -49,6 +51,7 @@ _COLOUR = {
     "COMM_SEND": "p2p",
     "COMM_RECV": "p2p",
     "COPY": "copy",
+    LIBRARY_KERNEL: "collective",
     "MEM_LOAD": "memory",
     "MEM_STORE": "memory",
 }
@@ -71,7 +74,7 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> 
             className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"}
         )
         row = [
-            html.Span([swatch, share.name, *_gap_hint(share.name)], className="cs-type"),
+            html.Span([swatch, share.name, *_type_hint(share.name)], className="cs-type"),
             format_count(share.nodes),
             _range(share.rank_least, share.rank_most),
         ]
@@ -90,8 +93,8 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> 
     return with_copy_button(table(head, rows, numeric=range(1, len(head))), "nodes by type")
 
 
-def _gap_hint(name: str) -> list[Any]:
-    return [hint(name, _GAPS[name])] if name in _GAPS else []
+def _type_hint(name: str) -> list[Any]:
+    return [hint(name, _NOT_COMPUTE[name])] if name in _NOT_COMPUTE else []
 
 
 def _mean_and_worst(took: TypeTime, ranks: int) -> list[Any]:

@@ -101,5 +101,5 @@ def test_collectives_of_one_kernel_are_told_apart_by_their_type():
     heat = heat_of(members, Look())
     names = [line_name(heat, line) for line in range(len(heat.lines))]
     assert len(set(names)) == len(names)
-    assert {"ncclDevKernel_SendRecv · GATHER #1", "ncclDevKernel_SendRecv · SCATTER #2"} <= set(names)
+    assert {"GATHER · ncclDevKernel_SendRecv #1", "SCATTER · ncclDevKernel_SendRecv #2"} <= set(names)
     assert "ncclDevKernel_AllGather_RING_LL #1" in names

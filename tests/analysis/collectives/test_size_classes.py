@@ -107,6 +107,15 @@ def test_what_a_system_attains_is_what_it_takes_alone() -> None:
     assert attained.share(0, 1_000_000) == pytest.approx(attained.ns[0] / 1e6)
 
 
+def test_what_was_faster_than_the_system_knows_is_said_to_be(tmp_path: Path) -> None:
+    """128 MiB among eight ranks in 1 µs is more than NVLink carries; in 100 ms it is not."""
+    for micros, is_faster in ((1, True), (100_000, False)):
+        folder = tmp_path / str(micros)
+        write(trace_of([[at(1, 100, 100 + micros, 1 << 27)]] * 8), folder, "job")
+        last = run("collectives", folder, "--preset", "hgx-h100").stdout.splitlines()[-1]
+        assert ("was recorded faster than the costs of this system know" in last) == is_faster
+
+
 def test_sums_of_a_recording_are_those_of_its_collectives(shared: Path) -> None:
     """Of the command's JSON: counts, bytes and times of all classes together."""
     folder = shared / "traces" / "torch" / "dlrm_4r"

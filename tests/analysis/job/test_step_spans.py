@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from studio.analysis.job.step_spans import step_spans
+from studio.analysis.job.step_times import step_times
 from studio.timeline import recorded_times
 from tests.handmade import node, trace_of
 
@@ -99,3 +100,30 @@ def test_the_only_step_of_a_device_includes_what_the_host_did_before_its_first_k
     found = step_spans(trace, recorded_times(trace))
     assert found is not None
     assert (found.ns // 1000).tolist() == [[88], [60]]
+
+
+def test_the_last_step_of_a_replay_is_without_what_the_device_does_long_after() -> None:
+    """The device is behind, so that all it has to do after the marks is not of the last step alone."""
+    host = [
+        at(1, 10, 10, "ProfilerStep#1"),
+        at(2, 10, 4, "aten::mm"),
+        at(3, 20, 10, "ProfilerStep#2"),
+        at(4, 20, 8, "aten::mm"),
+    ]
+    kernels = [at(5, 15, 30, "gemm"), at(6, 45, 55, "gemm")]
+    for kernel, launch in zip(kernels, (2, 4), strict=True):
+        kernel.ctrl_deps.append(launch)
+        kernel.attr.add(name="stream").int64_val = 7
+    trace = trace_of([[*host, *kernels]])
+    steps = step_times(trace, recorded_times(trace))
+    assert [(step.name, step.recorded_ns, step.replayed_ns, step.left_ns) for step in steps] == [
+        ("ProfilerStep#1", 10_000, 10_000, (0, 0)),
+        ("ProfilerStep#2", 8_000, 8_000, (72_000, 72_000)),
+    ]
+    # Without a device, and of a single step, all that follows counts.
+    for nodes in ([*host, at(7, 40, 5, "loose")], [*host[:2], kernels[0]]):
+        trace = trace_of([nodes])
+        last = step_times(trace, recorded_times(trace))[-1]
+        assert (last.name[-1], last.recorded_ns, last.left_ns) == (
+            ("2", 25_000, (0, 0)) if len(nodes) == 5 else ("1", 35_000, (0, 0))
+        )

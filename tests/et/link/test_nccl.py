@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import studio
 from studio.analysis.collectives.clocks import clock_offsets
@@ -16,6 +17,8 @@ from studio.analysis.compare.runs import recorded_side
 from studio.analysis.job.kernels import kernels
 from studio.analysis.job.ledger import PartTimes
 from studio.analysis.job.step_times import StepTime
+from studio.analysis.job.summary import summarise
+from studio.cli import main
 from studio.commands.base import replay as replaying
 from studio.doctor import examine
 from studio.sim import simulate
@@ -197,6 +200,12 @@ def test_collectives_from_before_the_recording_match_nothing(tmp_path: Path) -> 
     assert told.level == "info"
     assert "(launched before the recording began: 3)" in told.message
     assert "studio.collect" in told.hint
+    [unknown] = [found for found in trace.findings if found.code == "unknown-collective" and found.rank == 0]
+    assert "ncclDevKernel_AllReduce_Sum_f32_RING_LL (3)" in unknown.message
+    counted = {share.name: share.nodes for share in summarise(trace).types}
+    assert (counted["communication kernel"], counted["COMM_COLL"]) == (5, 2)
+    said = CliRunner().invoke(main, ["breakdown", str(tmp_path)])
+    assert "UNNAMED COLLECTIVE group unknown  " in said.output
     assert not {found.code for found in examine(trace)} & {"unlinked", "collectives-disagree"}
     # What it did then stays communication.
     assert account_of(trace).exposed_ns.tolist() == [34_000, 26_000]
