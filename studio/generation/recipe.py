@@ -343,12 +343,13 @@ def _with_slow_ranks(before: Recipe, after: Recipe) -> Recipe:
 
 def _same(made: Trace, trace: Trace) -> bool:
     """Whether a job is one that was generated, maybe written and read since: files have attributes more that say the same."""
+    # Graphs are numbered as files are read, which is not the order of ranks.
+    pairs = {(own.graph, other.graph) for own, other in zip(made.ranks, trace.ranks, strict=False)}
     return (
-        [(rank.number, rank.graph, rank.slots) for rank in made.ranks]
-        == [(rank.number, rank.graph, rank.slots) for rank in trace.ranks]
+        [(rank.number, rank.slots) for rank in made.ranks]
+        == [(rank.number, rank.slots) for rank in trace.ranks]
         and set(made.groups) == set(trace.groups)
-        and len(made.graphs) == len(trace.graphs)
-        and all(map(_same_graph, made.graphs, trace.graphs))
+        and all(_same_graph(made.graphs[own], trace.graphs[other]) for own, other in pairs)
     )
 
 

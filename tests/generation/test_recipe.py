@@ -116,3 +116,14 @@ def test_files_keep_what_was_said(tmp_path):
     given[-1] = 128
     assert run("generate", "dlrm", *given, "--ranks", 4, "-o", tmp_path / "wanted").exit_code == 0
     assert bare(studio.read(tmp_path / "four")) == bare(studio.read(tmp_path / "wanted"))
+
+
+def test_files_in_the_order_of_their_names_are_still_what_was_generated(tmp_path):
+    """Of twelve stages rank 10 is read before rank 2, so that its graph has another number than in the recipe."""
+    given = ["--model", "gpt3-125m", "--ranks", 12, "--pp", 12, "--batch", 12]
+    assert run("generate", "llm", *given, "-o", tmp_path / "job").exit_code == 0
+    job = studio.read(tmp_path / "job")
+    assert job.ranks[10].graph != 10
+    assert unchanged_recipe(job) is not None
+    swapped = [replace(rank, graph=(rank.graph + 1) % 12, slots=rank.slots) for rank in job.ranks]
+    assert unchanged_recipe(replace(job, ranks=tuple(swapped))) is None
