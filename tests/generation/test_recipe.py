@@ -36,6 +36,10 @@ def bare(job: Trace) -> Trace:
         (LLAMA, {"ranks": 2, "batch": 8}, {"dp": 4, "strong": True}, {"ranks": 4}),
         (LLAMA, {"ranks": 4, "tp": 2, "pp": 2, "batch": 4}, {"dp": 2}, {"ranks": 8, "batch": 8}),
         (LLAMA, {"ranks": 4, "pp": 2, "batch": 4}, {"pp": 4}, {"ranks": 8, "pp": 4}),
+        # Dimensions that the job has not stand where the recipe has them.
+        (LLAMA, {"ranks": 2, "tp": 2, "batch": 4}, {"pp": 2}, {"ranks": 4, "pp": 2}),
+        (LLAMA, {"ranks": 1, "batch": 4}, {"pp": 2, "dp": 2}, {"ranks": 4, "pp": 2, "batch": 8}),
+        (MIXTRAL, {"ranks": 2, "batch": 4}, {"ep": 2}, {"ranks": 4, "ep": 2, "batch": 8}),
         (LLAMA, {"ranks": 4, "cp": 2, "batch": 2}, {"dp": 4}, {"ranks": 8, "batch": 4}),
         (LLAMA, {"ranks": 4, "tp": 2, "batch": 4}, {"tp": 4, "dp": 4}, {"ranks": 16, "tp": 4, "batch": 8}),
         ("resnet50", {"ranks": 2, "batch": 64}, {"dp": 4}, {"ranks": 4, "batch": 128}),
@@ -104,6 +108,17 @@ def test_a_job_that_was_changed_is_scaled_by_what_its_nodes_tell():
     assert "is made anew" not in [rule.change for rule in rules]
     with pytest.raises(ConfigError, match="changed after it was generated"):
         scaled(changed, tp=2)
+
+
+def test_a_dimension_that_a_changed_job_lacks_is_not_made():
+    job = studio.generate("gpt3-125m", ranks=2, batch=2)
+    grown = scale_job(job, mesh_of(job), Growth(pp=2))
+    assert grown[1].layout == "dp=2,pp=2"
+    assert [rule.change for rule in grown[2]] == ["is made anew"]
+    graph = job.graphs[0]
+    changed = replace(job, graphs=(replace(graph, duration_ns=graph.duration_ns + 5),))
+    with pytest.raises(ConfigError, match="of one rank along the pipeline dimension"):
+        scaled(changed, pp=2)
 
 
 def test_files_keep_what_was_said(tmp_path):
