@@ -129,6 +129,21 @@ def test_outputs_of_benchmarks_are_calibrated_and_the_system_is_guessed_aloud(sh
     assert report("validate", log, "--system", out)["tables"][0]["class"] == "fitted"
 
 
+def test_parameters_have_their_units_and_counts_their_nouns(shared, tmp_path):
+    raw = shared / "measured" / "raw" / "all_reduce_rccl_tests_mi300x.txt"
+    done = run("calibrate", raw, "-o", tmp_path / "mine.yml")
+    assert done.exit_code == 0, done.output
+    rows = [
+        line
+        for line in done.stdout.splitlines()
+        if line.startswith(("launch ", "hop ", "host ", "ramp ", "efficiency "))
+    ]
+    times = {line[:28].rstrip(): line[40:44].strip() for line in rows}
+    assert times["launch all_reduce"] == "ns"
+    assert {unit for name, unit in times.items() if name.startswith(("ramp", "efficiency"))} == {""}
+    assert "of 8 ranks on 1 node, from" in done.stdout
+
+
 def test_every_second_size_is_judged_by_the_others(shared, tmp_path):
     """Fitted on half of the sizes of a file, the other half is of the class `other sizes`."""
     whole = read_tables([shared / "measured" / "raw" / "all_reduce_rccl_tests_mi300x.txt"]).tables
