@@ -20,6 +20,7 @@ from studio.analysis.collectives.messages import Messages
 from studio.analysis.collectives.unmatched import find_unmatched
 from studio.analysis.graph.digraph import build_network, reachable
 from studio.sim.config import SystemConfig
+from studio.sim.extensions import EXTENDED_MODE
 from studio.trace import (
     NONE,
     CollectiveType,
@@ -172,8 +173,10 @@ def _names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     texts = [repr(group.name) for group in groups if group.name and not group.name.isdecimal()]
     if texts:
         shown = ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
-        message = f"{len(texts):,} comm groups have names that are no whole numbers: {shown}."
-        hint = "The reference knows groups by numbers from 1 alone; the extended mode takes any text."
+        some = "1 comm group has a name that is no whole number"
+        several = f"{len(texts):,} comm groups have names that are no whole numbers"
+        message = f"{some if len(texts) == 1 else several}: {shown}."
+        hint = f"The reference knows groups by numbers from 1 alone; the {EXTENDED_MODE} takes any text."
         yield Finding("error", "group-name", message, hint)
 
 
@@ -214,7 +217,7 @@ def _check_stream_numbers(
                 "both with one counter, so these ranks would wait for each other for ever"
             )
             hint = (
-                "Use the extended mode, or name a comm group of all ranks for it: the chunks of each group are numbered "
+                f"Use the {EXTENDED_MODE}, or name a comm group of all ranks for it: the chunks of each group are numbered "
                 "on their own."
             )
             yield Finding("warning", "chunk-numbers", f"{message}.", hint, rank.number)
