@@ -48,6 +48,7 @@ from studio.trace import (
     decode_value,
     int_column,
 )
+from studio.units import format_counted
 
 COMPLETE = "chakra-studio complete FILES -o DIR"
 """The command that makes a whole job of the ranks that are known."""
@@ -119,9 +120,9 @@ def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
         return
     sizes = " × ".join(str(dim.size) for dim in config.topology.dims)
     system = (
-        f"the system {npus:,} NPUs ({sizes})"
+        f"the system {format_counted(npus, 'NPU')} ({sizes})"
         if len(config.topology.dims) > 1
-        else f"the system {npus:,} NPUs"
+        else f"the system {format_counted(npus, 'NPU')}"
     )
     beyond = [number for number in numbers if number >= npus]
     absent = npus - len(numbers) + len(beyond)

@@ -142,3 +142,11 @@ def test_files_in_the_order_of_their_names_are_still_what_was_generated(tmp_path
     assert unchanged_recipe(job) is not None
     swapped = [replace(rank, graph=(rank.graph + 1) % 12, slots=rank.slots) for rank in job.ranks]
     assert unchanged_recipe(replace(job, ranks=tuple(swapped))) is None
+
+
+def test_one_of_a_thing_has_no_plural(tmp_path):
+    job = tmp_path / "one"
+    done = run("generate", "inference", "--model", LLAMA, "--ranks", 1, "-o", job)
+    assert "decode of 1 sequence: 1 new token, 4,097 in the KV cache" in done.stdout
+    assert "1 → 2 ranks, dp=1 → dp=2" in run("scale", job, "-o", tmp_path / "two", "--dp", 2).stdout
+    assert "1 → 1 rank, dp=1 → dp=1" in run("scale", job, "-o", tmp_path / "same", "--dp", 1).stdout
