@@ -24,8 +24,8 @@ from studio.units import format_ns, format_rate
 Finish = Callable[[Change], int | None]
 """Returns the finish after a change; None where it cannot be simulated."""
 
-NOTHING = 0.005
-"""Share of the finish below which more bandwidth gains nothing, so that the knee is reached."""
+TRIFLE = 0.005
+"""Share of the finish of which all bandwidth above the knee gains less."""
 _NEAR = 1.9
 """Multiples below which the knee is advised besides twice the bandwidth: it costs less."""
 _DOUBLINGS = 10
@@ -75,15 +75,17 @@ def _bandwidth(scene: Scene, finish: Finish, index: int) -> Iterator[Candidate |
     def change(factor: float) -> Change:
         return Change(settings=(f"bandwidth[{index}]={written * factor!r}",))
 
-    at = _Scan(scene.baseline.finish_ns, lambda factor: finish(change(factor)))
+    at = Scan(scene.baseline.finish_ns, lambda factor: finish(change(factor)))
     more, less = at.finish(2.0), at.finish(0.5)
     if more is None or less is None:
         return
     knee = at.knee(refined=2 if scene.trace.node_count > _LARGE else _REFINED)
     where = _where(scene, index)
-    words = "" if knee is None else f"above {format_rate(rate * knee)} on {where} nothing is gained"
+    trifle = f"less than {100 * TRIFLE:g} % of the finish is gained"
+    words = "" if knee is None else f"above {format_rate(rate * knee)} on {where} {trifle}"
     yield Sensitivity(f"bandwidth of {where}", more, less, words)
-    end = f"; {words}." if words else "."
+    # Beside what doubling saves, a knee that is passed already says nothing.
+    end = f"; {words}." if knee is not None and knee > 1 else "."
     lever = frozenset({f"bandwidth {index}"})
     said = f"Double the bandwidth of {where}, from {format_rate(rate)} to {format_rate(2 * rate)}{end}"
     yield Candidate("bandwidth", said, change(2.0), lever)
@@ -208,7 +210,7 @@ def _listed(scene: Scene, key: str, index: int) -> float:
 
 
 @dataclass(slots=True)
-class _Scan:
+class Scan:
     """The finish over multiples of a rate.
 
     Attributes:
@@ -224,24 +226,27 @@ class _Scan:
         return self.base_ns if factor == 1 else self.ask(factor)
 
     def knee(self, refined: int) -> float | None:
-        """Return the least multiple, to two digits, above which nothing is gained; None where it was not found."""
-        slack = int(NOTHING * self.base_ns)
+        """Return the least multiple, to three digits, above which all that is gained is a trifle; None where it was not found."""
+        slack = int(TRIFLE * self.base_ns)
         high, best = 1.0, self.base_ns
         for _ in range(_DOUBLINGS):
             further = self.finish(2 * high)
             if further is None:
                 return None
-            if further > best - slack:
+            # Each doubling gains half of the one before at most, so all that follow gain no more than this one together.
+            gained = 2 * max(best - further, 0)
+            if gained <= slack:
                 break
             high, best = 2 * high, further
         else:
             return None
+        most = best - gained + slack
         low = high / 2
         for _ in range(_HALVINGS):
             slower = self.finish(low)
             if slower is None:
                 return None
-            if slower > best + slack:
+            if slower > most:
                 break
             high, low = low, low / 2
         else:
@@ -251,7 +256,7 @@ class _Scan:
             between = self.finish(middle)
             if between is None:
                 return None
-            low, high = (low, middle) if between <= best + slack else (middle, high)
+            low, high = (low, middle) if between <= most else (middle, high)
         return float(f"{high:.3g}")
 
 

@@ -145,7 +145,7 @@ class Sensitivity:
         name: What is changed, such as "bandwidth of dimension 0".
         more_ns: Finish with twice the bandwidth, or half the latency.
         less_ns: Finish with half the bandwidth, or twice the latency.
-        knee: Where more gains nothing any more, in words; "" where it was not found.
+        knee: The bandwidth above which all that is gained is a trifle, in words; "" where it was not found.
     """
 
     name: str

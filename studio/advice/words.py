@@ -10,7 +10,7 @@ from typing import Any
 from studio.advice.candidates import plural, rank_words
 from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised, Baseline, Kind
 from studio.trace import CollectiveType
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 LABELS: Mapping[Kind, str] = MappingProxyType(
     {
@@ -161,7 +161,8 @@ def lines(advised: Advised, most: int = 12) -> Iterator[str]:
         for kinds, reason in by_reason(advised):
             yield f"  not simulated: {kinds}: {reason}"
     yield ""
-    yield f"  {advised.considered:,} simulations; a replay has to meet its recording within {100 * MOST_DEVIATION:g} %"
+    of_replays = f"; a replay has to meet its recording within {100 * MOST_DEVIATION:g} %"
+    yield f"  {format_counted(advised.considered, 'simulation')}{'' if advised.baseline.deviation is None else of_replays}"
 
 
 def _baseline_lines(advised: Advised) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.calibration.machines import Machine, machine_for, machines_of, shape_in
+from studio.calibration.machines import Machine, machine_for, machines_of, shape_in, system_for
 from studio.calibration.measures import Errors, errors_of
 from studio.calibration.tables import Float64, MeasuredTable
 from studio.sim.costs.shapes import comm_sizes
@@ -15,6 +15,7 @@ from studio.sim.systems import System
 
 CLASSES: Mapping[str, str] = {
     "fitted": "the system was fitted to this very table, at these sizes",
+    "may be fitted": "the table names no machine, and one of as many of these GPUs, this collective and these sizes was fitted: maybe this one",
     "other sizes": "the system was fitted to this collective on these GPUs, at other sizes",
     "other collective or count": "the system was fitted to this machine on as many nodes, another collective or number of GPUs",
     "other nodes": "the system was fitted to this machine on other numbers of nodes",
@@ -114,7 +115,9 @@ def judge_all(tables: Sequence[MeasuredTable], named: str | None) -> tuple[list[
     judged: dict[str, Judgement] = {}
     for own in machines_of(tables).values():
         machine = machine_for(own, named)
-        notes += [f"{own[0].machine or own[0].table_id}: {note}" for note in machine.notes]
+        about = f"{own[0].machine or own[0].table_id}: "
+        # A table of no named machine is called by its hardware, with which some notes begin.
+        notes += [about + note.removeprefix(about) for note in machine.notes]
         judged |= {table.table_id: judge(table, machine) for table in own}
     return [judged[table.table_id] for table in tables], notes
 
@@ -124,15 +127,37 @@ def relation_of(system: System, table: MeasuredTable) -> str:
     entries = calibration_tables(system)
     if not entries:
         return "data sheet"
-    entries = [entry for entry in entries if entry.get("machine") == table.machine]
-    if not entries:
-        return "other machine"
+    own = [entry for entry in entries if entry.get("machine") == table.machine]
+    if not own:
+        alike = _is_unnamed(table, system) and any(
+            _has_sizes(entry, table) for entry in _alike(entries, table)
+        )
+        return "may be fitted" if alike else "other machine"
+    for entry in _alike(own, table):
+        return "fitted" if _has_sizes(entry, table) else "other sizes"
+    return kind_of_gap(table, [int(entry.get("nodes", 0)) for entry in own])  # type: ignore[call-overload]
+
+
+def _alike(entries: Sequence[Mapping[str, object]], table: MeasuredTable) -> list[Mapping[str, object]]:
+    """Return the fitted tables of the same collective on as many GPUs and nodes."""
     setup = (table.collective, table.gpus_per_node, table.nodes)
-    for entry in entries:
-        if (entry.get("collective"), entry.get("gpus-per-node"), entry.get("nodes")) == setup:
-            fitted = set(map(float, entry.get("sizes", ())))  # type: ignore[call-overload]
-            return "fitted" if fitted.issuperset(table.size_bytes.tolist()) else "other sizes"
-    return kind_of_gap(table, [int(entry.get("nodes", 0)) for entry in entries])  # type: ignore[call-overload]
+    return [
+        entry
+        for entry in entries
+        if (entry.get("collective"), entry.get("gpus-per-node"), entry.get("nodes")) == setup
+    ]
+
+
+def _has_sizes(entry: Mapping[str, object], table: MeasuredTable) -> bool:
+    return set(map(float, entry.get("sizes", ()))).issuperset(table.size_bytes.tolist())  # type: ignore[call-overload]
+
+
+def _is_unnamed(table: MeasuredTable, system: System) -> bool:
+    """Whether a table tells its machine by nothing but the hardware, and that is the system's."""
+    found = system_for(table.hardware) if table.machine == table.hardware else None
+    # What was fitted is kept without its times, so that only a name tells one machine from another.
+    built_in = found.family if found is not None else None
+    return built_in is not None and system.family is not None and built_in.devices == system.family.devices
 
 
 def kind_of_gap(table: MeasuredTable, nodes: Sequence[int]) -> str:

@@ -14,6 +14,7 @@ from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.network import UNIT, UNITS
 from studio.sim.settings import NETWORK_UNIT
 from studio.sim.systems import SYSTEMS, System, find_system
+from studio.units import format_counted
 
 _LISTED = 12
 _NICS = re.compile(r"\b(\d+)\s*x\s+(?=\w)")
@@ -204,7 +205,7 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
     node = _gpus_of_a_node(tables, ports.per_node)
     if node != ports.per_node:
         ports = replace(ports, per_node=node)
-        notes.append(f"Nodes of {node} GPUs, as the tables say.")
+        notes.append(f"Nodes of {format_counted(node, 'GPU')}, as the tables say.")
     inside = [table.nominal_gbytes_per_s for table in tables if table.nodes == 1 and _has_rate(table)]
     if inside and max(inside) != ports.inside:
         ports = replace(ports, inside=max(inside))

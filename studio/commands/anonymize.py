@@ -42,7 +42,7 @@ from studio.et.format import UNSAID, JobSize
 from studio.et.write import compressed, file_stem, rank_file, written_together
 from studio.files import read_file
 from studio.trace import Trace
-from studio.units import format_count, format_ns, parse_ns
+from studio.units import format_count, format_counted, format_ns, parse_ns
 
 _SYSTEM = "hgx-h100"
 _NAMED = 8
@@ -226,7 +226,7 @@ def _simulate_both(before: Trace, after: Trace) -> Steps:
     from studio.sim import simulate
     from studio.sim.presets import preset
 
-    label = f"{_SYSTEM}, {len(before.ranks)} NPUs"
+    label = f"{_SYSTEM}, {format_counted(len(before.ranks), 'NPU')}"
     try:
         config = preset(_SYSTEM, npus=len(before.ranks)).config.extended()
         if any(graph.duration_ns.any() for graph in before.graphs):

@@ -29,7 +29,7 @@ from studio.comparing import Compared
 from studio.errors import ConfigError
 from studio.et import Progress
 from studio.trace import NONE, WORLD, Int64, collective_name
-from studio.units import format_count, format_ns, parse_ns
+from studio.units import format_count, format_counted, format_ns, parse_ns
 
 _RANKS, _GROUPS, _WAITS = 16, 8, 8
 _WORLD_WORD = "all"
@@ -274,7 +274,7 @@ def _rank_lines(shown: Breakdown) -> Iterator[str]:
     yield from align_columns(rows, (6, *(10,) * (len(heads) - 1)))
     left = sum(map(len, list(alike.values())[_RANKS:]))
     if left:
-        yield f"and {format_count(left)} more ranks; --json lists all"
+        yield f"and {format_counted(left, 'more rank')}; --json lists all"
 
 
 def _group_lines(shown: Breakdown) -> Iterator[str]:

@@ -25,6 +25,7 @@ from studio.commands.base.tables import given_options, percent, tables_argument,
 from studio.commands.base.terminal import printable
 from studio.errors import ConfigError
 from studio.et import Progress
+from studio.sim.costs.parameters import is_time
 from studio.sim.systems import is_system_file, write_system
 from studio.store.arrays import appearing
 from studio.units import format_bytes, format_counted
@@ -124,10 +125,13 @@ def text(written: Written) -> str:
             f"({costs.library})."
         ),
         "",
-        f"{'parameter':28} {'value':>10}   95 % interval",
+        f"{'parameter':28} {'value':>10} {'unit':4}   95 % interval",
     ]
     for name, (low, high) in done.fitted.intervals.items():
-        lines.append(f"{name:28} {_number(costs.value(name)):>10}   {_number(low)} to {_number(high)}")
+        unit = "ns" if is_time(name) else ""
+        lines.append(
+            f"{name:28} {_number(costs.value(name)):>10} {unit:4}   {_number(low)} to {_number(high)}"
+        )
     lines += ["", *_inseparable(done.fitted.inseparable), *_outliers(done), *_range(done), "", *_errors(done)]
     return "\n".join([*lines, "", f"Written: {printable(str(written.file))}"])
 
@@ -163,14 +167,15 @@ def _range(done: Calibrated) -> list[str]:
         return []
     return [
         (
-            f"Holds for {', '.join(known.kinds)} of {_span(known.ranks)} ranks on {_span(known.nodes)} nodes, from "
+            f"Holds for {', '.join(known.kinds)} of {_span(known.ranks, 'rank')} on {_span(known.nodes, 'node')}, from "
             f'{format_bytes(known.sizes[0])} to {format_bytes(known.sizes[1])}; results outside say "extrapolated".'
         )
     ]
 
 
-def _span(pair: Sequence[int]) -> str:
-    return f"{pair[0]}" if pair[0] == pair[1] else f"{pair[0]} to {pair[1]}"
+def _span(pair: Sequence[int], noun: str) -> str:
+    least, most = pair
+    return format_counted(most, noun) if least == most else f"{least:,} to {format_counted(most, noun)}"
 
 
 def _errors(done: Calibrated) -> list[str]:

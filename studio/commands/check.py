@@ -31,7 +31,7 @@ from studio.et import Progress, discover, read_job, write
 from studio.et.ranks import ranks_by_file
 from studio.et.source import open_sources
 from studio.trace import Level, Trace
-from studio.units import format_count
+from studio.units import format_count, format_counted
 
 _WIDTH = 110
 _NODES_SHOWN = 4
@@ -173,8 +173,8 @@ def text(done: Sequence[Checked]) -> str:
 
 def _job_text(checked: Checked) -> str:
     trace, examination = checked.trace, checked.examination
-    ranks = "1 rank" if len(trace.ranks) == 1 else f"{format_count(len(trace.ranks))} ranks"
-    lines = [f"{checked.name}: {ranks}, {format_count(trace.node_count)} nodes: {verdict(examination)}."]
+    size = f"{format_counted(len(trace.ranks), 'rank')}, {format_counted(trace.node_count, 'node')}"
+    lines = [f"{checked.name}: {size}: {verdict(examination)}."]
     for diagnosis in examination.diagnoses:
         lines += ["", *_diagnosis_lines(trace, diagnosis)]
     titles = "; ".join(check.title[0].lower() + check.title[1:] for check in examination.passed)

@@ -46,7 +46,7 @@ from studio.comparing import LETTERS, SIDES_AT_MOST, Compared, Lineup, lineup, s
 from studio.errors import ConfigError
 from studio.et import Progress
 from studio.sim.setting_values import plain_name, plain_settings
-from studio.units import format_count, format_ns
+from studio.units import format_count, format_counted, format_ns
 
 if TYPE_CHECKING:
     from studio.commands.base.baseline import Judged
@@ -345,7 +345,7 @@ def _node_lines(comparison: Comparison, letter: str) -> Iterator[str]:
     how = "by rank and id" if alignment.by == "id" else "by structure"
     yield ""
     yield (
-        f"  {format_count(alignment.matched)} nodes matched {how}, {100 * alignment.share:.1f} % of both sides; "
+        f"  {format_counted(alignment.matched, 'node')} matched {how}, {100 * alignment.share:.1f} % of both sides; "
         f"{format_count(comparison.added_count)} added, {format_count(comparison.removed_count)} removed"
     )
     for side, places, name in (

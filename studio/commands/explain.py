@@ -21,7 +21,7 @@ from studio.sim.explaining import Explanation, Term, WayTime, explain, usual_mem
 from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset, uneven_words
 from studio.sim.rank_lists import parse_ranks
-from studio.units import format_bytes, format_ns, format_rate, parse_bytes
+from studio.units import format_bytes, format_counted, format_ns, format_rate, parse_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ def _lines(explained: Explained) -> Iterator[str]:
     made = explained.explanation
     shape, taken = made.shape, made.ways[made.taken]
     yield (
-        f"{made.kind} of {format_bytes(made.comm_size)} by {shape.ranks} ranks on {shape.nodes} "
-        f"{'node' if shape.nodes == 1 else 'nodes'} of {explained.system}: {format_ns(made.total_ns)}, {taken.name}"
+        f"{made.kind} of {format_bytes(made.comm_size)} by {format_counted(shape.ranks, 'rank')} on "
+        f"{format_counted(shape.nodes, 'node')} of {explained.system}: {format_ns(made.total_ns)}, {taken.name}"
     )
     if made.kind != "barrier":
         yield f"algbw {format_rate(made.algorithm_bytes_per_ns)}, busbw {format_rate(made.bus_bytes_per_ns)}"

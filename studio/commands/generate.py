@@ -46,7 +46,7 @@ from studio.generation.options import BY_KEY, OPTIONS
 from studio.generation.program import told_times
 from studio.generation.workload import workload_of
 from studio.trace import Trace
-from studio.units import format_bytes, format_si
+from studio.units import format_bytes, format_counted, format_si
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +134,10 @@ def text(done: Generated) -> str:
     lines = [f"{told['model']}: {told['parameters']:,} parameters{of_token} ({told['source'] or 'given'})"]
     if "kv_transfer" in told:
         for part in ("prefill", "decode"):
-            lines += [f"{part}, {told[part]['world_size']:,} ranks:"]
+            lines += [f"{part}, {format_counted(told[part]['world_size'], 'rank')}:"]
             lines += [f"  {line}" for line in (*_step_lines(told[part]), *_memory_lines(told[part]))]
-        lines.append(f"{told['joined_sequences']:,} sequences decode in the step after prompts have arrived")
+        joined = format_counted(told["joined_sequences"], "sequence decodes", "sequences decode")
+        lines.append(f"{joined} in the step after prompts have arrived")
     else:
         said = _network_lines if "family" in told else _step_lines if "phase" in told else _training_lines
         lines += said(told)
@@ -194,11 +195,11 @@ def _step_lines(told: Mapping[str, Any]) -> list[str]:
     stages = ", ".join(map(str, told["stage_layers"]))
     drafting = f", {told['draft']} drafted tokens a sequence" if told["draft"] else ""
     drafting += f" by {told['draft_model']}" if told["draft_model"] else ""
-    read = f"{told['new_tokens']:,} new tokens, {told['cached_tokens']:,} in the KV cache after the step"
+    read = f"{format_counted(told['new_tokens'], 'new token')}, {told['cached_tokens']:,} in the KV cache after the step"
     cache = f"{format_bytes(told['kv_bytes_per_token'])} of KV cache a token"
     return [
         f"layout {told['layout']}, layers of stages {stages}, {told['dtype']}, KV cache in {told['kv_dtype']}",
-        f"{told['phase']} of {told['sequences']:,} sequences: {read}{drafting}",
+        f"{told['phase']} of {format_counted(told['sequences'], 'sequence')}: {read}{drafting}",
         f"{format_si(told['flop'])}FLOP in matrix products and attention of a step; {cache}",
     ]
 

@@ -32,7 +32,7 @@ from studio.et import LinkOptions, link, write
 from studio.et.executors import executor_at
 from studio.et.job import Progress
 from studio.trace import Graph, NodeType, Rank, Trace, collective_name, int_column
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 FIGURES = ("host_operations", "linked", "host_events", "device_operations", "attributed")
 
@@ -182,7 +182,7 @@ def _clock_lines(trace: Trace) -> list[str]:
             f"{number:>4}  {moved:>+12,} ns  {drift:>+6.2f} ppm  {stays:>35}  {clock['matched']:>11,}"
         )
     if len(compared) > _CLOCKS_TOLD:
-        lines.append(f"and {len(compared) - _CLOCKS_TOLD:,} more ranks; --json lists all")
+        lines.append(f"and {format_counted(len(compared) - _CLOCKS_TOLD, 'more rank')}; --json lists all")
     return lines
 
 

@@ -187,7 +187,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
 def _counted(found: LayoutPlan) -> Iterator[str]:
     divide = len(found.items) + found.unfit
     yield (
-        f"  {format_counted(divide, 'layout')} divide, {len(found.items):,} of them fit in {found.gpu.memory_gbytes:g} GB; "
+        f"  {format_counted(divide, 'layout divides', 'layouts divide')}, {len(found.items):,} of them fit in {found.gpu.memory_gbytes:g} GB; "
         f"{sum(found.refused.values()):,} more do not divide or are not modelled"
     )
     if found.without_host:

@@ -38,7 +38,7 @@ from studio.generation.inference.serving import (
 )
 from studio.generation.models import Model
 from studio.store.arrays import appearing
-from studio.units import format_bytes, format_ns
+from studio.units import format_bytes, format_counted, format_ns
 
 _OPTIONS = (
     "tp",
@@ -138,10 +138,10 @@ def text(told: Mapping[str, Any]) -> str:
     policy = told["policy"]
     ranks = told["world_size"] // told["replicas"]
     held = format_bytes(policy["kv_cache_bytes_of_a_rank"])
-    cache = f"{policy['kv_cache_tokens']:,} tokens, {held} on each of its {ranks} ranks"
+    cache = f"{policy['kv_cache_tokens']:,} tokens, {held} on {'its rank' if ranks == 1 else f'each of its {ranks} ranks'}"
     lines = [
         f"{told['model']} on {told['world_size']} × {told['gpu']}, {told['layout']}, {told['dtype']}, KV cache in {told['kv_dtype']}",
-        f"a step: up to {policy['token_budget']:,} tokens of {policy['max_sequences']:,} sequences; KV cache of a replica: {cache}",
+        f"a step: up to {policy['token_budget']:,} tokens of {format_counted(policy['max_sequences'], 'sequence')}; KV cache of a replica: {cache}",
     ]
     if policy["pipeline_batches"] > 1:
         lines.append(
@@ -157,13 +157,16 @@ def text(told: Mapping[str, Any]) -> str:
             f"up to {policy['draft']} tokens a sequence are drafted, {by}; each is accepted with {policy['acceptance']:g}"
         )
     if told["left_out"]:
-        lines.append(f"{told['left_out']:,} requests are left out: longer than the context or the KV cache")
+        verb = "is" if told["left_out"] == 1 else "are"
+        lines.append(
+            f"{format_counted(told['left_out'], 'request')} {verb} left out: longer than the context or the KV cache"
+        )
     for load in told["loads"]:
         lines += ["", *_load_lines(load, policy["kv_cache_blocks"])]
     error = f"{100 * told['step_time_error']:.1f} %"
     lines += [
         "",
-        f"{told['step_simulations']:,} steps simulated; times of others differ by at most {error} where checked",
+        f"{format_counted(told['step_simulations'], 'step')} simulated; times of others differ by at most {error} where checked",
     ]
     return "\n".join(printable(line) for line in lines)
 
@@ -172,7 +175,7 @@ def _load_lines(load: Mapping[str, Any], blocks: int) -> list[str]:
     rate = "" if load["offered_per_s"] is None else f", {load['offered_per_s']:.3g} requests/s"
     done = f"{load['prompt_tokens_per_s']:,.0f} of prompts read, {load['requests_per_s']:.3g} requests/s done"
     lines = [
-        f"load × {load['load']:g}: {load['requests']:,} requests{rate}",
+        f"load × {load['load']:g}: {format_counted(load['requests'], 'request')}{rate}",
         f"  {load['output_tokens_per_s']:,.0f} tokens/s generated, {done}",
         f"  {'':<26}" + "".join(f"{name:>11}" for name in _COLUMNS),
     ]
@@ -187,15 +190,15 @@ def _load_lines(load: Mapping[str, Any], blocks: int) -> list[str]:
             f"{'–' if values[column] is None else format_ns(values[column]):>11}" for column in _COLUMNS
         )
         lines.append(f"  {name:<26}{cells}")
-    cache = (
-        f"KV cache up to {100 * load['most_blocks'] / blocks:.0f} % full, {load['preemptions']:,} preemptions"
-    )
-    most = f"at most {load['most_running']:,} sequences run and {load['most_waiting']:,} wait"
+    cache = f"KV cache up to {100 * load['most_blocks'] / blocks:.0f} % full, {format_counted(load['preemptions'], 'preemption')}"
+    most = f"at most {format_counted(load['most_running'], 'sequence runs', 'sequences run')} and {load['most_waiting']:,} wait"
     if load["drafted_tokens"]:
         share = load["accepted_tokens"] / load["drafted_tokens"]
-        lines.append(f"  {load['drafted_tokens']:,} tokens drafted, {100 * share:.0f} % of them accepted")
+        lines.append(
+            f"  {format_counted(load['drafted_tokens'], 'token')} drafted, {100 * share:.0f} % of them accepted"
+        )
     busy = f"busy {100 * load['busy_share']:.0f} % of the time"
-    return [*lines, f"  {load['steps']:,} steps, {busy}; {most}, {cache}"]
+    return [*lines, f"  {format_counted(load['steps'], 'step')}, {busy}; {most}, {cache}"]
 
 
 def _loads(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[float, ...]:

@@ -35,7 +35,7 @@ from studio.et import Progress
 from studio.et.write import write_with_copies
 from studio.generation.recipe import Growth, mesh_of, scale_job
 from studio.trace import Trace
-from studio.units import format_count
+from studio.units import format_count, format_counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def report(done: Scaled) -> dict[str, Any]:
 
 def text(done: Scaled) -> str:
     """Format the result for a terminal."""
-    ranks = f"{format_count(done.before.world)} → {format_count(done.after.world)} ranks"
+    ranks = f"{format_count(done.before.world)} → {format_counted(done.after.world, 'rank')}"
     lines = [f"{done.name}: {ranks}, {done.before.layout} → {done.after.layout}"]
     lines += [f"  {rule.about}: {rule.change} ({rule.why})" for rule in done.rules]
     lines.append(written_line(done.files))

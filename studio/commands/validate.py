@@ -4,8 +4,8 @@ TABLES are outputs of nccl-tests and rccl-tests, CSV files, recorded jobs, or fo
 table is judged on the preset that its hardware names.
 
 gm|e| is the geometric mean of |simulated / measured - 1|, GMF is exp(mean |ln(simulated / measured)|) - 1. A table's
-class is what it is to the system: fitted, other sizes, other collective or count, other nodes, other machine, data
-sheet. The exit code is 1 if the GMF of a table exceeds --max-error; that of a fitted table counts without its residual curve, which
+class is what it is to the system: fitted, may be fitted (it names no machine), other sizes, other collective or count, other nodes,
+other machine, data sheet. The exit code is 1 if the GMF of a table exceeds --max-error; that of a fitted table counts without its residual curve, which
 repeats what was fitted.
 """
 

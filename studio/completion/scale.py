@@ -179,6 +179,8 @@ def scaled_mesh(
 def _grown(mesh: Mesh, name: str, wanted: int) -> Mesh:
     """Return a mesh with more ranks along a dimension that it has."""
     size = size_of(mesh, name)
+    if wanted == size:
+        return mesh
     if size < 2:
         raise ConfigError(
             f"{name} is {wanted:,}; the job has the layout {mesh.layout}, of one rank along the {NAMES[name]} dimension",

@@ -250,7 +250,8 @@ def _anew(trace: Trace, recipe: Recipe, before: Mesh, wanted: Growth) -> tuple[T
             hint="Generate it with other degrees.",
         )
     tp = None if recipe.layout() is not None else wanted.tp
-    after = scaled_mesh(start, dp=wanted.dp, ranks=wanted.ranks, pp=wanted.pp, ep=wanted.ep, tp=tp)
+    wider = _with_dimensions(start, wanted) if _made_mesh(recipe) is not None else start
+    after = scaled_mesh(wider, dp=wanted.dp, ranks=wanted.ranks, pp=wanted.pp, ep=wanted.ep, tp=tp)
     if after.layout == start.layout:
         return trace, start
     replicas, stages, experts = (
@@ -260,7 +261,18 @@ def _anew(trace: Trace, recipe: Recipe, before: Mesh, wanted: Growth) -> tuple[T
     larger = _with_slow_ranks(recipe, larger)
     made = larger.job(timed=timed)
     # A dimension that was not there before stands where the layout of the recipe has it.
-    return made, after if start.axis(DATA) or replicas == 1 else mesh_of(made)
+    is_new = any(start.axis(axis.name) is None for axis in after.axes)
+    return made, mesh_of(made) if is_new else after
+
+
+def _with_dimensions(mesh: Mesh, wanted: Growth) -> Mesh:
+    """Return a mesh with the dimensions that are asked for and that it lacks, since the recipe says what ranks along them exchange."""
+    lacking = [
+        (name, size)
+        for name, size in ((PIPELINE, wanted.pp), (EXPERT, wanted.ep))
+        if size is not None and size > 1 and mesh.axis(name) is None
+    ]
+    return Mesh.of([*((axis.name, axis.size) for axis in mesh.axes), *lacking])
 
 
 def _with_tensor_ranks(recipe: Recipe, tp: int) -> Recipe:
@@ -343,12 +355,13 @@ def _with_slow_ranks(before: Recipe, after: Recipe) -> Recipe:
 
 def _same(made: Trace, trace: Trace) -> bool:
     """Whether a job is one that was generated, maybe written and read since: files have attributes more that say the same."""
+    # Graphs are numbered as files are read, which is not the order of ranks.
+    pairs = {(own.graph, other.graph) for own, other in zip(made.ranks, trace.ranks, strict=False)}
     return (
-        [(rank.number, rank.graph, rank.slots) for rank in made.ranks]
-        == [(rank.number, rank.graph, rank.slots) for rank in trace.ranks]
+        [(rank.number, rank.slots) for rank in made.ranks]
+        == [(rank.number, rank.slots) for rank in trace.ranks]
         and set(made.groups) == set(trace.groups)
-        and len(made.graphs) == len(trace.graphs)
-        and all(map(_same_graph, made.graphs, trace.graphs))
+        and all(_same_graph(made.graphs[own], trace.graphs[other]) for own, other in pairs)
     )
 
 

@@ -59,6 +59,8 @@ def describe(candidate: Candidate) -> str:
             if key in BY_KEY and value is not None and value != BY_KEY[key].choices[0]
             else []
         )
+        if key == "schedule" and layout.virtual_stages > 1:
+            more.append(f"virtual-stages {layout.virtual_stages}")
     return ", ".join([layout.name, *more])
 
 

@@ -20,6 +20,7 @@ from studio.analysis.collectives.messages import Messages
 from studio.analysis.collectives.unmatched import find_unmatched
 from studio.analysis.graph.digraph import build_network, reachable
 from studio.sim.config import SystemConfig
+from studio.sim.extensions import EXTENDED_MODE
 from studio.trace import (
     NONE,
     CollectiveType,
@@ -31,7 +32,7 @@ from studio.trace import (
     collective_name,
     int_column,
 )
-from studio.units import format_bytes, format_count
+from studio.units import format_bytes, format_count, format_counted
 
 _NAMED = 4
 """Comm groups that are named; the rest is counted."""
@@ -116,7 +117,11 @@ def _limit(findings: Iterator[Finding]) -> Iterator[Finding]:
             yield finding
         else:
             rest = 1 + sum(1 for _ in findings)
-            yield Finding(finding.level, finding.code, f"{rest:,} more groups are like this.")
+            yield Finding(
+                finding.level,
+                finding.code,
+                f"{format_counted(rest, 'more group is', 'more groups are')} like this.",
+            )
             return
 
 
@@ -172,8 +177,10 @@ def _names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     texts = [repr(group.name) for group in groups if group.name and not group.name.isdecimal()]
     if texts:
         shown = ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
-        message = f"{len(texts):,} comm groups have names that are no whole numbers: {shown}."
-        hint = "The reference knows groups by numbers from 1 alone; the extended mode takes any text."
+        some = "1 comm group has a name that is no whole number"
+        several = f"{len(texts):,} comm groups have names that are no whole numbers"
+        message = f"{some if len(texts) == 1 else several}: {shown}."
+        hint = f"The reference knows groups by numbers from 1 alone; the {EXTENDED_MODE} takes any text."
         yield Finding("error", "group-name", message, hint)
 
 
@@ -209,12 +216,12 @@ def _check_stream_numbers(
         if len(unequal):
             position = int(unequal[0])
             message = (
-                f"collective {position} of the group of all ranks: rank {rank.number} has begun {int(counts[position]):,} chunks of "
+                f"collective {position} of the group of all ranks: rank {rank.number} has begun {format_counted(int(counts[position]), 'chunk')} of "
                 f"comm groups before it, rank {first[0]} {int(first[1][position]):,}. The reference numbers the chunks of "
                 "both with one counter, so these ranks would wait for each other for ever"
             )
             hint = (
-                "Use the extended mode, or name a comm group of all ranks for it: the chunks of each group are numbered "
+                f"Use the {EXTENDED_MODE}, or name a comm group of all ranks for it: the chunks of each group are numbered "
                 "on their own."
             )
             yield Finding("warning", "chunk-numbers", f"{message}.", hint, rank.number)
@@ -363,7 +370,11 @@ def _find_unmatched(trace: Trace, messages: Messages, groups: Sequence[GroupMatc
         hint = "Source, target, tag and size of both sides must agree."
         yield Finding("error", "receive-unmatched", f"{message}.", hint, int(messages.target[row]))
     if len(receives) > _SHOWN:
-        yield Finding("error", "receive-unmatched", f"{len(receives) - _SHOWN:,} more receives have no send.")
+        yield Finding(
+            "error",
+            "receive-unmatched",
+            f"{format_counted(len(receives) - _SHOWN, 'more receive has', 'more receives have')} no send.",
+        )
     if len(sends):
         rest = f", and {format_count(len(sends) - 1)} more" if len(sends) > 1 else ""
         message = f"{half_label(trace, messages, int(sends[0]), receives=False)} is never received{rest}."

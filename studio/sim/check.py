@@ -29,6 +29,7 @@ from studio.sim.collectives import (
     listed_for,
 )
 from studio.sim.config import Algorithm, SystemConfig
+from studio.sim.extensions import EXTENDED_MODE
 from studio.sim.kinds import CollectiveKind
 from studio.sim.matched import by_number, replays_communication, unrecorded_findings
 from studio.trace import (
@@ -47,6 +48,7 @@ from studio.trace import (
     decode_value,
     int_column,
 )
+from studio.units import format_counted
 
 COMPLETE = "chakra-studio complete FILES -o DIR"
 """The command that makes a whole job of the ranks that are known."""
@@ -118,9 +120,9 @@ def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
         return
     sizes = " × ".join(str(dim.size) for dim in config.topology.dims)
     system = (
-        f"the system {npus:,} NPUs ({sizes})"
+        f"the system {format_counted(npus, 'NPU')} ({sizes})"
         if len(config.topology.dims) > 1
-        else f"the system {npus:,} NPUs"
+        else f"the system {format_counted(npus, 'NPU')}"
     )
     beyond = [number for number in numbers if number >= npus]
     absent = npus - len(numbers) + len(beyond)
@@ -305,14 +307,14 @@ def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             "warning" if config.replay_only else "error",
             "metadata-node",
             "is of type METADATA, at which the reference stops",
-            "Use the extended mode; or remove the node, and list comm groups in the comm group file.",
+            f"Use the {EXTENDED_MODE}; or remove the node, and list comm groups in the comm group file.",
         ),
         (
             (kind == NodeType.INVALID) & compatible,
             "warning",
             "invalid-node",
             "is of type INVALID: it takes no time, and what waits for it starts only when another node of the rank ends",
-            "Give the node a type, remove it, or use the extended mode.",
+            f"Give the node a type, remove it, or use the {EXTENDED_MODE}.",
         ),
         (strange, "error", "unknown-type", "is of a type the schema does not define", "Types are 0 to 7."),
     ]
@@ -523,7 +525,7 @@ def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator
     if kind is None:
         if number not in _FIXED_TIME:
             allowed = ", ".join(collective_name(known) for known in KIND_OF)
-            hint = "The extended mode carries out all collectives." if number in EXTENDED_KIND_OF else ""
+            hint = f"The {EXTENDED_MODE} carries out all collectives." if number in EXTENDED_KIND_OF else ""
             yield 0, "collective-unsupported", f"cannot be simulated; allowed: {allowed}, BROADCAST", hint
         return
     if kind in config.custom:
@@ -541,12 +543,12 @@ def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator
     within = len(group.members) < config.topology.npus and len(listed) == 1
     if within and not listed[0].row.in_groups and not any_size(config):
         reason = f"by {listed[0].name}, which is built over whole dimensions only"
-        yield len(group.members), "algorithm-unfit", reason, "Choose ring or direct, or the extended mode."
+        yield len(group.members), "algorithm-unfit", reason, f"Choose ring or direct, or the {EXTENDED_MODE}."
         return
     for algorithm, size in _applied_algorithms(config, group, listed):
         reason = "" if any_size(config) else _refusal(algorithm, kind, size)
         if reason:
-            hint = "Choose ring or direct there, another number of NPUs, or the extended mode."
+            hint = f"Choose ring or direct there, another number of NPUs, or the {EXTENDED_MODE}."
             yield size, "algorithm-unfit", reason, hint
 
 

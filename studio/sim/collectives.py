@@ -24,6 +24,7 @@ from typing import Literal
 from studio.errors import ConfigError
 from studio.sim.algorithms import ALGORITHMS
 from studio.sim.config import Algorithm, SystemConfig
+from studio.sim.extensions import EXTENDED_MODE
 from studio.sim.kinds import REFERENCE_KINDS, CollectiveKind
 from studio.trace import CollectiveType
 
@@ -243,7 +244,7 @@ def check_group(
         others = ", ".join(row.name for row in ALGORITHMS.values() if row.in_groups)
         raise ConfigError(
             f"{algorithm.name} for {kind} in comm group {name!r}; allowed: {others}",
-            hint="Trees are built over whole dimensions only, but in the extended mode.",
+            hint=f"Trees are built over whole dimensions only, but in the {EXTENDED_MODE}.",
         )
     check_size(config, kind, algorithm, size, f"comm group {name!r}")
 
@@ -287,13 +288,13 @@ def check_size(
     if algorithm.row.powers_of_two and size & (size - 1):
         raise ConfigError(
             f"{algorithm.name} for {kind} on the {size} ranks of {where}; allowed: powers of two",
-            hint="Use ring or direct there, or the extended mode.",
+            hint=f"Use ring or direct there, or the {EXTENDED_MODE}.",
         )
     if lacks_form(algorithm, kind):
         others = ", ".join(row.name for row in ALGORITHMS.values() if not row.powers_of_two and not row.lacks)
         raise ConfigError(
             f"{algorithm.name} for {kind} in {where}; allowed: {others}",
-            hint=f"{algorithm.row.label} has no {kind.replace('_', '-')}, but in the extended mode.",
+            hint=f"{algorithm.row.label} has no {kind.replace('_', '-')}, but in the {EXTENDED_MODE}.",
         )
 
 

@@ -16,7 +16,7 @@ from studio.errors import ConfigError
 from studio.notebook import one_line
 from studio.sim.algorithms import ALGORITHMS, ALGORITHMS_ALLOWED, AlgorithmKind, AlgorithmRow, find_algorithm
 from studio.sim.costs.model import CostModel
-from studio.sim.extensions import Extensions, LinkGraph
+from studio.sim.extensions import EXTENDED_MODE, Extensions, LinkGraph
 from studio.sim.kinds import COLLECTIVE_KINDS, REFERENCE_KINDS, CollectiveKind
 from studio.sim.settings import DEFAULT, DIMENSION_SETTINGS, MAX_NPUS, check_limits
 from studio.sim.values import one_of, whole
@@ -435,12 +435,12 @@ class SystemConfig:
         if len(dims) > 1:
             raise ConfigError(
                 f"congestion is 'aware' on {len(dims)} dimensions; allowed in the compatible mode: one dimension",
-                hint="Use congestion 'unaware', a topology of one dimension, or the extended mode.",
+                hint=f"Use congestion 'unaware', a topology of one dimension, or the {EXTENDED_MODE}.",
             )
         if dims[0].kind == "ring" and dims[0].size == 2:
             raise ConfigError(
                 "congestion is 'aware' on a ring of 2 NPUs; allowed in the compatible mode: rings of 3 and more",
-                hint="Two NPUs joined by one link are 'fully_connected' of size 2; the extended mode knows the ring.",
+                hint=f"Two NPUs joined by one link are 'fully_connected' of size 2; the {EXTENDED_MODE} knows the ring.",
             )
 
     def _check_links(self, links: LinkGraph) -> None:

@@ -35,6 +35,7 @@ from studio.trace import (
     type_name,
     world_names,
 )
+from studio.units import format_counted
 
 _EXPLAINED = 64
 """Stuck ranks whose reason is worked out; of a large job all the others wait for the same."""
@@ -107,7 +108,7 @@ def deadlock(
     circle = _find_cycle(explained)
     causes = tuple(finding for finding in check(trace, config) if finding.level != "info")
     shown = "; ".join(rank.reason for rank in explained[:_SHOWN])
-    more = f" (and {len(stuck) - _SHOWN:,} more ranks)" if len(stuck) > _SHOWN else ""
+    more = f" (and {format_counted(len(stuck) - _SHOWN, 'more rank')})" if len(stuck) > _SHOWN else ""
     lines = [f"{len(stuck):,} of {len(trace.ranks):,} ranks never finish: {shown}{more}."]
     if state.disagreement:
         lines.append(f"The first disagreement: {state.disagreement}.")
@@ -122,7 +123,7 @@ def deadlock(
     ]
     lines += [f"Also: {cause.message}" for cause in remaining[:_SHOWN]]
     if len(remaining) > _SHOWN:
-        lines.append(f"And {len(remaining) - _SHOWN:,} more findings.")
+        lines.append(f"And {format_counted(len(remaining) - _SHOWN, 'more finding')}.")
     return DeadlockError(
         "\n".join(lines),
         hint=fact.hint if fact is not None else _HINTS[[*state.about, "dependency"][0]],
@@ -222,7 +223,7 @@ def _explain(state: _State, place: int) -> Stuck:
         words, ranks = _explain_open(state, place, row)
         reasons.append(words)
         waits += [rank for rank in ranks if rank not in waits]
-    more = f", and {len(rows) - 2:,} more nodes" if len(rows) > 2 else ""
+    more = f", and {format_counted(len(rows) - 2, 'more node')}" if len(rows) > 2 else ""
     reason = f"rank {number} waits {' and '.join(reasons[:2])}{more}"
     return Stuck(number, _ids(graph, rows), tuple(waits), reason)
 

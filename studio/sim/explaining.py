@@ -19,6 +19,7 @@ from studio.notebook import one_line
 from studio.sim.charges import crossed_dimensions, group_shape, network_ports
 from studio.sim.config import SystemConfig
 from studio.sim.costs.model import KINDS, Charge, CostModel
+from studio.sim.costs.parameters import is_time
 from studio.sim.costs.shapes import AS_KIND, Float64, GroupShape, Ports, buffer_bytes, buffer_factor
 from studio.sim.costs.ways import OVERLAP, Way
 from studio.sim.fields import nearest
@@ -26,8 +27,6 @@ from studio.units import format_counted
 
 _CURVE_STEPS = 121
 _LEAST_BYTES = 8.0
-_NUMBERS = ("efficiency", "ramp", "copy")
-"""How parameters begin that are numbers without a unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Term:
     @property
     def is_time(self) -> bool:
         """Whether the value is in ns, and no number without a unit."""
-        return not self.name.startswith(_NUMBERS)
+        return is_time(self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ CommunicationTimes = Literal["simulated", "recorded"]
 RankStarts = Literal["together", "recorded"]
 ComputeTimes = Literal["roofline", "recorded"]
 
+EXTENDED_MODE = "extended mode (--model full)"
+"""What hints call the mode that runs what the reference refuses, with the option that takes it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Extensions:

@@ -17,6 +17,7 @@ from studio.sim.costs.model import CostModel
 from studio.sim.extensions import Link, LinkGraph
 from studio.sim.fields import Fields
 from studio.sim.settings import BY_KEY, DIMENSION_SETTINGS, NETWORK_UNIT, Setting, in_file
+from studio.units import format_counted
 
 NETWORK_BYTES_PER_GB = 1 << 30
 """What the network layer of the reference takes a GB to be."""
@@ -29,6 +30,8 @@ UNITS: Mapping[str, int] = {NETWORK_UNIT: NETWORK_BYTES_PER_GB, "GB/s": 1_000_00
 TOPOLOGY_NAMES = {choice.value: choice.name for choice in BY_KEY["topology"].choices}
 """What files call the kinds of dimensions."""
 EXTENDED_NETWORK_KEYS = tuple(setting.key for setting in in_file("network") if setting.extended)
+WITHIN_NODE = "A preset whose ranks fit in one node has the dimensions inside of it alone."
+"""Why a list that is right for more ranks may be too long, in words."""
 
 
 def network_of(network: Fields, *, extended: bool) -> tuple[Topology, LinkGraph | None]:
@@ -80,12 +83,11 @@ def _topology(network: Fields, unit: str, *, extended: bool) -> Topology:
     lists = [(setting, network.items(setting.key)) for setting in given]
     for setting, values in lists:
         if len(values) != len(kinds):
-            raise network.error(
-                setting.key,
-                values,
-                f"{len(kinds)} entries, as many as topology has",
-                "All lists have one entry per dimension, the dimension nearest the NPU first.",
-            )
+            hint = "All lists have one entry per dimension, the dimension nearest the NPU first."
+            if len(values) > len(kinds) and network.place(setting.key) != network.name:
+                hint = f"{hint} {WITHIN_NODE}"
+            allowed = f"{format_counted(len(kinds), 'entry', 'entries')}, as many as topology has"
+            raise network.error(setting.key, values, allowed, hint)
     if not extended and len(kinds) > 1:
         # A job of one rank runs on one NPU; a dimension of one among others is a mistake, as in ASTRA-sim.
         lists = [

@@ -22,7 +22,15 @@ from studio.sim.config import Algorithm, Congestion, RemoteMemory, Roofline, Sha
 from studio.sim.extensions import Extensions
 from studio.sim.fields import Fields, nearest, show_value
 from studio.sim.kinds import CollectiveKind
-from studio.sim.network import COSTS, EXTENDED_NETWORK_KEYS, costs_of, network_of, network_table, plain
+from studio.sim.network import (
+    COSTS,
+    EXTENDED_NETWORK_KEYS,
+    WITHIN_NODE,
+    costs_of,
+    network_of,
+    network_table,
+    plain,
+)
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, SETTINGS, File, Setting, in_file, settings_held_by
 from studio.sim.values import allowed_number
 from studio.trace import CommGroup, Finding, Trace
@@ -583,7 +591,10 @@ def _replace_item(
 ) -> list[object]:
     items = list(before) if isinstance(before, list | tuple) else []
     if index >= len(items):
-        raise ConfigError(f"--set {key}[{index}]: {_allowed_entries(key, len(items), per_dimension)}")
+        raise ConfigError(
+            f"--set {key}[{index}]: {_allowed_entries(key, len(items), per_dimension)}",
+            hint=WITHIN_NODE if per_dimension and items else "",
+        )
     items[index] = value[0] if isinstance(value, list) and len(value) == 1 else value
     return items
 

@@ -24,6 +24,7 @@ from studio.sim.planning import GraphPlan, Planning
 from studio.sim.rank_classes import fold_ranks, name_neighbourhoods, put_uses
 from studio.sim.rank_records import put_ranks
 from studio.trace import Int64, Trace
+from studio.units import format_counted
 
 DIMENSION_CODE = {
     "fully_connected": k.Network.FULLY_CONNECTED,
@@ -92,7 +93,7 @@ def _check_ranks(trace: Trace, config: SystemConfig) -> None:
         missing = sorted(set(range(npus)) - set(numbers))[:3]
         what = f"; rank {missing[0]} is missing" if missing else ""
         raise ConfigError(
-            f"the topology has {npus:,} NPUs, the trace {len(numbers):,} ranks{what}; "
+            f"the topology has {format_counted(npus, 'NPU')}, the trace {format_counted(len(numbers), 'rank')}{what}; "
             "allowed: one rank per NPU, numbered from 0",
             hint="Change the sizes of the dimensions so that their product is the number of ranks.",
         )

@@ -24,7 +24,7 @@ from studio.sim.plan import Plan
 from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, flows_carried, links_carried
 from studio.timeline import NodeTimes, Timeline, arrange_lanes, empty_times, rank_indices
 from studio.trace import Bool, Int64, NodeType, Rank, Trace, idles
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 WRAP = 1 << 64
 CPU, GPU, COMM, MEMORY, OTHER = range(5)
@@ -69,7 +69,7 @@ class SimResult:
 
     def __repr__(self) -> str:
         """Return it in a line."""
-        ranks = f"{len(self.finish_ns):,} ranks"
+        ranks = format_counted(len(self.finish_ns), "rank")
         return line(
             "SimResult", [f"finish {format_ns(self.makespan_ns)}", ranks, f"{len(self.event_ns):,} events"]
         )

@@ -12,6 +12,7 @@ import numpy as np
 
 from studio.errors import ConfigError, TraceError
 from studio.sim.collectives import ROOTED, check_group, group_phases
+from studio.sim.extensions import EXTENDED_MODE
 from studio.sim.folding import WORLD_NAMES
 from studio.sim.kernel import records as k
 from studio.sim.phase_lists import phase_list, turns
@@ -146,7 +147,7 @@ def group_number(group: CommGroup) -> int:
     if not group.name.isdecimal() or int(group.name) == 0:
         raise TraceError(
             f"comm group {group.name!r}: the compatible mode knows groups by numbers; allowed: 1 and above",
-            hint="Rename the group to a number in trace and comm group file, or use the extended mode.",
+            hint=f"Rename the group to a number in trace and comm group file, or use the {EXTENDED_MODE}.",
         )
     return int(group.name)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import studio
 from studio.advice.advice import Advice, Advised, Kind, advise
+from studio.advice.system import TRIFLE, Scan
 from studio.advice.terms import OF_SYSTEM
 from studio.advice.words import as_data, bars, lines, verdict
 from studio.errors import TraceError
@@ -250,10 +251,40 @@ def test_what_a_network_of_links_could_do_better():
     [first, second] = [one for one in found.sensitivity if one.name.startswith("bandwidth")]
     assert first.name == "bandwidth of dimension 0"
     assert second.more_ns < found.baseline.finish_ns < second.less_ns
-    assert "nothing is gained" in second.knee
+    assert "less than 0.5 % of the finish is gained" in second.knee
+    assert list(lines(found))[-1] == f"  {found.considered} simulations"
     assert found.combined is not None
     assert found.combined.saving_ns > found.advice[0].saving_ns
     assert len(found.combined.parts) <= 3
+
+
+@pytest.mark.parametrize("share", [0.0, 0.004, 0.01, 0.04, 0.2, 0.9])
+def test_above_the_knee_all_bandwidth_there_is_gains_a_trifle(share):
+    """A finish of which a share goes with the inverse of the bandwidth: what is gained by no end of it is known."""
+    base = 4_520_000_000
+    scan = Scan(base, lambda factor: int(base * (1 - share + share / factor)))
+    knee = scan.knee(refined=8)
+    assert knee is not None or share == 0
+    if knee is not None:
+        assert share / knee <= TRIFLE * 1.01
+        assert share / knee > TRIFLE / 4
+
+
+@pytest.mark.parametrize(("compute_us", "is_said"), [(1000, True), (10_000_000, False)])
+def test_a_knee_that_is_passed_is_not_said_beside_what_twice_the_bandwidth_saves(compute_us, is_said):
+    network = {"topology": ["Switch"], "npus_count": [4], "bandwidth": [50], "latency": [0]}
+    system = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 1,
+        "all-reduce-implementation": ["direct"],
+    }
+    graph = [node(1, "COMP", name="gemm", micros=compute_us), collective(2, "ALL_REDUCE", 64 << 20, 1)]
+    found = advise(trace_of([graph] * 4), with_model(Parts(network, system), "full"))
+    [doubled] = [item for item in of_kind(found, "bandwidth") if item.action.startswith("Double")]
+    [sensitivity] = [one for one in found.sensitivity if one.name.startswith("bandwidth")]
+    assert "is gained" in sensitivity.knee
+    assert ("is gained" in doubled.action) == is_said
 
 
 def test_what_a_single_link_could_do_better():

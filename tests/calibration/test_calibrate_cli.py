@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from studio.calibration.judging import relation_of
+from studio.calibration.machines import machine_for
 from studio.calibration.reading.csv_tables import write_csv
 from studio.calibration.reading.files import read_tables
 from studio.cli import main
@@ -127,6 +129,36 @@ def test_outputs_of_benchmarks_are_calibrated_and_the_system_is_guessed_aloud(sh
     assert done.exit_code == 0, done.output
     assert "taken to be mi300x" in done.output
     assert report("validate", log, "--system", out)["tables"][0]["class"] == "fitted"
+
+
+def test_a_table_that_names_no_machine_may_be_one_of_those_that_were_fitted(shared):
+    log = shared / "measured" / "raw" / "all_reduce_rccl_tests_mi300x.txt"
+    found = report("validate", log)
+    assert [(table["system"], table["class"]) for table in found["tables"]] == [("mi300x", "may be fitted")]
+    assert found["notes"] == ["AMD Instinct MI300X: taken to be mi300x; --system or --preset names another."]
+    # Of as many GPUs and another size; of other GPUs; of a machine that is named.
+    [table] = read_tables([log]).tables
+    mine = machine_for([table], None).system
+    assert relation_of(mine, replace(table, size_bytes=table.size_bytes + 1)) == "other machine"
+    assert relation_of(mine, replace(table, gpus_per_node=4)) == "other machine"
+    assert relation_of(mine, replace(table, hardware="H100", machine="H100")) == "other machine"
+    assert relation_of(mine, replace(table, machine="ours")) == "other machine"
+    assert relation_of(mine, replace(table, machine="aac_mi300x")) == "fitted"
+
+
+def test_parameters_have_their_units_and_counts_their_nouns(shared, tmp_path):
+    raw = shared / "measured" / "raw" / "all_reduce_rccl_tests_mi300x.txt"
+    done = run("calibrate", raw, "-o", tmp_path / "mine.yml")
+    assert done.exit_code == 0, done.output
+    rows = [
+        line
+        for line in done.stdout.splitlines()
+        if line.startswith(("launch ", "hop ", "host ", "ramp ", "efficiency "))
+    ]
+    times = {line[:28].rstrip(): line[40:44].strip() for line in rows}
+    assert times["launch all_reduce"] == "ns"
+    assert {unit for name, unit in times.items() if name.startswith(("ramp", "efficiency"))} == {""}
+    assert "of 8 ranks on 1 node, from" in done.stdout
 
 
 def test_every_second_size_is_judged_by_the_others(shared, tmp_path):

@@ -36,6 +36,10 @@ def bare(job: Trace) -> Trace:
         (LLAMA, {"ranks": 2, "batch": 8}, {"dp": 4, "strong": True}, {"ranks": 4}),
         (LLAMA, {"ranks": 4, "tp": 2, "pp": 2, "batch": 4}, {"dp": 2}, {"ranks": 8, "batch": 8}),
         (LLAMA, {"ranks": 4, "pp": 2, "batch": 4}, {"pp": 4}, {"ranks": 8, "pp": 4}),
+        # Dimensions that the job has not stand where the recipe has them.
+        (LLAMA, {"ranks": 2, "tp": 2, "batch": 4}, {"pp": 2}, {"ranks": 4, "pp": 2}),
+        (LLAMA, {"ranks": 1, "batch": 4}, {"pp": 2, "dp": 2}, {"ranks": 4, "pp": 2, "batch": 8}),
+        (MIXTRAL, {"ranks": 2, "batch": 4}, {"ep": 2}, {"ranks": 4, "ep": 2, "batch": 8}),
         (LLAMA, {"ranks": 4, "cp": 2, "batch": 2}, {"dp": 4}, {"ranks": 8, "batch": 4}),
         (LLAMA, {"ranks": 4, "tp": 2, "batch": 4}, {"tp": 4, "dp": 4}, {"ranks": 16, "tp": 4, "batch": 8}),
         ("resnet50", {"ranks": 2, "batch": 64}, {"dp": 4}, {"ranks": 4, "batch": 128}),
@@ -106,6 +110,17 @@ def test_a_job_that_was_changed_is_scaled_by_what_its_nodes_tell():
         scaled(changed, tp=2)
 
 
+def test_a_dimension_that_a_changed_job_lacks_is_not_made():
+    job = studio.generate("gpt3-125m", ranks=2, batch=2)
+    grown = scale_job(job, mesh_of(job), Growth(pp=2))
+    assert grown[1].layout == "dp=2,pp=2"
+    assert [rule.change for rule in grown[2]] == ["is made anew"]
+    graph = job.graphs[0]
+    changed = replace(job, graphs=(replace(graph, duration_ns=graph.duration_ns + 5),))
+    with pytest.raises(ConfigError, match="of one rank along the pipeline dimension"):
+        scaled(changed, pp=2)
+
+
 def test_files_keep_what_was_said(tmp_path):
     given = ["--model", "dlrm-dcnv2", "--batch", 64]
     assert run("generate", "dlrm", *given, "--ranks", 2, "-o", tmp_path / "two").exit_code == 0
@@ -116,3 +131,22 @@ def test_files_keep_what_was_said(tmp_path):
     given[-1] = 128
     assert run("generate", "dlrm", *given, "--ranks", 4, "-o", tmp_path / "wanted").exit_code == 0
     assert bare(studio.read(tmp_path / "four")) == bare(studio.read(tmp_path / "wanted"))
+
+
+def test_files_in_the_order_of_their_names_are_still_what_was_generated(tmp_path):
+    """Of twelve stages rank 10 is read before rank 2, so that its graph has another number than in the recipe."""
+    given = ["--model", "gpt3-125m", "--ranks", 12, "--pp", 12, "--batch", 12]
+    assert run("generate", "llm", *given, "-o", tmp_path / "job").exit_code == 0
+    job = studio.read(tmp_path / "job")
+    assert job.ranks[10].graph != 10
+    assert unchanged_recipe(job) is not None
+    swapped = [replace(rank, graph=(rank.graph + 1) % 12, slots=rank.slots) for rank in job.ranks]
+    assert unchanged_recipe(replace(job, ranks=tuple(swapped))) is None
+
+
+def test_one_of_a_thing_has_no_plural(tmp_path):
+    job = tmp_path / "one"
+    done = run("generate", "inference", "--model", LLAMA, "--ranks", 1, "-o", job)
+    assert "decode of 1 sequence: 1 new token, 4,097 in the KV cache" in done.stdout
+    assert "1 → 2 ranks, dp=1 → dp=2" in run("scale", job, "-o", tmp_path / "two", "--dp", 2).stdout
+    assert "1 → 1 rank, dp=1 → dp=1" in run("scale", job, "-o", tmp_path / "same", "--dp", 1).stdout

@@ -19,6 +19,7 @@ from studio.layout_search.memory import most_held
 from studio.layout_search.running import simulate_layout
 from studio.layout_search.search import Item, front, order_of
 from studio.layout_search.space import candidates, frame_of
+from studio.layout_search.unfit import describe
 from studio.layout_search.why import account, reasons
 from studio.sim.parts import interpret
 
@@ -83,6 +84,16 @@ def test_the_job_of_a_layout_takes_the_time_that_the_plan_says(found: LayoutPlan
     trace = studio.generate(TINY, ranks=4, **found.best.candidate.options)
     result = studio.simulate(trace, interpret(found.setting.system).config)
     assert result.makespan_ns == found.best.finish_ns
+
+
+@pytest.mark.parametrize(
+    ("model", "ranks", "given"), [("llama3-70b", 64, {}), ("mixtral-8x7b", 16, {"sequence": 131_072})]
+)
+def test_words_tell_all_layouts_apart(model: str, ranks: int, given: dict[str, Any]) -> None:
+    listed, _ = candidates(frame_of(model, ranks, {"batch": ranks, **given}, 8))
+    words = [describe(one) for one in listed]
+    assert len(set(words)) == len(words)
+    assert any("schedule interleaved, virtual-stages 4" in one for one in words)
 
 
 def test_options_that_are_given_are_not_varied() -> None:

@@ -183,7 +183,18 @@ def test_groups_beyond_the_system_and_names_that_are_no_numbers():
     nodes = [collective(1, "ALL_REDUCE", 8, group="tp")]
     found = findings(trace_of([nodes, nodes], {"tp": [0, 1], "far": [0, 9]}))
     assert ("error", "group-beyond", "Group far names rank 9; the system has ranks 0 to 1.") in found
-    assert ("error", "group-name") in [one[:2] for one in found]
+    [named] = [
+        one for one in check(trace_of([nodes, nodes], {"tp": [0, 1]}), system()) if one.code == "group-name"
+    ]
+    assert named.message == "1 comm group has a name that is no whole number: 'tp'."
+    assert named.hint.endswith("the extended mode (--model full) takes any text.")
+    several = [collective(1, "ALL_REDUCE", 8, group="tp"), collective(2, "ALL_REDUCE", 8, 1, group="dp")]
+    said = [
+        one[2]
+        for one in findings(trace_of([several] * 2, {"tp": [0, 1], "dp": [0, 1]}))
+        if one[1] == "group-name"
+    ]
+    assert said == ["2 comm groups have names that are no whole numbers: 'tp', 'dp'."]
 
 
 def test_ranks_that_would_number_a_common_collective_differently_are_named():

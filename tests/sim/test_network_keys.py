@@ -11,6 +11,7 @@ from studio.sim.astra import read, write_config
 from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions, Link, LinkGraph
 from studio.sim.parts import Parts, interpret, with_settings
+from studio.sim.presets import preset
 
 NETWORK = {"topology": ["Ring", "Switch"], "npus_count": [4, 2], "bandwidth": [50, 25], "latency": [500, 700]}
 SYSTEM = {"scheduling-policy": "LIFO", "collective-optimization": "baseline", "preferred-dataset-splits": 4}
@@ -116,3 +117,15 @@ def test_the_compatible_mode_knows_none_of_them(keys):
     with pytest.raises(ConfigError, match=r"allowed: no such key in the compatible mode") as caught:
         interpret(Parts({**NETWORK, **keys}, SYSTEM))
     assert "--mode extended" in caught.value.hint
+
+
+def test_a_list_for_more_dimensions_than_a_node_has_says_why_there_is_one():
+    parts = preset("hgx-h100", 4).parts
+    with pytest.raises(ConfigError, match="allowed: 1 entry, as many as topology has") as refused:
+        interpret(with_settings(parts, ["bandwidth=[450,100]"]))
+    assert refused.value.hint.endswith(
+        "A preset whose ranks fit in one node has the dimensions inside of it alone."
+    )
+    with pytest.raises(ConfigError, match="the system has one dimension") as refused:
+        with_settings(parts, ["bandwidth[1]=100"])
+    assert refused.value.hint == "A preset whose ranks fit in one node has the dimensions inside of it alone."

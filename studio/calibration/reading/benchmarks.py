@@ -26,6 +26,7 @@ from studio.calibration.reading.given import (
 from studio.calibration.reading.lines import Line, printed_lines
 from studio.calibration.tables import MeasuredTable
 from studio.errors import TraceFormatError
+from studio.units import format_counted
 
 _HEADER = re.compile(r"#?\s*size\s+count\b.*\btime\b.*\balgbw\b")
 _DEVICE = re.compile(
@@ -262,7 +263,7 @@ def _table(name: str, section: _Section, given: Given) -> tuple[MeasuredTable, l
     wrong = [row.line for row in section.rows if row.wrong]
     if wrong:
         notes.append(
-            f"{name}: {len(wrong)} rows have wrong results, the first in line {wrong[0]}; their times count."
+            f"{name}: {format_counted(len(wrong), 'row has', 'rows have')} wrong results, the first in line {wrong[0]}; their times count."
         )
     gpu = next((gpu for _, _, gpu in section.devices.values()), "")
     table = MeasuredTable(

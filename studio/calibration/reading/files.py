@@ -20,6 +20,7 @@ from studio.et import Progress, discover, read_job
 from studio.et.job import recognise
 from studio.et.source import SourceFile, head, open_sources
 from studio.files import open_file
+from studio.units import format_counted
 
 _LARGEST = 64 << 20
 _LARGEST_TEXT = "64 MiB"
@@ -63,7 +64,9 @@ def read_tables(
         raise TraceFormatError(f"{_first(unknown)}: no measured times.", hint=_EXPECTED)
     notes = [note for tables in found for note in tables.notes]
     if unknown:
-        notes.append(f"{len(unknown)} files without measured times left out: {_first(unknown)}.")
+        notes.append(
+            f"{format_counted(len(unknown), 'file')} without measured times left out: {_first(unknown)}."
+        )
     return Tables(
         tuple(_with_own_names([table for tables in found for table in tables.tables])), tuple(notes)
     )

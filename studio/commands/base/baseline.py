@@ -22,7 +22,7 @@ from studio.doctor.stored import EDITION as CHECKS
 from studio.errors import ConfigError
 from studio.files import read_file
 from studio.store.arrays import appearing
-from studio.units import format_count, format_ns
+from studio.units import format_counted, format_ns
 
 _FORM: Final = 1
 Unit = Literal["%", "points", "ratio", "findings"]
@@ -296,7 +296,7 @@ def baseline_text(judged: Judged) -> str:
 
 def _lines(judged: Judged) -> Iterator[str]:
     run = judged.run
-    yield f"{run.name} ({run.source}), {format_count(run.ranks)} ranks"
+    yield f"{run.name} ({run.source}), {format_counted(run.ranks, 'rank')}"
     if judged.against is not None:
         head = ("measure", "baseline", "now", "difference", "allowed", "")
         cells = [head, *(_cells(row) for row in judged.rows)]

@@ -29,6 +29,7 @@ from studio.trace import (
     dense_column,
     world_names,
 )
+from studio.units import format_counted
 
 Reader = Literal["astra-sim"]
 CODE = "for-astra-sim"
@@ -118,11 +119,11 @@ def _number_groups(trace: Trace) -> tuple[Trace, list[Finding]]:
     if names:
         shown = ", ".join(f"{old!r} is {new}" for old, new in list(names.items())[:8])
         more = ", …" if len(names) > 8 else ""
-        message = f"For ASTRA-sim: {len(names):,} comm groups have numbers for names: {shown}{more}."
+        message = f"For ASTRA-sim: {format_counted(len(names), 'comm group has a number for its name', 'comm groups have numbers for names')}: {shown}{more}."
         findings.append(Finding("info", CODE, message))
     listed = sum(group.inferred for group in own)
     if listed:
-        message = f"For ASTRA-sim: {listed:,} comm groups that no file listed were written with the ranks that name them."
+        message = f"For ASTRA-sim: {format_counted(listed, 'comm group that no file listed was', 'comm groups that no file listed were')} written with the ranks that name {'it' if listed == 1 else 'them'}."
         findings.append(Finding("info", CODE, message))
     if len(own) < len(trace.groups):
         message = "For ASTRA-sim: the comm group of all ranks is not listed; nodes that name it mean all ranks there."

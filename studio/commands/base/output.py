@@ -137,7 +137,7 @@ def _seen_words(seen: JobSeen) -> list[str]:
     picture = seen.picture()
     if picture is None:
         return []
-    ranks = f"{format_count(picture.ranks)} of {format_count(picture.of_ranks)} ranks"
+    ranks = f"{format_count(picture.ranks)} of {format_counted(picture.of_ranks, 'rank')}"
     parts = [ranks if picture.of_ranks else format_counted(picture.ranks, "rank")]
     parts.append(f"{format_si(sum(picture.operations.values()))} operations")
     if picture.refused:

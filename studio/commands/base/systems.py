@@ -8,6 +8,7 @@ from studio.sim.config import SystemConfig
 from studio.sim.models import words_of
 from studio.sim.network import TOPOLOGY_NAMES, UNIT, network_table
 from studio.sim.settings import NETWORK_UNIT
+from studio.units import format_counted
 
 
 def system_label(config: SystemConfig) -> str:
@@ -22,9 +23,11 @@ def system_label(config: SystemConfig) -> str:
     )
     links = ""
     if config.links is not None:
-        links = f" over {len(config.links.links):,} links and {config.links.switches:,} switches"
-    npus = config.topology.npus
-    return f"{npus:,} {'NPU' if npus == 1 else 'NPUs'}: {dims}{links}, model {words_of(config.model, config.congestion)}"
+        links = (
+            f" over {format_counted(len(config.links.links), 'link')} and "
+            f"{format_counted(config.links.switches, 'switch', 'switches')}"
+        )
+    return f"{format_counted(config.topology.npus, 'NPU')}: {dims}{links}, model {words_of(config.model, config.congestion)}"
 
 
 def _latency(config: SystemConfig, latency_ns: float) -> str:

@@ -18,6 +18,8 @@ GROUPS: Mapping[str, str] = {
     "shared": "on PCIe, time more of bytes that share a path, in units of their time at the full rate",
 }
 """Groups of parameters, with the unit of each."""
+_NUMBERS = ("efficiency", "ramp", "copy", "shared")
+"""Groups whose parameters are numbers without a unit; those of all others are ns."""
 
 _PROTOCOLS = ("LL", "LL128", "Simple")
 _RATES = (*_PROTOCOLS, "NVLS", "direct")
@@ -132,6 +134,16 @@ def to_groups(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
         group, _, rest = name.partition(" ")
         table.setdefault(group, {})[rest] = value
     return table
+
+
+def is_time(name: str) -> bool:
+    """Whether a parameter is in ns, and no number without a unit.
+
+    Example:
+        >>> is_time("launch all_reduce"), is_time("ramp NVLS inside")
+        (True, False)
+    """
+    return name.partition(" ")[0] not in _NUMBERS
 
 
 def members(group: str, names: Iterable[str] = NAMES) -> list[str]:

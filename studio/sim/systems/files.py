@@ -25,6 +25,7 @@ from studio.sim.parts import EXTENDED, Parts, Table
 from studio.sim.settings import ALGORITHM_SETTINGS, DIMENSION_SETTINGS, MAX_NPUS, NETWORK_UNIT
 from studio.sim.systems.family import Family, family_of, refuse_size
 from studio.sim.systems.gpu import Gpu, gpu_of, nested, refuse_unknown
+from studio.units import format_counted
 
 KEYS = (
     "name",
@@ -300,7 +301,8 @@ def _check_lists(network: Fields, family: Family | None) -> None:
             continue
         values = network.items(setting.key)
         if len(values) != dims:
-            raise network.error(setting.key, values, f"{dims} entries, as many as topology has")
+            allowed = f"{format_counted(dims, 'entry', 'entries')}, as many as topology has"
+            raise network.error(setting.key, values, allowed)
 
 
 def _dimensions(family: Family) -> tuple[int, ...]:

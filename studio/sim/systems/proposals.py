@@ -15,6 +15,7 @@ from studio.sim.systems.errors import classes_of, measured_error_words, tables_o
 from studio.sim.systems.files import System
 from studio.sim.systems.uses import Uses, uses_of
 from studio.trace import Int64, Trace
+from studio.units import format_counted
 
 MOST = 6
 """Systems that are proposed."""
@@ -173,7 +174,7 @@ def _size_words(system: System, uses: Uses) -> str:
     if nodes == 1:
         return f"{ranks} fit into one node of {family.node}."
     crossing = sum(len({rank // inside for rank in ranks_of}) > 1 for ranks_of in uses.groups.values())
-    groups = f"{crossing} of {len(uses.groups)} groups {'crosses' if crossing == 1 else 'cross'} nodes"
+    groups = f"{crossing} of {format_counted(len(uses.groups), 'group')} {'crosses' if crossing == 1 else 'cross'} nodes"
     part = "" if inside == family.node else f", which could hold {family.node}"
     return f"{ranks} are {nodes:,} nodes of {inside}{part}; {groups}."
 
