@@ -25,8 +25,11 @@ from studio.commands.base.options import (
 )
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.terminal import printable
+from studio.errors import ConfigError
 from studio.et import Progress
 from studio.operators import OperatorReport, list_operators
+from studio.operators.roofline import Gpu, memory_words
+from studio.sim.systems.gpus import gpu_of_recording
 from studio.trace import Trace
 from studio.units import format_count, format_ns, format_si
 
@@ -62,6 +65,16 @@ class Listed:
     trace: Trace
     operators: OperatorReport
 
+    @property
+    def gpu(self) -> Gpu | None:
+        """The GPU that times are of; None where its peaks are not known."""
+        if not self.operators.on_device:
+            return None
+        try:
+            return gpu_of_recording(self.trace)
+        except ConfigError:
+            return None
+
 
 def run(request: Request, *, progress: Progress | None = None) -> Listed:
     """Read a job and work out what its operators did.
@@ -94,6 +107,7 @@ def report(listed: Listed) -> dict[str, Any]:
                 "flop_per_s": row.flop_per_s,
                 "bytes_per_s": row.bytes_per_s,
                 "intensity": row.intensity,
+                "doubt": memory_words(listed.gpu, row.bytes_per_s) if listed.gpu is not None else "",
             }
             for row in found.rows
         ],
@@ -119,10 +133,10 @@ def text(listed: Listed) -> str:
     ]
     for row in found.rows[:_SHOWN]:
         called = (row.called_ns, row.called_flop, row.called_bytes)
-        lines.append(_line(row.operator, row.count, row.type, *called))
+        lines.append(_line(row.operator, row.count, row.type, *called, listed.gpu))
         if row.by_name_count:
             alone = (row.by_name_ns, row.by_name_flop, row.by_name_bytes)
-            lines.append(_line(_ALONE, row.by_name_count, row.type, *alone))
+            lines.append(_line(_ALONE, row.by_name_count, row.type, *alone, listed.gpu))
     if len(found.rows) > _SHOWN:
         lines.append(f"  and {format_count(len(found.rows) - _SHOWN)} more; --json lists them all")
     if any(row.by_name_count for row in found.rows[:_SHOWN]):
@@ -139,13 +153,14 @@ def text(listed: Listed) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _line(name: str, count: int, kind: str, time_ns: int, flop: float, moved: float) -> str:
-    """Format what was done in a time."""
+def _line(name: str, count: int, kind: str, time_ns: int, flop: float, moved: float, gpu: Gpu | None) -> str:
+    """Format what was done in a time, and what is not to be believed of it on a GPU."""
     per_s = 1e9 / time_ns if time_ns else 0.0
+    doubt = memory_words(gpu, moved * per_s) if gpu is not None else ""
     return (
         f"  {_short(name):<{_LONGEST}} {format_count(count):>8} {format_ns(time_ns):>10} {kind:>5} "
         f"{format_si(flop, 'FLOP'):>13} {format_si(flop * per_s, 'FLOP/s'):>14} "
-        f"{format_si(moved, 'B'):>10} {format_si(moved * per_s, 'B/s'):>11}"
+        f"{format_si(moved, 'B'):>10} {format_si(moved * per_s, 'B/s'):>11}{f'  {doubt}' if doubt else ''}"
     )
 
 

@@ -49,6 +49,17 @@ def test_operators_as_json_and_text(recording: Path) -> None:
     assert "16.8 MFLOP, 2 times as many by formula" in said
 
 
+def test_more_than_the_memory_moves_is_not_believed(recording: Path) -> None:
+    """229,376 bytes in 1 µs are 229 GB/s, in 50 ns 4.59 TB/s, of 3.35 that an H100 moves."""
+    content = json.loads(recording.read_text(encoding="utf-8"))
+    for micros, doubt in ((1, ""), (0.05, "not believed: above the 3.35 TB/s of the memory")):
+        content["traceEvents"][-1]["dur"] = micros
+        recording.write_text(json.dumps(content), encoding="utf-8")
+        [row] = json.loads(_invoke("operators", recording, "--json"))["rows"]
+        assert row["doubt"].startswith(doubt)
+        assert bool(row["doubt"]) == bool(doubt) == ("not believed" in _invoke("operators", recording))
+
+
 def test_kernels_without_a_recorded_call_have_a_line_of_their_own(recording: Path) -> None:
     """A second kernel of the same name whose launch came before the recording: 33.6 MFLOP in 2 ms, beside those of the call in 1 ms."""
     content = json.loads(recording.read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ from studio.errors import ConfigError
 from studio.et.build import graph_of_nodes
 from studio.operators import list_operators
 from studio.operators.calls import Part, calls_of
-from studio.operators.roofline import peak
+from studio.operators.roofline import memory_words, peak
 from studio.operators.table import OPERATORS, find_operator
 from studio.operators.tensors import Call, NotRecordedError, read_tensors, read_values
 from studio.operators.work import Work
@@ -23,7 +23,7 @@ from studio.sim.retargeting import retarget
 from studio.sim.settings import GPUS
 from studio.sim.systems import SYSTEMS
 from studio.sim.systems.gpu import Gpu
-from studio.sim.systems.gpus import SYSTEM_OF, find_gpu, known_gpu
+from studio.sim.systems.gpus import SYSTEM_OF, find_gpu, gpu_of_recording, known_gpu
 from studio.trace import Attribute, Graph, Rank, Strings, Trace, ValueKind
 from tests import operators_table
 from tests.examples import examples
@@ -195,6 +195,29 @@ def test_indexing_moves_the_elements_that_are_chosen() -> None:
     ):
         with pytest.raises(NotRecordedError, match="how many elements the indices choose"):
             _work("aten::index", shapes, types)
+
+
+def test_a_generated_kernel_reaches_no_more_than_it_goes_through() -> None:
+    kinds = '["c10::BFloat16", "float", "Scalar", "Scalar"]'
+    poi, red = "triton_poi_fused_slice_1", "triton_red_fused_sum_2"
+    # A slice of 60 of 1,000 elements, written to a buffer of 60.
+    sliced = "[[10, 100], [60], [], []]"
+    assert _work(poi, sliced, kinds, '["", "", "60"]') == Work(60, 2 * 60 + 4 * 60, "fp32")
+    assert _work(poi, sliced, kinds, '["", "", "6", "10"]') == Work(60, 2 * 60 + 4 * 60, "fp32")
+    assert _work(poi, sliced, kinds) == Work(1000, 2 * 1000 + 4 * 60, "fp32")
+    # A reduction goes through rows and along each.
+    assert _work(red, "[[10, 100], [10]]", kinds, '["", "", "10", "100"]') == Work(1000, 2040, "fp32")
+    assert _work("triton_for_fused_3", sliced, kinds, '["", "", "60"]').flop == 1000
+
+
+def test_no_operator_of_a_public_recording_beats_the_memory(shared: Path) -> None:
+    trace = read_recording(shared / "traces" / "foreign" / "xdit_sd35_rank_0.json.gz")
+    gpu = gpu_of_recording(trace)
+    rows = {row.operator: row for row in list_operators(trace).rows}
+    sliced = rows["triton_poi_fused__unsafe_view_clone_slice_transpose_13"]
+    # 148 calls that read and write 1,619,712 elements of 2 bytes.
+    assert sliced.bytes == 148 * 1_619_712 * 2 * 2
+    assert not [row.operator for row in rows.values() if memory_words(gpu, row.bytes_per_s)]
 
 
 def test_calls_and_kernels_without_a_call_are_counted_apart() -> None:
