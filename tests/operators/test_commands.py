@@ -99,6 +99,25 @@ def test_simulate_for_another_gpu(recording: Path) -> None:
     )
 
 
+def test_simulate_warns_of_durations_of_another_gpu(recording: Path, tmp_path: Path) -> None:
+    """A job of one rank and of two; not where the system has the recorded GPU, or the job is recomputed."""
+    (tmp_path / "job").mkdir()
+    for rank in range(2):
+        content = json.loads(recording.read_text(encoding="utf-8")) | {
+            "distributedInfo": {"rank": rank, "world_size": 2}
+        }
+        (tmp_path / "job" / f"rank{rank}.json").write_text(json.dumps(content), encoding="utf-8")
+    for job in (recording, tmp_path / "job"):
+        said = _invoke("simulate", job, "--preset", "mi300x")
+        assert (
+            "durations of NVIDIA H100 80GB HBM3, which are not those of the system's AMD Instinct MI300X"
+            in said
+        )
+        assert "Add --gpu mi300x to recompute them." in said
+        assert "Compute keeps" not in _invoke("simulate", job, "--preset", "mi300x", "--gpu", "mi300x")
+        assert "Compute keeps" not in _invoke("simulate", job, "--preset", "hgx-h100")
+
+
 def test_complete_for_another_gpu(recording: Path, tmp_path: Path) -> None:
     done = _invoke(
         "complete", recording, "-o", tmp_path / "job", "--ranks", "2", "--layout", "dp=2", "--gpu", "b200"

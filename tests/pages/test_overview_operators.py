@@ -64,7 +64,10 @@ def _recorded(device: str) -> Trace:
 def test_recompute_is_offered_for_the_gpu_of_the_system() -> None:
     config = preset("hgx-b200", 1).config
     offered = texts(show_recompute(_recorded("NVIDIA H100 80GB HBM3"), config, "hgx-b200"))
-    assert "Recorded on NVIDIA H100 80GB HBM3." in offered
+    assert (
+        "Recorded on NVIDIA H100 80GB HBM3. Compute keeps these durations, not those of NVIDIA B200"
+        in offered
+    )
     assert "Recompute for NVIDIA B200 SXM 180 GB" in offered
     same = texts(show_recompute(_recorded("NVIDIA B200"), config, "hgx-b200"))
     assert "Recompute for NVIDIA" not in same
