@@ -91,7 +91,7 @@ def test_simulate_for_another_gpu(recording: Path) -> None:
     assert other["recomputed"]["new_ns"] == round(1_000_000 * 3350 / 7700)
     assert as_it_was["finish_ns"] - other["finish_ns"] == 1_000_000 - other["recomputed"]["new_ns"]
     said = _invoke("simulate", recording, "--gpu", "b200")
-    assert "from NVIDIA H100 SXM5 80 GB: 100 % of compute time by formula" in said
+    assert "from NVIDIA H100 SXM5 80 GB: 100 % of compute time by rooflines of operators" in said
     refused = _invoke("simulate", recording, "--gpu", "b200", "--model", "astra-sim", code=1)
     assert "--gpu is given beside ASTRA-sim's model" in refused
     assert "--recorded-gpu is given without --gpu" in _invoke(

@@ -82,4 +82,4 @@ def _chosen_words(trace: Trace, config: SystemConfig) -> str:
         source = find_gpu(recorded) if recorded else gpu_of_recording(trace)
     except ConfigError:
         return f"Compute: recomputed for {target}. The trace names no GPU whose peaks are known: choose it under Compute, Recorded on."
-    return f"Compute: recomputed for {target} from {source.name}; the result says how much of it by formula."
+    return f"Compute: recomputed for {target} from {source.name}; the result says how much of it by rooflines of operators."
