@@ -246,6 +246,24 @@ def test_calls_and_kernels_without_a_call_are_counted_apart() -> None:
     assert (row.time_ns, row.flop, row.called_bytes) == (12_000, 2 * flop, row.by_name_bytes)
 
 
+def test_kernels_of_a_replayed_graph_are_listed_by_their_names() -> None:
+    """A mark around the step launched the graph; a kernel that was launched by itself is told by what launched it."""
+    device = {"is_cpu_op": False, "stream": 7}
+    graph, _ = graph_of_nodes(
+        [
+            {"id": 1, "type": "COMP_NODE", "name": "step 7", "duration_micros": 3, "attrs": {"is_cpu_op": True}},
+            {"id": 2, "type": "COMP_NODE", "name": "norm", "ctrl_deps": [1], "duration_micros": 8, "attrs": {**device, "launched_by": "hipGraphLaunch"}},
+            {"id": 3, "type": "COMP_NODE", "name": "norm", "ctrl_deps": [1], "duration_micros": 4, "attrs": {**device, "launched_by": "hipGraphLaunch"}},
+            {"id": 4, "type": "COMP_NODE", "name": "gemm", "ctrl_deps": [1], "duration_micros": 2, "attrs": {**device, "launched_by": "hipLaunchKernel"}},
+        ]
+    )  # fmt: skip
+    told = [(row.name, row.count, row.time_ns, row.why) for row in list_operators(_trace(graph)).uncovered]
+    assert told == [
+        ("norm", 2, 12_000, "replayed graph, no operator recorded"),
+        ("step 7", 1, 2_000, "no formula for this operator"),
+    ]
+
+
 def test_experts_by_the_tiles_of_their_kernels() -> None:
     name = "bmm_{}_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_dynBatch{}_sm100f"
     kernels = (

@@ -120,7 +120,8 @@ def _differences(text: str, other: str) -> list[str]:
     """Return the parts of a text that another has not, those with letters first, for they say more than numbers."""
     words, others = (_WORD.findall(one[:_COMPARED]) for one in (text, other))
     changes = SequenceMatcher(None, words, others, autojunk=False).get_opcodes()
-    numbers, telling = [], []
+    numbers: list[str] = []
+    telling: list[str] = []
     for kind, begin, end, _, _ in changes:
         part = "".join(words[begin:end]).strip(" ,")
         if kind == "equal" or not part:
