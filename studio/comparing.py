@@ -22,7 +22,7 @@ from studio.sim.setting_values import SettingValue, describe_values, differ, set
 from studio.store.run_infos import RunInfo
 from studio.store.runs import Run
 from studio.timeline import NodeTimes, node_times, recorded
-from studio.trace import Trace
+from studio.trace import Trace, recorded_devices
 
 Progress = Callable[[str, int, int], None]
 RECORDED = "recorded"
@@ -135,7 +135,9 @@ def _facts(trace: Trace, known: Summary | None) -> dict[str, SettingValue]:
     """Return figures of a job that differ between jobs."""
     summary = known or summarise(trace)
     assumed = assumed_words(trace)
+    devices = recorded_devices(trace)
     facts = {
+        **({"device": SettingValue(", ".join(devices))} if devices else {}),
         "ranks": SettingValue(summary.ranks, "things"),
         **({"ranks assumed": SettingValue(assumed)} if assumed else {}),
         "nodes": SettingValue(summary.nodes, "things"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from studio.sim.models import with_model
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
+from studio.trace import DEVICE_NAME, Attribute, ValueKind
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
 
@@ -73,6 +75,42 @@ def test_two_days_are_told_in_a_sentence_and_a_waterfall_that_adds_up(place):
     assert re.search(r"together +60.0 µs +90.0 µs +\+30.0 µs +100.0 %", text)
     assert "4 nodes matched by rank and id, 100.0 % of both sides; 0 added, 0 removed" in text
     assert re.search(r"rank 1 fwd \(1\) +50.0 µs +80.0 µs +\+30.0 µs", text)
+
+
+def test_jobs_of_one_rank_are_told_once_with_their_devices_and_what_one_side_has_by_name(tmp_path):
+    """Rank 0 is the rank that waits least and the mean of all; two kernels of a name are a line."""
+
+    def write_job(folder: str, device: str, kernels: list[tuple[str, int]]) -> Path:
+        nodes = [node(1, "COMP", micros=50, name="fwd")]
+        nodes += [
+            node(i, "COMP", i - 1, micros=micros, name=name) for i, (name, micros) in enumerate(kernels, 2)
+        ]
+        begin = 100
+        for one in nodes:
+            one.start_time_micros = begin
+            begin += one.duration_micros
+        trace = trace_of([nodes])
+        told = (Attribute(DEVICE_NAME, ValueKind.STRING, device),)
+        ranks = tuple(replace(rank, metadata=(*rank.metadata, *told)) for rank in trace.ranks)
+        write(replace(trace, ranks=ranks), tmp_path / folder, "job")
+        return tmp_path / folder
+
+    one = write_job("one", "NVIDIA H100", [("flash", 20), ("flash", 30), ("norm", 5)])
+    other = write_job("other", "AMD Instinct MI300X", [("attn", 10)])
+    said = invoke(one, other)
+    assert said.count("together  ") == 1
+    assert "  finish  " in said
+    assert "waits least" not in said
+    assert "mean of" not in said
+    assert re.search(r"only in A +nodes +together\n +flash +2 +50.0 µs\n +norm +1 +5.00 µs\n", said)
+    assert re.search(r"only in B +nodes +together\n +attn +1 +10.0 µs\n", said)
+    assert re.search(r"device +NVIDIA H100 +AMD Instinct MI300X", said)
+    found = json.loads(invoke(one, other, "--json"))
+    assert found["comparisons"][0]["removed_by_name"] == [
+        {"name": "flash", "count": 2, "total_ns": 50_000},
+        {"name": "norm", "count": 1, "total_ns": 5_000},
+    ]
+    assert "device" in found["differing_settings"]
 
 
 @pytest.mark.parametrize("name", ["fast", "llama on monday/fast", "id"])

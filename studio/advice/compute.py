@@ -11,6 +11,7 @@ import numpy as np
 from studio.advice.baseline import Scene
 from studio.advice.candidates import Candidate, Refusal, plural, rank_words, schema_name
 from studio.advice.edits import ScaleTimes
+from studio.advice.host_words import remedy_words, starting_words
 from studio.advice.terms import NODES_NAMED, Change
 from studio.advice.work import (
     Work,
@@ -25,7 +26,7 @@ from studio.advice.work import (
 from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.part_words import NO_HOST
 from studio.distinct import find_distinct
-from studio.trace import NONE, WITH_STACK, Bool, Float64, Graph, Int32, Int64, device_waits, int_column
+from studio.trace import NONE, Bool, Float64, Graph, Int32, Int64, device_waits, int_column
 from studio.units import format_ns
 
 SLOW = 1.05
@@ -246,7 +247,8 @@ def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
         yield Refusal("host-gaps", NO_HOST)
     factors, total, ranks = {}, [], []
     nodes: list[tuple[int, int]] = []
-    compiled, is_compiled, with_stacks = 0, False, False
+    starting: list[str] = []
+    compiled, is_compiled = 0, False
     for place, rank in enumerate(scene.trace.ranks):
         graph = scene.trace.graphs[rank.graph]
         gaps = np.zeros(len(graph), np.bool_)
@@ -265,17 +267,17 @@ def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
             regions = _compiled_regions(graph)
             compiled += int(scene.took_ns(place)[rows[_inside(graph, rows, regions)]].sum())
             is_compiled |= len(regions) > 0
-            with_stacks |= any(item.name == WITH_STACK for item in rank.metadata)
+            starting.append(starting_words(graph, rows, scene.took_ns(place)[rows]))
     if not factors:
         return
-    longest = ranks[int(np.argmax(total))]
-    most = f"up to {format_ns(max(total))} on a rank, most on rank {longest}"
-    where = most if len(ranks) > 1 else f"{format_ns(max(total))} on rank {longest}"
+    worst = int(np.argmax(total))
+    most = f"up to {format_ns(max(total))} on a rank, most on rank {ranks[worst]}"
+    where = most if len(ranks) > 1 else f"{format_ns(max(total))} on rank {ranks[worst]}"
     share = compiled / max(sum(total), 1)
     inside = f", {100 * share:.0f} % of it inside compiled regions" if compiled else ""
     action = (
         f"Remove the time of the host that belongs to no operator, such as Python{'' if share > _MOSTLY else ' and data loading'}: "
-        f"{where}{inside}. {_remedy(is_compiled=is_compiled, with_stacks=with_stacks)}"
+        f"{where}{inside}. {starting[worst]}{remedy_words(scene.trace, is_compiled=is_compiled)}"
     )
     yield Candidate(
         "host-gaps",
@@ -285,18 +287,6 @@ def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
         ranks=tuple(ranks),
         nodes=tuple(nodes[:NODES_NAMED]),
     )
-
-
-def _remedy(*, is_compiled: bool, with_stacks: bool) -> str:
-    """Say what takes time between operators away, without what the recording shows to be done already."""
-    cure = (
-        "The job is compiled already; CUDA graphs take most of what is left away on GPUs."
-        if is_compiled
-        else "torch.compile or, on GPUs, CUDA graphs take most of it away."
-    )
-    if with_stacks:
-        return f"{cure} Python stacks were recorded, which adds to it: record again without them (with_stack) to see how much is the job's."
-    return cure
 
 
 def _compiled_regions(graph: Graph) -> Int64:

@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side, Waterfall
+from studio.analysis.compare.alignment import Alignment
+from studio.analysis.compare.alone import AloneName, alone_by_name
+from studio.analysis.compare.runs import (
+    MOST_LISTED,
+    Comparison,
+    Figure,
+    NodeAlone,
+    NodeChange,
+    Side,
+    Waterfall,
+)
 from studio.analysis.compare.words import (
     basis_words,
     node_words,
@@ -30,6 +40,7 @@ from studio.analysis.compare.words import (
     verdict,
     why_mean,
 )
+from studio.analysis.job.function_names import distinct_names
 from studio.analysis.job.part_words import NAMES
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import (
@@ -53,6 +64,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 8
 _NAME_WIDTH = 46
+_VALUE_WIDTH = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +197,8 @@ def _comparison_report(comparison: Comparison, letter: str) -> dict[str, Any]:
             "added": comparison.added_count,
             "removed": comparison.removed_count,
         },
+        "added_by_name": _alone_report(comparison.b, alignment, of_b=True),
+        "removed_by_name": _alone_report(comparison.a, alignment, of_b=False),
         "slower": [_change_report(comparison, change) for change in comparison.slower],
         "faster": [_change_report(comparison, change) for change in comparison.faster],
         "added": [_node_report(comparison.b, node) for node in comparison.added],
@@ -257,6 +271,11 @@ def _node_report(side: Side, node: NodeAlone) -> dict[str, Any]:
     }
 
 
+def _alone_report(side: Side, alignment: Alignment, *, of_b: bool) -> list[dict[str, Any]]:
+    found = alone_by_name(side, alignment, of_b=of_b)[:MOST_LISTED]
+    return [{"name": one.name, "count": one.count, "total_ns": one.total_ns} for one in found]
+
+
 def _differing(sides: Sequence[Compared]) -> list[str]:
     """Return the settings that differ, with the units in their names."""
     names: dict[str, str] = {}
@@ -286,8 +305,10 @@ def text(shown: Lineup) -> str:
     settings = settings_table(sides)
     if settings:
         lines += ["", "settings that differ"]
+        wide = max(_VALUE_WIDTH, *(len(text) for _, values in settings for text, _ in values))
         lines += [
-            f"  {key:34}" + "  ".join(f"{text or '-':>18}" for text, _ in values) for key, values in settings
+            f"  {key:34}" + "  ".join(f"{text or '-':>{wide}}" for text, _ in values)
+            for key, values in settings
         ]
     return "\n".join(printable(line) for line in lines)
 
@@ -308,19 +329,7 @@ def _pair_lines(comparison: Comparison, letter: str) -> Iterator[str]:
     yield verdict(comparison, "A", letter)
     if why := why_mean(comparison, letter):
         yield why
-    for fall in comparison.waterfalls:
-        yield ""
-        yield from _table(f"finish {basis_words(fall)}", letter)
-        for step in fall.steps:
-            if step.a_ns or step.b_ns:
-                yield _row_line(NAMES[step.part], step.a_ns, step.b_ns, step.share)
-        yield _row_line("together", fall.a_ns, fall.b_ns, 1.0 if comparison.difference_ns else None)
-    yield ""
-    yield from _table("mean of a rank", letter, share="")
-    for figure in comparison.figures[1:]:
-        if figure.a or figure.b:
-            # Means cover the same time several times over, so that shares of the difference tell nothing.
-            yield _row_line(NAMES[figure.key], figure.a, figure.b, None)
+    yield from _part_lines(comparison, letter)
     if comparison.dimensions:
         yield ""
         yield from _table("time one port, or a link, sends", letter, share="")
@@ -328,6 +337,26 @@ def _pair_lines(comparison: Comparison, letter: str) -> Iterator[str]:
             if figure.unit == "ns":
                 yield _row_line(figure.key, figure.a, figure.b, None)
     yield from _node_lines(comparison, letter)
+
+
+def _part_lines(comparison: Comparison, letter: str) -> Iterator[str]:
+    """Show where the difference of the finish is, by each basis; once where both jobs have one rank, which is the mean too."""
+    of_one = len(comparison.a.trace.ranks) == len(comparison.b.trace.ranks) == 1
+    for fall in comparison.waterfalls[:1] if of_one else comparison.waterfalls:
+        yield ""
+        yield from _table("finish" if of_one else f"finish {basis_words(fall)}", letter)
+        for step in fall.steps:
+            if step.a_ns or step.b_ns:
+                yield _row_line(NAMES[step.part], step.a_ns, step.b_ns, step.share)
+        yield _row_line("together", fall.a_ns, fall.b_ns, 1.0 if comparison.difference_ns else None)
+    if of_one and comparison.waterfalls:
+        return
+    yield ""
+    yield from _table("mean of a rank", letter, share="")
+    for figure in comparison.figures[1:]:
+        if figure.a or figure.b:
+            # Means cover the same time several times over, so that shares of the difference tell nothing.
+            yield _row_line(NAMES[figure.key], figure.a, figure.b, None)
 
 
 def _table(title: str, letter: str, *, share: str = "share") -> Iterator[str]:
@@ -368,18 +397,26 @@ def _node_lines(comparison: Comparison, letter: str) -> Iterator[str]:
                 change.b_ns,
                 None,
             )
-    for title, side, alone in (
-        (f"only in {letter}", comparison.b, comparison.added),
-        ("only in A", comparison.a, comparison.removed),
-    ):
-        if alone:
-            yield ""
-            yield f"  {title}"
-        for node in alone[:_SHOWN]:
-            words = node_words(side, node.rank, node.row)
-            lasted = format_ns(node.ns) if node.ns >= 0 else "no time"
-            name = f"rank {words['rank']} {_end_of(words['name'])} ({words['node']})"
-            yield f"  {shorten(name, _NAME_WIDTH):{_NAME_WIDTH}}{lasted:>12}"
+    for title, side, of_b in ((f"only in {letter}", comparison.b, True), ("only in A", comparison.a, False)):
+        yield from _alone_lines(title, alone_by_name(side, alignment, of_b=of_b))
+
+
+def _alone_lines(title: str, alone: Sequence[AloneName]) -> Iterator[str]:
+    """List what only one side has, a line for each name."""
+    if not alone:
+        return
+    yield ""
+    yield f"  {title:{_NAME_WIDTH}}{'nodes':>12}{'together':>12}"
+    names = distinct_names([one.name for one in alone[:_SHOWN]], _NAME_WIDTH)
+    for name, one in zip(names, alone, strict=False):
+        lasted = format_ns(one.total_ns) if one.total_ns else "no time"
+        yield f"  {name:{_NAME_WIDTH}}{format_count(one.count):>12}{lasted:>12}"
+    if len(alone) > _SHOWN:
+        rest = alone[_SHOWN:]
+        yield (
+            f"  {f'and {format_count(len(rest))} more names':{_NAME_WIDTH}}{format_count(sum(one.count for one in rest)):>12}"
+            f"{format_ns(sum(one.total_ns for one in rest)):>12}"
+        )
 
 
 def _end_of(name: str) -> str:

@@ -14,13 +14,13 @@ from typing import Any
 
 import click
 
-from studio.analysis.job.function_names import short_function_name
+from studio.analysis.job.function_names import distinct_names
 from studio.analysis.job.kernels import Kernel, kernels
 from studio.analysis.job.launch_words import launch_words, queue_words
 from studio.analysis.job.launches import Delays, Launches, Queue, launches
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
-from studio.commands.base.terminal import cut_middle, printable
+from studio.commands.base.terminal import printable
 from studio.comparing import Compared
 from studio.et import Progress
 from studio.units import format_count, format_ns, format_rate
@@ -126,10 +126,11 @@ def text(listed: Listed) -> str:
     head = f"{'':{_NAME_WIDTH}}{'kind':>14}{'count':>12}{'total':>12}{'share':>8}{'median':>12}{'longest':>12}{'rate':>14}"
     head += f"{'delay':>12}" if has else ""
     lines = [f"{listed.side.name}: {len(listed.kernels):,} names", head]
-    for kernel in listed.kernels:
+    names = distinct_names([kernel.name for kernel in listed.kernels], _NAME_WIDTH - 1)
+    for name, kernel in zip(names, listed.kernels, strict=True):
         rate = kernel.bytes_per_ns
         lines.append(
-            f"{cut_middle(short_function_name(kernel.name), _NAME_WIDTH - 1):{_NAME_WIDTH}}{kernel.kind:>14}{format_count(kernel.count):>12}"
+            f"{name:{_NAME_WIDTH}}{kernel.kind:>14}{format_count(kernel.count):>12}"
             f"{format_ns(kernel.total_ns):>12}{100 * kernel.share:>6.1f} %{format_ns(kernel.median_ns):>12}"
             f"{format_ns(kernel.most_ns):>12}{format_rate(rate) if rate else '-':>14}"
             f"{_median(listed.launches, kernel.name) if listed.launches else '':>{12 * has}}"

@@ -8,13 +8,14 @@ PATHS are files, folders or archives of one job, the prefix of its files, or the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 
+from studio.analysis.job.function_names import distinct_names
 from studio.commands.base.one_job import read_one_job
 from studio.commands.base.options import (
     allow_damaged,
@@ -25,8 +26,11 @@ from studio.commands.base.options import (
 )
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.terminal import printable
+from studio.errors import ConfigError
 from studio.et import Progress
 from studio.operators import OperatorReport, list_operators
+from studio.operators.roofline import Gpu, memory_words
+from studio.sim.systems.gpus import gpu_of_recording
 from studio.trace import Trace
 from studio.units import format_count, format_ns, format_si
 
@@ -62,6 +66,16 @@ class Listed:
     trace: Trace
     operators: OperatorReport
 
+    @property
+    def gpu(self) -> Gpu | None:
+        """The GPU that times are of; None where its peaks are not known."""
+        if not self.operators.on_device:
+            return None
+        try:
+            return gpu_of_recording(self.trace)
+        except ConfigError:
+            return None
+
 
 def run(request: Request, *, progress: Progress | None = None) -> Listed:
     """Read a job and work out what its operators did.
@@ -94,6 +108,7 @@ def report(listed: Listed) -> dict[str, Any]:
                 "flop_per_s": row.flop_per_s,
                 "bytes_per_s": row.bytes_per_s,
                 "intensity": row.intensity,
+                "doubt": memory_words(listed.gpu, row.bytes_per_s) if listed.gpu is not None else "",
             }
             for row in found.rows
         ],
@@ -117,12 +132,13 @@ def text(listed: Listed) -> str:
         "",
         f"  {'operator':<{_LONGEST}} {'calls':>8} {'time':>10} {'type':>5} {'operations':>13} {'achieved':>14} {'bytes':>10} {'achieved':>11}",
     ]
-    for row in found.rows[:_SHOWN]:
+    rows = found.rows[:_SHOWN]
+    for name, row in zip(_names(row.operator for row in rows), rows, strict=True):
         called = (row.called_ns, row.called_flop, row.called_bytes)
-        lines.append(_line(row.operator, row.count, row.type, *called))
+        lines.append(_line(name, row.count, row.type, *called, listed.gpu))
         if row.by_name_count:
             alone = (row.by_name_ns, row.by_name_flop, row.by_name_bytes)
-            lines.append(_line(_ALONE, row.by_name_count, row.type, *alone))
+            lines.append(_line(_ALONE, row.by_name_count, row.type, *alone, listed.gpu))
     if len(found.rows) > _SHOWN:
         lines.append(f"  and {format_count(len(found.rows) - _SHOWN)} more; --json lists them all")
     if any(row.by_name_count for row in found.rows[:_SHOWN]):
@@ -130,22 +146,24 @@ def text(listed: Listed) -> str:
     lines += _compare_counts(found)
     if found.uncovered:
         lines += ["", "  without a formula:"]
+        lacking = found.uncovered[:_SHOWN]
         lines += [
-            f"  {_short(row.name):<{_LONGEST}} {format_count(row.count):>8} {format_ns(row.time_ns):>10}  {row.why}"
-            for row in found.uncovered[:_SHOWN]
+            f"  {name:<{_LONGEST}} {format_count(row.count):>8} {format_ns(row.time_ns):>10}  {row.why}"
+            for name, row in zip(_names(row.name for row in lacking), lacking, strict=True)
         ]
     if len(found.uncovered) > _SHOWN:
         lines.append(f"  and {format_count(len(found.uncovered) - _SHOWN)} more; --json lists them all")
     return "\n".join(printable(line) for line in lines)
 
 
-def _line(name: str, count: int, kind: str, time_ns: int, flop: float, moved: float) -> str:
-    """Format what was done in a time."""
+def _line(name: str, count: int, kind: str, time_ns: int, flop: float, moved: float, gpu: Gpu | None) -> str:
+    """Format what was done in a time, and what is not to be believed of it on a GPU."""
     per_s = 1e9 / time_ns if time_ns else 0.0
+    doubt = memory_words(gpu, moved * per_s) if gpu is not None else ""
     return (
-        f"  {_short(name):<{_LONGEST}} {format_count(count):>8} {format_ns(time_ns):>10} {kind:>5} "
+        f"  {name:<{_LONGEST}} {format_count(count):>8} {format_ns(time_ns):>10} {kind:>5} "
         f"{format_si(flop, 'FLOP'):>13} {format_si(flop * per_s, 'FLOP/s'):>14} "
-        f"{format_si(moved, 'B'):>10} {format_si(moved * per_s, 'B/s'):>11}"
+        f"{format_si(moved, 'B'):>10} {format_si(moved * per_s, 'B/s'):>11}{f'  {doubt}' if doubt else ''}"
     )
 
 
@@ -155,10 +173,11 @@ def _compare_counts(found: OperatorReport) -> list[str]:
     if not told:
         return []
     lines = ["", "  counted by the recorder itself:"]
-    for row in told[:_SHOWN]:
+    names = _names(row.operator for row in told[:_SHOWN])
+    for name, row in zip(names, told[:_SHOWN], strict=True):
         counted = row.told_flop or 0.0
         lines.append(
-            f"  {_short(row.operator):<{_LONGEST}} {format_si(counted, 'FLOP'):>13}, {row.called_flop / counted:.3g} times as many by formula"
+            f"  {name:<{_LONGEST}} {format_si(counted, 'FLOP'):>13}, {row.called_flop / counted:.3g} times as many by formula"
         )
     return lines
 
@@ -173,8 +192,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+def _names(names: Iterable[str]) -> list[str]:
+    return distinct_names([*names], _LONGEST + 1)
 
 
 @click.command(help=__doc__, epilog="Example: chakra-studio operators rank0.json.gz --json")

@@ -7,7 +7,7 @@ The system is a preset, or ASTRA-sim's files; --set changes keys of either.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,7 @@ from studio.sim.parts import Parts
 from studio.sim.presets import preset
 from studio.sim.remote_memory import with_memory_for
 from studio.sim.result import SimResult
+from studio.sim.retargeting import kept_durations
 from studio.sim.unrecorded import missing_fact
 from studio.trace import Finding, Trace, trace_digest
 
@@ -149,7 +150,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         spent_s = time.monotonic() - begun
         doubts = doubts_of(result, parts)
         rest = (finding for finding in findings if finding.code not in FORESEEN)
-        told = (*chosen, *rest, *(doubt.finding for doubt in doubts), *_unfit(request, result))
+        told = (*chosen, *rest, *(doubt.finding for doubt in doubts), *_other_gpu(request, result))
         return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job, doubts=doubts)
 
     outcome = simulated(read_config)
@@ -217,13 +218,20 @@ def _kept_engine(request: Request, outcome: Outcome, parts: Parts) -> EngineRun:
     return replace(found, run=run_id)
 
 
-def _unfit(request: Request, result: SimResult) -> tuple[Finding, ...]:
-    """Warn where the job held more memory than a GPU of the preset has; with `--gpu` a doubt tells of that GPU."""
+def _other_gpu(request: Request, result: SimResult) -> Iterator[Finding]:
+    """Warn where the job held more memory than a GPU of the preset has, or keeps the durations of another GPU.
+
+    With `--gpu` a doubt tells of that GPU.
+    """
     gpu = preset(request.preset).system.gpu if request.preset and not request.gpu else None
     if gpu is None:
-        return ()
+        return
     words = unfit_words(memory_use(result.trace, result.node_times(), estimated=False), gpu)
-    return (Finding("warning", "does-not-fit", words),) if words else ()
+    if words:
+        yield Finding("warning", "does-not-fit", words)
+    kept = kept_durations(result.trace, result.config, gpu)
+    if kept is not None:
+        yield kept
 
 
 def _refuse(findings: Sequence[Finding], size_hint: str, trace: Trace) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from studio.analysis.job.function_names import cut_middle
 from studio.commands.base import parquet_folder
 from studio.commands.base.options import (
     Bytes,
@@ -34,7 +35,7 @@ from studio.commands.base.options import (
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.parquet_folder import write_tables
 from studio.commands.base.queried import find_sources
-from studio.commands.base.terminal import cut_middle, printable
+from studio.commands.base.terminal import printable
 from studio.sql.answers import plain_rows, writer_for
 from studio.sql.columns import TABLES
 from studio.sql.database import (

@@ -20,6 +20,7 @@ from typing import Any
 import click
 import msgspec
 
+from studio.analysis.job.function_names import cut_middle
 from studio.commands.base.losses import STATUS
 from studio.commands.base.options import (
     EXISTING_FILE,
@@ -31,7 +32,7 @@ from studio.commands.base.options import (
 from studio.commands.base.output import progress_line, show
 from studio.commands.base.suite_cases import Case, Results, read_results, regressions, run_suite
 from studio.commands.base.suite_file import read_suite
-from studio.commands.base.terminal import align_columns, cut_middle, printable, shorten
+from studio.commands.base.terminal import align_columns, printable, shorten
 from studio.et import Progress
 from studio.store.arrays import appearing
 from studio.units import format_counted, format_ns

@@ -20,11 +20,12 @@ from typing import Any
 
 import click
 
+from studio.analysis.job.function_names import cut_middle
 from studio.analysis.trends.changes import difference
 from studio.commands.base.losses import STATUS
 from studio.commands.base.options import PathOption, allow_damaged, json_option, quiet_option, size_options
 from studio.commands.base.output import progress_line
-from studio.commands.base.terminal import cut_middle, printable
+from studio.commands.base.terminal import printable
 from studio.errors import ConfigError, StudioError
 from studio.et import Progress
 from studio.et.format import UNSAID, JobSize

@@ -296,6 +296,22 @@ def once(call: Call) -> Work:
     return Work(float(count), sum(tensor.bytes for tensor in tensors), _type(tensors))
 
 
+def generated(call: Call) -> Work:
+    """Return the work of a kernel that Inductor generates: each buffer passes once, or the part of it that it can reach.
+
+    The numbers after the buffers are how many elements the kernel goes through along each of its dimensions. At each of them it
+    reads or writes an element of a buffer, so that of a larger buffer, such as one that it slices, it touches no more than that.
+    Numbers besides, such as sizes that are not fixed, make the bound wider. Where none was recorded, buffers count whole.
+    """
+    tensors = _there(call)
+    last = max(place for place, item in enumerate(call.tensors) if item is not None)
+    sizes = [value for value in call.values[last + 1 :] if type(value) is int and value > 0]
+    most = math.prod(sizes) if sizes else max(tensor.elements for tensor in tensors)
+    reached = [min(tensor.elements, most) for tensor in tensors]
+    moved = sum(count * tensor.element_bytes for count, tensor in zip(reached, tensors, strict=True))
+    return Work(float(max(reached)), moved, _type(tensors))
+
+
 def nothing(call: Call) -> Work:
     """Return no work: a view, or memory that is set aside."""
     del call

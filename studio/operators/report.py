@@ -11,7 +11,7 @@ from studio.analysis.job.renumbered import share_graphs
 from studio.notebook import line, table
 from studio.operators.calls import Calls, Part, calls_of
 from studio.operators.table import OPERATORS
-from studio.trace import NONE, Graph, Trace, dense_column, recorded_devices
+from studio.trace import LAUNCHED_BY, NONE, Bool, Graph, Trace, ValueKind, dense_column, recorded_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +255,16 @@ def _add_covered(sums: dict[tuple[str, int, str], _Sum], graph: Graph, calls: Ca
 
 def _add_rest(sums: dict[str, _Sum], graph: Graph, calls: Calls, times: int) -> None:
     loose = np.flatnonzero((calls.part == Part.COMPUTE) & ~calls.known & (graph.duration_ns > 0))
+    replayed = _replayed(graph)
     for row in loose.tolist():
         call = int(calls.call[row])
         why = "no formula for this operator"
         if call != NONE:
             why = calls.reasons[int(calls.lacking[call])]
             named = int(calls.row[call])
+        elif replayed[row]:
+            # What is around the launch of a graph is no operator of its kernels, but often a mark around the whole step.
+            named, why = row, "replayed graph, no operator recorded"
         else:
             above = graph.ctrl.of(row)
             named = int(above[0]) if len(above) and above[0] >= 0 and calls.on_device else row
@@ -270,3 +274,15 @@ def _add_rest(sums: dict[str, _Sum], graph: Graph, calls: Calls, times: int) -> 
         amount.count += times
         amount.time_ns += times * int(graph.duration_ns[row])
         amount.why[why] += times * int(graph.duration_ns[row])
+
+
+def _replayed(graph: Graph) -> Bool:
+    """Return (N,) which operations of a device were launched by the launch of a graph of them (CUDA and HIP graphs)."""
+    replayed = np.zeros(len(graph), np.bool_)
+    rows, where = graph.rows_with(LAUNCHED_BY)
+    is_text = graph.attrs.kind[where] == ValueKind.STRING
+    rows, where = rows[is_text], where[is_text]
+    texts = graph.attrs.value[where]
+    launches = [code for code in np.unique(texts).tolist() if "GraphLaunch" in graph.strings[code]]
+    replayed[rows] = np.isin(texts, launches)
+    return replayed

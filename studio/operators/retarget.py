@@ -23,6 +23,9 @@ from studio.trace import DEVICE_NAME, Attribute, Float64, Graph, Int64, Rank, Tr
 
 RECORDED_ON = "recomputed_from_device"
 """Metadata of a rank whose durations were recomputed: the GPU it was recorded on, in place of which another is named."""
+ACROSS_MAKERS = 0.40
+"""How far compute time that was recomputed for a GPU of another maker was from that recorded there, at most, of the pairs in
+docs/accuracy.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,22 @@ class Retargeting:
         """The result in a line.
 
         Example:
-            >>> Retargeting("B200", "H100", 100, 50, 92, 8, 3, 0, 0).words
-            'durations recomputed for B200 from H100: 92 % of compute time by formula, 8 % by memory bandwidth, host gaps kept'
+            >>> Retargeting("NVIDIA B200", "NVIDIA H100", 100, 50, 92, 8, 3, 0, 0).words
+            'durations recomputed for NVIDIA B200 from NVIDIA H100: 92 % of compute time by rooflines of operators, 8 % by memory bandwidth alone, host gaps kept'
         """
         share = 100 * self.by_formula_ns / max(self.recorded_ns, 1)
         formula, rest = _percents(share)
         return (
-            f"durations recomputed for {self.gpu} from {self.recorded_gpu}: {formula} of compute time by formula, "
-            f"{rest} by memory bandwidth, host gaps kept"
+            f"durations recomputed for {self.gpu} from {self.recorded_gpu}: {formula} of compute time by rooflines of operators, "
+            f"{rest} by memory bandwidth alone, host gaps kept{self._error_words}"
         )
+
+    @property
+    def _error_words(self) -> str:
+        """How far such a result was from a recording, where the GPUs are of two makers."""
+        if self.gpu.split()[0] == self.recorded_gpu.split()[0]:
+            return ""
+        return f"; between makers of GPUs this was off by up to {100 * ACROSS_MAKERS:.0f} % on a recorded pair (docs/accuracy.md)"
 
 
 def _percents(share: float) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from studio.errors import ConfigError
 from studio.trace import Float64, Int64
+from studio.units import format_si
 
 _INSTEAD = {
     "fp4": ("fp8", "fp16", "bf16"),
@@ -71,6 +72,17 @@ def require_peak(gpu: Gpu, kind: str) -> float:
             key="gpu",
         )
     return rate
+
+
+def memory_words(gpu: Gpu, bytes_per_s: float) -> str:
+    """Return what is to be said of achieved bytes per second that the memory of a GPU does not reach; empty where it does.
+
+    Bytes by formula that are moved faster than the memory moves any did not all come from it.
+    """
+    most = gpu.memory_bytes_per_ns * 1e9
+    if bytes_per_s <= most:
+        return ""
+    return f"not believed: above the {format_si(most, 'B/s')} of the memory; caches held a part, or less was moved"
 
 
 def roofline_ns(gpu: Gpu, flop: Float64, moved: Float64, kind: Int64, types: tuple[str, ...]) -> Float64:

@@ -130,7 +130,8 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("element by element", ("_C::rotary_embedding",), elements.once, "1 per element of the queries", _ALL_ONCE, "vLLM, csrc/pos_encoding_kernels.cu"),
     Operator("element by element", ("_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant"), elements.once, "1 per element", _ALL_ONCE, "vLLM, csrc/quantization"),
     Operator("element by element", _aten("native_dropout _fused_dropout"), elements.each(3, 2.5), "3 per element", "input, result, and a byte of mask for each"),
-    Operator("fused by the compiler", ("triton_poi_*", "triton_red_*", "triton_per_*", "triton_for_*"), elements.once, "1 per element of the largest buffer", "every buffer once", _INDUCTOR),
+    Operator("fused by the compiler", ("triton_poi_*", "triton_red_*", "triton_per_*"), elements.generated, "1 per element of the largest buffer, of no more than the kernel goes through", "every buffer once, of each no more elements than the kernel goes through, where their number is recorded", _INDUCTOR, needs_values=True),
+    Operator("fused by the compiler", ("triton_for_*",), elements.once, "1 per element of the largest buffer", "every buffer once", _INDUCTOR),
     # --- reductions
     Operator("reduction", _aten("sum nansum mean prod max min amax amin aminmax argmax argmin all any norm linalg_vector_norm count_nonzero var_mean var std std_mean logsumexp nonzero bincount _amp_foreach_non_finite_check_and_unscale"), elements.reduction(), "1 per element of the input", "the input once, the result where its dimensions are told", needs_values=True),
     Operator("scan or sort", _aten("cumsum cumprod logcumsumexp cummax"), elements.each(1, 2), "1 per element", "input and result once"),

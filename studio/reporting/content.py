@@ -24,7 +24,7 @@ from studio.analysis.compare.words import (
 )
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
-from studio.analysis.job.function_names import short_function_name
+from studio.analysis.job.function_names import distinct_names
 from studio.analysis.job.kernels import kernels
 from studio.analysis.job.launch_words import DELAY, launch_words, queue_words
 from studio.analysis.job.launches import launches
@@ -47,6 +47,7 @@ from studio.trace import Float64, Int64, collective_name, trace_digest
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
 _LISTED = 12
+_NAME_WIDTH = 120
 _FINDINGS = 20
 _ROWS = 400
 _RANKS_NAMED = 6
@@ -240,11 +241,12 @@ def _kernels(document: Document, side: Side) -> None:
         return
     document.heading(3, "What runs longest")
     rest = sum(kernel.share for kernel in found[_LISTED:])
+    names = distinct_names([kernel.name for kernel in found[:_LISTED]], _NAME_WIDTH)
     document.table(
         ["name", "kind", "count", "total", "share", "median", "longest"],
         [
             [
-                short_function_name(kernel.name),
+                name,
                 kernel.kind,
                 format_count(kernel.count),
                 _time(kernel.total_ns),
@@ -252,7 +254,7 @@ def _kernels(document: Document, side: Side) -> None:
                 _time(kernel.median_ns),
                 _time(kernel.most_ns),
             ]
-            for kernel in found[:_LISTED]
+            for name, kernel in zip(names, found[:_LISTED], strict=True)
         ],
         numeric=(2, 3, 4, 5, 6),
         caption=f"Durations added up; * stands for numbers of steps and layers. All other names: {_percent(rest)}.",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from studio.operators.retarget import Retargeting, retargeted
+from studio.sim.compute import compute_times
 from studio.sim.config import SystemConfig
 from studio.sim.result import SimResult
 from studio.sim.systems.gpu import Gpu
-from studio.trace import Trace, without_starts
+from studio.trace import Finding, Trace, recorded_devices, without_starts
 
 
 def retarget(
@@ -53,6 +54,31 @@ def recomputed(trace: Trace, config: SystemConfig) -> tuple[Trace, Retargeting |
     if extensions is None or extensions.recompute_for is None:
         return trace, None
     return retarget(trace, extensions.recompute_for, extensions.recorded_gpu)
+
+
+def kept_durations(trace: Trace, config: SystemConfig, gpu: Gpu) -> Finding | None:
+    """Return a warning where compute keeps the durations of another GPU than the system's; None where it does not.
+
+    Args:
+        trace: The job.
+        config: The system that it is simulated on.
+        gpu: The GPU of that system.
+    """
+    from studio.sim.systems.gpus import find_gpu, known_gpu, short_name
+
+    is_recomputed = config.extensions is not None and config.extensions.recompute_for is not None
+    if is_recomputed or not compute_times(trace, config).recorded:
+        return None
+    for device in recorded_devices(trace):
+        recorded = known_gpu(device)
+        if recorded is not None and find_gpu(recorded).name != gpu.name:
+            words = (
+                f"Compute keeps the durations of {device}, which are not those of the system's {gpu.name}."
+            )
+            name = short_name(gpu)
+            hint = f"Add --gpu {name} to recompute them." if name is not None else ""
+            return Finding("warning", "durations-of-another-gpu", words, hint)
+    return None
 
 
 def recompute_words(result: SimResult) -> str:

@@ -27,7 +27,7 @@ from studio.sim.parts import Parts, interpret
 from studio.sim.presets import preset
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
-from studio.trace import WITH_STACK, Attribute, CommGroup, Trace, ValueKind
+from studio.trace import DEVICE_NAME, WITH_STACK, Attribute, CommGroup, Trace, ValueKind
 from tests.examples import examples
 from tests.handmade import at, collective, node, recorded_on, trace_of
 from tests.recordings import read_recording
@@ -221,13 +221,48 @@ def test_advice_about_the_host_says_what_the_recording_shows_to_be_done_already(
         return only(advise(trace), "host-gaps").action
 
     plain, compiled, stacks = action(), action(compiled=True), action(stacks=True)
-    assert "torch.compile or, on GPUs, CUDA graphs" in plain
+    assert "torch.compile or, on GPUs, CUDA or HIP graphs" in plain
     assert "stacks" not in plain
     assert "100 % of it inside compiled regions" in compiled
-    assert "compiled already; CUDA graphs" in compiled
+    assert "compiled already; CUDA or HIP graphs" in compiled
     assert "torch.compile" not in compiled
     assert "Python stacks were recorded" in stacks
     assert "record again without them" in stacks
+
+
+@pytest.mark.parametrize(
+    ("device", "operator", "said"),
+    [
+        ("NVIDIA H100 80GB HBM3", "aten::mm", "torch.compile or CUDA graphs take"),
+        ("AMD Instinct MI300X VF", "aten::mm", "torch.compile or HIP graphs take"),
+        ("", "Cijk_Alik_Bljk_B_BS", "torch.compile or HIP graphs take"),
+        ("", "aten::mm", "torch.compile or, on GPUs, CUDA or HIP graphs take"),
+        ("/device:GPU:0", "jit_forward:XLA GPU module", "one compiled call (jax.jit"),
+    ],
+)
+def test_advice_about_the_host_fits_the_framework_and_the_maker_of_the_gpu(device, operator, said):
+    rank = [
+        at(10, 40, node(1, "COMP", is_cpu_op=True, gap="program")),
+        at(50, 60, node(2, "COMP", 1, name=operator, is_cpu_op=True)),
+    ]
+    trace = trace_of([rank])
+    named = (Attribute(DEVICE_NAME, ValueKind.STRING, device),)
+    trace = replace(trace, ranks=tuple(replace(one, metadata=named) for one in trace.ranks))
+    action = only(advise(trace), "host-gaps").action
+    assert said in action
+    assert "before the first operation" not in action
+
+
+def test_time_of_the_host_before_the_first_operation_of_the_device_is_start_up():
+    rank = [
+        at(10, 80, node(1, "COMP", is_cpu_op=True, gap="program")),
+        at(90, 10, node(2, "COMP", 1, name="aten::mm", is_cpu_op=True)),
+        at(95, 20, node(3, "COMP", 2, name="gemm", is_cpu_op=False, stream=7)),
+        at(100, 20, node(4, "COMP", 2, is_cpu_op=True, gap="program")),
+        at(120, 10, node(5, "COMP", 4, name="aten::mm", is_cpu_op=True)),
+    ]
+    action = only(advise(trace_of([rank])), "host-gaps").action
+    assert "100 µs on rank 0. 80.0 µs of it lie before the first operation of the device" in action
 
 
 def test_what_a_network_of_links_could_do_better():

@@ -49,6 +49,17 @@ def test_operators_as_json_and_text(recording: Path) -> None:
     assert "16.8 MFLOP, 2 times as many by formula" in said
 
 
+def test_more_than_the_memory_moves_is_not_believed(recording: Path) -> None:
+    """229,376 bytes in 1 µs are 229 GB/s, in 50 ns 4.59 TB/s, of 3.35 that an H100 moves."""
+    content = json.loads(recording.read_text(encoding="utf-8"))
+    for micros, doubt in ((1, ""), (0.05, "not believed: above the 3.35 TB/s of the memory")):
+        content["traceEvents"][-1]["dur"] = micros
+        recording.write_text(json.dumps(content), encoding="utf-8")
+        [row] = json.loads(_invoke("operators", recording, "--json"))["rows"]
+        assert row["doubt"].startswith(doubt)
+        assert bool(row["doubt"]) == bool(doubt) == ("not believed" in _invoke("operators", recording))
+
+
 def test_kernels_without_a_recorded_call_have_a_line_of_their_own(recording: Path) -> None:
     """A second kernel of the same name whose launch came before the recording: 33.6 MFLOP in 2 ms, beside those of the call in 1 ms."""
     content = json.loads(recording.read_text(encoding="utf-8"))
@@ -80,12 +91,31 @@ def test_simulate_for_another_gpu(recording: Path) -> None:
     assert other["recomputed"]["new_ns"] == round(1_000_000 * 3350 / 7700)
     assert as_it_was["finish_ns"] - other["finish_ns"] == 1_000_000 - other["recomputed"]["new_ns"]
     said = _invoke("simulate", recording, "--gpu", "b200")
-    assert "from NVIDIA H100 SXM5 80 GB: 100 % of compute time by formula" in said
+    assert "from NVIDIA H100 SXM5 80 GB: 100 % of compute time by rooflines of operators" in said
     refused = _invoke("simulate", recording, "--gpu", "b200", "--model", "astra-sim", code=1)
     assert "--gpu is given beside ASTRA-sim's model" in refused
     assert "--recorded-gpu is given without --gpu" in _invoke(
         "simulate", recording, "--recorded-gpu", "h100", code=1
     )
+
+
+def test_simulate_warns_of_durations_of_another_gpu(recording: Path, tmp_path: Path) -> None:
+    """A job of one rank and of two; not where the system has the recorded GPU, or the job is recomputed."""
+    (tmp_path / "job").mkdir()
+    for rank in range(2):
+        content = json.loads(recording.read_text(encoding="utf-8")) | {
+            "distributedInfo": {"rank": rank, "world_size": 2}
+        }
+        (tmp_path / "job" / f"rank{rank}.json").write_text(json.dumps(content), encoding="utf-8")
+    for job in (recording, tmp_path / "job"):
+        said = _invoke("simulate", job, "--preset", "mi300x")
+        assert (
+            "durations of NVIDIA H100 80GB HBM3, which are not those of the system's AMD Instinct MI300X"
+            in said
+        )
+        assert "Add --gpu mi300x to recompute them." in said
+        assert "Compute keeps" not in _invoke("simulate", job, "--preset", "mi300x", "--gpu", "mi300x")
+        assert "Compute keeps" not in _invoke("simulate", job, "--preset", "hgx-h100")
 
 
 def test_complete_for_another_gpu(recording: Path, tmp_path: Path) -> None:

@@ -36,10 +36,23 @@ def test_words_say_whose_roofs_and_how_much_is_known() -> None:
 
 
 def test_the_table_has_what_is_drawn_and_what_is_not() -> None:
-    table = _table(_REPORT)
+    table = _table(_REPORT, find_gpu("h100"))
     assert all(len(row) == len(table.head) for row in table.rows)
     assert [row[0] for row in table.rows] == ["aten::add", "aten::copy_", "own_kernel"]
     assert dict(zip(table.head, table.rows[0], strict=True))["flop_per_byte"] == 0.1
+
+
+def test_more_than_the_memory_moves_is_not_believed() -> None:
+    """3e9 bytes in 600 µs are 5 TB/s, of 3.35 that an H100 moves."""
+    fast = replace(_REPORT, rows=(replace(_ADD, bytes=3e9), _COPY))
+    assert "not believed" not in _words(_REPORT, find_gpu("h100"))
+    assert _words(fast, find_gpu("h100")).endswith("or less was moved): aten::add")
+    table = _table(fast, find_gpu("h100"))
+    assert [bool(dict(zip(table.head, row, strict=True))["doubt"]) for row in table.rows] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def _recorded(device: str) -> Trace:
@@ -51,7 +64,10 @@ def _recorded(device: str) -> Trace:
 def test_recompute_is_offered_for_the_gpu_of_the_system() -> None:
     config = preset("hgx-b200", 1).config
     offered = texts(show_recompute(_recorded("NVIDIA H100 80GB HBM3"), config, "hgx-b200"))
-    assert "Recorded on NVIDIA H100 80GB HBM3." in offered
+    assert (
+        "Recorded on NVIDIA H100 80GB HBM3. Compute keeps these durations, not those of NVIDIA B200"
+        in offered
+    )
     assert "Recompute for NVIDIA B200 SXM 180 GB" in offered
     same = texts(show_recompute(_recorded("NVIDIA B200"), config, "hgx-b200"))
     assert "Recompute for NVIDIA" not in same

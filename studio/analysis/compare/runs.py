@@ -544,7 +544,7 @@ class _Extremes:
     count: Int64
 
 
-def _durations(side: Side, rank: int, rows: Int64) -> Int64:
+def durations(side: Side, rank: int, rows: Int64) -> Int64:
     """Return how long nodes of a rank ran, -1 where they have no times."""
     first = int(side.times.first[rank])
     if first == NONE:
@@ -625,8 +625,8 @@ def _extremes(
     zeros = [np.zeros(len(pairs.row_a), np.int64) for _ in range(6)]
     extremes = _Extremes(*zeros)
     for pair, count in zip(*(column.tolist() for column in chosen), strict=True):
-        before = _durations(a, int(alignment.rank_a[pair]), pairs.row_a)
-        after = _durations(b, int(alignment.rank_b[pair]), pairs.row_b)
+        before = durations(a, int(alignment.rank_a[pair]), pairs.row_a)
+        after = durations(b, int(alignment.rank_b[pair]), pairs.row_b)
         known = (before >= 0) & (after >= 0)
         grew = np.where(known, after - before, 0)
         for better, extreme, where in (
@@ -650,8 +650,8 @@ def _most_changed(
         pair = int(where[place])
         rank_a, rank_b = int(alignment.rank_a[pair]), int(alignment.rank_b[pair])
         row_a, row_b = int(pairs.row_a[place]), int(pairs.row_b[place])
-        before = int(_durations(a, rank_a, np.array([row_a]))[0])
-        after = int(_durations(b, rank_b, np.array([row_b]))[0])
+        before = int(durations(a, rank_a, np.array([row_a]))[0])
+        after = int(durations(b, rank_b, np.array([row_b]))[0])
         total = int(extremes.total[place])
         listed.append(
             NodeChange(rank_a, row_a, rank_b, row_b, before, after, int(extremes.count[place]), total)
@@ -681,7 +681,7 @@ def _alone(side: Side, alignment: Alignment, *, of_b: bool) -> tuple[tuple[NodeA
         longest, where = np.full(len(rows), -2, np.int64), np.zeros(len(rows), np.int64)
         _, distinct = np.unique(side.times.first[mine], return_index=True)
         for rank in mine[np.sort(distinct)].tolist():
-            lasted = _durations(side, rank, rows)
+            lasted = durations(side, rank, rows)
             longer = lasted > longest
             longest[longer], where[longer] = lasted[longer], rank
         for place in _largest(longest + 2).tolist():
@@ -719,7 +719,7 @@ def _sums(side: Side) -> dict[tuple[str, str], tuple[int, int]]:
         count, total = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
         _, indices, many = np.unique(side.times.first[ranks], return_index=True, return_counts=True)
         for rank, times in zip(ranks[indices].tolist(), many.tolist(), strict=True):
-            lasted = _durations(side, rank, np.arange(len(graph)))
+            lasted = durations(side, rank, np.arange(len(graph)))
             ran = lasted >= 0
             count += times * np.bincount(code[ran], minlength=len(keys))
             total += times * _sum_by_code(code[ran], lasted[ran], len(keys))

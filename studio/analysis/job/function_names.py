@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
 
 _CLOSING = {")": "(", "]": "[", "}": "{"}
@@ -19,6 +21,11 @@ _GENERAL = frozenset({"kernel", "Kernel", "globalKernel", "device_kernel"})
 """Names that say something only with the namespace they are in."""
 _TYPED = re.compile(r"[*&<]|::|\b(?:int|long|float|bool|char|double)\b")
 """What parameters of a signature have, and arguments such as the `(3)` of `aten::mm(3)` have not."""
+_WORD = re.compile(r"[A-Z]+[a-z0-9.]*|[a-z0-9.]+|.", re.DOTALL)
+_BEFORE = re.compile(r"\w{1,16}\W?$")
+_TELLING = 3
+"""Letters from which on a part says something without what stands before it."""
+_COMPARED, _MOST_PARTS = 2048, 4
 
 
 @lru_cache(maxsize=65_536)
@@ -54,6 +61,89 @@ def short_function_name(name: str) -> str:
         return name
     operation = _operation(template)
     return f"{base} · {operation}" if operation and operation != base else base
+
+
+def cut_middle(text: str, width: int) -> str:
+    """Cut a text to fewer than `width` letters, and keep its beginning and its end.
+
+    Example:
+        >>> cut_middle("gemm_64x64_nt", 10), cut_middle("llama", 10)
+        ('gemm_…_nt', 'llama')
+    """
+    if len(text) < width:
+        return text
+    tail = (width - 2) * 2 // 5
+    return f"{text[: width - 2 - tail]}…{text[len(text) - tail :]}"
+
+
+def distinct_names(names: Sequence[str], width: int) -> list[str]:
+    """Return the short names of compiled functions, of fewer than `width` letters, with the parts that tell equal ones apart.
+
+    Args:
+        names: As recorded, untrusted texts.
+        width: Letters that there is room for, at least 40.
+
+    Example:
+        >>> start, end = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV", "NTn1_VSn1_WSGRB0_WS64_WG32_8_1"
+        >>> distinct_names([f"{start}_MT256x128x64_{end}", f"{start}_MT64x64x64_{end}"], 50)
+        ['Cijk_Alik_Bljk_BBS_BH…MT256x128x64…_WS64_WG32_8_1', 'Cijk_Alik_Bljk_BBS_BH_B…MT64x64x64…_WS64_WG32_8_1']
+        >>> distinct_names(["void k<float, 2>(int)", "void k<int, 2>(int)", "void f<int>(int)"], 40)
+        ['k · float', 'k · int', 'f']
+    """
+    shown = [cut_middle(short_function_name(name), width) for name in names]
+    alike: dict[str, dict[str, list[int]]] = {}
+    for place, name in enumerate(names):
+        alike.setdefault(shown[place], {}).setdefault(name, []).append(place)
+    for places in alike.values():
+        if len(places) > 1:
+            for text, same in zip(_told_apart([*places], width), places.values(), strict=True):
+                for place in same:
+                    shown[place] = text
+    return shown
+
+
+def _told_apart(names: list[str], width: int) -> list[str]:
+    """Return texts for different names whose short names look the same; numbered where no few parts tell them apart."""
+    short = [short_function_name(name) for name in names]
+    whole = short if len({*short}) == len(short) else names
+    parts = [_differences(text, whole[0] if place else whole[1]) for place, text in enumerate(whole)]
+    show = _with_part_inside if whole is short else _with_part_behind
+    for count in range(1, _MOST_PARTS + 1):
+        labels = [cut_middle("…".join(some[:count]), width // 2) for some in parts]
+        texts = [show(text, label, width) for text, label in zip(short, labels, strict=True)]
+        if len({*texts}) == len(texts):
+            return texts
+    return [_with_part_behind(text, f"no. {number}", width) for number, text in enumerate(short, 1)]
+
+
+def _differences(text: str, other: str) -> list[str]:
+    """Return the parts of a text that another has not, those with letters first, for they say more than numbers."""
+    words, others = (_WORD.findall(one[:_COMPARED]) for one in (text, other))
+    changes = SequenceMatcher(None, words, others, autojunk=False).get_opcodes()
+    numbers: list[str] = []
+    telling: list[str] = []
+    for kind, begin, end, _, _ in changes:
+        part = "".join(words[begin:end]).strip(" ,")
+        if kind == "equal" or not part:
+            continue
+        around = _BEFORE.search("".join(words[:begin])) if len(part) < _TELLING else None
+        into = telling if any(map(str.isalpha, part)) else numbers
+        into.append(f"{around[0] if around else ''}{part}")
+    return [*dict.fromkeys((*telling, *numbers))]
+
+
+def _with_part_inside(text: str, part: str, width: int) -> str:
+    """Cut a text in the middle, with a part of it between the ends that are left."""
+    if not part:
+        return cut_middle(text, width)
+    ends = cut_middle(text, width - len(part) - 1)
+    head, _, tail = ends.partition("…")
+    return f"{head}…{part}…{tail}"
+
+
+def _with_part_behind(text: str, part: str, width: int) -> str:
+    """Put what a short name leaves out behind it."""
+    return f"{cut_middle(text, width - len(part) - 3)} · {part}" if part else cut_middle(text, width)
 
 
 def _outer_brackets(text: str) -> list[tuple[int, int]]:

@@ -41,19 +41,6 @@ def shorten(text: str, width: int) -> str:
     return text if len(text) < width else f"{text[: width - 2]}…"
 
 
-def cut_middle(text: str, width: int) -> str:
-    """Cut a text to fewer than `width` letters, and keep its beginning and its end.
-
-    Example:
-        >>> cut_middle("gemm_64x64_nt", 10), cut_middle("llama", 10)
-        ('gemm_…_nt', 'llama')
-    """
-    if len(text) < width:
-        return text
-    tail = (width - 2) * 2 // 5
-    return f"{text[: width - 2 - tail]}…{text[len(text) - tail :]}"
-
-
 def written_line(files: Sequence[Path]) -> str:
     """Say how many files were written, and name the first and the last.
 

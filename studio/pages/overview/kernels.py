@@ -6,7 +6,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.analysis.job.function_names import short_function_name
+from studio.analysis.job.function_names import distinct_names
 from studio.analysis.job.kernels import Kernel, kernels
 from studio.pages.base.export import Table, exports
 from studio.pages.base.state import session
@@ -14,6 +14,7 @@ from studio.pages.base.widgets import exact, hint, link, table
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
 _SHOWN, _EXPORTED = 10, 5000
+_NAME_WIDTH = 72
 _ABOUT = (
     "Kernels, copies and collectives of a device by the name they were recorded with; without a device, what computes, "
     "communicates and moves memory. Numbers of steps, layers and the like are shown as *. Durations are added up: what "
@@ -33,7 +34,11 @@ def kernels_section(job: str, run: str) -> Any:
     has_rates = any(kernel.bytes_per_ns for kernel in found[:_SHOWN])
     view = {"job": job, **({"run": run} if run else {})}
     head: list[Any] = ["Name", "Count", "Total", "Share", "Median", "Longest"]
-    rows = [_row(kernel, job, view, has_rates=has_rates) for kernel in found[:_SHOWN]]
+    names = distinct_names([kernel.name for kernel in found[:_SHOWN]], _NAME_WIDTH)
+    rows = [
+        _row(kernel, name, job, view, has_rates=has_rates)
+        for kernel, name in zip(found[:_SHOWN], names, strict=True)
+    ]
     if has_rates:
         head.append(html.Span(["Rate", hint("rate of copies", _RATE)]))
     more = len(found) - _SHOWN
@@ -54,7 +59,7 @@ def kernels_section(job: str, run: str) -> Any:
     )
 
 
-def _row(kernel: Kernel, job: str, view: dict[str, Any], *, has_rates: bool) -> list[Any]:
+def _row(kernel: Kernel, name: str, job: str, view: dict[str, Any], *, has_rates: bool) -> list[Any]:
     rank, row = kernel.longest
     trace = session().trace(job)
     found = trace.rank(rank)
@@ -63,9 +68,7 @@ def _row(kernel: Kernel, job: str, view: dict[str, Any], *, has_rates: bool) -> 
         className="cs-swatch", style={"background": f"var(--cs-{_COLOURS[kernel.kind]})"}, title=kernel.kind
     )
     cells = [
-        html.Span(
-            [swatch, html.Bdi(short_function_name(kernel.name), title=kernel.name)], className="cs-kernel"
-        ),
+        html.Span([swatch, html.Bdi(name, title=kernel.name)], className="cs-kernel"),
         format_count(kernel.count),
         exact(format_ns(kernel.total_ns), f"{kernel.total_ns:,} ns"),
         f"{100 * kernel.share:.1f} %",

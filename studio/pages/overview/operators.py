@@ -9,6 +9,8 @@ from dash import Input, Output, callback, html
 from studio.errors import ConfigError
 from studio.figures.roofline import drawable, roofline_figure
 from studio.operators import OperatorReport, list_operators
+from studio.operators.report import OperatorRow
+from studio.operators.roofline import memory_words
 from studio.pages.base.export import Table, exports
 from studio.pages.base.figures import drawn_figure
 from studio.pages.base.state import session
@@ -51,7 +53,7 @@ def show_operators(shown: list[Any]) -> Any:
                 html.Div(
                     [
                         html.H2([_TITLE, hint(_TITLE, _ABOUT)]),
-                        exports("operators", figure=shown_name, table=_table(found), title=_TITLE),
+                        exports("operators", figure=shown_name, table=_table(found, gpu), title=_TITLE),
                     ],
                     className="cs-figure-head",
                 ),
@@ -89,26 +91,43 @@ def _words(found: OperatorReport, gpu: Gpu | None) -> str:
     lacking = ", ".join(
         f"{row.name[:40]} {100 * row.time_ns / found.time_ns:.1f} %" for row in found.uncovered[:_LISTED]
     )
-    return " · ".join([roofs, share, moving, *([f"without a formula: {lacking}"] if lacking else [])])
+    rest = f"without a formula: {lacking}" if lacking else ""
+    return " · ".join(part for part in (roofs, share, moving, rest, _doubted(found, gpu)) if part)
 
 
-def _table(found: OperatorReport) -> Table:
-    """Return every operator, and what has no formula with the reason."""
+def _doubted(found: OperatorReport, gpu: Gpu | None) -> str:
+    """Name operators whose bytes are not to be believed; empty where all are."""
+    names = [row.operator[:40] for row in found.rows if _doubt(row, gpu)]
+    if not names:
+        return ""
+    rest = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return (
+        f"not believed, for above the bandwidth of the memory (caches held a part, or less was moved): "
+        f"{', '.join(names[:_LISTED])}{rest}"
+    )
+
+
+def _doubt(row: OperatorRow, gpu: Gpu | None) -> str:
+    return memory_words(gpu, row.bytes_per_s) if gpu is not None else ""
+
+
+def _table(found: OperatorReport, gpu: Gpu | None) -> Table:
+    """Return every operator with what is not to be believed of it, and what has no formula with the reason."""
     head = (
         *("operator", "family", "type", "calls", "time_ns", "flop", "bytes", "flop_per_s", "bytes_per_s"),
         *("flop_per_byte", "formula", "source"),
-        *("kernels_without_call", "time_without_call_ns", "flop_without_call", "bytes_without_call"),
+        *("kernels_without_call", "time_without_call_ns", "flop_without_call", "bytes_without_call", "doubt"),
     )
     rows: list[tuple[str | int | float | None, ...]] = [
         (
             *(row.operator, row.family, row.type, row.count, row.time_ns, row.flop, row.bytes),
             *(row.flop_per_s, row.bytes_per_s, row.intensity, row.formula, row.source),
-            *(row.by_name_count, row.by_name_ns, row.by_name_flop, row.by_name_bytes),
+            *(row.by_name_count, row.by_name_ns, row.by_name_flop, row.by_name_bytes, _doubt(row, gpu)),
         )
         for row in found.rows
     ]
     rows += [
-        (row.name, "", "", row.count, row.time_ns, None, None, None, None, None, row.why, "", *[None] * 4)
+        (row.name, "", "", row.count, row.time_ns, None, None, None, None, None, row.why, "", *[None] * 4, "")
         for row in found.uncovered
     ]
     return Table(head, rows)

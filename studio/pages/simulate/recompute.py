@@ -34,7 +34,12 @@ def show_recompute(trace: Trace, config: SystemConfig, origin: str) -> Any:
     chosen = config.extensions.recompute_for
     of_system = next((name for name, system in SYSTEM_OF.items() if origin == system), None)
     offered = of_system if of_system not in (chosen, known_gpu(device)) else None
-    said = _chosen_words(trace, config) if chosen else f"Recorded on {device[:60]}."
+    kept = (
+        f" Compute keeps these durations, not those of {find_gpu(offered).name}."
+        if offered and known_gpu(device)
+        else ""
+    )
+    said = _chosen_words(trace, config) if chosen else f"Recorded on {device[:60]}.{kept}"
     buttons = [
         html.Button(
             f"Recompute for {find_gpu(offered).name}",
@@ -77,4 +82,4 @@ def _chosen_words(trace: Trace, config: SystemConfig) -> str:
         source = find_gpu(recorded) if recorded else gpu_of_recording(trace)
     except ConfigError:
         return f"Compute: recomputed for {target}. The trace names no GPU whose peaks are known: choose it under Compute, Recorded on."
-    return f"Compute: recomputed for {target} from {source.name}; the result says how much of it by formula."
+    return f"Compute: recomputed for {target} from {source.name}; the result says how much of it by rooflines of operators."

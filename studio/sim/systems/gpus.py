@@ -69,6 +69,16 @@ def find_gpu(name: str, option: str = "--gpu") -> Gpu:
     return gpu
 
 
+def short_name(gpu: Gpu) -> str | None:
+    """Return what `--gpu` calls a GPU, None where it is one of a system file alone.
+
+    Example:
+        >>> short_name(find_gpu("hgx-h100"))
+        'h100'
+    """
+    return next((name for name in SYSTEM_OF if find_gpu(name) == gpu), None)
+
+
 def gpu_of_recording(trace: Trace) -> Gpu:
     """Return the GPU that a job was recorded on, as its trace names it.
 
