@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from studio.analysis.job.renumbered import share_graphs
+from studio.distinct import find_distinct
 from studio.notebook import line, table
 from studio.operators.calls import Calls, Part, calls_of
 from studio.operators.table import OPERATORS
@@ -283,6 +284,6 @@ def _replayed(graph: Graph) -> Bool:
     is_text = graph.attrs.kind[where] == ValueKind.STRING
     rows, where = rows[is_text], where[is_text]
     texts = graph.attrs.value[where]
-    launches = [code for code in np.unique(texts).tolist() if "GraphLaunch" in graph.strings[code]]
+    launches = [code for code in find_distinct(texts).tolist() if "GraphLaunch" in graph.strings[code]]
     replayed[rows] = np.isin(texts, launches)
     return replayed
