@@ -267,11 +267,11 @@ def _gpus_of_a_node(tables: Sequence[MeasuredTable], usual: int) -> int:
 def _stated_between(tables: Sequence[MeasuredTable]) -> list[tuple[float, int, int]]:
     """Return the rates to other nodes that tables state, a GPU's share each, with ports (0: not stated) and GPUs of a host."""
     most = max((table.gpus_per_node for table in tables if table.nodes > 1), default=0)
-    found = []
-    for table in tables:
-        if table.nodes > 1 and _has_rate(table) and table.gpus_per_node == most and not _within_rack(table):
-            found.append((table.nominal_gbytes_per_s / most, stated_nics(table), most))
-    return found
+    return [
+        (table.nominal_gbytes_per_s / most, stated_nics(table), most)
+        for table in tables
+        if table.nodes > 1 and _has_rate(table) and table.gpus_per_node == most and not _within_rack(table)
+    ]
 
 
 def stated_nics(table: MeasuredTable) -> int:
