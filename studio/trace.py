@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.distinct import find_distinct
 from studio.errors import TraceError
 from studio.notebook import exact_tuple, line, one_line, table
 
@@ -841,7 +842,7 @@ def named_lanes(graph: Graph, key: str) -> tuple[Int32, Int64, list[str]]:
     device = (
         dense_column(graph, "device", NONE)[rows] if key == "stream" else np.full(len(rows), NONE, np.int64)
     )
-    if len(np.unique(device[device != NONE])) < 2:
+    if len(find_distinct(device[device != NONE])) < 2:
         device[:] = NONE
     distinct, number = np.unique(np.stack([values, device]), axis=1, return_inverse=True)
     return rows, number, [stream_name(*one) for one in distinct.T.tolist()]
