@@ -2,7 +2,7 @@
 
 import { plural } from "../base/format.mjs";
 import { AXIS, BAR, GUTTER, PAD } from "./lanes.mjs";
-import { cutMiddle, textWidth } from "./text.mjs";
+import { cutEnd, cutMiddle, textWidth } from "./text.mjs";
 
 /** @import { Pen } from "../base/canvas.mjs" */
 /** @import { Tick } from "./axis.mjs" */
@@ -225,8 +225,9 @@ function drawNames(scene, pen, wide, group, isPinned) {
   for (let row = group.first; row < group.first + group.count; row++) {
     if (chart.rows.level[row]) continue;
     const at = lanes.placeOfRow(row).y + BAR / 2;
-    /* Beside the name of the rank there is less room. */
-    const text = cutMiddle(pen, chart.laneName(row), Math.abs(at - y) < BAR ? GUTTER - 100 : GUTTER - 24);
+    const name = chart.laneName(row), isBeside = Math.abs(at - y) < BAR;
+    /* Beside the name of the rank there is room for little more than the number of a stream. */
+    const text = isBeside ? cutEnd(pen, name, GUTTER - 18 - group.pinAt) : cutMiddle(pen, name, GUTTER - 24);
     pen.fillText(text, GUTTER - 8 - textWidth(pen, text), at + 0.5);
   }
 }

@@ -64,6 +64,16 @@ export function cutStart(pen, text, room) {
 }
 
 /**
+ * What fits of the beginning of a name.
+ * @param {Ruler} pen @param {string} text
+ * @param {number} room in pixels
+ */
+export function cutEnd(pen, text, room) {
+  const wide = textWidth(pen, text), count = Math.max(1, Math.floor((text.length * (room - 8)) / wide));
+  return wide <= room ? text : text.slice(0, count) + "…";
+}
+
+/**
  * What fits of both ends of a name: threads of a pool differ at the end alone.
  * @param {Ruler} pen @param {string} text
  * @param {number} room in pixels

@@ -14,7 +14,8 @@ from studio.pages.base.widgets import exact, hint, link, table
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
 _SHOWN, _EXPORTED = 10, 5000
-_NAME_WIDTH = 72
+_NAME_WIDTH = 40
+"""What the column shows beside What to change."""
 _ABOUT = (
     "Kernels, copies and collectives of a device by the name they were recorded with; without a device, what computes, "
     "communicates and moves memory. Numbers of steps, layers and the like are shown as *. Durations are added up: what "
