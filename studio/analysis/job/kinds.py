@@ -33,6 +33,7 @@ LIBRARY_KERNEL = "communication kernel"
 _TYPES_APART = {-(2**31) + 1: HOST_GAP, -(2**31) + 2: DEVICE_GAP, -(2**31) + 3: LIBRARY_KERNEL}
 _HOST_GAP, _DEVICE_GAP, _LIBRARY_KERNEL_TYPE = _TYPES_APART
 
+_PIECE_BYTES = 1 << 20
 _LIBRARY_KERNEL = re.compile(rb"(?:nccl|rccl|msccl)\w*(?:Kernel|Func)", re.IGNORECASE)
 """Kernels of communication libraries. Of those that were launched before a recording began nothing else is known."""
 _LIBRARY_CALL = re.compile(
@@ -127,11 +128,18 @@ def computes_on_processor(graph: Graph) -> Bool:
 
 def is_library_kernel(graph: Graph) -> Bool:
     """Return (N,) which compute nodes are kernels of a communication library, by their names."""
-    texts = graph.strings.data.tobytes()
+    texts = graph.strings.data.data
     # Looking for three letters takes a hundredth of the time of the pattern, and most graphs do not have them.
-    if b"ccl" not in texts.lower() or not _LIBRARY_KERNEL.search(texts):
+    if not _holds(texts, b"ccl") or not _LIBRARY_KERNEL.search(texts):
         return np.zeros(len(graph), np.bool_)
     return _named(graph, _LIBRARY_KERNEL.search)
+
+
+def _holds(texts: memoryview, letters: bytes) -> bool:
+    """Whether texts hold some small letters, in either case; piece by piece, as a copy of all may be large."""
+    ends = range(_PIECE_BYTES, len(texts) + _PIECE_BYTES, _PIECE_BYTES)
+    more = len(letters) - 1
+    return any(letters in bytes(texts[end - _PIECE_BYTES : end + more]).lower() for end in ends)
 
 
 def _named(graph: Graph, matches: Callable[[bytes], object]) -> Bool:
