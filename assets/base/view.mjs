@@ -158,6 +158,18 @@ export function isTouched(id) {
   return Boolean(field && touched && field.contains(touched));
 }
 
+/**
+ * As `isTouched`, once for each touch: what a select reports next is no choice of the user.
+ *
+ * @param {string} id
+ * @returns {boolean}
+ */
+export function takeTouch(id) {
+  const wasTouched = isTouched(id);
+  if (wasTouched) touched = null;
+  return wasTouched;
+}
+
 if (typeof document !== "undefined") {
   document.addEventListener("pointerdown", noteTouch, true);
   document.addEventListener("keydown", noteTouch, true);

@@ -1,14 +1,17 @@
 /* The controls of the Graph page and the address: each follows the other. */
 
-import { noUpdate } from "../base/dash.mjs";
+import { noUpdate, setProps } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
-import { changeView } from "../base/view.mjs";
+import { changeView, isTouched } from "../base/view.mjs";
 
 /** @import { Patch, View } from "../base/view.mjs" */
 /** @import { Drawn } from "./cytoscape.mjs" */
 
 /** In the order of the callbacks in studio/pages/graph/page.py. */
 const CONTROLS = ["rank", "show", "by", "depth", "dir", "deps", "q", "colour", "with"];
+
+/** Selects whose choices the server lists: whenever these change they report a value that nobody chose. */
+const LISTED = ["rank", "by", "with"];
 
 /**
  * What controls show where the address says nothing.
@@ -111,6 +114,10 @@ export class Controls {
       if (changed && !changed.includes(`graph-${name}`)) return;
       /* What the view gave to a control is no wish of the user; by now the view may have gone on. */
       if (value === null || value === undefined || value === this.#given[name]) return;
+      if (LISTED.includes(name) && !isTouched(`graph-${name}`)) {
+        setProps(`graph-${name}`, { value: this.#given[name] ?? null });
+        return;
+      }
       this.#given[name] = value;
       if (name === "q") this.#typed = value;
       /* Arrows walk the graph next, not the control that was clicked. */
