@@ -123,6 +123,10 @@ def _lines(outcome: Outcome) -> Iterator[str]:
             yield f"  failed: {one.job} on {one.system}: {shorten(one.error.splitlines()[0], 2 * _WIDE)}"
         for words in case.exceeded:
             yield f"  limit: {one.job} on {one.system}: {words}"
+        if one.other_gpu:
+            yield f"  doubtful: {one.job} on {one.system}: {one.other_gpu}"
+    if any(case.result.other_gpu for case in results.cases):
+        yield '  Give these systems gpu = "NAME" to have the durations recomputed.'
     yield ""
     yield f"  {'score':24}{'speed':>11}{'jobs':>9}"
     for score in results.scores:

@@ -36,6 +36,7 @@ from studio.errors import ConfigError
 from studio.et.format import UNSAID, JobSize
 from studio.sim import remote_memory
 from studio.sim.models import MODELS, Model
+from studio.sim.retargeting import OTHER_GPU
 from studio.sweep.analysis import (
     IMPORTANCE,
     NOTHING_MATTERS,
@@ -49,6 +50,7 @@ from studio.sweep.analysis import (
     reasons,
 )
 from studio.sweep.costs import load_costs
+from studio.sweep.durations import durations_kept
 from studio.sweep.running import Row
 from studio.sweep.search import Plan, Progress, Target, cheapest
 from studio.sweep.space import PRESET, parse_space
@@ -110,13 +112,13 @@ class Outcome:
         job: What was simulated.
         swept: The results.
         output: Where they are.
-        damaged: What readers noticed.
+        findings: What readers noticed, and what is doubtful of every point.
     """
 
     job: str
     swept: Swept
     output: Path
-    damaged: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def run(request: Request, *, progress: Progress | None = None) -> Outcome:
@@ -168,6 +170,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         base = replace(base, settings=tuple(f"{key}={value}" for key, value in remote_memory.ASSUMED.items()))
         findings = (*findings, remote_memory.FINDING)
     sweep = Sweep(space, base, Plan(request.random, request.seed, target), costs)
+    kept = durations_kept(trace, sweep)
+    if kept is not None:
+        findings = (*findings, kept)
     swept = run_sweep(trace, sweep, request.output, scheduler=request.scheduler, progress=progress)
     return Outcome(", ".join(request.job), swept, request.output, findings)
 
@@ -355,9 +360,9 @@ def command(
 ) -> None:
     """Carry out `sweep`."""
     outcome = run(Request(size=JobSize(npus, passes), **given), progress=progress_line())
-    for finding in outcome.damaged:
-        if finding == remote_memory.FINDING:
-            warn(finding)
+    for finding in outcome.findings:
+        if finding.code in (remote_memory.FINDING.code, OTHER_GPU):
+            warn(replace(finding, message=f"{finding.message} {finding.hint}".rstrip()))
     show(outcome, as_json, report, text)
     refuse_nothing(outcome)
-    end_with_losses(ctx, outcome.damaged, allow_damaged)
+    end_with_losses(ctx, outcome.findings, allow_damaged)

@@ -30,6 +30,7 @@ from studio.session import Session
 from studio.store.arrays import write_json
 from studio.store.tasks import ACTIVE, Report, Task, Tasks, list_tasks, submit
 from studio.sweep.costs import Costs
+from studio.sweep.durations import durations_kept
 from studio.sweep.journal import journal_of, read_journal
 from studio.sweep.running import Row
 from studio.sweep.search import Plan, Target, points_of
@@ -58,6 +59,7 @@ class Asked:
         bisect: Setting that is bisected; "" for none.
         under_ns: Finish that the bisection looks for.
         scheduler: Address of a Dask scheduler that simulates the points; "" for this machine.
+        doubt: What is doubtful of every point, in words; "" where nothing is.
     """
 
     job: str
@@ -69,6 +71,7 @@ class Asked:
     bisect: str = ""
     under_ns: int = 0
     scheduler: str = ""
+    doubt: str = ""
 
 
 _asked = decoder(Asked)
@@ -145,8 +148,11 @@ def start_sweep(tasks: Tasks, session: Session, asked: Asked) -> Kept:
         ConfigError: It is asked for wrongly, or no point of it can be simulated.
         StudioError: There is no such job, or the workspace cannot be written.
     """
-    refuse_impossible(made_of(session, asked), len(session.trace(asked.job).ranks))
-    asked = replace(asked, created=time.time())
+    sweep, trace = made_of(session, asked), session.trace(asked.job)
+    refuse_impossible(sweep, len(trace.ranks))
+    doubt = durations_kept(trace, sweep)
+    words = "" if doubt is None else f"{doubt.message} {doubt.hint}"
+    asked = replace(asked, created=time.time(), doubt=words)
     name = secrets.token_hex(6)
     kept = Kept(name, asked, _folder(session, asked.job) / name)
     for folder in (kept.folder.parent, kept.folder):

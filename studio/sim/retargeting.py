@@ -56,6 +56,10 @@ def recomputed(trace: Trace, config: SystemConfig) -> tuple[Trace, Retargeting |
     return retarget(trace, extensions.recompute_for, extensions.recorded_gpu)
 
 
+OTHER_GPU = "durations-of-another-gpu"
+"""Code of the warning that compute keeps the durations of another GPU than the system's."""
+
+
 def kept_durations(trace: Trace, config: SystemConfig, gpu: Gpu) -> Finding | None:
     """Return a warning where compute keeps the durations of another GPU than the system's; None where it does not.
 
@@ -64,7 +68,21 @@ def kept_durations(trace: Trace, config: SystemConfig, gpu: Gpu) -> Finding | No
         config: The system that it is simulated on.
         gpu: The GPU of that system.
     """
-    from studio.sim.systems.gpus import find_gpu, known_gpu, short_name
+    from studio.sim.systems.gpus import short_name
+
+    device = device_kept(trace, config, gpu)
+    if device is None:
+        return None
+    words = f"Compute keeps the durations of {device}, which are not those of the system's {gpu.name}."
+    name = short_name(gpu)
+    return Finding(
+        "warning", OTHER_GPU, words, f"Add --gpu {name} to recompute them." if name is not None else ""
+    )
+
+
+def device_kept(trace: Trace, config: SystemConfig, gpu: Gpu) -> str | None:
+    """Return the device whose recorded durations compute keeps, where that is another GPU than the system's."""
+    from studio.sim.systems.gpus import find_gpu, known_gpu
 
     is_recomputed = config.extensions is not None and config.extensions.recompute_for is not None
     if is_recomputed or not compute_times(trace, config).recorded:
@@ -72,12 +90,7 @@ def kept_durations(trace: Trace, config: SystemConfig, gpu: Gpu) -> Finding | No
     for device in recorded_devices(trace):
         recorded = known_gpu(device)
         if recorded is not None and find_gpu(recorded).name != gpu.name:
-            words = (
-                f"Compute keeps the durations of {device}, which are not those of the system's {gpu.name}."
-            )
-            name = short_name(gpu)
-            hint = f"Add --gpu {name} to recompute them." if name is not None else ""
-            return Finding("warning", "durations-of-another-gpu", words, hint)
+            return device
     return None
 
 

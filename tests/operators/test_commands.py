@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import studio
 from studio.cli import main
+from studio.jobs.sweeps import Asked, start_sweep
+from studio.pages.sweep.results import results
+from studio.session import Session
+from studio.store.tasks import close_tasks, open_tasks
+from studio.store.workspace import Workspace
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -116,6 +123,53 @@ def test_simulate_warns_of_durations_of_another_gpu(recording: Path, tmp_path: P
         assert "Add --gpu mi300x to recompute them." in said
         assert "Compute keeps" not in _invoke("simulate", job, "--preset", "mi300x", "--gpu", "mi300x")
         assert "Compute keeps" not in _invoke("simulate", job, "--preset", "hgx-h100")
+
+
+def test_sweep_and_suite_warn_of_durations_of_another_gpu(recording: Path, tmp_path: Path) -> None:
+    """Times of systems that keep what an H100 measured do not compare; not where each has its GPU's or recomputes."""
+    out = tmp_path / "out.parquet"
+
+    def sweep(*words: str) -> str:
+        return _invoke("sweep", recording, "-o", out, "--set", *words)
+
+    said = sweep("bandwidth[0]=100,200", "--preset", "mi300x")
+    assert "H100 80GB HBM3, which are not those of the presets' AMD Instinct MI300X" in said
+    assert "Add --set extended.recompute-for=mi300x to recompute them." in said
+    said = sweep("preset=mi300x,hgx-h100,hgx-b200,no-such")
+    assert "those of the presets' AMD Instinct MI300X" in said
+    assert "H100 SXM5" not in said
+    assert "Sweep one preset at a time." in said
+    assert "Compute keeps" not in sweep("bandwidth[0]=100,200", "--preset", "hgx-h100")
+    assert "Compute keeps" not in sweep("extended.recompute-for=none,mi300x", "--preset", "mi300x")
+    systems = {"h100": "hgx-h100", "mi": "mi300x", "again": "mi300x"}
+    tables = "".join(f'[systems.{name}]\npreset = "{preset}"\n' for name, preset in systems.items())
+    suite = tmp_path / "suite.toml"
+    suite.write_text(
+        f'name = "s"\nreference = "h100"\n[jobs.one]\npath = "{recording.name}"\n{tables}gpu = "mi300x"\n'
+    )
+    told = _invoke("suite", suite, "-o", tmp_path / "results")
+    assert "doubtful: one on mi: Compute keeps the durations of NVIDIA H100 80GB HBM3" in told
+    assert told.count("doubtful") == 1
+    assert 'gpu = "NAME"' in told
+
+
+def test_a_sweep_on_the_page_keeps_what_is_doubtful_of_it(recording: Path, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "workspace")
+    session, tasks = Session(workspace), open_tasks(workspace.root)
+    try:
+        job = workspace.save(studio.read(recording), "one")
+        for preset, words in (
+            ("hgx-h100", ""),
+            ("mi300x", "Compute keeps the durations of NVIDIA H100 80GB HBM3"),
+        ):
+            kept = start_sweep(tasks, session, Asked(job, ("bandwidth[0]=100,200",), preset))
+            assert kept.asked.doubt.startswith(words)
+            assert bool(kept.asked.doubt) == bool(words)
+            wait_until(lambda kept=kept: kept.is_whole)
+            drawn = str(results(kept, kept.rows(), "bandwidth[0]", dark=False))
+            assert ("Compute keeps" in drawn) == bool(words)
+    finally:
+        close_tasks(tasks)
 
 
 def test_complete_for_another_gpu(recording: Path, tmp_path: Path) -> None:

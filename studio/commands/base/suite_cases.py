@@ -28,6 +28,7 @@ from studio.et.source import walk
 from studio.files import open_file, read_file
 from studio.sim.compared import side_of
 from studio.sim.models import Model
+from studio.sim.retargeting import OTHER_GPU
 from studio.store.arrays import Damaged, decode_sealed, write_sealed
 from studio.store.workspace import Workspace
 from studio.units import format_ns
@@ -50,6 +51,7 @@ class Result:
         damaged: How many losses the readers have told.
         error, hint: Why it failed; "" where it did not.
         digest: Of what was simulated and on what.
+        other_gpu: That compute keeps the durations of another GPU than the system's, in words; "" where it does not.
     """
 
     job: str
@@ -65,6 +67,7 @@ class Result:
     error: str = ""
     hint: str = ""
     digest: str = ""
+    other_gpu: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +252,7 @@ def _simulate(
         len(side.trace.ranks),
         len(losses(outcome.findings)),
         digest=digest,
+        other_gpu=next((finding.message for finding in outcome.findings if finding.code == OTHER_GPU), ""),
     )
 
 

@@ -55,6 +55,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
     every = Table(list(numbers), list(zip(*numbers.values(), strict=True)))
     return html.Div(
         [
+            html.P(kept.asked.doubt, className="cs-level-warning") if kept.asked.doubt else None,
             _name_cheapest(kept, rows),
             html.Div(
                 [

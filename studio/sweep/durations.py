@@ -1,0 +1,55 @@
+"""Warn where the systems of a sweep have another GPU than the one whose recorded durations compute keeps."""
+
+from __future__ import annotations
+
+import contextlib
+
+from studio.errors import StudioError
+from studio.sim.parts import interpret
+from studio.sim.presets import preset
+from studio.sim.retargeting import OTHER_GPU, device_kept
+from studio.sim.systems.gpu import Gpu
+from studio.sim.systems.gpus import short_name
+from studio.sweep.space import PRESET
+from studio.sweep.sweep import Sweep
+from studio.sweep.systems import parts_at
+from studio.trace import Finding, Trace
+
+_RECOMPUTE = "extended.recompute-for"
+
+
+def durations_kept(trace: Trace, sweep: Sweep) -> Finding | None:
+    """Return a warning that names the GPUs of the presets whose compute takes the durations of another GPU; None if none.
+
+    A sweep that varies `recompute-for` is not warned of: whoever varies it knows.
+
+    Args:
+        trace: The job.
+        sweep: What is to be simulated.
+    """
+    space, base = sweep.space, sweep.base
+    if _RECOMPUTE in space.keys:
+        return None
+    first = space.point(0)
+    names = next((axis.values for axis in space.axes if axis.key == PRESET), (base.preset,))
+    gpus: dict[str, Gpu] = {}
+    device = None
+    for name in filter(None, names):
+        point = {**first, PRESET: name} if PRESET in first else first
+        # What is wrong with a point is its result.
+        with contextlib.suppress(StudioError):
+            gpu = preset(name).system.gpu
+            if gpu is None:
+                continue
+            config = interpret(parts_at(base, point, len(trace.ranks))).config
+            kept = device_kept(trace, config, gpu)
+            if kept is not None:
+                device = kept
+                gpus[gpu.name] = gpu
+    if device is None:
+        return None
+    words = f"Compute keeps the durations of {device}, which are not those of the presets' {', '.join(gpus)}."
+    short = [short_name(gpu) for gpu in gpus.values()]
+    chosen = short[0] if len(short) == 1 and short[0] else "GPU"
+    each = "" if len(gpus) == 1 else "Sweep one preset at a time. "
+    return Finding("warning", OTHER_GPU, words, f"{each}Add --set {_RECOMPUTE}={chosen} to recompute them.")
