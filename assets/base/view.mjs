@@ -49,14 +49,25 @@ export function publishView() {
   for (const listener of listeners) listener();
 }
 
+/** The path of the page that is in the document; null before the first. @type {string | null} */
+let drawnPath = null;
+
+/** Note that the page of the address is in the document. */
+export function noteDrawn() {
+  drawnPath = window.location.pathname;
+}
+
 /**
  * Change parts of the view. A step of the user enters the history; `replace` is for typing and corrections.
+ * A page that is being left changes nothing: an answer that comes late speaks of the view before, and the
+ * address is that of the next page already.
  *
  * @param {Patch} patch
  * @param {{ replace?: boolean }} [options]
  */
 export function changeView(patch, options = {}) {
   const path = window.location.pathname, before = readView();
+  if (drawnPath !== null && drawnPath !== path) return;
   const next = addressOf(path, { ...before, ...patch });
   if (next === addressOf(path, before)) return;
   if (options.replace) window.history.replaceState(null, "", next);

@@ -90,8 +90,8 @@ class ComparePage {
     this.comparison.names = source.names ?? [];
     this.comparison.unranked = source.unranked ?? [];
     if (anchors && JSON.stringify(anchors.sides) === key) this.comparison.align(anchors.ns);
-    /* The link shall open the same run when there are newer ones. */
-    if (!view.run) changeView({ run: source.sides[0][1] }, { replace: true });
+    /* The link shall open the same run when there are newer ones. Dash's view may be an earlier one. */
+    if (!readView().run) changeView({ run: source.sides[0][1] }, { replace: true });
     this.comparison.apply();
   }
 

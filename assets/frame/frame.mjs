@@ -5,7 +5,8 @@
 import { changedIds, noUpdate, onNavigation, propsOf, setProps } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
 import {
-  announce, changeView, copyText, goTo, onViewChange, publishView, readView, takeTouch, timeUnit, visit,
+  announce, changeView, copyText, goTo, noteDrawn, onViewChange, publishView, readView, takeTouch, timeUnit,
+  visit,
 } from "../base/view.mjs";
 import { pageAddress } from "./jumps.mjs";
 import { changedParts, PARTS } from "./parts.mjs";
@@ -89,6 +90,7 @@ const clear = () => null;
  */
 function viewFromAddress() {
   const view = readView(), changed = takeChanged(view, window.location.pathname);
+  noteDrawn();
   pin = view.pin;
   return [view, ...Object.keys(PARTS).map((store) => (store in changed ? changed[store] : noUpdate))];
 }

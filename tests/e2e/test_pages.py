@@ -185,6 +185,14 @@ LIST_TWO_RUNS = """pause => {
 """Give the switch of runs the answers of two callbacks, the second some milliseconds later."""
 
 
+LEAVE_AND_ANSWER = """to => {
+  window.studio.view.visit(to);
+  window.studio.view.changeView({ run: "recorded" }, { replace: true });
+  return window.location.search;
+}"""
+"""Go to another page, and have the page that is left change the view before the next one is there."""
+
+
 def test_the_bar_jumps_shares_and_sets_the_unit_of_times(studio: Studio, page) -> None:
     """Ctrl+K leads to pages, ranks and nodes by keyboard alone; Share copies the address; times follow the unit."""
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -226,6 +234,14 @@ def test_the_bar_jumps_shares_and_sets_the_unit_of_times(studio: Studio, page) -
     page.click("#share")
     page.get_by_text("Link to this view copied.").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+    # A late answer to the page that is left is none to the next one.
+    assert "run=" not in page.evaluate(
+        LEAVE_AND_ANSWER, studio.address("graph", "transformer_32r", rank=0, node=117)
+    )
+    page.wait_for_selector("#graph-canvas[data-ready]")
+    page.evaluate("window.studio.view.changeView({ run: 'recorded' }, { replace: true })")
+    assert view(page)["run"] == "recorded"
 
     page.click("#time-unit")
     page.get_by_role("option", name="time: ns").click()
