@@ -79,7 +79,7 @@ def _system_table(
         "title": f"{hardware}, calibrated to measured collectives",
         "source": f"{len(tables)} measured tables, listed under calibration; the rest as preset {system.name}",
         "sources": _sources(system, fitted, start),
-        "family": _family(system, fitted.ports, fitted.costs.nics),
+        "family": _family(system, fitted.ports, fitted.costs.wiring.nics),
         "network": _network(system, fitted.ports),
         "system": dict(system.system),
     }

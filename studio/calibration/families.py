@@ -120,8 +120,7 @@ def machine_of(system: System, tables: Sequence[MeasuredTable]) -> Machine:
         library=given.library,
         algorithm="ring" if forced else "auto",
         transport=given.transport,
-        peers=given.peers,
-        per_host=given.per_host,
+        wiring=replace(given.wiring, nics=0),
     )
     return describe(Machine(system, costs, ports_of(system)), tables)
 
@@ -129,8 +128,8 @@ def machine_of(system: System, tables: Sequence[MeasuredTable]) -> Machine:
 def _with(machine: Machine, costs: CostModel) -> Machine:
     """Return a machine with the costs of its family; its network, and what is forced, stay its own."""
     own = machine.costs
-    built = replace(costs.over(own.transport), nics=own.nics, peers=own.peers, per_host=own.per_host)
-    return replace(machine, costs=replace(built, algorithm=own.algorithm))
+    built = replace(costs.over(own.transport), wiring=own.wiring, algorithm=own.algorithm)
+    return replace(machine, costs=built)
 
 
 def _transport(system: System) -> str:
@@ -142,7 +141,7 @@ def _fit(
 ) -> CostModel:
     """Return the costs of a family with this transport; those of machines with another one differ by what transports do."""
     first = next(iter(machines.values())).costs
-    start = CostModel(library=first.library, transport=transport, peers=first.peers, per_host=first.per_host)
+    start = CostModel(library=first.library, transport=transport, wiring=replace(first.wiring, nics=0))
     times = np.concatenate([_rising(table).time_us for listed in own.values() for table in listed]) * 1000
     expected = np.log([start.value(name) for name in NAMES])
     values: dict[str, float] = {}

@@ -176,7 +176,7 @@ def _raise_ports(
                 f"{table.table_id} passes {ports.inside:.6g} bytes/ns inside a node: raised to {inside:.6g}."
             )
             ports = replace(ports, inside=inside)
-        used = rate_between(ports, shape.per_node, costs.nics)
+        used = rate_between(ports, shape.per_node, costs.wiring.nics)
         if shape.nodes > 1 and sent > used > 0:
             raised = ports.between * sent / used
             notes.append(

@@ -218,8 +218,8 @@ def describe(machine: Machine, tables: Sequence[MeasuredTable]) -> Machine:
         ports = replace(ports, between=share)
         # Where a GPU has several ports, it uses all of its own: as good as one port a GPU.
         shared = nics * (node // host) if 0 < nics < host else 0
-        if nics and shared != costs.nics:
-            costs = replace(costs, nics=shared)
+        if nics and shared != costs.wiring.nics:
+            costs = replace(costs, wiring=replace(costs.wiring, nics=shared))
             notes.append(f"{nics} network ports a node of {host} GPUs, as the tables say.")
     transport = transport_of(tables)
     if transport is not None and transport != costs.transport:

@@ -91,7 +91,7 @@ def from_data_sheet(machine: Machine, defaults: CostModel | None = None) -> Mach
     own = machine.costs
     plain = CostModel(library=own.library, transport=own.transport) if defaults is None else defaults
     return replace(
-        machine, costs=replace(plain, nics=own.nics, algorithm=own.algorithm, protocol=own.protocol)
+        machine, costs=replace(plain, wiring=own.wiring, algorithm=own.algorithm, protocol=own.protocol)
     )
 
 

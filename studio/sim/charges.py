@@ -70,7 +70,7 @@ def network_ports(topology: Topology, crossed: Sequence[int] = ()) -> Ports:
 
 def shared_nics(costs: CostModel, per_node: int) -> bool:
     """Whether the NPUs of a node share NICs, so that the node has the ports to other nodes."""
-    return 0 < costs.nics < per_node
+    return 0 < costs.wiring.nics < per_node
 
 
 class Costs:
@@ -125,7 +125,9 @@ class Costs:
         moved[:, 0] = charge.inside_bytes
         # The cost model counts what passes a member's own share of the NICs; where they are shared, it may send more.
         more = (
-            max(1.0, rate_between(ports, shape.per_node, self.model.nics) / ports.between) if crossed else 1.0
+            max(1.0, rate_between(ports, shape.per_node, self.model.wiring.nics) / ports.between)
+            if crossed
+            else 1.0
         )
         for index in crossed:
             moved[:, index] = charge.between_bytes * more

@@ -250,7 +250,7 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
         float(buffer[0]),
         shape,
         ports,
-        model.nics,
+        model.wiring.nics,
         model.library,
         tuple(_way_time(model, way, done, float(buffer[0]), shape, ports) for way in possible),
         int(charge.choice[0]),

@@ -14,7 +14,7 @@ from studio.sim.costs import CostModel, GroupShape, Ports
 from studio.sim.costs.curves import NEAR, OWN, Curve
 from studio.sim.costs.library import LIBRARIES, estimates
 from studio.sim.costs.model import KINDS, Range
-from studio.sim.costs.shapes import buffer_bytes, comm_sizes
+from studio.sim.costs.shapes import Wiring, buffer_bytes, comm_sizes
 from studio.sim.costs.ways import ways
 
 NODE = Ports(inside=400.0, inside_ns=100.0, per_node=8)
@@ -195,8 +195,8 @@ def test_bytes_never_pass_a_port_faster_than_it_can(
     sizes = 2.0 ** np.arange(3, 35)
     curves = tuple(Curve(kind, shape, (8.0, 2.0**34), (0.01, 0.01)) for _ in range(1))
     for model in (
-        CostModel(library, algorithm=algorithm, nics=nics),
-        CostModel(library, nics=nics, curves=curves),
+        CostModel(library, algorithm=algorithm, wiring=Wiring(nics)),
+        CostModel(library, wiring=Wiring(nics), curves=curves),
     ):
         charge = model.charge(kind, sizes, shape, CLUSTER)
         least = np.maximum(charge.inside_bytes / CLUSTER.inside, charge.between_bytes / CLUSTER.between)
@@ -222,9 +222,9 @@ def test_a_ring_puts_its_bytes_on_the_ports() -> None:
 
 def test_nics_are_shared_by_the_gpus_in_use() -> None:
     """Four NICs for eight GPUs: two GPUs of a node have one each, eight have half of one each."""
-    model = replace(forced("ring", "Simple"), nics=4)
+    model = replace(forced("ring", "Simple"), wiring=Wiring(4))
     few = total(model, "all_reduce", 1024 * MIB, GroupShape(4, 2, 2), CLUSTER)
-    per_gpu = replace(model, nics=0)
+    per_gpu = replace(model, wiring=Wiring())
     assert total(per_gpu, "all_reduce", 1024 * MIB, GroupShape(4, 2, 2), CLUSTER) > 1.8 * few
     assert total(per_gpu, "all_reduce", MIB, FOUR_NODES, CLUSTER) == total(
         model, "all_reduce", MIB, FOUR_NODES, CLUSTER
@@ -302,7 +302,7 @@ def test_the_table_gives_the_model_back() -> None:
         choice="least",
         algorithm="ring",
         protocol="LL",
-        nics=4,
+        wiring=Wiring(4, 7, 2),
         curves=(Curve("all_gather", ONE_NODE, (8.0, 1024.0), (1.1, 0.9)),),
         fitted=Range(("all_gather",), (8, 8), (1, 1), (8.0, 1024.0)),
     )

@@ -16,7 +16,7 @@ from studio.sim import simulate
 from studio.sim.charges import WHOLE, group_shape, network_ports
 from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.costs import Charge, CostModel, GroupShape, Ports
-from studio.sim.costs.shapes import Float64, rate_between
+from studio.sim.costs.shapes import Float64, Wiring, rate_between
 from studio.sim.deadlock import DeadlockError
 from studio.sim.doubts import doubts_of
 from studio.sim.extensions import Extensions
@@ -65,7 +65,7 @@ class Plain(CostModel):
             inside, between = np.zeros((2, len(sizes)))
         time = inside / ports.inside
         if shape.nodes > 1:
-            used = rate_between(ports, shape.per_node, self.nics)
+            used = rate_between(ports, shape.per_node, self.wiring.nics)
             time = np.maximum(time, between / used)
             between = between * min(1.0, ports.between / used)
         fixed = np.full(len(sizes), self.launch)
@@ -270,7 +270,7 @@ def test_a_flow_inside_the_node_leaves_room_to_one_that_is_slow_outside() -> Non
 
 def test_npus_that_share_nics_share_the_ports_of_their_node() -> None:
     """One NIC of 20 bytes a ns for two NPUs: a message alone has all of it, two have half, three a third."""
-    config = cluster(2, 2, costs=Plain(nics=1))
+    config = cluster(2, 2, costs=Plain(wiring=Wiring(1)))
     ranks: list[list[Record]] = [[], [], [], []]
     for number, (source, target, micros) in enumerate([(0, 2, 50), (1, 3, 100), (0, 3, 150)]):
         ranks[source].append(send(number, target, MB, tag=number))
@@ -409,7 +409,7 @@ def test_folded_jobs_answer_as_unfolded_ones(
     sizes: tuple[int, ...], steps: list[tuple[str, int, int, int]], nics: int, rendezvous: bool
 ) -> None:
     ranks, groups = job(sizes, steps)
-    config = cluster(*sizes, costs=Plain(nics=nics), rendezvous=rendezvous)
+    config = cluster(*sizes, costs=Plain(wiring=Wiring(nics)), rendezvous=rendezvous)
     folded, plain = (run(ranks, config, groups, fold=fold) for fold in (True, False))
     assert ends(folded) == ends(plain)
     assert folded.finish_ns.tolist() == plain.finish_ns.tolist()

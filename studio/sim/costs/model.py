@@ -25,6 +25,7 @@ from studio.sim.costs.library import LIBRARIES, estimates
 from studio.sim.costs.parameters import GROUPS, NAMES, TRANSPORTS, default, members, moved, to_groups
 from studio.sim.costs.shapes import (
     AS_KIND,
+    BEHIND_A_SWITCH,
     Float64,
     GroupShape,
     Ports,
@@ -42,8 +43,8 @@ KINDS: tuple[str, ...] = (*COLLECTIVE_KINDS, "send_recv")
 ALGORITHMS = ("auto", "ring", "tree", "direct", "NVLS", "NVLS-tree")
 PROTOCOLS = ("auto", "LL", "LL128", "Simple")
 CHOICES = ("library", "least")
-_COUNTS: Mapping[str, str] = {"nics": "nics", "peers": "peers", "per-host": "per_host"}
-"""Keys of counts in a table of costs, and the attribute of each."""
+_WIRING: Mapping[str, str] = {"nics": "nics", "peers": "peers", "per-host": "per_host"}
+"""Keys of a table of costs that say how a node is wired, and the attribute of each."""
 _MISTUNED = 4.0
 """A way that takes this many times as long as the quickest is not taken, whatever the library's own estimates are: they were made for
 hardware of other kinds, and no library is left so far off."""
@@ -121,9 +122,7 @@ class CostModel:
         choice: `library` takes the way that the library would take, `least` the quickest.
         algorithm: `auto`, or the algorithm to take wherever a collective has it.
         protocol: `auto`, or the protocol to take wherever the algorithm has it.
-        nics: NICs of a node; 0 stands for one an NPU.
-        peers: NPUs that the links of an NPU inside the node are divided among, equally; 0 stands for a switch.
-        per_host: NPUs of a host; 0 stands for all of a node.
+        wiring: How a node is wired.
         transport: How other nodes are reached (`studio.sim.costs.parameters.TRANSPORTS`); "" where it is not known.
         curves: Residual curves of collectives in groups that were measured.
         fitted: What `values` were fitted to; None where they come from data sheets.
@@ -134,19 +133,12 @@ class CostModel:
     choice: str = "library"
     algorithm: str = "auto"
     protocol: str = "auto"
-    nics: int = 0
-    peers: int = 0
-    per_host: int = 0
+    wiring: Wiring = BEHIND_A_SWITCH
     transport: str = ""
     curves: tuple[Curve, ...] = ()
     fitted: Range | None = None
 
     __repr__ = one_line
-
-    @property
-    def wiring(self) -> Wiring:
-        """How a node is built."""
-        return Wiring(self.nics, self.peers, self.per_host)
 
     def value(self, name: str) -> float:
         """Return a parameter: this machine's, or the library's default."""
@@ -200,10 +192,10 @@ class CostModel:
         total, fixed = total[pick], fixed[pick]
         factor, source = correction(self.curves if corrected else (), done, buffer, shape)
         total, fixed = total * factor, fixed * factor
-        used = rate_between(ports, shape.per_node, self.nics) if ports.between else 1.0
+        used = rate_between(ports, shape.per_node, self.wiring.nics) if ports.between else 1.0
         inside = buffer * np.array([way.inside for way in found])[choice]
         sent = buffer * np.array([way.between for way in found])[choice]
-        reached = rate_inside(ports, shape.per_node, self.peers)
+        reached = rate_inside(ports, shape.per_node, self.wiring.peers)
         least = np.maximum(inside / reached, sent / used if ports.between else 0.0)
         # The NICs of silent neighbours carry what is more than the member's own share.
         between = sent * min(1.0, ports.between / used)
@@ -253,8 +245,8 @@ class CostModel:
         least = np.asarray(totals.argmin(axis=0), np.int64)
         if self.choice == "least" or (shape.nodes > 1 and kind in _UNTUNED):
             return least
-        used = rate_between(ports, shape.per_node, self.nics) if shape.nodes > 1 else 0.0
-        library, inside = LIBRARIES[self.library], rate_inside(ports, shape.per_node, self.peers)
+        used = rate_between(ports, shape.per_node, self.wiring.nics) if shape.nodes > 1 else 0.0
+        library, inside = LIBRARIES[self.library], rate_inside(ports, shape.per_node, self.wiring.peers)
         if library.searches:
             slower = sum(self.value(name) * share for name, share in sharing(kind, shape).items())
             reached = 1 / (1 / self.value("efficiency Simple inside") + slower)
@@ -331,7 +323,7 @@ class CostModel:
             "choice",
             "algorithm",
             "protocol",
-            *_COUNTS,
+            *_WIRING,
             "transport",
             "curves",
             "fitted",
@@ -358,11 +350,13 @@ class CostModel:
             choice=one_of("choice", CHOICES, "library"),
             algorithm=one_of("algorithm", ALGORITHMS, "auto"),
             protocol=one_of("protocol", PROTOCOLS, "auto"),
-            **{
-                name: fields.whole_in(key, table[key], 0, 1024)
-                for key, name in _COUNTS.items()
-                if key in table
-            },
+            wiring=Wiring(
+                **{
+                    name: fields.whole_in(key, table[key], 0, 1024)
+                    for key, name in _WIRING.items()
+                    if key in table
+                }
+            ),
             transport=one_of("transport", TRANSPORTS, ""),
             curves=_read_curves(fields),
             fitted=_read_range(fields),
@@ -375,10 +369,11 @@ class CostModel:
             "choice": self.choice,
             "algorithm": self.algorithm,
             "protocol": self.protocol,
-            "nics": self.nics,
+            # Also where it is 0: a system file that does not say it has the NICs of its family.
+            "nics": self.wiring.nics,
+            **{key: count for key, name in _WIRING.items() if (count := getattr(self.wiring, name))},
             **to_groups({name: float(self.values[name]) for name in NAMES if name in self.values}),
         }
-        table |= {key: getattr(self, name) for key, name in _COUNTS.items() if getattr(self, name)}
         if self.transport:
             table["transport"] = self.transport
         if self.fitted is not None:

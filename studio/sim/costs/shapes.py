@@ -51,7 +51,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """How a node is built.
+    """How a node is wired.
 
     Attributes:
         nics: NICs of a node; 0 stands for one an NPU.
