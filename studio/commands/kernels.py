@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from studio.analysis.job.function_names import distinct_names
-from studio.analysis.job.kernels import Kernel, kernels
+from studio.analysis.job.kernels import Kernel, describe_receives, kernels
 from studio.analysis.job.launch_words import launch_words, queue_words
 from studio.analysis.job.launches import Delays, Launches, Queue, launches
 from studio.commands.base.one_run import RunRequest, run_options
@@ -78,6 +78,7 @@ def report(listed: Listed) -> dict[str, Any]:
             }
             for kernel in listed.kernels
         ],
+        "left_out": describe_receives(listed.side.side.trace),
         "launches": _launches(listed.launches),
     }
 
@@ -126,6 +127,8 @@ def text(listed: Listed) -> str:
     head = f"{'':{_NAME_WIDTH}}{'kind':>14}{'count':>12}{'total':>12}{'share':>8}{'median':>12}{'longest':>12}{'rate':>14}"
     head += f"{'delay':>12}" if has else ""
     lines = [f"{listed.side.name}: {len(listed.kernels):,} names", head]
+    if words := describe_receives(listed.side.side.trace):
+        lines.insert(1, f"  {words}")
     names = distinct_names([kernel.name for kernel in listed.kernels], _NAME_WIDTH - 1)
     for name, kernel in zip(names, listed.kernels, strict=True):
         rate = kernel.bytes_per_ns

@@ -25,7 +25,7 @@ from studio.analysis.compare.words import (
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.function_names import distinct_names
-from studio.analysis.job.kernels import kernels
+from studio.analysis.job.kernels import describe_receives, kernels
 from studio.analysis.job.launch_words import DELAY, launch_words, queue_words
 from studio.analysis.job.launches import launches
 from studio.analysis.job.ledger import PARTS, Ledger
@@ -257,7 +257,7 @@ def _kernels(document: Document, side: Side) -> None:
             for name, kernel in zip(names, found[:_LISTED], strict=True)
         ],
         numeric=(2, 3, 4, 5, 6),
-        caption=f"Durations added up; * stands for numbers of steps and layers. All other names: {_percent(rest)}.",
+        caption=f"Durations added up; * stands for numbers of steps and layers. All other names: {_percent(rest)}. {describe_receives(side.trace)}".rstrip(),
     )
     _launches(document, side)
 

@@ -2,6 +2,7 @@
 
 On a device every kernel, copy and collective counts, by the name it was recorded with. A job without a device has what
 computes, communicates and moves memory. Steps, micro-batches, layers and the like count under one name: `step*.layer*.fc1`.
+A receive that no stream of a device carries out only waits from when it was posted, so a message counts with its send.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, MEMORY, work_kinds
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, STEP, Float64, Graph, Int64, Strings, Trace, dense_column
+from studio.trace import NONE, STEP, Bool, Float64, Graph, Int64, NodeType, Strings, Trace, dense_column
+from studio.units import format_counted
 
 KIND_WORDS = {COMPUTE: "compute", COMMUNICATION: "communication", COPY: "copy", MEMORY: "memory"}
 _COUNTED = re.compile(
@@ -89,6 +91,21 @@ def kernels(trace: Trace, times: NodeTimes) -> list[Kernel]:
     return _summed(parts, list(names), [rank.number for rank in trace.ranks])
 
 
+def describe_receives(trace: Trace) -> str:
+    """Say how many posted receives `kernels` leaves out, and why; empty where there are none."""
+    counts = [int(posted_receives(graph).sum()) for graph in trace.graphs]
+    count = sum(counts[rank.graph] for rank in trace.ranks)
+    if not count:
+        return ""
+    return f"{format_counted(count, 'posted receive')} left out: they wait for messages, each of which counts with its send."
+
+
+def posted_receives(graph: Graph) -> Bool:
+    """Return (N,) which nodes are receives that no stream of a device carries out."""
+    posted: Bool = (graph.type == NodeType.COMM_RECV) & (dense_column(graph, "stream", NONE) < 0)
+    return posted
+
+
 def family(name: str) -> str:
     """Return a name with * for numbers that only count steps, layers and the like.
 
@@ -147,7 +164,8 @@ def _part(
     """Return key, row, duration, bytes and place of what ran on a rank, and how many ranks share it."""
     place, first = where
     start, end = (column[first : first + len(graph)] for column in (times.start_ns, times.end_ns))
-    rows = np.flatnonzero(np.isin(kinds, list(KIND_WORDS)) & (start >= 0) & (end >= start))
+    ran = np.isin(kinds, list(KIND_WORDS)) & (start >= 0) & (end >= start)
+    rows = np.flatnonzero(ran & ~posted_receives(graph))
     code, inverse = np.unique(graph.name[rows].astype(np.int64) * 8 + kinds[rows], return_inverse=True)
     said, of = _families(graph.strings, code // 8, families)
     # Annotations of steps run nothing.

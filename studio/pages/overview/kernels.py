@@ -7,7 +7,7 @@ from typing import Any
 from dash import dcc, html
 
 from studio.analysis.job.function_names import distinct_names
-from studio.analysis.job.kernels import Kernel, kernels
+from studio.analysis.job.kernels import Kernel, describe_receives, kernels
 from studio.pages.base.export import Table, exports
 from studio.pages.base.state import session
 from studio.pages.base.widgets import exact, hint, link, table
@@ -43,7 +43,9 @@ def kernels_section(job: str, run: str) -> Any:
     if has_rates:
         head.append(html.Span(["Rate", hint("rate of copies", _RATE)]))
     more = len(found) - _SHOWN
-    said = f"{format_count(more)} more names take {100 * sum(kernel.share for kernel in found[_SHOWN:]):.1f} % together."
+    share = sum(kernel.share for kernel in found[_SHOWN:])
+    rest = f"{format_count(more)} more names take {100 * share:.1f} % together." if more > 0 else ""
+    said = f"{rest} {describe_receives(session().trace(job))}".strip()
     return html.Div(
         [
             html.Div(
@@ -54,7 +56,7 @@ def kernels_section(job: str, run: str) -> Any:
                 className="cs-figure-head",
             ),
             html.Div(table(head, rows, numeric=range(1, len(head))), className="cs-scroll"),
-            html.P(said, className="cs-dim") if more > 0 else None,
+            html.P(said, className="cs-dim") if said else None,
         ],
         className="cs-section",
     )

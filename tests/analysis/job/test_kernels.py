@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import studio
-from studio.analysis.job.kernels import family, kernels
+from studio.analysis.job.kernels import describe_receives, family, kernels
 from studio.timeline import NodeTimes, recorded_times
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
@@ -48,6 +48,23 @@ def test_names_that_only_count_add_up_and_copies_have_a_rate() -> None:
     assert first.share == 80 / 94
     assert found[2].bytes_per_ns == 2.0
     assert found[1].bytes_per_ns is None
+
+
+def test_a_receive_that_waits_from_when_it_was_posted_runs_nothing() -> None:
+    """Posted at 1 µs for what is sent at 90: the message counts with its send; a receive on a stream is a kernel."""
+    both = {"comm_tag": 0, "comm_size": 8}
+    sends = [at(90, node(1, "COMM_SEND", name="send", micros=10, comm_dst=1, **both))]
+    posts = [
+        at(1, node(1, "COMM_RECV", name="recv", micros=99, comm_src=0, **both)),
+        at(100, node(2, "COMM_RECV", name="nccl", micros=5, comm_src=0, stream=7, **both)),
+    ]
+    trace = trace_of([sends, posts])
+    assert [(kernel.name, kernel.total_ns) for kernel in kernels(trace, recorded_times(trace))] == [
+        ("send", 10_000),
+        ("nccl", 5_000),
+    ]
+    assert describe_receives(trace).startswith("1 posted receive left out:")
+    assert describe_receives(trace_of([sends])) == ""
 
 
 def test_a_median_counts_every_rank_that_shares_a_graph() -> None:
