@@ -294,6 +294,10 @@ def layout_section(job: str, run: str | None) -> Any:
             for _, values, ranks in measures
         ]
         rows.append((dimension_words(axis.name), format_count(axis.size), format_count(axis.stride), *cells))
+    evidence = dcc.Link("evidence", href=link("/ranks", {"job": job}))
+    head.children.append(
+        html.Span(["inferred from comm groups and messages: ", evidence], className="cs-dim")
+    )
     titles = [html.Span([name.capitalize(), hint(name, _UNEVEN)]) for name, _, _ in measures]
     numbered = range(1, 3 + len(titles))
     return html.Div(
