@@ -9,6 +9,7 @@ import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 
 from studio.errors import StudioError, TraceError
@@ -181,8 +182,9 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if path.exists() and not path.is_file():
             # A device or pipe takes what is written; a file in its place would break it for every program.
-            with path.open("wb") as stream:
-                stream.writelines(pieces)
+            with path.open("wb", buffering=0) as stream:
+                for piece in pieces:
+                    _write_whole(stream, piece, path)
             return
         made.extend(_make_folder(path.parent))
         asides[path] = path.with_name(f".{secrets.token_hex(8)}.new")
@@ -212,6 +214,17 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
         for folder in [] if whole else reversed(made):
             with suppress(OSError):  # somebody else has put something there
                 folder.rmdir()
+
+
+def _write_whole(stream: FileIO, piece: bytes, path: Path) -> None:
+    """Write a piece into a device or pipe, which takes as much at once as it likes; errors name the path."""
+    rest = memoryview(piece)
+    try:
+        while rest:
+            rest = rest[stream.write(rest) or 0 :]
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def _make_folder(path: Path) -> list[Path]:

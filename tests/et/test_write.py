@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,6 +139,12 @@ def test_a_pipe_takes_what_is_written_and_stays_a_pipe(tmp_path):
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_device_that_is_full_is_named():
+    with pytest.raises(OSError, match="/dev/full"), written_together() as put:
+        put(Path("/dev/full"), [b"any"])
 
 
 def test_progress(tmp_path):
