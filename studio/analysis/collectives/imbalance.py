@@ -420,6 +420,7 @@ class Offender:
         row: Its number.
         worst: Place of the rank with most.
         heavy: Places of the ranks above the mean of their group, those farthest above first.
+        highest: Those of them of which `max` is true, within half a percent.
         most, mean: The figure of the worst rank, and the mean of its group.
         max, variation, gini: See `Spread`.
         excess: What would have to move within the groups for balance.
@@ -428,6 +429,7 @@ class Offender:
     row: int
     worst: int
     heavy: tuple[int, ...]
+    highest: tuple[int, ...]
     most: float
     mean: float
     max: float
@@ -452,5 +454,7 @@ def worst_rows(
         figures = [float(getattr(spread, name)[row]) for name in ("max", "variation", "gini", "excess")]
         worst = int(spread.worst[row])
         of_worst = float(line[worst]), float(own[worst])
-        offenders.append(Offender(row, worst, tuple(heavy.tolist()), *of_worst, *figures))
+        highest = heavy[by_mean[heavy] * (1 + _EVEN) >= figures[0]]
+        ranks = tuple(heavy.tolist()), tuple(highest.tolist())
+        offenders.append(Offender(row, worst, *ranks, *of_worst, *figures))
     return offenders
