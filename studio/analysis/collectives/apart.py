@@ -8,6 +8,7 @@ neither a bandwidth nor a wait follows from them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,10 +30,9 @@ def may_differ(group: GroupMatching, order: Int64 | None) -> bool:
     """
     if order is not None and not (order == order[:1]).all():
         return True
-    first = group.sequences[0]
-    return not all(
-        np.array_equal(each.type, first.type) and np.array_equal(each.bytes, first.bytes)
-        for each in group.sequences[1:]
+    return any(
+        not np.array_equal(each.type, first.type) or not np.array_equal(each.bytes, first.bytes)
+        for first, each in pairwise(group.sequences)
     )
 
 

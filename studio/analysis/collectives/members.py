@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.apart import find_apart
+from studio.analysis.collectives.apart import find_apart, may_differ
 from studio.analysis.collectives.group_sizes import settle_members, told_sizes
 from studio.analysis.collectives.matching import GroupMatching, issue_order, match_by_name
 from studio.analysis.job.steps import enclosing_steps, step_of_name
@@ -177,7 +177,7 @@ def _of_group(
 
 def _align_members(group: GroupMatching, first: Int64, times: NodeTimes | None, by_rank: Int64) -> _Aligned:
     rows = group.rows()[by_rank]
-    there = rows != NONE
+    there, issued = rows != NONE, rows
     kind, amount = (table[by_rank] for table in group.content())
     start, end = np.full(rows.shape, NONE, np.int64), np.full(rows.shape, NONE, np.int64)
     first = first[by_rank]
@@ -195,7 +195,10 @@ def _align_members(group: GroupMatching, first: Int64, times: NodeTimes | None, 
         *(table.T[cells] for table in (rows, amount, start, end)),
     )
     leading = there.argmax(axis=0)
-    apart = find_apart(kind, amount, there).astype(np.int64)
+    apart = np.zeros(kind.shape[1], np.int64)
+    # Tables of many members are large: they are compared only where members may differ.
+    if not np.array_equal(rows, issued) or may_differ(group, None):
+        apart[find_apart(kind, amount, there)] = 1
     return *columns, there.sum(axis=0), kind[leading, np.arange(kind.shape[1])], apart
 
 

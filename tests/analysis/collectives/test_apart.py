@@ -129,6 +129,11 @@ def test_without_a_list_of_members_the_bus_bandwidth_is_not_known() -> None:
         assert np.isnan(found.bus_bytes_per_ns).tolist() == [not known]
         [one] = size_classes(trace, found)
         assert (one.is_open, math.isnan(one.bus_bytes_per_ns)) == (True, not known)
+    sized = Attribute("process_groups", ValueKind.STRING, '[{"pg_name": "dp", "ranks": [], "group_size": 4}]')
+    told = replace(
+        trace, ranks=tuple(replace(rank, metadata=(*rank.metadata, sized)) for rank in trace.ranks)
+    )
+    assert (times_of(told).members.tolist(), times_of(told).is_open.tolist()) == ([4], [False])
     listed = of_world(trace_of(both(8000, group="dp"), {"dp": [0, 1]}), 8)
     assert times_of(listed).bus_bytes_per_ns.tolist() == [0.8]
 
