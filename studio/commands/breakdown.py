@@ -13,6 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
+from studio.analysis.collectives.apart import apart_words
 from studio.analysis.job.blame import Blame, blame
 from studio.analysis.job.group_times import COLUMNS, GroupTimes, group_times, in_group
 from studio.analysis.job.kinds import lacks_host
@@ -166,6 +167,7 @@ def report(shown: Breakdown) -> dict[str, Any]:
             for index, number in enumerate(account.numbers)
         ],
         "waited_for": [{"rank": account.numbers[index], "ns": ns} for index, ns in _waited_for(shown) if ns],
+        "apart": [{"group": name, "positions": places.tolist()} for name, places in _apart(shown).items()],
     }
 
 
@@ -233,9 +235,16 @@ def _waited_for(shown: Breakdown) -> list[tuple[int, int]]:
 def text(shown: Breakdown) -> str:
     """Format a breakdown for a terminal."""
     lines = [_head(shown), "", *_rank_lines(shown), "", *_group_lines(shown), *_wait_lines(shown)]
+    if apart := apart_words(_apart(shown).items()):
+        lines.append(apart)
     if any(map(lacks_host, shown.of.side.trace.graphs)):
         lines.append(NO_HOST)
     return "\n".join(printable(line) for line in lines).rstrip()
+
+
+def _apart(shown: Breakdown) -> dict[str, Int64]:
+    """Return where members of each comm group do different things, so that nothing tells whether one waited for another."""
+    return {group.name: group.apart for group in shown.account.arrivals.groups if len(group.apart)}
 
 
 def _head(shown: Breakdown) -> str:

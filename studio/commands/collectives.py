@@ -14,8 +14,10 @@ from typing import Any
 import click
 import numpy as np
 
+from studio.analysis.collectives.apart import apart_words
+from studio.analysis.collectives.group_sizes import open_words, told_ranks
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
-from studio.analysis.collectives.times import collective_times, whole_bytes
+from studio.analysis.collectives.times import CollectiveTimes, collective_times, whole_bytes
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.outcome import WHOLE, WHOLE_WORDS
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -44,11 +46,13 @@ class Listed:
 
     Attributes:
         side: The run.
+        times: Its collectives.
         classes: What was found.
         attained: What the system attains of each class; None where no system is known.
     """
 
     side: Compared
+    times: CollectiveTimes
     classes: list[SizeClass]
     attained: Attained | None
 
@@ -62,8 +66,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     """
     found = request.find(progress)
     side = found.side
-    classes = size_classes(side.trace, collective_times(side.trace, side.times, side.groups))
-    return Listed(found, classes, attained_by(side.trace, classes, request.system))
+    times = collective_times(side.trace, side.times, side.groups)
+    classes = size_classes(side.trace, times)
+    return Listed(found, times, classes, attained_by(side.trace, classes, request.system))
 
 
 def report(listed: Listed) -> dict[str, Any]:
@@ -81,6 +86,9 @@ def report(listed: Listed) -> dict[str, Any]:
         "name": listed.side.name,
         "system": listed.attained.system if listed.attained else None,
         "collectives": rows,
+        "apart": [
+            {"group": name, "positions": places.tolist()} for name, places in listed.times.apart_by_group()
+        ],
     }
 
 
@@ -89,6 +97,7 @@ def text(listed: Listed) -> str:
     attained = listed.attained
     sizes = [_span(each.least_bytes, each.most_bytes) for each in listed.classes]
     whole = [_span(*_whole(each)) for each in listed.classes]
+    ranks = [f"{each.members:,}{'+' if each.is_open else ''}" for each in listed.classes]
     if whole == sizes:
         whole = [""] * len(sizes)
     wide, wider = (max(least, *map(len, cells), 0) for least, cells in ((10, sizes), (len(WHOLE), whole)))
@@ -108,13 +117,17 @@ def text(listed: Listed) -> str:
         share = attained.share(index, each.median_ns) if attained else None
         rate = each.bus_bytes_per_ns
         lines.append(
-            f"{each.type:<16}{each.members:>7,}{sizes[index]:>{wide + 2}}{whole[index + 1]}"
+            f"{each.type:<16}{ranks[index]:>7}{sizes[index]:>{wide + 2}}{whole[index + 1]}"
             f"{format_count(each.count):>8}{format_ns(each.median_ns):>11}{format_ns(each.p99_ns):>11}"
             f"{'-' if math.isnan(rate) else format_rate(rate):>12}{'-' if share is None else f'{100 * share:.0f} %':>13}"
             f"{'-' if alone else format_ns(each.skew_ns):>11}  {_last(each)}"
         )
     if attained and any(attained.is_faster(at, each.median_ns) for at, each in enumerate(listed.classes)):
         lines.append(f"over {100 * FASTER:.0f} % of attained: {FASTER_WORDS}")
+    if known := sorted({each.members for each in listed.classes if each.is_open}):
+        lines.append(open_words(known[0], told_ranks(listed.side.side.trace)))
+    if apart := apart_words(listed.times.apart_by_group()):
+        lines.append(apart)
     return "\n".join(printable(line) for line in lines)
 
 
@@ -127,7 +140,9 @@ def _span(least_bytes: int, most_bytes: int) -> str:
 
 
 def _whole(each: SizeClass) -> tuple[int, int]:
-    """Return the sizes of the whole array, which bandwidths are of."""
+    """Return the sizes of the whole array, which bandwidths are of; 0 where they depend on members that are not known."""
+    if each.is_open and each.type in ("ALL_GATHER", "GATHER"):
+        return 0, 0
     kind = np.full(2, CollectiveType.__members__.get(each.type, NONE))
     least, most = whole_bytes(
         kind, np.array([each.least_bytes, each.most_bytes]), np.full(2, each.members)

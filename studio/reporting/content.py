@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from studio import __version__
+from studio.analysis.collectives.apart import apart_words
 from studio.analysis.collectives.imbalance import matrix, own_means, rows_of, spread_of, worst_rows
 from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
@@ -327,6 +328,8 @@ def _bin_rows(table: Float64) -> Float64:
 def _collectives(
     document: Document, times: CollectiveTimes, members: Members, numbers: Sequence[int]
 ) -> None:
+    if apart := apart_words(times.apart_by_group()):
+        document.paragraph(apart[0].upper() + apart[1:] + ".")
     if not len(times):
         document.paragraph("No collective of this run has times.", "dim")
         return

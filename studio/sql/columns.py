@@ -175,7 +175,7 @@ TABLES: Final[tuple[Table, ...]] = (
     ),
     Table(
         "collectives",
-        "A collective that ran: one call of all members of its comm group.",
+        "A collective that ran: one call of all members of its comm group. What was matched and is none, as members differ in type or size, is left out.",
         "run",
         (
             _JOB,
@@ -183,10 +183,19 @@ TABLES: Final[tuple[Table, ...]] = (
             Column("comm_group", "VARCHAR", "Name of the comm group; empty for that of all ranks."),
             Column("position", "BIGINT", "Which collective of its group, from 0."),
             Column("type", "VARCHAR", "`ALL_REDUCE`, `ALL_GATHER`, …"),
-            Column("members", "BIGINT", "Ranks of the group."),
+            Column(
+                "members",
+                "BIGINT",
+                "Ranks of the group; of one that no file lists, with ranks that are not open, those that are known.",
+            ),
             Column("present", "BIGINT", "Those of them that have times for it."),
             Column("bytes", "BIGINT", "What a rank puts in, the largest of its members.", "bytes"),
-            Column("whole_bytes", "BIGINT", "Size of the whole array, as NCCL counts it.", "bytes"),
+            Column(
+                "whole_bytes",
+                "BIGINT",
+                "Size of the whole array, as NCCL counts it; 0 where that depends on members that are not known.",
+                "bytes",
+            ),
             Column("start_ns", "BIGINT", "When the first member began, from the beginning of the run.", "ns"),
             Column("arrived_ns", "BIGINT", "When the last member began.", "ns"),
             Column("end_ns", "BIGINT", "When the last member ended.", "ns"),
@@ -201,7 +210,10 @@ TABLES: Final[tuple[Table, ...]] = (
                 "bytes/ns",
             ),
             Column(
-                "bus_bytes_per_ns", "DOUBLE", "The same, comparable with the bandwidth of links.", "bytes/ns"
+                "bus_bytes_per_ns",
+                "DOUBLE",
+                "The same, comparable with the bandwidth of links; NULL also where it depends on members that are not known.",
+                "bytes/ns",
             ),
         ),
     ),

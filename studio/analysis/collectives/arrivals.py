@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from studio.analysis.collectives.apart import find_apart, may_differ
 from studio.analysis.collectives.clocks import clocks_ahead
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.analysis.collectives.messages import Channels, Messages, match_channels
@@ -39,6 +40,7 @@ class Joined:
         rows: (L, C) the member's node, -1 where it has none or has no time for it.
         start_ns: (L, C) when it began, on aligned clocks; -2^63 where it has none.
         last: (C,) the line that began last, of those that began together that which was ready last; -1 where nothing tells.
+        apart: (D,) places at which members do different things: there is no collective, and no member of one.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Joined:
     rows: Int64
     start_ns: Int64
     last: Int64
+    apart: Int64
 
     __repr__ = one_line
 
@@ -286,8 +289,8 @@ def _alone(group: Joined) -> Joined:
     )
 
 
-_Known = dict[tuple[object, ...], tuple[Int64, Int64, Int64, Int64, Int64]]
-"""Of a group the members shown, the line of each member, rows, starts, and who was last: equal groups with the same times share it."""
+_Known = dict[tuple[object, ...], tuple[Int64, Int64, Int64, Int64, Int64, Int64]]
+"""Of a group the members shown, the line of each member, rows, starts, who was last, and what is none: equal groups with the same times share it."""
 
 
 def _joined(
@@ -313,13 +316,13 @@ def _joined(
     )
     if key not in known:
         known[key] = _as_they_ran(group, times, first, indices, clocks)
-    shown, line, rows, aligned, last = known[key]
-    return Joined(group.name, indices, line, indices[shown], rows, aligned, last)
+    shown, line, rows, aligned, last, apart = known[key]
+    return Joined(group.name, indices, line, indices[shown], rows, aligned, last, apart)
 
 
 def _as_they_ran(
     group: GroupMatching, times: NodeTimes, first: Int64, indices: Int64, clocks: tuple[Int64, Int64]
-) -> tuple[Int64, Int64, Int64, Int64, Int64]:
+) -> tuple[Int64, Int64, Int64, Int64, Int64, Int64]:
     ahead, begun = clocks
     there = np.flatnonzero((group.sequence_of != NONE) & (first != NONE))
     # Members that share sequence and times are one.
@@ -328,8 +331,10 @@ def _as_they_ran(
     line = np.full(len(indices), NONE, np.int64)
     line[there] = shared.reshape(-1)
     there = there[one_each]
-    rows = replace(group, sequence_of=group.sequence_of[there]).rows()
+    mine = replace(group, sequence_of=group.sequence_of[there])
+    rows = mine.rows()
     known = rows != NONE
+    order = None
     base = first[there][:, None]
     where = np.where(known, base + rows, 0)
     start = np.where(known, times.start_ns[where], NONE)
@@ -339,11 +344,19 @@ def _as_they_ran(
         order = np.argsort(key, axis=1, kind="stable")
         where, start = np.take_along_axis(where, order, axis=1), np.take_along_axis(start, order, axis=1)
     ran = start >= 0
+    apart = np.zeros(rows.shape[1], np.bool_)
+    if may_differ(mine, order):
+        kind, size = mine.content()
+        if order is not None:
+            kind, size = (np.take_along_axis(table, order, axis=1) for table in (kind, size))
+        apart = find_apart(kind, size, ran)
+        ran &= ~apart
     clock = ahead[indices[there]][:, None]
     aligned = np.where(ran, start - clock, -_NEVER)
     latest = aligned.max(axis=0) + clock
     begun[where[ran]] = latest[ran]
-    return there, line, np.where(ran, where - base, NONE), aligned, aligned.argmax(axis=0)
+    last = np.where(apart, NONE, aligned.argmax(axis=0))
+    return there, line, np.where(ran, where - base, NONE), aligned, last, np.flatnonzero(apart)
 
 
 def _ran(channels: Channels, times: NodeTimes, ahead: Int64, begun: Int64) -> Ran:

@@ -72,13 +72,16 @@ def _single(shown: Shown, cell: int) -> list[str]:
     members = heat.members
     which = int(np.searchsorted(members.offsets, cell, side="right")) - 1
     group = members.groups[int(members.group[which])]
-    parts = [f"group {group or 'of all ranks'}, {format_counted(int(members.size[which]), 'rank')}"]
+    more = " at least" if members.is_open[which] else ""
+    parts = [f"group {group or 'of all ranks'}, {format_counted(int(members.size[which]), 'rank')}{more}"]
     if metric != "size":
         parts.append(_size(members, members.bytes[cell]))
     start, end = int(members.start_ns[cell]), int(members.end_ns[cell])
     if start < 0:
         return parts
     of = slice(int(members.offsets[which]), int(members.offsets[which + 1]))
+    if members.apart[which]:
+        return [*parts, f"took {format_ns(end - start)}", "its members differ in type or size: no collective"]
     last = of.start + int(members.start_ns[of].argmax())
     waited = int(members.start_ns[last]) - start
     parts.append(f"arrived at {format_offset(start - shown.origin_ns, 1 << 40)}")

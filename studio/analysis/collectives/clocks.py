@@ -67,15 +67,16 @@ def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOf
     measured = {rank.number: rank for rank in trace.ranks if rank.metadata_value(TIMES_NOTICED) is None}
     graph_of = {number: trace.graph_of(rank) for number, rank in measured.items()}
     waiting = [ends for group in groups if len(ends := _ends(graph_of, group)) > 1]
-    waiting.sort(key=lambda ends: (min(ends), -sum(int(there.sum()) for *_, there in ends.values())))
+    waiting.sort(key=lambda ends: (min(ends), -sum(int(there.sum()) for _, _, there, _ in ends.values())))
     while waiting:
         next_index = next((index for index, ends in enumerate(waiting) if offsets.keys() & ends.keys()), 0)
         ends = waiting.pop(next_index)
         base = min(offsets.keys() & ends.keys(), default=min(ends))
         known = offsets.setdefault(base, ClockOffset(base, base, 0, 0, 0))
-        starts, base_ends, base_there = ends[base]
-        for rank, (began, times, there) in sorted(ends.items()):
-            both = there & base_there
+        starts, base_ends, base_there, base_kind = ends[base]
+        for rank, (began, times, there, kind) in sorted(ends.items()):
+            # Members that do different things there did not meet.
+            both = there & base_there & (kind == base_kind)
             if rank in offsets or int(both.sum()) < _LEAST_MATCHED:
                 continue
             apart = times[both] - base_ends[both]
@@ -110,24 +111,22 @@ def _on_one_machine(one: Rank, other: Rank) -> bool:
     return host is not None and host == other.metadata_value("clock_host")
 
 
-def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[Int64, Int64, Bool]]:
-    """Return, for every member with times, begins and ends of its collectives (C,) and which of them are comparable."""
+def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[Int64, Int64, Bool, Int64]]:
+    """Return, for every member with times, begins and ends of its collectives (C,), which of them are comparable, and their types."""
     longest = max(map(len, group.sequences), default=0)
     ends_of = {}
     for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
         if index == NONE or member not in graph_of:
             continue
         sequence, graph = group.sequences[index], graph_of[member]
-        starts, ends, there = (
-            np.zeros(longest, np.int64),
-            np.zeros(longest, np.int64),
-            np.zeros(longest, bool),
-        )
+        starts, ends, kind = np.zeros((3, longest), np.int64)
+        there = np.zeros(longest, bool)
         start = graph.start_ns[sequence.rows]
         starts[: len(sequence)] = start
         ends[: len(sequence)] = start + graph.duration_ns[sequence.rows]
         timed = (start >= 0) & (sequence.rows != NONE)
         there[: len(sequence)] = timed & np.isin(sequence.type, _TOGETHER)
+        kind[: len(sequence)] = sequence.type
         if there.any():
-            ends_of[member] = (starts, ends, there)
+            ends_of[member] = (starts, ends, there, kind)
     return ends_of

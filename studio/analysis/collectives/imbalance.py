@@ -142,6 +142,8 @@ def amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
     Bandwidths come as two parts, what was moved and how long it took, so that they can be added up: the second is None
     for every other metric.
 
+    Of what is no collective, as its members do different things, size and duration alone are known.
+
     - size: bytes the rank puts in.
     - duration: from its own beginning to its own end.
     - waiting: from its own beginning to that of the last member.
@@ -158,6 +160,7 @@ def amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
         return np.zeros(0), None
     if metric == "duration":
         return np.where(known, end - start, np.nan), None
+    known &= ~members.apart[of]
     if metric == "lateness":
         first = np.minimum.reduceat(np.where(known, start, _NEVER), members.offsets[:-1])
         return np.where(known, start - first[of], np.nan), None
@@ -167,7 +170,10 @@ def amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
     kind, size = members.type.astype(np.int64), members.size.astype(np.int64)
     moved = whole_bytes(kind[of], members.bytes, size[of]).astype(np.float64)
     if metric == "bus":
-        moved = moved * bus_factor(kind, size)[of]
+        moved = moved * bus_factor(kind, size, members.is_open)[of]
+    # The whole of what is gathered depends on how many give to it.
+    unknown = members.is_open & (whole_bytes(kind, np.ones_like(size), size) != 1)
+    known &= ~unknown[of]
     valid = known & (end > last) & (moved > 0)
     return np.where(valid, moved, np.nan), np.where(valid, (end - last).astype(np.float64), np.nan)
 
@@ -414,6 +420,7 @@ class Offender:
         row: Its number.
         worst: Place of the rank with most.
         heavy: Places of the ranks above the mean of their group, those farthest above first.
+        highest: Those of them of which `max` is true, within half a percent.
         most, mean: The figure of the worst rank, and the mean of its group.
         max, variation, gini: See `Spread`.
         excess: What would have to move within the groups for balance.
@@ -422,6 +429,7 @@ class Offender:
     row: int
     worst: int
     heavy: tuple[int, ...]
+    highest: tuple[int, ...]
     most: float
     mean: float
     max: float
@@ -446,5 +454,7 @@ def worst_rows(
         figures = [float(getattr(spread, name)[row]) for name in ("max", "variation", "gini", "excess")]
         worst = int(spread.worst[row])
         of_worst = float(line[worst]), float(own[worst])
-        offenders.append(Offender(row, worst, tuple(heavy.tolist()), *of_worst, *figures))
+        highest = heavy[by_mean[heavy] * (1 + _EVEN) >= figures[0]]
+        ranks = tuple(heavy.tolist()), tuple(highest.tolist())
+        offenders.append(Offender(row, worst, *ranks, *of_worst, *figures))
     return offenders

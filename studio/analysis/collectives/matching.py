@@ -92,6 +92,15 @@ class GroupMatching:
         # Index -1 takes the last line, which stays empty: ranks that are not there.
         return table[self.sequence_of]
 
+    def content(self) -> tuple[Int64, Int64]:
+        """Return (M, C) type and bytes of each member's collectives, -1 and 0 where it has none."""
+        longest = max(map(len, self.sequences), default=0)
+        kind = np.full((len(self.sequences) + 1, longest), NONE, np.int64)
+        size = np.zeros((len(self.sequences) + 1, longest), np.int64)
+        for index, sequence in enumerate(self.sequences):
+            kind[index, : len(sequence)], size[index, : len(sequence)] = sequence.type, sequence.bytes
+        return kind[self.sequence_of], size[self.sequence_of]
+
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.arrivals import Arrivals
+from studio.analysis.collectives.group_sizes import settle_members, told_size
 from studio.analysis.collectives.groups import group_of
 from studio.analysis.collectives.times import bus_factor, whole_bytes
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Graph, Int64, NodeType, Rank, Trace, int_column
+from studio.trace import NONE, WORLD, Bool, Graph, Int64, NodeType, Rank, Trace, int_column
 
 MEETS = (NodeType.COMM_COLL, NodeType.COMM_RECV)
 """Types of nodes in which a rank waits for others."""
@@ -25,7 +26,8 @@ class Meeting:
         last_rank: The rank that began last; the rank itself where that was it.
         last_row: Its node there.
         took_ns: From then to its end on this rank.
-        members: Ranks that take part.
+        members: Ranks that take part; where `is_open`, those that are known.
+        is_open: Whether there may be more of them: what depends on their number is NaN.
         algorithm_bytes_per_ns: Of a collective the size of its array by `took_ns`, as NCCL's tests count it and by the largest
             of its members, of a message its bytes; NaN where it moves nothing or took no time.
         bus_bytes_per_ns: The same, made comparable with the bandwidth of links; NaN for messages too.
@@ -36,6 +38,7 @@ class Meeting:
     last_row: int
     took_ns: int
     members: int
+    is_open: bool
     algorithm_bytes_per_ns: float
     bus_bytes_per_ns: float
 
@@ -61,21 +64,33 @@ def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: i
     if start == NONE or begun == NONE or last == NONE:
         return None
     took = max(end - max(start, begun), 0)
-    members = _count_members(trace, rank, row) if kind == NodeType.COMM_COLL else 2
     collective = _written(rank, graph, row, "comm_type", NONE)
+    count, is_open = np.array([2]), np.array([False])
+    if kind == NodeType.COMM_COLL:
+        count, is_open = _members(trace, place, row, collective)
     # Of members that put in different sizes the largest counts, as in `collective_times`.
     size = np.max([_size(trace, *member) for member in met.members(place, row)], axis=0)
-    count = np.array([members])
     whole = whole_bytes(collective, size, count) if kind == NodeType.COMM_COLL else size
-    rate = float(whole[0]) / took if took and whole[0] > 0 else float("nan")
-    factor = float(bus_factor(collective, count)[0])
+    # What is gathered is as much as its members give together.
+    known = not (
+        is_open[0] and kind == NodeType.COMM_COLL and whole_bytes(collective, size * 0 + 1, count)[0] != 1
+    )
+    rate = float(whole[0]) / took if took and whole[0] > 0 and known else float("nan")
+    factor = float(bus_factor(collective, count, is_open)[0])
     waited = max(begun - start, 0)
-    return Meeting(waited, trace.ranks[last].number, last_row, took, members, rate, rate * factor)
+    return Meeting(
+        waited, trace.ranks[last].number, last_row, took, int(count[0]), bool(is_open[0]), rate, rate * factor
+    )
 
 
-def _count_members(trace: Trace, rank: Rank, row: int) -> int:
-    listed = trace.group(group_of(trace, rank, row))
-    return len(listed.ranks) if listed is not None and listed.ranks else len(trace.ranks)
+def _members(trace: Trace, place: int, row: int, collective: Int64) -> tuple[Int64, Bool]:
+    """Return (1,) how many ranks take part, and whether there may be more."""
+    name = group_of(trace, trace.ranks[place], row) or WORLD
+    listed = trace.group(name)
+    known = len(listed.ranks) if listed is not None and listed.ranks else len(trace.ranks)
+    size = told_size(trace, name, known, (place, row))
+    sizes = np.array([size.members]), np.array([size.is_open])
+    return settle_members(trace, sizes, np.array([place]), np.array([row]), collective)
 
 
 def _size(trace: Trace, place: int, row: int) -> Int64:

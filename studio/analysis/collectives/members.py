@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.collectives.apart import find_apart, may_differ
+from studio.analysis.collectives.group_sizes import settle_members, told_sizes
 from studio.analysis.collectives.matching import GroupMatching, issue_order, match_by_name
 from studio.analysis.job.steps import enclosing_steps, step_of_name
 from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
-from studio.trace import NONE, CommGroup, Graph, Int32, Int64, Trace
+from studio.trace import NONE, Bool, CommGroup, Graph, Int32, Int64, Trace
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -36,7 +38,9 @@ class Members:
         type: (C,) CollectiveType, -1 where the nodes name none.
         title: (C,) index into `titles`: the name the first member gives it.
         step: (C,) the training step it belongs to, -1 where nothing tells.
-        size: (C,) ranks of the group, those the trace does not hold included.
+        size: (C,) ranks of the group, those the trace does not hold included; where `is_open`, those that are known.
+        is_open: (C,) whether more ranks than are known may take part.
+        apart: (C,) whether members do different things there, so that it is no collective: nothing tells that they met.
         offsets: (C+1,) collective c has members offsets[c]:offsets[c+1], at least one.
         rank: (M,) place of the member in the trace's ranks.
         row: (M,) its node.
@@ -53,6 +57,8 @@ class Members:
     title: Int32
     step: Int32
     size: Int32
+    is_open: Bool
+    apart: Bool
     offsets: Int64
     rank: Int32
     row: Int32
@@ -101,12 +107,17 @@ def collective_members(
     parts = [part for part in parts if len(part[0])]
     if not parts:
         return _nothing(tuple(matching.name for matching in matchings), len(trace.ranks))
-    group, position, count, kind, size = (
+    group, position, count, kind, apart = (
         np.concatenate([part[column] for part in parts]) for column in range(5)
     )
     cells = [np.concatenate([part[column] for part in parts], axis=None) for column in range(5, 10)]
     rank, row, amount, start, end = cells
     offsets = np.append(0, np.cumsum(count))
+    told = told_sizes(trace, matchings, groups)
+    sizes = np.array([(each.members, each.is_open) for each in told], np.int64)[group]
+    size, is_open = settle_members(
+        trace, (sizes[:, 0], sizes[:, 1] > 0), rank[offsets[:-1]], row[offsets[:-1]], kind
+    )
     title, step = titles.of(rank[offsets[:-1]], row[offsets[:-1]])
     order = np.lexsort((group, position, _begin(trace, offsets, rank, row, start)))
     picked, offsets = _reorder(offsets, order)
@@ -120,6 +131,8 @@ def collective_members(
         title=title[order].astype(np.int32),
         step=step[order].astype(np.int32),
         size=size[order].astype(np.int32),
+        is_open=is_open[order],
+        apart=apart[order] != 0,
         offsets=offsets,
         rank=rank[picked].astype(np.int32),
         row=row[picked].astype(np.int32),
@@ -130,7 +143,7 @@ def collective_members(
 
 
 _Aligned = tuple[Int64, ...]
-"""Members and their collectives, next to each other per collective: place in the group, row, bytes, start, end, count, type."""
+"""Members and their collectives, next to each other per collective: place in the group, row, bytes, start, end, count, type, and whether it is none."""
 
 
 def _of_group(
@@ -140,7 +153,7 @@ def _of_group(
     place: dict[int, int],
     known: dict[tuple[object, ...], _Aligned],
 ) -> tuple[Int64, ...]:
-    """Return group, position, count, type and size of a group's collectives, and columns of their members."""
+    """Return group, position, count, type, and whether it is none of a group's collectives, and columns of their members."""
     indices = np.array([place.get(member, NONE) for member in group.members], np.int64)
     first = (
         np.full(len(indices), NONE, np.int64)
@@ -155,17 +168,17 @@ def _of_group(
     )
     if key not in known:
         known[key] = _align_members(group, first, times, np.argsort(indices, kind="stable"))
-    member, row, amount, start, end, count, kind = known[key]
+    member, row, amount, start, end, count, kind, apart = known[key]
     there = np.flatnonzero(count)
     same = np.full(len(there), number)
-    size = np.full(len(there), len(group.members))
-    return same, there, count[there], kind[there], size, indices[member], row, amount, start, end
+    told = count[there], kind[there], apart[there]
+    return same, there, *told, indices[member], row, amount, start, end
 
 
 def _align_members(group: GroupMatching, first: Int64, times: NodeTimes | None, by_rank: Int64) -> _Aligned:
     rows = group.rows()[by_rank]
-    there = rows != NONE
-    kind, amount = (table[by_rank] for table in _content(group))
+    there, issued = rows != NONE, rows
+    kind, amount = (table[by_rank] for table in group.content())
     start, end = np.full(rows.shape, NONE, np.int64), np.full(rows.shape, NONE, np.int64)
     first = first[by_rank]
     if times is not None and (first != NONE).any():
@@ -182,7 +195,11 @@ def _align_members(group: GroupMatching, first: Int64, times: NodeTimes | None, 
         *(table.T[cells] for table in (rows, amount, start, end)),
     )
     leading = there.argmax(axis=0)
-    return *columns, there.sum(axis=0), kind[leading, np.arange(kind.shape[1])]
+    apart = np.zeros(kind.shape[1], np.int64)
+    # Tables of many members are large: they are compared only where members may differ.
+    if not np.array_equal(rows, issued) or may_differ(group, None):
+        apart[find_apart(kind, amount, there)] = 1
+    return *columns, there.sum(axis=0), kind[leading, np.arange(kind.shape[1])], apart
 
 
 def _in_order_of_beginning(
@@ -198,16 +215,6 @@ def _in_order_of_beginning(
         sorted_table = table.copy()
         sorted_table[unsorted] = np.take_along_axis(table[unsorted], order, axis=1)
         yield sorted_table
-
-
-def _content(group: GroupMatching) -> tuple[Int64, Int64]:
-    """Return (members, C) type and bytes of each member's collectives, -1 and 0 where it has none."""
-    longest = max(map(len, group.sequences), default=0)
-    kind = np.full((len(group.sequences) + 1, longest), NONE, np.int64)
-    size = np.zeros((len(group.sequences) + 1, longest), np.int64)
-    for index, sequence in enumerate(group.sequences):
-        kind[index, : len(sequence)], size[index, : len(sequence)] = sequence.type, sequence.bytes
-    return kind[group.sequence_of], size[group.sequence_of]
 
 
 def _begin(trace: Trace, offsets: Int64, rank: Int64, row: Int64, start: Int64) -> Int64:
@@ -268,4 +275,5 @@ class _Titles:
 
 def _nothing(groups: tuple[str, ...], ranks: int) -> Members:
     no, none = np.zeros(0, np.int32), np.zeros(0, np.int64)
-    return Members(groups, (), ranks, no, no, no, no, no, no, np.zeros(1, np.int64), no, no, none, none, none)
+    never, start = np.zeros(0, np.bool_), np.zeros(1, np.int64)
+    return Members(groups, (), ranks, no, no, no, no, no, no, never, never, start, no, no, none, none, none)

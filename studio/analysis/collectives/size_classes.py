@@ -23,7 +23,8 @@ class SizeClass:
 
     Attributes:
         type: Schema name, such as ALL_REDUCE.
-        members: Ranks of the groups.
+        members: Ranks of the groups; where `is_open`, those that are known.
+        is_open: Whether more may take part: then there is no busbw.
         groups: Names of the groups; "" is the group of all ranks.
         least_bytes, most_bytes: Sizes as the trace says (what a rank puts in, the largest of the members).
         count: Collectives.
@@ -39,6 +40,7 @@ class SizeClass:
 
     type: str
     members: int
+    is_open: bool
     groups: tuple[str, ...]
     least_bytes: int
     most_bytes: int
@@ -68,7 +70,7 @@ def size_classes(trace: Trace, times: CollectiveTimes) -> list[SizeClass]:
     """
     if not len(times):
         return []
-    key = np.column_stack((times.type, times.members, _sizes(times)))
+    key = np.column_stack((times.type, times.members, times.is_open, _sizes(times)))
     _, inverse = np.unique(key, axis=0, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     bounds = np.flatnonzero(np.diff(inverse[order], prepend=-1, append=1 << 40))
@@ -102,10 +104,12 @@ def _class(times: CollectiveTimes, mine: Int64, numbers: Int64) -> SizeClass:
     # The median of the rates is that of the times only where their number is odd; a row tells one collective.
     moved = float(np.median(times.whole_bytes[mine]))
     rate = moved / median_ns if moved > 0 and median_ns > 0 else float("nan")
-    factor = float(bus_factor(times.type[mine[:1]], times.members[mine[:1]])[0])
+    one = mine[:1]
+    factor = float(bus_factor(times.type[one], times.members[one], times.is_open[one])[0])
     return SizeClass(
         collective_name(int(times.type[mine[0]])),
         int(times.members[mine[0]]),
+        bool(times.is_open[mine[0]]),
         tuple(times.groups[group] for group in find_distinct(times.group[mine]).tolist()),
         int(size.min()),
         int(size.max()),

@@ -17,13 +17,16 @@ for it is the skew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from studio.analysis.collectives.apart import find_apart, may_differ
+from studio.analysis.collectives.group_sizes import settle_members, told_sizes
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
+from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, CollectiveType, CommGroup, Float64, Int64, Trace
 
@@ -35,23 +38,26 @@ _ONE_TO_ALL = (CollectiveType.BROADCAST, CollectiveType.REDUCE)
 class CollectiveTimes:
     """Every collective that ran, by start.
 
-    C collectives. Bandwidths are NaN where a collective moves nothing or its time is not known.
+    C collectives. Bandwidths are NaN where a collective moves nothing or its time is not known. Where members do different things
+    they have no collective there (`find_apart`): such places are counted, D of them, and listed apart.
 
     Attributes:
         groups: Names of comm groups; "" is the group of all ranks.
         group: (C,) index into `groups`.
         position: (C,) which collective of its group, counted from 0.
         type: (C,) CollectiveType, -1 where the nodes name none.
-        members: (C,) ranks of the group.
+        members: (C,) ranks of the group; where `is_open`, those that are known.
         present: (C,) those of them that have times for it.
         bytes: (C,) what a rank puts in, as the trace says; of members that put in different sizes the largest.
-        whole_bytes: (C,) size of the whole array, as NCCL counts it.
+        whole_bytes: (C,) size of the whole array, as NCCL counts it; 0 where that depends on members that are not known.
         start_ns: (C,) when the first member began.
         arrived_ns: (C,) when the last member did.
         end_ns: (C,) when the last member ended.
         last_rank, last_row: (C,) the member that arrived last, and its node there.
         algorithm_bytes_per_ns: (C,) whole_bytes by the time from the last arrival to the end.
         bus_bytes_per_ns: (C,) the same, made comparable with the bandwidth of links.
+        is_open: (C,) whether more ranks than are known may take part: then what depends on their number is not known.
+        apart: (2, D) group and position of what was matched and is no collective.
     """
 
     groups: tuple[str, ...]
@@ -69,6 +75,8 @@ class CollectiveTimes:
     last_row: Int64
     algorithm_bytes_per_ns: Float64
     bus_bytes_per_ns: Float64
+    is_open: Bool
+    apart: Int64
 
     def __len__(self) -> int:
         return len(self.group)
@@ -85,10 +93,15 @@ class CollectiveTimes:
         skew: Int64 = self.arrived_ns - self.start_ns
         return skew
 
+    def apart_by_group(self) -> Iterator[tuple[str, Int64]]:
+        """Yield the groups in which something was matched that is no collective, with the positions."""
+        for group in find_distinct(self.apart[0]).tolist():
+            yield self.groups[group], self.apart[1][self.apart[0] == group]
+
     @property
     def tells_skew(self) -> Bool:
         """(C,) whether that is known: one member of several alone does not tell when the others came."""
-        return (self.present > 1) | (self.members < 2)
+        return (self.present > 1) | ((self.members < 2) & ~self.is_open)
 
 
 def collective_times(
@@ -140,10 +153,11 @@ class _Matched:
     """The collectives of a trace by comm group, and what is known of their times."""
 
     def __init__(self, trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None) -> None:
-        self.matchings, self.times = match_by_name(trace, groups), times
+        self.trace, self.matchings, self.times = trace, match_by_name(trace, groups), times
+        self.sizes = told_sizes(trace, self.matchings, groups)
         self.place = {rank.number: index for index, rank in enumerate(trace.ranks)}
-        self.known: dict[Hashable, tuple[Int64, Int64]] = {}
-        """What was found for a group, and the place of each last member: groups of equal members with the same times share it."""
+        self.known: dict[Hashable, tuple[Int64, Int64, Int64]] = {}
+        """What was found for a group, the place of each last member, and what is none: groups of equal members with the same times share it."""
 
     def first(self, number: int) -> Int64:
         """Return where the times of each member of a group begin."""
@@ -155,10 +169,14 @@ class _Matched:
     def key(self, number: int) -> Hashable:
         """Return what is the same of groups that do the same at the same times."""
         group = self.matchings[number]
-        return *map(id, group.sequences), group.sequence_of.tobytes(), self.first(number).tobytes()
+        size = self.sizes[number]
+        return (
+            *map(id, group.sequences),
+            *(group.sequence_of.tobytes(), self.first(number).tobytes(), size.members, size.is_open),
+        )
 
-    def of_group(self, number: int) -> tuple[Int64, Int64]:
-        """Return (11, C) the columns of a group's collectives, without bandwidths, group and last rank open, and (C,) the last member."""
+    def of_group(self, number: int) -> tuple[Int64, Int64, Int64]:
+        """Return (11, C) the columns of a group's collectives, without bandwidths, group and last rank open, (C,) the last member, and (D,) where there is none."""
         key = self.key(number)
         if key not in self.known:
             self.known[key] = _of_members(self.matchings[number], self.first(number), self.times)
@@ -170,9 +188,12 @@ def _times_of(matched: _Matched, chosen: Sequence[int] | None = None) -> Collect
     chosen = range(len(matched.matchings)) if chosen is None else chosen
     found = [matched.of_group(number) for number in chosen]
     # Large jobs have tens of millions: they are written where they stay, and sorted column by column.
-    bounds = np.cumsum([0, *(columns.shape[1] for columns, _ in found)])
+    bounds = np.cumsum([0, *(columns.shape[1] for columns, *_ in found)])
     table = np.empty((len(_NOTHING), int(bounds[-1])), np.int64)
-    for at, (number, (columns, last)) in enumerate(zip(chosen, found, strict=True)):
+    apart = [np.zeros((2, 0), np.int64)]
+    for at, (number, (columns, last, none)) in enumerate(zip(chosen, found, strict=True)):
+        if len(none):
+            apart.append(np.stack([np.full(len(none), number), none]))
         part = table[:, bounds[at] : bounds[at + 1]]
         part[:] = columns
         part[0], part[9] = number, np.array(matched.matchings[number].members, np.int64)[last]
@@ -183,10 +204,16 @@ def _times_of(matched: _Matched, chosen: Sequence[int] | None = None) -> Collect
         column[:] = column[order]
     del order
     group, position, kind, members, present, size, start, arrived, end, rank, row = table
-    whole = whole_bytes(kind, size, members)
+    sizes = np.array([(each.members, each.is_open) for each in matched.sizes], np.int64).reshape(-1, 2)
+    is_open = sizes[group, 1] > 0
+    members[:] = sizes[group, 0]
+    if is_open.any():
+        place = np.array([matched.place[number] for number in rank.tolist()], np.int64)
+        members, is_open = settle_members(matched.trace, (members, is_open), place, row, kind)
+    whole = np.where(is_open & np.isin(kind, _WHOLE_IS_ALL_INPUTS), 0, whole_bytes(kind, size, members))
     algorithm = np.full(len(kind), np.nan)
     np.divide(whole, end - arrived, out=algorithm, where=(end > arrived) & (whole > 0))
-    bus = algorithm * bus_factor(kind, members)
+    bus = algorithm * bus_factor(kind, members, is_open)
     names = tuple(matching.name for matching in matched.matchings)
     return CollectiveTimes(
         names,
@@ -204,6 +231,8 @@ def _times_of(matched: _Matched, chosen: Sequence[int] | None = None) -> Collect
         row,
         algorithm,
         bus,
+        is_open,
+        np.concatenate(apart, axis=1),
     )
 
 
@@ -218,12 +247,13 @@ def whole_bytes(kind: Int64, size: Int64, members: Int64) -> Int64:
     return np.where(np.isin(kind, _WHOLE_IS_ALL_INPUTS), size * members, size)
 
 
-def bus_factor(kind: Int64, members: Int64) -> Float64:
+def bus_factor(kind: Int64, members: Int64, is_open: Bool | None = None) -> Float64:
     """Return (C,) the bus bandwidth of collectives by their algorithm bandwidth; NaN for barriers and unknown ones.
 
     Args:
         kind: (C,) CollectiveType.
         members: (C,) ranks.
+        is_open: (C,) whether there may be more of them: the factor is NaN where it depends on that.
 
     Example:
         >>> bus_factor(np.array([CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST]), np.array([4, 4])).tolist()
@@ -231,6 +261,8 @@ def bus_factor(kind: Int64, members: Int64) -> Float64:
     """
     factor: Float64 = (members - 1) / members
     factor[kind == CollectiveType.ALL_REDUCE] *= 2
+    if is_open is not None:
+        factor[is_open] = np.nan
     factor[np.isin(kind, _ONE_TO_ALL)] = 1
     factor[(kind == CollectiveType.BARRIER) | (kind < 0) | (kind > CollectiveType.BARRIER)] = np.nan
     return factor
@@ -239,11 +271,11 @@ def bus_factor(kind: Int64, members: Int64) -> Float64:
 _NOTHING = np.zeros((11, 0), np.int64)
 
 
-def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tuple[Int64, Int64]:
-    """Return (11, C) the columns of collectives, group and last rank open, and (C,) the last member's index."""
+def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tuple[Int64, Int64, Int64]:
+    """Return (11, C) the columns of collectives, group and last rank open, (C,) the last member's index, and (D,) where there is none."""
     there = (group.sequence_of != NONE) & (first_time != NONE)
     if not there.any() or not group.sequences:
-        return _NOTHING, np.zeros(0, np.int64)
+        return _NOTHING, np.zeros(0, np.int64), np.zeros(0, np.int64)
     rows = group.rows()[there]
     known = rows != NONE
     where = np.where(known, first_time[there][:, None] + rows, 0)
@@ -261,16 +293,19 @@ def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tu
     source = order[first, columns]
     places = np.flatnonzero(there)
     kind, size = _content(group, places[first], source)
-    if len(group.sequences) > 1 or not (order == order[0]).all():
-        every = _content(group, places[:, None], order)[1]
+    apart = np.zeros(len(columns), np.bool_)
+    if may_differ(group, order):
+        kinds, every = _content(group, places[:, None], order)
         size = np.where(began, every, 0).max(axis=0)
+        apart = find_apart(kinds, every, began)
     nothing = np.zeros(len(columns), np.int64)
     table = np.stack([
         nothing, columns, kind, np.full(len(columns), len(group.members)), count, size,
         np.where(began, start, _NEVER).min(axis=0), np.where(began, start, NONE).max(axis=0),
         np.where(began, end, NONE).max(axis=0), nothing, rows[last, columns],
     ])  # fmt: skip
-    return table[:, count > 0], places[last[count > 0]]
+    ran = (count > 0) & ~apart
+    return table[:, ran], places[last[ran]], np.flatnonzero(apart)
 
 
 _NEVER = np.iinfo(np.int64).max
@@ -291,7 +326,7 @@ def as_rows(times: CollectiveTimes, chosen: Int64) -> list[dict[str, Any]]:
     columns: dict[str, list[Any]] = {
         spec.name: getattr(times, spec.name)[chosen].tolist()
         for spec in fields(times)
-        if spec.name != "groups"
+        if spec.name not in ("groups", "is_open", "apart")
     }
     columns["group"] = [times.groups[number] for number in times.group[chosen].tolist()]
     columns["duration_ns"], columns["skew_ns"] = (

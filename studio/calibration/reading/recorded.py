@@ -149,6 +149,8 @@ def _why_not(members: Members, place: int, ranks: int) -> str:
     kind = int(members.type[place])
     if kind == NONE or CollectiveType(kind).name.lower() not in COLLECTIVES:
         return "collectives left out: barriers, or of no known kind"
+    if members.apart[place]:
+        return "collectives left out: members differ in type or size, so that they are not one"
     if (members.start_ns[span] < 0).any() or (members.end_ns[span] <= members.start_ns[span]).any():
         return "collectives left out: without recorded times"
     if ranks < 2:

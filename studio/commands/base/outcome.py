@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from studio.analysis.collectives.apart import apart_words
 from studio.analysis.collectives.times import as_rows, collective_times, distinct_collectives
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
@@ -332,7 +333,10 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
     # Of a folded job whole classes of groups take the same.
     first, alike = first_alike(times.type, times.members, times.bytes, took, times.skew_ns, count=count)
     slowest = np.argsort(-took[first], kind="stable")[:_BUSIEST].tolist()
+    apart = apart_words(times.apart_by_group())
     if not slowest:
+        if apart:
+            yield from ("", f"  {apart}")
         return
     has_whole = bool((times.whole_bytes != times.bytes)[first[slowest]].any())
     whole_head = (WHOLE,) if has_whole else ()
@@ -357,6 +361,8 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
     yield from _indent(align_columns(rows, widths))
     if has_whole:
         yield f"  {WHOLE_WORDS}"
+    if apart:
+        yield f"  {apart}"
 
 
 def _classes(outcome: Outcome) -> str:

@@ -55,6 +55,10 @@ _GIVEN = _ONE_LIST | {
     CollectiveType.ALL_TO_ALL,
 }
 """Kinds of which gloo's operation names the tensors that a rank gives; of a scatter on its root."""
+_LAUNCHES = "nccl:"
+"""Operations that start so are those in which a call launches kernels of NCCL or RCCL; they name the tensors that a rank gives."""
+_LAUNCHED = (_GIVEN | {CollectiveType.REDUCE_SCATTER}) - {CollectiveType.SCATTER, CollectiveType.BARRIER}
+"""Kinds of which they do; of a scatter they name what is received."""
 
 
 def is_timeless(name: str) -> bool:
@@ -213,6 +217,7 @@ def _calls(
             functional.append(row)
     _add_recorded(operations, reader, recorders, rows, communication)
     _add_functional(operations, reader, functional, rows, communication)
+    _add_launched(operations, reader, rows)
     return rows
 
 
@@ -256,6 +261,37 @@ def _add_functional(
     for row in named.keys() - covered:
         if facts_of_row := reader.of_operator(row):
             rows[row] = replace(facts_of_row, group=named[row] or None)
+
+
+def _add_launched(operations: Operations, reader: _FactReader, rows: dict[int, Facts]) -> None:
+    """Give calls on lists of tensors, whose shapes a Kineto trace leaves out, the size of what NCCL's own operations in them name."""
+    if all(facts.bytes_in >= 0 for facts in rows.values()):
+        return
+    given: dict[int, int] = {}
+    for row in operations.named(lambda name: name.startswith(_LAUNCHES)).tolist():
+        call = _call_around(operations, row, rows)
+        if call >= 0 and rows[call].bytes_in < 0:
+            size = reader.of_launch(row, rows[call].kind)
+            # One without a size leaves the whole unknown.
+            before = given.get(call, 0)
+            given[call] = before + size if before >= 0 <= size else NONE
+    for call, size in given.items():
+        facts = rows[call]
+        if size >= 0:
+            taken = size if facts.kind in _ONE_LIST else facts.bytes_out
+            inferred = tuple(dict.fromkeys((*facts.inferred, "size")))
+            rows[call] = replace(facts, bytes_in=size, bytes_out=taken, inferred=inferred)
+
+
+def _call_around(operations: Operations, row: int, calls: Collection[int]) -> int:
+    """Return the nearest call around an operation of a library, -1 where there is none or another such operation lies between."""
+    for _ in range(64):
+        row = int(operations.parent[row])
+        if row < 0 or operations.name_of(row).startswith(_LAUNCHES):
+            break
+        if row in calls:
+            return row
+    return NONE
 
 
 def _above(operations: Operations, row: int, prefixes: str | tuple[str, ...]) -> int:
@@ -363,6 +399,22 @@ class _FactReader:
             # Gloo sums up one part of the list after the other; each rank keeps one.
             return replace(facts, bytes_out=given)
         return replace(facts, bytes_in=given, bytes_out=given if facts.kind in _ONE_LIST else facts.bytes_out)
+
+    def of_launch(self, row: int, kind: int) -> int:
+        """Return the bytes of the tensors that NCCL's own operation is given, -1 where it tells none or is not of the call's kind."""
+        # Messages name both sides too: `nccl:send 0->1`.
+        name = self.operations.name_of(row).split(" ", 1)[0]
+        event = self.event(row)
+        dims, types = event.get("dims"), event.get("types")
+        if operator_kind(name) != kind or kind not in _LAUNCHED:
+            return NONE
+        if not isinstance(dims, list) or not isinstance(types, list) or not dims or len(dims) != len(types):
+            return NONE
+        if kind == CollectiveType.ALL_TO_ALL and len(dims) < 2:
+            # Of a list of tensors, one for each member, old versions name the first alone.
+            return NONE
+        sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=True)]
+        return sum(sizes) if min(sizes) >= 0 else NONE
 
     def of_direct(self, row: int, kind: int) -> Facts:
         """Return the size of a collective from the first tensor of the operator that launched its kernel."""

@@ -7,6 +7,8 @@ from typing import Any
 
 from dash import dcc, html
 
+from studio.analysis.collectives.apart import apart_words
+from studio.analysis.collectives.group_sizes import open_words, told_ranks
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import collective_times
 from studio.errors import ConfigError
@@ -40,9 +42,10 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
             "The files hold no times. Simulate the job to see how long its collectives take.",
             className="cs-dim",
         )
-    found, attained = session().keep_of_job("size classes", job, lambda: _classes(job, run), run)
+    found, attained, apart = session().keep_of_job("size classes", job, lambda: _classes(job, run), run)
+    doubt = html.P(f"{apart[0].upper()}{apart[1:]}.") if apart else None
     if not found:
-        return html.P("No collective of this run has times.", className="cs-dim")
+        return html.Div([html.P("No collective of this run has times.", className="cs-dim"), doubt])
     head: list[Any] = [
         "Type", "Ranks", "Groups", "Size", "Count", _named("Median", _TIME), "p99", _named("busbw", _BUS),
         _named("Skew", _SKEW), "Most skew", _named("Last", _LAST),
@@ -62,6 +65,7 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
                 ],
                 className="cs-figure-head",
             ),
+            doubt,
             html.Div(table(head, rows, numeric=range(1, len(head))), className="cs-scroll"),
             html.P(f"and {format_count(more)} more; CSV has all", className="cs-dim") if more > 0 else None,
         ],
@@ -69,14 +73,16 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
     )
 
 
-def _classes(job: str, run: str) -> tuple[list[SizeClass], Attained | None]:
+def _classes(job: str, run: str) -> tuple[list[SizeClass], Attained | None, str]:
+    """Return the classes, what the recorded GPU's system attains of them, and words about what was matched and is no collective."""
     trace = session().trace(job)
     groups = session().run(job, run).result.config.groups if run else None
-    found = size_classes(trace, collective_times(trace, session().times(job, run), groups))
+    times = collective_times(trace, session().times(job, run), groups)
+    found, apart = size_classes(trace, times), apart_words(times.apart_by_group())
     try:
-        return found, attained_by(trace, found)
+        return found, attained_by(trace, found), apart
     except ConfigError:  # the recorded GPU's system does not come in the size of this job
-        return found, None
+        return found, None, apart
 
 
 def _named(name: str, about: str) -> Any:
@@ -89,6 +95,9 @@ def _row(
     groups = (
         html.Bdi(each.groups[0] or "(all ranks)") if len(each.groups) == 1 else format_count(len(each.groups))
     )
+    ranks: Any = format_count(each.members)
+    if each.is_open:
+        ranks = exact(f"{ranks}+", open_words(each.members, told_ranks(session().trace(job))))
     size = "–"
     if each.most_bytes:
         size = format_bytes(each.most_bytes)
@@ -100,7 +109,7 @@ def _row(
         last = [dcc.Link(f"rank {each.last_rank}", href=there), f" {100 * each.last_share:.0f} %"]
     cells = [
         each.type,
-        format_count(each.members),
+        ranks,
         groups,
         exact(size, f"{each.least_bytes:,} to {each.most_bytes:,} bytes"),
         format_count(each.count),
@@ -118,7 +127,7 @@ def _row(
 
 def _numbers(found: list[SizeClass]) -> Table:
     columns = (
-        "type", "members", "least_bytes", "most_bytes", "count", "total_bytes", "least_ns", "median_ns", "p99_ns", "most_ns",
+        "type", "members", "is_open", "least_bytes", "most_bytes", "count", "total_bytes", "least_ns", "median_ns", "p99_ns", "most_ns",
         "total_ns", "algorithm_bytes_per_ns", "bus_bytes_per_ns", "skew_ns", "most_skew_ns", "last_rank", "last_share",
     )  # fmt: skip
     rows = [

@@ -94,7 +94,7 @@ def _what_is_said(shown: Shown, offender: Offender) -> tuple[Any, ...]:
     heat, form = shown.heat, FORMATS[shown.look.metric]
     members, first = heat.members, int(heat.rows.first[offender.row])
     kind = NONE if heat.rows.folded else int(members.type[first])
-    return kind, offender.heavy, f"{offender.max:.3g}", form(offender.excess), form(offender.mean)
+    return kind, offender.highest, f"{offender.max:.3g}", form(offender.excess), form(offender.mean)
 
 
 def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender]) -> Any:
@@ -129,10 +129,10 @@ def _offender(shown: Shown, view: dict[str, Any], found: tuple[int, Offender], o
     if len(cells) == 1:
         rank = shown.trace.ranks[offender.worst]
         change["node"] = node_ref(shown.trace.graph_of(rank), int(members.row[cells[0]]))
-    heavy = ", ".join(str(number[rank]) for rank in offender.heavy[:_RANKS_NAMED])
+    highest = ", ".join(str(number[rank]) for rank in offender.highest[:_RANKS_NAMED])
     more = (
-        f" and {format_count(len(offender.heavy) - _RANKS_NAMED)} more"
-        if len(offender.heavy) > _RANKS_NAMED
+        f" and {format_count(len(offender.highest) - _RANKS_NAMED)} more"
+        if len(offender.highest) > _RANKS_NAMED
         else ""
     )
     kind = "" if heat.rows.folded else collective_name(int(members.type[first]))
@@ -164,7 +164,7 @@ def _offender(shown: Shown, view: dict[str, Any], found: tuple[int, Offender], o
                     f"{offender.max:.3g}×",
                     f"max / mean = {exact_text(metric, offender.most)} / {exact_text(metric, offender.mean)}",
                 ),
-                html.Span(f" rank{'s' if len(offender.heavy) > 1 else ''} {heavy}{more}"),
+                html.Span(f" rank{'s' if len(offender.highest) > 1 else ''} {highest}{more}"),
             ],
             className="cs-worst-ranks",
         ),

@@ -251,3 +251,10 @@ def test_of_rows_that_are_as_uneven_the_one_with_most_to_move_comes_first() -> N
     assert spread.max.tolist() == [2.0, 2.0, 2.0]
     assert order_of(spread, np.zeros(3, np.int64), "max").tolist() == [1, 2, 0]
     assert [offender.row for offender in worst_rows(table, spread, "max")] == [1, 2, 0]
+
+
+def test_the_factor_of_the_worst_is_said_of_those_alone_of_which_it_is_true() -> None:
+    """Rank 1 is above the mean by a hundredth; before, all above the mean were named."""
+    table = np.array([[1000.0, 1140, 1550, 1552, 400]])
+    [worst] = worst_rows(table, spread_of(table))
+    assert (worst.worst, worst.heavy, worst.highest) == (3, (3, 2, 1), (3, 2))

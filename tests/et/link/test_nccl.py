@@ -411,3 +411,64 @@ def test_a_collective_that_did_not_end_while_an_operation_waited_is_not_what_it_
     [graph] = studio.read(tmp_path).graphs
     assert collectives_before(graph, "copy of the first") == []
     assert len(collectives_before(graph, "copy of the second")) == 1
+
+
+def listed(
+    operator: str, at_us: float, correlation: int, *launches: tuple[str, list[list[int]], list[str]]
+) -> list[dict[str, Any]]:
+    """A call on a list of tensors as old recordings tell it: its shapes are empty, what it launches has them."""
+    events = [event(operator, at_us, 20), event("record_param_comms", at_us + 1, 18)]
+    for one in events:
+        one["args"] |= {"Input Dims": [[], [], []], "Input type": ["TensorList", "", "Scalar"]}
+    for place, (name, dims, types) in enumerate(launches):
+        inner = event(name, at_us + 2 + 4 * place, 3, "user_annotation")
+        inner["args"] |= {"Input Dims": dims, "Input type": types}
+        events += [inner, launch(at_us + 2.5 + 4 * place, correlation + place, duration_us=1)]
+        events.append(kernel("ncclKernel_SendRecv", at_us + 30 + place, 1, correlation + place, stream=17))
+    return events
+
+
+def sizes_of(folder: Path, events: list[dict[str, Any]]) -> list[int]:
+    (folder / "kineto_0.json").write_bytes(
+        device_file(events, distributedInfo={"backend": "nccl", "rank": 0, "world_size": 2})
+    )
+    trace = studio.read(folder)
+    return int_column(trace.graphs[0], "comm_size", trace.ranks[0].slots)[1].tolist()
+
+
+def test_calls_on_lists_have_the_size_of_what_they_launch(tmp_path: Path) -> None:
+    """Before, they had 0 bytes where no execution trace was beside, though `nccl:all_reduce` names its tensors."""
+    events = [
+        *listed("c10d::allreduce_", 0, 500, ("nccl:all_reduce", [[394_241]], ["float"])),
+        *listed("c10d::allgather_", 100, 510, ("nccl:all_gather", [[3, 5]], ["c10::Half"])),
+        *listed("c10d::reduce_scatter_", 200, 520, ("nccl:reduce_scatter", [[64]], ["double"])),
+        *listed("c10d::alltoall_", 300, 530, ("nccl:all_to_all", [[2], [6]], ["int", "int"])),
+        *listed("c10d::send", 400, 540, ("nccl:send 0->1", [[7]], ["float"])),
+    ]
+    assert sizes_of(tmp_path, events) == [1_576_964, 30, 512, 32, 28]
+
+
+def test_what_is_launched_tells_no_size_that_is_not_the_calls_own(tmp_path: Path) -> None:
+    """Of another kind, of an all-to-all's first tensor alone, or without a type: the size stays unknown."""
+    events = [
+        *listed("c10d::allgather_", 0, 500, ("nccl:_broadcast_oop", [[9]], ["float"])),
+        *listed("c10d::alltoall_", 100, 510, ("nccl:all_to_all", [[2]], ["int"])),
+        *listed("c10d::allreduce_", 200, 520, ("nccl:all_reduce", [[2]], ["?"])),
+    ]
+    assert sizes_of(tmp_path, events) == [0, 0, 0]
+
+
+def test_several_launches_of_a_call_are_its_bytes_together(tmp_path: Path) -> None:
+    one = ("nccl:all_reduce", [[100]], ["float"])
+    assert sum(sizes_of(tmp_path, listed("c10d::allreduce_", 0, 500, one, one))) == 800
+
+
+def test_real_collectives_on_lists_have_their_sizes(shared: Path) -> None:
+    """The all-reduces of eight ranks of a DLRM: 394,241, 112 and 226,960 floats."""
+    trace = studio.read(shared / "traces/public/param/dlrm_8gpu")
+    for rank in trace.ranks:
+        graph = trace.graph_of(rank)
+        types = dict(zip(*map(np.ndarray.tolist, int_column(graph, "comm_type", rank.slots)), strict=True))
+        sizes = dict(zip(*map(np.ndarray.tolist, int_column(graph, "comm_size", rank.slots)), strict=True))
+        reduced = [sizes[row] for row, kind in types.items() if kind == CollectiveType.ALL_REDUCE]
+        assert reduced == [1_576_964, 448, 907_840]
