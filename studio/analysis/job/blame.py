@@ -47,6 +47,7 @@ class Blame:
         culprit: (B,) which rank it waited for, likewise; -1 where nothing tells.
         ns: (B,) how long, no work hiding it.
         doing: (B, parts) what the culprit did meanwhile; each row adds up to `ns`.
+        before_ns: (B,) how much of that counts as stalled because the culprit's recording had not begun: nothing is known of it.
         row: (B,) the node of the waiter that waited longest.
         late_row: (B,) the node of the culprit that it waited for; -1 where nothing tells.
         busy_row: (B,) what the culprit was at for most of that wait; -1 where that is nothing, or was not looked for.
@@ -57,6 +58,7 @@ class Blame:
     culprit: Int64
     ns: Int64
     doing: Int64
+    before_ns: Int64
     row: Int64
     late_row: Int64
     busy_row: Int64
@@ -66,6 +68,17 @@ class Blame:
 
     def __len__(self) -> int:
         return len(self.waiter)
+
+    def mostly(self, entries: Int64 | Bool) -> tuple[str, float]:
+        """Return what culprits did for most of the time they were waited for in some entries, and its share of that.
+
+        That is one of `PARTS`, or `before`: nothing is known of a rank before its recording.
+        """
+        doing, before = self.doing[entries].sum(axis=0), int(self.before_ns[entries].sum())
+        doing[_STALL] -= before
+        most = int(doing.argmax())
+        name, ns = ("before", before) if before > doing[most] else (PARTS[most], int(doing[most]))
+        return name, ns / max(int(self.ns[entries].sum()), 1)
 
     def of_culprits(self, ranks: int) -> Int64:
         """Return (K,) how long all ranks together waited for each one."""
@@ -93,13 +106,15 @@ def blame(
     """
     waits = _waits(trace, account, whole(account) if windows is None else windows, wanted)
     rank, other, row, late_row, start, end = waits
-    doing = _doing(account, rank, other, start, end)
+    doing, unknown = _doing(account, rank, other, start, end)
     pair = rank * (len(account) + 1) + other + 1
     distinct, of = np.unique(pair, return_inverse=True)
     ns = np.zeros(len(distinct), np.int64)
     np.add.at(ns, of, end - start)
     parts = np.zeros((len(distinct), len(PARTS)), np.int64)
     np.add.at(parts, of, doing)
+    before = np.zeros(len(distinct), np.int64)
+    np.add.at(before, of, unknown)
     # Of a pair's waits the longest, of several the earliest, comes last.
     by_length = np.lexsort((-start, end - start, of))
     pairs = of[by_length]
@@ -115,6 +130,7 @@ def blame(
         culprit - 1,
         ns[order],
         parts[order],
+        before[order],
         row[chosen],
         late_row[chosen],
         busy,
@@ -149,8 +165,11 @@ def _waits(trace: Trace, account: Ledger, windows: Int64, wanted: Wanted | None)
     return np.concatenate(found, axis=1)
 
 
-def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64) -> Int64:
-    """Return (W, parts) how the blamed ranks spent the time while others waited; unknown time counts as stall."""
+def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64]:
+    """Return (W, parts) how the blamed ranks spent the time while others waited, and (W,) what of it lies before their recordings.
+
+    Unknown time counts as stall.
+    """
     doing = np.zeros((len(rank), len(PARTS)), np.int64)
     known = np.flatnonzero(other != NONE)
     course = account.course[other[known]]
@@ -158,7 +177,11 @@ def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64)
     doing[known] = account.stretches.until(course, end[known] + moved, len(PARTS))
     doing[known] -= account.stretches.until(course, start[known] + moved, len(PARTS))
     doing[:, _STALL] += end - start - doing.sum(axis=1)
-    return doing
+    before = np.zeros(len(rank), np.int64)
+    if account.is_recording:
+        begun = account.before_ns[other[known]]
+        before[known] = np.maximum(np.minimum(end[known] + moved, begun) - (start[known] + moved), 0)
+    return doing, before
 
 
 def _clock_lead(account: Ledger, rank: Int64, other: Int64) -> Int64:

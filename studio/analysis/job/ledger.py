@@ -15,7 +15,8 @@ From the beginning of the run to a rank's finish each moment belongs to exactly 
   `waiting` until then, since such a recorder notes a collective only once all members are there;
 - `host`: nothing is on the device, and the processor is busy or the device waits to be given work;
 - `stall`: nothing is under way at all; the device may have been given its work long before and not have begun it, or nothing of the
-  host is recorded.
+  host is recorded. Of a recording also what lies before the first that was recorded of a rank (`Ledger.before_ns`), of which nothing
+  is known: no conclusion names it as a stall.
 
 Exposed communication is waiting, queueing, latency, transfer and communication; idle is bubble, host and stall. A rank that
 ends before the last one has `after_finish` beside its parts. So parts add up to the finish of their rank, and with
@@ -145,6 +146,19 @@ class Ledger:
         """(K,) how long each rank was done before the last one."""
         after: Int64 = self.makespan_ns - self.finish_ns
         return after
+
+    @property
+    def before_ns(self) -> Int64:
+        """(K,) how long after the run had begun the recording of each rank began, in which it counts as stalled; 0 of simulations."""
+        lines = len(self.stretches)
+        found = np.zeros(lines, np.int64)
+        if self.is_recording:
+            first = self.stretches.bounds[:-1]
+            some = np.flatnonzero(self.stretches.bounds[1:] > first)
+            at = first[some]
+            stalls = (self.stretches.kind[at] == _CODE["stall"]) & (self.stretches.start[at] == 0)
+            found[some[stalls]] = self.stretches.end[at[stalls]]
+        return np.asarray(found[self.course], np.int64)
 
     def ns(self, start_ns: int = 0, end_ns: int | None = None) -> Int64:
         """Return (K, parts) the time in each of `PARTS` within a window, by default the whole run."""

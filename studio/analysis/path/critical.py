@@ -24,7 +24,17 @@ from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, device_waits
 from studio.units import format_ns
 
 Cause = Literal[
-    "compute", "copy", "collective", "message", "host", "launch", "stall", "waiting", "queueing", "sync"
+    "compute",
+    "copy",
+    "collective",
+    "message",
+    "host",
+    "launch",
+    "stall",
+    "waiting",
+    "queueing",
+    "sync",
+    "before",
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 _CODE = {cause: code for code, cause in enumerate(CAUSES)}
@@ -398,6 +408,9 @@ def _cut(courses: Courses, gaps: Int64, given: Bool) -> Int64:
     cause = names[part]
     launched = given[of] & np.isin(cause, (_CODE["host"], _CODE["stall"]))
     cause = np.where(launched, _CODE["launch"], cause)
+    # Nothing is known of a rank before its recording begins, not even that it stalled.
+    early = account.stretches.start[at] < account.before_ns[line_of[rank[of]]]
+    cause = np.where(inside & early, _CODE["before"], cause)
     return np.stack([rank[of], row[of], begin, until, cause])
 
 
