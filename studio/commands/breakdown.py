@@ -19,6 +19,7 @@ from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
 from studio.analysis.job.part_words import NAMES, NO_HOST
 from studio.analysis.job.rank_rows import ranks_label
+from studio.analysis.job.together import ready_words
 from studio.analysis.job.windows import between, of_step, whole
 from studio.commands.base.node_names import NodeNames
 from studio.commands.base.one_run import RunRequest, run_options
@@ -241,6 +242,8 @@ def _waited_for(shown: Breakdown) -> list[tuple[int, int]]:
 def text(shown: Breakdown) -> str:
     """Format a breakdown for a terminal."""
     lines = [_head(shown), "", *_rank_lines(shown), "", *_group_lines(shown), *_wait_lines(shown)]
+    if words := ready_words(shown.account):
+        lines += ["", words]
     if any(map(lacks_host, shown.of.side.trace.graphs)):
         lines.append(NO_HOST)
     return "\n".join(printable(line) for line in lines).rstrip()

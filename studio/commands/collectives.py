@@ -16,6 +16,7 @@ import numpy as np
 
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import collective_times, whole_bytes
+from studio.analysis.job.together import ready_words
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.outcome import WHOLE, WHOLE_WORDS
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -46,11 +47,13 @@ class Listed:
         side: The run.
         classes: What was found.
         attained: What the system attains of each class; None where no system is known.
+        note: Why starts tell no skew, where they do not; else "".
     """
 
     side: Compared
     classes: list[SizeClass]
     attained: Attained | None
+    note: str = ""
 
 
 def run(request: Request, *, progress: Progress | None = None) -> Listed:
@@ -62,8 +65,12 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     """
     found = request.find(progress)
     side = found.side
-    classes = size_classes(side.trace, collective_times(side.trace, side.times, side.groups))
-    return Listed(found, classes, attained_by(side.trace, classes, request.system))
+    times = collective_times(side.trace, side.times, side.groups)
+    classes = size_classes(side.trace, times)
+    # The ledger is made only where it may tell more: of collectives whose members all begin together.
+    begin_together = side.is_recording and bool(((times.skew_ns == 0) & (times.present > 1)).any())
+    note = ready_words(side.ledger()) if begin_together else ""
+    return Listed(found, classes, attained_by(side.trace, classes, request.system), note)
 
 
 def report(listed: Listed) -> dict[str, Any]:
@@ -80,6 +87,7 @@ def report(listed: Listed) -> dict[str, Any]:
     return {
         "name": listed.side.name,
         "system": listed.attained.system if listed.attained else None,
+        "note": listed.note or None,
         "collectives": rows,
     }
 
@@ -115,6 +123,8 @@ def text(listed: Listed) -> str:
         )
     if attained and any(attained.is_faster(at, each.median_ns) for at, each in enumerate(listed.classes)):
         lines.append(f"over {100 * FASTER:.0f} % of attained: {FASTER_WORDS}")
+    if listed.note:
+        lines.append(listed.note)
     return "\n".join(printable(line) for line in lines)
 
 

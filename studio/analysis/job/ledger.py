@@ -194,6 +194,12 @@ class Ledger:
         np.add.at(total, line, high - low)
         return np.asarray(total[self.course], np.int64)
 
+    def unseen_at(self, place: int, row: int) -> int:
+        """Return for how many ns a rank, by its place in the trace, waited for the last member before a node was noted, see `unseen`."""
+        first = int(self.first[place])
+        mine = self.unseen & (self.owner == first + row) if first != NONE else np.zeros(0, np.bool_)
+        return int((self.stretches.end - self.stretches.start)[mine].sum()) if mine.any() else 0
+
     def shares(self, edges_ns: Float64) -> Float64:
         """Return (parts, B) the share of the ranks in each of `PARTS` in the bins between B + 1 edges."""
         weight = np.bincount(self.course, minlength=len(self.stretches)).astype(np.float64)

@@ -16,6 +16,7 @@ from studio.analysis.job.measures import share_of_finish
 from studio.analysis.job.part_words import ABOUT, DID, NAMES
 from studio.analysis.job.rank_rows import RankRow, rank_rows, ranks_label, waiting_ns
 from studio.analysis.job.step_spans import StepSpans
+from studio.analysis.job.together import ready_words
 from studio.completion import layouts
 from studio.completion.clues import dimension_words
 from studio.completion.mesh import Mesh
@@ -261,6 +262,8 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict
                 f"{_longest(account, place, ('computes', 'compute'))}, {100 * (float(work.max()) / mean - 1):.0f} % above the mean. "
             )
     said.append(_blamed(account, found))
+    if words := ready_words(account):
+        said.append(f"{words} ")
     said.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))
     return said
 
