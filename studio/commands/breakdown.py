@@ -222,6 +222,7 @@ def _blame_report(shown: Breakdown, names: NodeNames, at: int) -> dict[str, Any]
         "doing": {
             part: int(waits.doing[at, code]) for code, part in enumerate(PARTS) if waits.doing[at, code]
         },
+        "assumed_arrival_ns": int(waits.assumed_ns[at]),
         "before_recording_ns": int(waits.before_ns[at]),
         "longest": {
             "ns": int(waits.longest_ns[at]),
@@ -340,7 +341,7 @@ def _wait_lines(shown: Breakdown) -> Iterator[str]:
         words = f"which was at: {100 * share:.0f} % of it {NAMES[part]}" if culprit != NONE else ""
         if part == "before":
             words = f"{100 * share:.0f} % of it before that rank's recording began, of which nothing is known"
-        if busy != NONE:
+        if busy != NONE and part != "assumed":
             words += f", in the longest wait {shorten(names.name(int(account.places[culprit]), busy), 40)}"
         yield (
             f"  rank {account.numbers[int(waits.waiter[at])]} waited {format_ns(int(waits.ns[at]))} for {whom}"

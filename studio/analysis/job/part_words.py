@@ -17,13 +17,14 @@ NAMES: Mapping[str, str] = {
     "host": "host",
     "stall": "stall",
     "before": "before its recording",
+    "assumed": "assumed arrival, which nobody recorded",
     "after_finish": "after finish",
     "exposed": "exposed communication",
     "idle": "idle",
     "communicating": "communication, hidden or not",
     "finish": "finish",
 }
-"""Every part, what is made of parts, and the finish they add up to; of stall, what lies before the recording of a rank began."""
+"""Every part, what is made of parts, and the finish they add up to; of stall, what lies before the recording of a rank began, and of host, assumed arrivals."""
 
 ABOUT: Mapping[str, str] = {
     "overlapped": "Compute or a copy was under way and communication too: work hides it.",
@@ -71,5 +72,6 @@ DID: Mapping[str, str] = {
     "host": "kept only the host busy",
     "stall": "stood idle",
     "before": "was not recorded yet",
+    "assumed": "is assumed to have been on its way",
 }
 """What a rank did in each part, as the end of a sentence about it."""

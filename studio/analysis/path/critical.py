@@ -20,7 +20,7 @@ from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.path.gates import Gates, Order, gates, order_of
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, device_waits, idles
+from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, assumed_arrivals, device_waits, idles
 from studio.units import format_ns
 
 Cause = Literal[
@@ -35,6 +35,7 @@ Cause = Literal[
     "queueing",
     "sync",
     "before",
+    "assumed",
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 _CODE = {cause: code for code, cause in enumerate(CAUSES)}
@@ -359,6 +360,7 @@ def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
         # Kernels of communication libraries of which nothing else is known are nodes of another type.
         is_message = np.isin(graph.type[row[mine]], (NodeType.COMM_SEND, NodeType.COMM_RECV))
         cause[mine[device_waits(graph)[row[mine]]]] = _CODE["sync"]
+        cause[mine[assumed_arrivals(graph)[row[mine]]]] = _CODE["assumed"]
         stalled[mine] = idles(graph)[row[mine]] & (of == NOTHING)
         cause[mine[talks]] = np.where(is_message[talks], _CODE["message"], _CODE["collective"])
         begun = courses.account.arrivals.begun_ns[first + row[mine]] - courses.zero(place)

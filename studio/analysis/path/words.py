@@ -42,6 +42,7 @@ _WORDS: dict[Cause, str] = {
     "queueing": "queueing behind other work",
     "sync": "waiting for the device",
     "before": "before the recording",
+    "assumed": "assumed arrivals",
 }
 
 
