@@ -932,6 +932,20 @@ def idles(graph: Graph, whys: Sequence[str] = IDLE_GAPS) -> Bool:
     return _on_device(graph, chosen)
 
 
+ARRIVAL = "arrival"
+"""What `gap` says of time for which an assumed rank is on the host before it comes to a collective."""
+
+
+def assumed_arrivals(graph: Graph) -> Bool:
+    """Return (N,) which nodes stand for the time before an assumed rank comes to a collective: nobody recorded it."""
+    chosen = np.zeros(len(graph), np.bool_)
+    why = graph.strings.find(ARRIVAL)
+    if why != NONE:
+        rows, where = graph.rows_with("gap")
+        chosen[rows] = graph.attrs.value[where] == why
+    return chosen
+
+
 def device_waits(graph: Graph) -> Bool:
     """Return (N,) which nodes are calls of the host that waited for the device, without the time they waited."""
     chosen = np.zeros(len(graph), np.bool_)

@@ -104,6 +104,7 @@ def test_dependencies_lead_over_what_goes_and_communication_stays_whole(tmp_path
     assert part.ranks == (0, 2)
     # Rank 0 sends to 1, and 2 to 0: of the four halves two are left, of ranks 1 and 0.
     assert (part.messages, part.collectives, part.dangling) == (2, 0, 2)
+    assert (part.shrunk, part.shrunk_collectives) == (1, 1)
     assert {group.name: group.ranks for group in part.trace.groups} == {"all": (1, 0)}
     graph = part.trace.graph_of(0)
     assert graph.id.tolist() == [1, 2, 3, 5, 6]
@@ -118,6 +119,7 @@ def test_dependencies_lead_over_what_goes_and_communication_stays_whole(tmp_path
     joined = cut(trace, Choice(around=(1, "3"), depth=0))
     assert joined.ranks == (0, 1, 2)
     assert (joined.joined, joined.trace.node_count) == (2, 3)
+    assert (joined.shrunk, joined.shrunk_collectives) == (0, 0)
     # Nodes that name no step are of the latest that they wait for, the first ones of the first.
     first = cut(trace, Choice(steps=frozenset({1})))
     assert first.trace.graph_of(0).id.tolist() == [1, 2, 3, 4, 5]
@@ -155,6 +157,10 @@ def test_the_command_says_what_became_of_the_job(tmp_path: Path):
         in run("cut", job, "-o", tmp_path / "b", "--ranks", "4-5").stdout
     )
     assert run("cut", job, "-o", tmp_path / "c", "--ranks", "4-5", "--quiet").stdout == ""
+    assert (
+        "comm groups shrunk to the ranks that are left: what was waited for ranks outside in"
+        in run("cut", job, "-o", tmp_path / "s", "--ranks", "0-4").stdout
+    )
     assert "no such" not in refused("cut", job, "-o", tmp_path / "d", "--around", "0", code=2)
     assert "such as 0-3,8" in refused("cut", job, "-o", tmp_path / "d", "--ranks", "0-9999999999", code=2)
     assert "one node" in refused("cut", job, "-o", tmp_path / "d", "--around", "0:1,0:2", code=2)

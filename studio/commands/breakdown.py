@@ -20,6 +20,7 @@ from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
 from studio.analysis.job.part_words import NAMES, NO_HOST
 from studio.analysis.job.rank_rows import ranks_label
+from studio.analysis.job.together import ready_words
 from studio.analysis.job.windows import between, of_step, whole
 from studio.commands.base.node_names import NodeNames
 from studio.commands.base.one_run import RunRequest, run_options
@@ -32,7 +33,7 @@ from studio.et import Progress
 from studio.trace import NONE, WORLD, Int64, collective_name
 from studio.units import format_count, format_counted, format_ns, parse_ns
 
-_RANKS, _GROUPS, _WAITS = 16, 8, 8
+_RANKS, _GROUPS, _WAITS, _BEGINS = 16, 8, 8, 4
 _WORLD_WORD = "all"
 _UNNAMED = {"SEND": "", "RECV": "", collective_name(NONE): "group unknown"}
 """What stands in place of the name of a comm group that is none; else that is the group of all ranks."""
@@ -81,6 +82,12 @@ class Breakdown:
         """(K,) the finish of each rank within its window, from the window's beginning."""
         ends: Int64 = np.clip(self.account.finish_ns, self.windows[:, 0], self.windows[:, 1])
         return ends - self.windows[:, 0]
+
+    @property
+    def before_ns(self) -> Int64:
+        """(K,) how much of each rank's window lies before its recording began, where it counts as stalled."""
+        begun: Int64 = np.minimum(self.account.before_ns, self.windows[:, 1]) - self.windows[:, 0]
+        return np.maximum(begun, 0)
 
     @property
     def after_finish_ns(self) -> Int64:
@@ -160,6 +167,7 @@ def report(shown: Breakdown) -> dict[str, Any]:
                 "finish_ns": int(account.finish_ns[index]),
                 "window_ns": None if whole_run else shown.windows[index].tolist(),
                 "parts": {part: int(shown.ns[index, code]) for code, part in enumerate(PARTS)},
+                "before_recording_ns": int(shown.before_ns[index]),
                 "after_finish_ns": int(shown.after_finish_ns[index]),
                 "groups": [_group_report(shown.groups, at, dimensions) for at in groups.get(index, ())],
                 "blame": [_blame_report(shown, names, at) for at in waits.get(index, ())],
@@ -216,6 +224,8 @@ def _blame_report(shown: Breakdown, names: NodeNames, at: int) -> dict[str, Any]
         "doing": {
             part: int(waits.doing[at, code]) for code, part in enumerate(PARTS) if waits.doing[at, code]
         },
+        "assumed_arrival_ns": int(waits.assumed_ns[at]),
+        "before_recording_ns": int(waits.before_ns[at]),
         "longest": {
             "ns": int(waits.longest_ns[at]),
             "node": names.id(waiter, int(waits.row[at])),
@@ -237,6 +247,8 @@ def text(shown: Breakdown) -> str:
     lines = [_head(shown), "", *_rank_lines(shown), "", *_group_lines(shown), *_wait_lines(shown)]
     if apart := apart_words(_apart(shown).items()):
         lines.append(apart)
+    if words := ready_words(shown.account):
+        lines += ["", words]
     if any(map(lacks_host, shown.of.side.trace.graphs)):
         lines.append(NO_HOST)
     return "\n".join(printable(line) for line in lines).rstrip()
@@ -284,6 +296,17 @@ def _rank_lines(shown: Breakdown) -> Iterator[str]:
     left = sum(map(len, list(alike.values())[_RANKS:]))
     if left:
         yield f"and {format_counted(left, 'more rank')}; --json lists all"
+    yield from _before_line(shown)
+
+
+def _before_line(shown: Breakdown) -> Iterator[str]:
+    """Say what of stalls lies before recordings began, the most first."""
+    account, before = shown.account, shown.before_ns
+    order = [index for index in np.argsort(-before, kind="stable").tolist() if before[index]]
+    if order:
+        told = ", ".join(f"rank {account.numbers[at]} {format_ns(int(before[at]))}" for at in order[:_BEGINS])
+        more = f" and {format_counted(len(order) - _BEGINS, 'more rank')}" if len(order) > _BEGINS else ""
+        yield f"of stall, before a rank's recording began, of which nothing is known: {told}{more}"
 
 
 def _group_lines(shown: Breakdown) -> Iterator[str]:
@@ -323,14 +346,15 @@ def _wait_lines(shown: Breakdown) -> Iterator[str]:
     for at in range(min(len(waits), _WAITS)):
         culprit, busy = int(waits.culprit[at]), int(waits.busy_row[at])
         whom = f"rank {account.numbers[culprit]}" if culprit != NONE else "a rank that is not known"
-        doing = waits.doing[at]
-        share = 100 * int(doing.max()) / int(waits.ns[at])
-        words = f"{share:.0f} % of it {NAMES[PARTS[int(doing.argmax())]]}" if culprit != NONE else ""
-        if busy != NONE:
+        part, share = waits.mostly(np.array([at]))
+        words = f"which was at: {100 * share:.0f} % of it {NAMES[part]}" if culprit != NONE else ""
+        if part == "before":
+            words = f"{100 * share:.0f} % of it before that rank's recording began, of which nothing is known"
+        if busy != NONE and part != "assumed":
             words += f", in the longest wait {shorten(names.name(int(account.places[culprit]), busy), 40)}"
         yield (
             f"  rank {account.numbers[int(waits.waiter[at])]} waited {format_ns(int(waits.ns[at]))} for {whom}"
-            f"{', which was at: ' + words if words else ''}"
+            f"{', ' + words if words else ''}"
         )
     if len(waits) > _WAITS:
         yield f"  and {format_count(len(waits) - _WAITS)} more; --json lists all"

@@ -18,6 +18,7 @@ from studio.analysis.collectives.apart import apart_words
 from studio.analysis.collectives.group_sizes import open_words, told_ranks
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import CollectiveTimes, collective_times, whole_bytes
+from studio.analysis.job.together import ready_words
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.outcome import WHOLE, WHOLE_WORDS
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -49,12 +50,14 @@ class Listed:
         times: Its collectives.
         classes: What was found.
         attained: What the system attains of each class; None where no system is known.
+        note: Why starts tell no skew, where they do not; else "".
     """
 
     side: Compared
     times: CollectiveTimes
     classes: list[SizeClass]
     attained: Attained | None
+    note: str = ""
 
 
 def run(request: Request, *, progress: Progress | None = None) -> Listed:
@@ -68,7 +71,10 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     side = found.side
     times = collective_times(side.trace, side.times, side.groups)
     classes = size_classes(side.trace, times)
-    return Listed(found, times, classes, attained_by(side.trace, classes, request.system))
+    # The ledger is made only where it may tell more: of collectives whose members all begin together.
+    begin_together = side.is_recording and bool(((times.skew_ns == 0) & (times.present > 1)).any())
+    note = ready_words(side.ledger()) if begin_together else ""
+    return Listed(found, times, classes, attained_by(side.trace, classes, request.system), note)
 
 
 def report(listed: Listed) -> dict[str, Any]:
@@ -85,6 +91,7 @@ def report(listed: Listed) -> dict[str, Any]:
     return {
         "name": listed.side.name,
         "system": listed.attained.system if listed.attained else None,
+        "note": listed.note or None,
         "collectives": rows,
         "apart": [
             {"group": name, "positions": places.tolist()} for name, places in listed.times.apart_by_group()
@@ -128,6 +135,8 @@ def text(listed: Listed) -> str:
         lines.append(open_words(known[0], told_ranks(listed.side.side.trace)))
     if apart := apart_words(listed.times.apart_by_group()):
         lines.append(apart)
+    if listed.note:
+        lines.append(listed.note)
     return "\n".join(printable(line) for line in lines)
 
 

@@ -33,6 +33,7 @@ from studio.analysis.compare.runs import (
 )
 from studio.analysis.compare.words import (
     basis_words,
+    before_words,
     node_words,
     percent,
     signed_ns,
@@ -236,6 +237,7 @@ def _waterfall_report(fall: Waterfall) -> dict[str, Any]:
         "rank_b": fall.rank if fall.basis == "busiest" else None,
         "a_ns": fall.a_ns,
         "b_ns": fall.b_ns,
+        "before_recording_ns": list(fall.before_ns),
         "steps": [
             {
                 "part": step.part,
@@ -349,6 +351,8 @@ def _part_lines(comparison: Comparison, letter: str) -> Iterator[str]:
             if step.a_ns or step.b_ns:
                 yield _row_line(NAMES[step.part], step.a_ns, step.b_ns, step.share)
         yield _row_line("together", fall.a_ns, fall.b_ns, 1.0 if comparison.difference_ns else None)
+        if words := before_words(fall, letter):
+            yield f"  {words}"
     if of_one and comparison.waterfalls:
         return
     yield ""

@@ -209,8 +209,8 @@ def mesh_lines(mesh: Mesh) -> list[str]:
 )
 @click.option(
     "--arrivals", type=click.Choice(["recorded", "together"]),
-    help="When copied ranks come to collectives: as late as known ranks, by the time they waited inside them, saw others "
-    "come (the default, unless --imbalance says how ranks differ), or together with them.",
+    help="When copied ranks come to collectives: as late as known ranks may have waited for them, by the time that these took beyond "
+    "the usual (an assumption; the default, unless --imbalance says how ranks differ), or together with them.",
 )  # fmt: skip
 @gpu_options
 @json_option

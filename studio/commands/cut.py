@@ -4,8 +4,9 @@ JOB is files, folders or archives of one job, or, in the workspace, a job or a r
 training steps, of a window of the recording or of the run, of the surroundings of a node, or of nodes; what is given of several
 must hold at once. OUT gets one Chakra file for each rank, whose numbers begin at 0, and the comm groups of the ranks that are left.
 
-A node that waited for one outside waits for what that one waited for, as far as it is inside. Collectives and messages of which
-not every side is inside are left out; around a node and for named nodes their other sides are added instead.
+A node that waited for one outside waits for what that one waited for, as far as it is inside. Comm groups shrink to the ranks that
+are left, and what was waited for ranks outside counts as communication then. A collective that not every rank left has inside, and
+a message of which not both sides are, are left out; around a node and for named nodes their other sides are added instead.
 """
 
 from __future__ import annotations
@@ -168,6 +169,7 @@ def report(done: Done) -> dict[str, Any]:
         "nodes_before": part.nodes_before,
         "groups": len(part.trace.groups),
         "groups_before": part.groups_before,
+        "shrunk": {"groups": part.shrunk, "collectives": part.shrunk_collectives},
         "left_out": {"collectives": part.collectives, "messages": part.messages},
         "joined": part.joined,
         "dependencies": {
@@ -194,7 +196,10 @@ def text(done: Done) -> str:
         _counted(part.bridged, "dependency", "that leads over nodes outside", "that lead over nodes outside"),
         _counted(part.dangling, "dependency", "on nodes that the job does not have, left out"),
         _counted(part.ordered, "dependency", "added, so that all ranks communicate in one order"),
-        _counted(part.collectives, "collective", "left out, of which not every member is inside"),
+        _shrunk_words(part),
+        _counted(
+            part.collectives, "collective", "left out, which not every rank left of its group has inside"
+        ),
         _counted(
             part.messages,
             "send or receive",
@@ -205,6 +210,17 @@ def text(done: Done) -> str:
         written_line(done.files),
     ]
     return "\n".join(printable(line) for line in lines if line)
+
+
+def _shrunk_words(part: Cut) -> str:
+    """Say what of the job's waiting can no longer be told; "" where all comm groups are whole."""
+    if not part.shrunk:
+        return ""
+    groups, collectives = (
+        format_counted(part.shrunk, "comm group"),
+        format_counted(part.shrunk_collectives, "collective"),
+    )
+    return f"{groups} shrunk to the ranks that are left: what was waited for ranks outside in {collectives} counts as communication now"
 
 
 def _counted(count: int, what: str, words: str, more: str = "", *, plural: str = "") -> str:

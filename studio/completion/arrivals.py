@@ -1,7 +1,7 @@
-"""Let assumed ranks come as late to their collectives as the known ranks saw them come.
+"""Let assumed ranks come as late to their collectives as known ranks may have waited for them: an assumption, which is told as one.
 
 A collective ends for all members when the last of them has come, so that the one that comes early records the time for which
-it waits. A rank that copies it comes when the late one came: it is on the host for as long before. Thus a completed job is no
+it waits. A rank that copies it is assumed to come when the late one came: it is on the host for as long before. Thus a completed job is no
 faster than the recording of the rank that it is made of.
 
 How long a collective takes by itself follows from those of its name, type and group in the same rank, three at least: each says
@@ -24,9 +24,9 @@ from studio.completion.clues import Known
 from studio.completion.surgery import with_texts
 from studio.distinct import find_distinct
 from studio.trace import (
+    ARRIVAL,
     NONE,
     Attributes,
-    Bool,
     Dependencies,
     Float64,
     Graph,
@@ -40,8 +40,6 @@ from studio.trace import (
 )
 from studio.units import format_counted, format_ns
 
-ARRIVAL = "arrival"
-"""What the attribute `gap` says of time for which an assumed rank is on the host before it comes to a collective."""
 _LEAST = 3
 """Collectives of one kind from which on their median says what is usual."""
 _NOISE = 0.1
@@ -131,25 +129,15 @@ def _usual_ns(sizes: Float64, times: Int64) -> Int64:
     return usual
 
 
-def arrivals(graph: Graph) -> Bool:
-    """Return (N,) which nodes stand for the time before an assumed rank comes to a collective."""
-    chosen = np.zeros(len(graph), np.bool_)
-    rows, where = graph.rows_with("gap")
-    why = graph.strings.find(ARRIVAL)
-    if why != NONE:
-        chosen[rows] = graph.attrs.value[where] == why
-    return chosen
-
-
 def words(waits: Mapping[int, Waited]) -> str:
-    """Say for how long ranks waited.
+    """Say for how long ranks may have waited: from their recordings alone it cannot be known.
 
     Example:
         >>> words({0: Waited(np.array([3, 7]), np.array([1_500_000, 500_000]))})
-        'rank 0 waited 2.00 ms inside 2 collectives'
+        'rank 0 may have waited 2.00 ms inside 2 collectives'
     """
     each = [
-        f"rank {number} waited {format_ns(int(one.ns.sum()))} inside {format_counted(len(one.rows), 'collective')}"
+        f"rank {number} may have waited {format_ns(int(one.ns.sum()))} inside {format_counted(len(one.rows), 'collective')}"
         for number, one in sorted(waits.items())
     ]
     return "; ".join(each[:_NAMED]) + (f"; and {len(each) - _NAMED:,} more" if len(each) > _NAMED else "")

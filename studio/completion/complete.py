@@ -495,8 +495,14 @@ def _waiting(waits: Mapping[int, Waited]) -> list[Finding]:
     """Say what was made of the waiting that known ranks recorded."""
     if not waits:
         return []
-    message = f"R{waiting_words(waits)[1:]}, for ranks that were not recorded: their copies come to them as much later."
-    hint = "Waiting is what a collective took longer than such collectives usually do; --arrivals together lets all ranks come at once."
+    message = (
+        f"R{waiting_words(waits)[1:]}, for ranks that were not recorded. This is assumed: their copies come to them as much later, after "
+        "time on the host called assumed arrival, which nobody recorded."
+    )
+    hint = (
+        "Taken for waiting is what a collective took longer than such collectives usually do; it may have been slow for another reason. "
+        "--arrivals together lets all ranks come at once."
+    )
     return [Finding("info", "late-arrivals", message, hint)]
 
 

@@ -7,10 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from studio.completion.arrivals import arrivals
 from studio.completion.measured import Measured, Sizes
 from studio.errors import ConfigError
-from studio.trace import Graph, NodeType, Trace
+from studio.trace import Graph, NodeType, Trace, assumed_arrivals
 
 MEASURED: Literal["measured"] = "measured"
 Share = float | Literal["measured"]
@@ -97,7 +96,7 @@ def spread_durations(
         factor = np.exp(imbalance * draw.standard_normal() - imbalance**2 / 2)
         factor *= measured.factors.get(rank.number, 1.0)
         each = np.exp(jitter * draw.standard_normal(len(graph)) - jitter**2 / 2)
-        computes = (graph.type == NodeType.COMP) & (graph.duration_ns > 0) & ~arrivals(graph)
+        computes = (graph.type == NodeType.COMP) & (graph.duration_ns > 0) & ~assumed_arrivals(graph)
         times = np.where(
             computes, np.maximum(np.rint(graph.duration_ns * factor * each), 1), graph.duration_ns
         )

@@ -33,6 +33,8 @@ OF_RANK = "cut_of_rank"
 """Metadata of a rank that was cut out of a job: its number there."""
 WHAT = "cut"
 """Metadata of such a rank: what was cut out, in words."""
+_GROUP = "group "
+"""How names of what runs together begin, of collectives."""
 _NUMBERS_OF_WORLD = ("world_size",)
 
 
@@ -54,6 +56,8 @@ class Cut:
         dangling: Dependencies on nodes that the job never had.
         ordered: Dependencies added, so that all ranks communicate in one order where the nodes outside had seen to that.
         groups_before: Comm groups of the job.
+        shrunk: Comm groups that communicate in the part and have members outside.
+        shrunk_collectives: Their collectives: what was waited there for ranks outside counts as communication now.
     """
 
     trace: Trace
@@ -69,6 +73,8 @@ class Cut:
     dangling: int
     ordered: int
     groups_before: int
+    shrunk: int
+    shrunk_collectives: int
 
 
 def cut(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> Cut:
@@ -110,6 +116,7 @@ def cut(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> Cut:
         )
     left = tuple(trace.ranks[place].number for place in masks)
     number = {old: new for new, old in enumerate(left)}
+    shrunk = [one for one in collectives if _members_before(trace, one) > len(one.members)]
     made, closed = _ranks(trace, masks, number, choice.words)
     groups = _restrict_groups(trace.groups, number)
     graphs, ranks = made
@@ -130,7 +137,15 @@ def cut(trace: Trace, choice: Choice, times: NodeTimes | None = None) -> Cut:
         dangling=sum(part.dangling for part in closed),
         ordered=ordered,
         groups_before=len(trace.groups),
+        shrunk=len({one.group for one in shrunk}),
+        shrunk_collectives=len(shrunk),
     )
+
+
+def _members_before(trace: Trace, together: Together) -> int:
+    """Return how many ranks of the job have a collective; without a listed group all of them."""
+    listed = trace.group(together.group.removeprefix(_GROUP))
+    return len(listed.ranks) if listed is not None and listed.ranks else len(trace.ranks)
 
 
 def _part(trace: Trace, masks: Mapping[int, Bool]) -> Trace:
@@ -184,7 +199,7 @@ def _complete_collectives(
         for place, rows, has in zip(places, table, there, strict=True):
             masks[place][rows[has]] = wanted[has]
             loose[place][rows[has]] = False
-        name = f"group {group.name}"
+        name = f"{_GROUP}{group.name}"
         columns = table[:, np.flatnonzero(wanted)].T.tolist()
         together += [Together(name, tuple(zip(places, rows, strict=True))) for rows in columns]
     # Of groups that their rank is not in: nobody else takes part.

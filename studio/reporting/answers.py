@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from studio.analysis.compare.runs import Side
 from studio.analysis.job.blame import blame
-from studio.analysis.job.ledger import PARTS, Ledger
+from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NAMES
 from studio.analysis.path.critical import critical_path
 from studio.analysis.path.words import path_sentence, path_shares
@@ -49,11 +51,8 @@ def write_waits(document: Document, side: Side, account: Ledger) -> None:
     rows: list[list[Cell]] = []
     for at in range(min(len(waits), _LISTED)):
         culprit, busy = int(waits.culprit[at]), int(waits.busy_row[at])
-        most = int(waits.doing[at].argmax())
-        doing, name = (
-            f"{NAMES[PARTS[most]]}, {100 * int(waits.doing[at, most]) / int(waits.ns[at]):.0f} %",
-            "",
-        )
+        part, share = waits.mostly(np.array([at]))
+        doing, name = f"{NAMES[part]}, {100 * share:.0f} %", ""
         if busy != NONE:
             graph = side.trace.graph_of(side.trace.ranks[account.places[culprit]])
             name = graph.strings[int(graph.name[busy])]

@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 
 import studio
+from studio.analysis.compare.runs import recorded_side
+from studio.analysis.job.blame import blame
+from studio.analysis.job.summary import summarise
+from studio.analysis.path.critical import critical_path
+from studio.analysis.path.words import path_shares
 from studio.completion import Spread, complete
-from studio.completion.arrivals import arrivals
 from studio.et.write import write_with_copies
 from studio.sim import simulate
 from studio.sim.presets import preset
-from studio.trace import NodeType, Trace
+from studio.timeline import node_times
+from studio.timeline import recorded as timeline
+from studio.trace import NodeType, Trace, assumed_arrivals
 from tests.handmade import collective, node, trace_of
 
 TOGETHER = Spread(arrivals="together")
@@ -39,7 +45,7 @@ def recorded(times: dict[int, list[int]], members: int = 2) -> Trace:
 
 def added(trace: Trace, rank: int) -> list[int]:
     graph = trace.graph_of(rank)
-    return graph.duration_ns[arrivals(graph)].tolist()
+    return graph.duration_ns[assumed_arrivals(graph)].tolist()
 
 
 def finish(trace: Trace) -> int:
@@ -60,13 +66,26 @@ def test_what_a_rank_waited_beyond_the_usual_is_host_time_of_its_copies(tmp_path
     assert finish(made) - finish(together) == 80_000
     [told] = [finding for finding in made.findings if finding.code == "late-arrivals"]
     assert told.message.startswith(
-        "Rank 0 waited 80.0 µs inside 2 collectives, for ranks that were not recorded"
+        "Rank 0 may have waited 80.0 µs inside 2 collectives, for ranks that were not recorded. This is assumed:"
     )
     assert len(together.graphs) == 1
     assert [finding.code for finding in together.findings] == ["ranks-assumed"]
     # As files and back.
     write_with_copies(made, tmp_path / "job", "job")
     assert added(studio.read(tmp_path / "job"), 1) == [50_000, 30_000]
+
+
+def test_an_assumed_arrival_is_told_apart_from_time_of_the_host_that_was_recorded():
+    made = complete(recorded({0: [10, 10, 60, 10, 40]}), ranks=2)
+    side = recorded_side(made, node_times(made, timeline(made)))
+    account = side.ledger()
+    told = blame(made, side.times, account)
+    assert (told.ns.tolist(), told.assumed_ns.tolist()) == ([80_000], [80_000])
+    assert told.mostly(np.array([0])) == ("assumed", 1.0)
+    shares = path_shares(made, side.times, account, critical_path(made, side.times, account))
+    assert {share.what: share.ns for share in shares}["assumed arrivals of rank 1"] == 80_000
+    types = {share.name: share.nodes for share in summarise(made).types}
+    assert (types["assumed arrival"], types.get("host gap")) == (2, None)
 
 
 def test_who_of_several_known_ranks_came_last_tells():

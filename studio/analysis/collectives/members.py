@@ -142,6 +142,15 @@ def collective_members(
     )
 
 
+def begin_together(members: Members) -> bool:
+    """Return whether all members of some collective begin it at the same moment, as recorders do that note it once all are there."""
+    if not len(members) or not members.timed:
+        return False
+    first = np.minimum.reduceat(members.start_ns, members.offsets[:-1])
+    last = np.maximum.reduceat(members.start_ns, members.offsets[:-1])
+    return bool(((first == last) & (first >= 0) & (np.diff(members.offsets) > 1)).any())
+
+
 _Aligned = tuple[Int64, ...]
 """Members and their collectives, next to each other per collective: place in the group, row, bytes, start, end, count, type, and whether it is none."""
 

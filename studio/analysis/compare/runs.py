@@ -200,6 +200,7 @@ class Waterfall:
         rank: The number of the rank looked at, -1 for the mean.
         a_ns, b_ns: The finishes.
         steps: All of `STEPS`, in that order.
+        before_ns: What of the stalls of A and of B lies before recordings began, where nothing is known of a rank.
     """
 
     basis: Basis
@@ -207,6 +208,7 @@ class Waterfall:
     a_ns: int
     b_ns: int
     steps: tuple[Step, ...]
+    before_ns: tuple[int, int] = (0, 0)
 
     __repr__ = one_line
 
@@ -400,11 +402,13 @@ class _Use:
         places: (K,) their places in the trace.
         ns: (K, 12) time in each of `STEPS`; every row adds up to the finish of the run.
         times: The same by name.
+        before_ns: (K,) what of their stalls lies before their recordings began.
     """
 
     places: Int64
     ns: Int64
     times: PartTimes
+    before_ns: Int64
 
     def busiest(self) -> Int64:
         """Return the indices of the ranks that wait and idle least, so others wait for them: several where they lose the same."""
@@ -436,7 +440,8 @@ def _use(side: Side, *, plain: bool) -> _Use:
         ns[:, PARTS.index("communication")] += ns[:, rest].sum(axis=1)
         ns[:, rest] = 0
         times = replace(times, ns=ns, is_recording=True)
-    return _Use(account.places, np.column_stack([times.ns, times.after_finish_ns]), times)
+    ns = np.column_stack([times.ns, times.after_finish_ns])
+    return _Use(account.places, ns, times, account.before_ns)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -508,24 +513,33 @@ def _busiest(a: Side, b: Side, parts: tuple[_Use, _Use]) -> tuple[int, int]:
 
 def _row_of(side: Side, use: _Use, number: int) -> Int64:
     """Return (12,) where the time of a rank goes, by its number."""
-    place = next(
+    row: Int64 = use.ns[_index_of(side, use, number)]
+    return row
+
+
+def _index_of(side: Side, use: _Use, number: int) -> int:
+    """Return which of the ranks with times has a number."""
+    return next(
         index for index, at in enumerate(use.places.tolist()) if side.trace.ranks[at].number == number
     )
-    row: Int64 = use.ns[place]
-    return row
 
 
 def _waterfall(a: Side, b: Side, parts: tuple[_Use, _Use], basis: Basis, rank: int) -> Waterfall:
     if basis == "mean":
         rank, columns = NONE, [use.mean() for use in parts]
+        before = [int(use.before_ns.sum()) // max(len(use.before_ns), 1) for use in parts]
     else:
         columns = [_row_of(side, use, rank) for side, use in zip((a, b), parts, strict=True)]
+        before = [
+            int(use.before_ns[_index_of(side, use, rank)]) for side, use in zip((a, b), parts, strict=True)
+        ]
     grew = b.makespan_ns - a.makespan_ns
     steps = (
         Step(part, before, after, _share(after - before, grew))
         for part, before, after in zip(STEPS, *(column.tolist() for column in columns), strict=True)
     )
-    return Waterfall(basis, rank, a.makespan_ns, b.makespan_ns, tuple(steps))
+    unknown = (before[0], before[1])
+    return Waterfall(basis, rank, a.makespan_ns, b.makespan_ns, tuple(steps), unknown)
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from studio.analysis.job.part_words import NAMES
 from studio.trace import shown_type, type_name
 from studio.units import format_bytes, format_ns
 
+_BEFORE = "before"
+"""What of stalls lies before recordings began."""
 _NAMED = 4
 """So many parts are named in a sentence; of more, all but one, and the others together."""
 
@@ -18,7 +20,7 @@ def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B", *, bas
     """Return a sentence: how much slower or faster, and why.
 
     The reasons are the parts of a waterfall that change the finish most (`causes`), and what the others add up to: together the
-    difference. Simulations of different models are not ranked: the sentence gives both times and says why.
+    difference. What lies before recordings began is told last, as it is no reason. Simulations of different models are not ranked: the sentence gives both times and says why.
 
     Args:
         comparison: The runs.
@@ -51,13 +53,18 @@ def _reasons(fall: Waterfall, grew: int) -> str:
     named = large if len(large) <= _NAMED else large[: _NAMED - 1]
     others = found[len(named) :]
     left = sum(difference for _, difference in others)
-    told = [f"{NAMES[part]} {signed_ns(difference)}" for part, difference in named]
+    told = [f"{NAMES[part]} {signed_ns(difference)}" for part, difference in named if part != _BEFORE]
     if left and abs(left) * 200 >= abs(grew):
         told.append(
             f"{NAMES[others[0][0]]} {signed_ns(left)}"
             if len(others) == 1
             else f"{signed_ns(left)} of other parts"
         )
+    told += [
+        f"{signed_ns(difference)} before recordings began, of which nothing is known"
+        for part, difference in named
+        if part == _BEFORE
+    ]
     *first, last = told or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -66,7 +73,8 @@ def causes(fall: Waterfall) -> list[tuple[str, int]]:
     """Return the parts of a waterfall with their differences in ns, the largest first.
 
     Compute (copies, where they take longer) counts once, whether or not communication is under way beside it: communication that takes longer hides behind more of
-    it, and neither takes more time for that. The waterfall tells the two apart.
+    it, and neither takes more time for that. The waterfall tells the two apart. Stalls before recordings began are `before`:
+    nothing is known of that time.
     """
     differences: dict[str, int] = {}
     took = {step.part: step.a_ns + step.b_ns for step in fall.steps}
@@ -74,6 +82,10 @@ def causes(fall: Waterfall) -> list[tuple[str, int]]:
     for step in fall.steps:
         part = work if step.part == "overlapped" else step.part
         differences[part] = differences.get(part, 0) + step.difference_ns
+    unknown = fall.before_ns[1] - fall.before_ns[0]
+    if unknown:
+        differences["stall"] = differences.get("stall", 0) - unknown
+        differences[_BEFORE] = unknown
     return sorted(differences.items(), key=lambda cause: -abs(cause[1]))
 
 
@@ -143,6 +155,17 @@ def basis_words(fall: Waterfall) -> str:
         f"on the rank that waits least ({fall.rank})"
         if fall.basis == "busiest"
         else "in the mean of all ranks"
+    )
+
+
+def before_words(fall: Waterfall, letter: str = "B") -> str:
+    """Say what of stalls lies before recordings began; "" where that is nothing."""
+    if not any(fall.before_ns):
+        return ""
+    first, second = map(format_ns, fall.before_ns)
+    return (
+        f"Of stall {first} in A and {second} in {letter} lie before a rank's recording began: nothing is known of that time, and "
+        "when recordings begin is no difference between the runs."
     )
 
 

@@ -15,11 +15,12 @@ import numpy as np
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY
 from studio.analysis.job.ledger import EXPOSED, PARTS, Ledger
 from studio.analysis.job.windows import whole
+from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Int64, Trace
+from studio.trace import NONE, Bool, Int64, Trace, assumed_arrivals
 
-_STALL = PARTS.index("stall")
+_STALL, _HOST = PARTS.index("stall"), PARTS.index("host")
 _WAITS = (PARTS.index("waiting"), PARTS.index("bubble"))
 _KINDS: dict[str, tuple[int, ...]] = {
     "overlapped": (COMPUTE, COPY, MEMORY),
@@ -47,6 +48,8 @@ class Blame:
         culprit: (B,) which rank it waited for, likewise; -1 where nothing tells.
         ns: (B,) how long, no work hiding it.
         doing: (B, parts) what the culprit did meanwhile; each row adds up to `ns`.
+        before_ns: (B,) how much of that counts as stalled because the culprit's recording had not begun: nothing is known of it.
+        assumed_ns: (B,) how much of that counts as host and is an assumed arrival of a rank that was not recorded.
         row: (B,) the node of the waiter that waited longest.
         late_row: (B,) the node of the culprit that it waited for; -1 where nothing tells.
         busy_row: (B,) what the culprit was at for most of that wait; -1 where that is nothing, or was not looked for.
@@ -57,6 +60,8 @@ class Blame:
     culprit: Int64
     ns: Int64
     doing: Int64
+    before_ns: Int64
+    assumed_ns: Int64
     row: Int64
     late_row: Int64
     busy_row: Int64
@@ -66,6 +71,20 @@ class Blame:
 
     def __len__(self) -> int:
         return len(self.waiter)
+
+    def mostly(self, entries: Int64 | Bool) -> tuple[str, float]:
+        """Return what culprits did for most of the time they were waited for in some entries, and its share of that.
+
+        That is one of `PARTS`, or `before`, as nothing is known of a rank before its recording, or `assumed`, where nobody recorded it.
+        """
+        doing = self.doing[entries].sum(axis=0)
+        before, assumed = int(self.before_ns[entries].sum()), int(self.assumed_ns[entries].sum())
+        doing[_STALL] -= before
+        doing[_HOST] -= assumed
+        most = int(doing.argmax())
+        found = {PARTS[most]: int(doing[most]), "before": before, "assumed": assumed}
+        name = max(found, key=lambda part: found[part])
+        return name, found[name] / max(int(self.ns[entries].sum()), 1)
 
     def of_culprits(self, ranks: int) -> Int64:
         """Return (K,) how long all ranks together waited for each one."""
@@ -93,13 +112,18 @@ def blame(
     """
     waits = _waits(trace, account, whole(account) if windows is None else windows, wanted)
     rank, other, row, late_row, start, end = waits
-    doing = _doing(account, rank, other, start, end)
+    doing, unknown = _doing(account, rank, other, start, end)
+    late = np.minimum(_arriving(trace, times, account, waits), doing[:, _HOST])
     pair = rank * (len(account) + 1) + other + 1
     distinct, of = np.unique(pair, return_inverse=True)
     ns = np.zeros(len(distinct), np.int64)
     np.add.at(ns, of, end - start)
     parts = np.zeros((len(distinct), len(PARTS)), np.int64)
     np.add.at(parts, of, doing)
+    before = np.zeros(len(distinct), np.int64)
+    np.add.at(before, of, unknown)
+    assumed = np.zeros(len(distinct), np.int64)
+    np.add.at(assumed, of, late)
     # Of a pair's waits the longest, of several the earliest, comes last.
     by_length = np.lexsort((-start, end - start, of))
     pairs = of[by_length]
@@ -115,6 +139,8 @@ def blame(
         culprit - 1,
         ns[order],
         parts[order],
+        before[order],
+        assumed[order],
         row[chosen],
         late_row[chosen],
         busy,
@@ -149,8 +175,11 @@ def _waits(trace: Trace, account: Ledger, windows: Int64, wanted: Wanted | None)
     return np.concatenate(found, axis=1)
 
 
-def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64) -> Int64:
-    """Return (W, parts) how the blamed ranks spent the time while others waited; unknown time counts as stall."""
+def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64]:
+    """Return (W, parts) how the blamed ranks spent the time while others waited, and (W,) what of it lies before their recordings.
+
+    Unknown time counts as stall.
+    """
     doing = np.zeros((len(rank), len(PARTS)), np.int64)
     known = np.flatnonzero(other != NONE)
     course = account.course[other[known]]
@@ -158,7 +187,41 @@ def _doing(account: Ledger, rank: Int64, other: Int64, start: Int64, end: Int64)
     doing[known] = account.stretches.until(course, end[known] + moved, len(PARTS))
     doing[known] -= account.stretches.until(course, start[known] + moved, len(PARTS))
     doing[:, _STALL] += end - start - doing.sum(axis=1)
-    return doing
+    before = np.zeros(len(rank), np.int64)
+    if account.is_recording:
+        begun = account.before_ns[other[known]]
+        before[known] = np.maximum(np.minimum(end[known] + moved, begun) - (start[known] + moved), 0)
+    return doing, before
+
+
+def _arriving(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64) -> Int64:
+    """Return (W,) for how long assumed arrivals of the other rank were under way in each wait."""
+    rank, other, _, _, start, end = waits
+    found = np.zeros(len(rank), np.int64)
+    chosen = [assumed_arrivals(graph) for graph in trace.graphs]
+    if not any(of_graph.any() for of_graph in chosen):
+        return found
+    for one in find_distinct(other[other != NONE]).tolist():
+        place = int(account.places[one])
+        rows = int(times.first[place]) + np.flatnonzero(chosen[trace.ranks[place].graph])
+        rows = rows[times.start_ns[rows] >= 0]
+        rows = rows[np.argsort(times.start_ns[rows], kind="stable")]
+        if not len(rows):
+            continue
+        mine = np.flatnonzero(other == one)
+        moved = _clock_lead(account, rank[mine], other[mine]) + account.origin_ns
+        # Several may be under way at once: each counts from where those before it have ended.
+        until = np.maximum.accumulate(times.end_ns[rows])
+        since = np.maximum(times.start_ns[rows], np.append(0, until[:-1]))
+        total = np.append(0, np.cumsum(until - since))
+
+        def covered(moment: Int64, since: Int64 = since, until: Int64 = until, total: Int64 = total) -> Int64:
+            at = np.searchsorted(since, moment, side="right") - 1
+            inside = np.minimum(moment, until[np.maximum(at, 0)]) - since[np.maximum(at, 0)]
+            return np.where(at < 0, 0, total[np.maximum(at, 0)] + inside)
+
+        found[mine] = covered(end[mine] + moved) - covered(start[mine] + moved)
+    return found
 
 
 def _clock_lead(account: Ledger, rank: Int64, other: Int64) -> Int64:

@@ -17,6 +17,7 @@ from studio.trace import (
     Int64,
     NodeType,
     Trace,
+    assumed_arrivals,
     copies,
     idles,
     int_column,
@@ -30,8 +31,15 @@ HOST_GAP, DEVICE_GAP = "host gap", "device gap"
 """What stands in lists of types for nodes that are written as compute although nothing computes: as linking names them."""
 LIBRARY_KERNEL = "communication kernel"
 """What stands there for kernels of communication libraries of which too little is known for a collective, also written as compute."""
-_TYPES_APART = {-(2**31) + 1: HOST_GAP, -(2**31) + 2: DEVICE_GAP, -(2**31) + 3: LIBRARY_KERNEL}
-_HOST_GAP, _DEVICE_GAP, _LIBRARY_KERNEL_TYPE = _TYPES_APART
+ASSUMED_ARRIVAL = "assumed arrival"
+"""What stands there for time of assumed ranks before they come to collectives: no recording has it."""
+_TYPES_APART = {
+    -(2**31) + 1: HOST_GAP,
+    -(2**31) + 2: DEVICE_GAP,
+    -(2**31) + 3: LIBRARY_KERNEL,
+    -(2**31) + 4: ASSUMED_ARRIVAL,
+}
+_HOST_GAP, _DEVICE_GAP, _LIBRARY_KERNEL_TYPE, _ASSUMED_ARRIVAL = _TYPES_APART
 
 _PIECE_BYTES = 1 << 20
 _LIBRARY_KERNEL = re.compile(rb"(?:nccl|rccl|msccl)\w*(?:Kernel|Func)", re.IGNORECASE)
@@ -69,6 +77,7 @@ def counted_types(graph: Graph) -> Int32:
     types[kernels] = _LIBRARY_KERNEL_TYPE
     types[gaps] = _HOST_GAP
     types[idles(graph)] = _DEVICE_GAP
+    types[assumed_arrivals(graph)] = _ASSUMED_ARRIVAL
     return types
 
 

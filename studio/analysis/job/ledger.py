@@ -15,7 +15,8 @@ From the beginning of the run to a rank's finish each moment belongs to exactly 
   `waiting` until then, since such a recorder notes a collective only once all members are there;
 - `host`: nothing is on the device, and the processor is busy or the device waits to be given work;
 - `stall`: nothing is under way at all; the device may have been given its work long before and not have begun it, or nothing of the
-  host is recorded.
+  host is recorded. Of a recording also what lies before the first that was recorded of a rank (`Ledger.before_ns`), of which nothing
+  is known: no conclusion names it as a stall.
 
 Exposed communication is waiting, queueing, latency, transfer and communication; idle is bubble, host and stall. A rank that
 ends before the last one has `after_finish` beside its parts. So parts add up to the finish of their rank, and with
@@ -146,6 +147,19 @@ class Ledger:
         after: Int64 = self.makespan_ns - self.finish_ns
         return after
 
+    @property
+    def before_ns(self) -> Int64:
+        """(K,) how long after the run had begun the recording of each rank began, in which it counts as stalled; 0 of simulations."""
+        lines = len(self.stretches)
+        found = np.zeros(lines, np.int64)
+        if self.is_recording:
+            first = self.stretches.bounds[:-1]
+            some = np.flatnonzero(self.stretches.bounds[1:] > first)
+            at = first[some]
+            stalls = (self.stretches.kind[at] == _CODE["stall"]) & (self.stretches.start[at] == 0)
+            found[some[stalls]] = self.stretches.end[at[stalls]]
+        return np.asarray(found[self.course], np.int64)
+
     def ns(self, start_ns: int = 0, end_ns: int | None = None) -> Int64:
         """Return (K, parts) the time in each of `PARTS` within a window, by default the whole run."""
         until = self.makespan_ns if end_ns is None else end_ns
@@ -179,6 +193,12 @@ class Ledger:
         total = np.zeros(len(self.stretches), np.int64)
         np.add.at(total, line, high - low)
         return np.asarray(total[self.course], np.int64)
+
+    def unseen_at(self, place: int, row: int) -> int:
+        """Return for how many ns a rank, by its place in the trace, waited for the last member before a node was noted, see `unseen`."""
+        first = int(self.first[place])
+        mine = self.unseen & (self.owner == first + row) if first != NONE else np.zeros(0, np.bool_)
+        return int((self.stretches.end - self.stretches.start)[mine].sum()) if mine.any() else 0
 
     def shares(self, edges_ns: Float64) -> Float64:
         """Return (parts, B) the share of the ranks in each of `PARTS` in the bins between B + 1 edges."""

@@ -16,13 +16,15 @@ NAMES: Mapping[str, str] = {
     "communication": "communication",
     "host": "host",
     "stall": "stall",
+    "before": "before its recording",
+    "assumed": "assumed arrival, which nobody recorded",
     "after_finish": "after finish",
     "exposed": "exposed communication",
     "idle": "idle",
     "communicating": "communication, hidden or not",
     "finish": "finish",
 }
-"""Every part, what is made of parts, and the finish they add up to."""
+"""Every part, what is made of parts, and the finish they add up to; of stall, what lies before the recording of a rank began, and of host, assumed arrivals."""
 
 ABOUT: Mapping[str, str] = {
     "overlapped": "Compute or a copy was under way and communication too: work hides it.",
@@ -40,7 +42,8 @@ ABOUT: Mapping[str, str] = {
     "queueing, latency and transfer apart.",
     "host": "Nothing was on the device; the processor was busy, or the device waited to be given work.",
     "stall": "Nothing was under way at all; the device may have been given its work long before and not have begun it. "
-    "Where nothing of the host was recorded, all time for which the device had no work.",
+    "Where nothing of the host was recorded, all time for which the device had no work. "
+    "Of a recording also the time before the first that was recorded of a rank, of which nothing is known.",
     "after_finish": "The rank was done and the last rank was not.",
     "exposed": "Waiting, queueing, latency and transfer (of a recording: waiting and communication): communication that no "
     "work hid. What a faster network and better balance could save at most.",
@@ -68,5 +71,7 @@ DID: Mapping[str, str] = {
     "communication": "communicated",
     "host": "kept only the host busy",
     "stall": "stood idle",
+    "before": "was not recorded yet",
+    "assumed": "is assumed to have been on its way",
 }
 """What a rank did in each part, as the end of a sentence about it."""

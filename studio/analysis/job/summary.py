@@ -9,6 +9,7 @@ import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.job.kinds import (
+    ASSUMED_ARRIVAL,
     DEVICE_GAP,
     HOST_GAP,
     LIBRARY_KERNEL,
@@ -25,6 +26,7 @@ from studio.trace import (
     Int64,
     NodeType,
     Trace,
+    assumed_arrivals,
     collective_name,
     int_column,
     type_name,
@@ -177,9 +179,13 @@ def summarise(trace: Trace, figures: Sequence[GraphFigures] | None = None) -> Su
 
 
 def counts_too_much_as_compute(summary: Summary, trace: Trace) -> bool:
-    """Return whether the summary of a trace was stored when gaps or kernels of communication were not yet told from compute."""
+    """Return whether the summary of a trace was stored when gaps, kernels of communication or assumed arrivals were not yet told apart."""
     told = {share.name for share in summary.types}
-    if not told & {HOST_GAP, DEVICE_GAP} and any(len(graph.rows_with("gap")[0]) for graph in trace.graphs):
+    if not told & {HOST_GAP, DEVICE_GAP, ASSUMED_ARRIVAL} and any(
+        len(graph.rows_with("gap")[0]) for graph in trace.graphs
+    ):
+        return True
+    if ASSUMED_ARRIVAL not in told and any(assumed_arrivals(graph).any() for graph in trace.graphs):
         return True
     return LIBRARY_KERNEL not in told and any(is_library_kernel(graph).any() for graph in trace.graphs)
 

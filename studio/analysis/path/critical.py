@@ -20,11 +20,22 @@ from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.path.gates import Gates, Order, gates, order_of
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, device_waits, idles
+from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, assumed_arrivals, device_waits, idles
 from studio.units import format_ns
 
 Cause = Literal[
-    "compute", "copy", "collective", "message", "host", "launch", "stall", "waiting", "queueing", "sync"
+    "compute",
+    "copy",
+    "collective",
+    "message",
+    "host",
+    "launch",
+    "stall",
+    "waiting",
+    "queueing",
+    "sync",
+    "before",
+    "assumed",
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 _CODE = {cause: code for code, cause in enumerate(CAUSES)}
@@ -349,6 +360,7 @@ def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
         # Kernels of communication libraries of which nothing else is known are nodes of another type.
         is_message = np.isin(graph.type[row[mine]], (NodeType.COMM_SEND, NodeType.COMM_RECV))
         cause[mine[device_waits(graph)[row[mine]]]] = _CODE["sync"]
+        cause[mine[assumed_arrivals(graph)[row[mine]]]] = _CODE["assumed"]
         stalled[mine] = idles(graph)[row[mine]] & (of == NOTHING)
         cause[mine[talks]] = np.where(is_message[talks], _CODE["message"], _CODE["collective"])
         begun = courses.account.arrivals.begun_ns[first + row[mine]] - courses.zero(place)
@@ -398,6 +410,9 @@ def _cut(courses: Courses, gaps: Int64, given: Bool) -> Int64:
     cause = names[part]
     launched = given[of] & np.isin(cause, (_CODE["host"], _CODE["stall"]))
     cause = np.where(launched, _CODE["launch"], cause)
+    # Nothing is known of a rank before its recording begins, not even that it stalled.
+    early = account.stretches.start[at] < account.before_ns[line_of[rank[of]]]
+    cause = np.where(inside & early, _CODE["before"], cause)
     return np.stack([rank[of], row[of], begin, until, cause])
 
 

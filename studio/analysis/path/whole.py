@@ -20,6 +20,8 @@ _GAPS = {
     "stall": "while nothing was under way",
     "queueing": "while its rank did other work",
     "waiting": "waiting for others",
+    "before": "before its recording began",
+    "assumed": "of an assumed arrival, which nobody recorded",
     "sync": "of a call that had waited for the device",
 }
 

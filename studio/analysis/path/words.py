@@ -41,6 +41,8 @@ _WORDS: dict[Cause, str] = {
     "stall": "stalls",
     "queueing": "queueing behind other work",
     "sync": "waiting for the device",
+    "before": "before the recording",
+    "assumed": "assumed arrivals",
 }
 
 
@@ -136,11 +138,22 @@ def _by_rank(
 
 
 def path_sentence(shares: Sequence[Share]) -> str:
-    """Return the largest shares in a sentence: `61 % compute of stage 2, 22 % ALL_REDUCE tp0, 9 % waiting for rank 5`."""
-    named = [share for share in shares[:_TOLD] if share.share >= _LEAST_TOLD] or list(shares[:1])
+    """Return the largest shares in a sentence: `61 % compute of stage 2, 22 % ALL_REDUCE tp0, 9 % waiting for rank 5`.
+
+    Time before a rank's recording began is told last, as it is no cause of which anything is known.
+    """
+    before = [share for share in shares if share.cause == "before"]
+    known = [share for share in shares if share.cause != "before"]
+    named = [share for share in known[:_TOLD] if share.share >= _LEAST_TOLD] or known[:1]
     told = ", ".join(f"{_percent(share.share)} {share.what}" for share in named)
-    rest = sum(share.share for share in shares[len(named) :])
-    return f"{told}, {_percent(rest)} the rest" if rest >= _LEAST_TOLD else told
+    rest = sum(share.share for share in known[len(named) :])
+    if rest >= _LEAST_TOLD:
+        told += f", {_percent(rest)} the rest"
+    unknown = [share for share in before if share.share >= _LEAST_TOLD]
+    if unknown:
+        last = ", ".join(f"{_percent(share.share)} {share.what}" for share in unknown)
+        told += f"{'; ' if told else ''}{last}, of which nothing is known"
+    return told
 
 
 def _first_sends(times: NodeTimes, arrivals: Arrivals) -> tuple[Int64, Int64, Int64]:

@@ -11,6 +11,7 @@ from studio.analysis.collectives.apart import apart_words
 from studio.analysis.collectives.group_sizes import open_words, told_ranks
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import collective_times
+from studio.analysis.job.together import ready_words
 from studio.errors import ConfigError
 from studio.pages.base.export import Table, exports
 from studio.pages.base.state import session
@@ -56,6 +57,12 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
     alone = len(session().trace(job).ranks) == 1
     rows = [_row(job, view, index, each, attained, alone=alone) for index, each in enumerate(found[:_SHOWN])]
     more = len(found) - _SHOWN
+    # Members of which none comes first may be recorded to begin together.
+    note = (
+        ready_words(session().rank_use(job, "")[0])
+        if not run and any(not each.skew_ns for each in found)
+        else ""
+    )
     return html.Div(
         [
             html.Div(
@@ -67,6 +74,7 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
             ),
             doubt,
             html.Div(table(head, rows, numeric=range(1, len(head))), className="cs-scroll"),
+            html.P(note, className="cs-dim") if note else None,
             html.P(f"and {format_count(more)} more; CSV has all", className="cs-dim") if more > 0 else None,
         ],
         className="cs-page",

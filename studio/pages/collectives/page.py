@@ -10,6 +10,8 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
 from studio.analysis.collectives.imbalance import METRICS, SIZED, UNTIMED
+from studio.analysis.collectives.members import Members, begin_together
+from studio.analysis.job.together import ready_words
 from studio.errors import StudioError
 from studio.pages.base.export import exports
 from studio.pages.base.missing import is_side
@@ -19,6 +21,7 @@ from studio.pages.base.widgets import aria_label, error_box, link, no_job
 from studio.pages.collectives.classes import classes_panel
 from studio.pages.collectives.groups import groups_panel, traffic_side
 from studio.pages.collectives.words import (
+    BY_STARTS,
     GROUPING_NAMES,
     METRIC_NAMES,
     SORT_NAMES,
@@ -283,6 +286,7 @@ def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[
         return {"notice": _nothing(view), "hidden": False, "tab": "cs-coll cs-coll-none", "panel": None}
     shown = shown_of(session(), asked.job, view)
     title, subtitle = title_of(shown)
+    note = _note(asked, members)
     other = view.get("with")
     timed, sized = members.timed, members.sized
     return {
@@ -311,11 +315,19 @@ def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[
             html.Div(
                 [
                     html.H2("Worst imbalances"),
+                    *([html.P(note, className="cs-dim")] if note else []),
                     *worst_list(shown, view, _csv_address("collectives/imbalances", asked.job, view)),
                 ]
             )
         ),
     }
+
+
+def _note(asked: HeatmapRequest, members: Members) -> str:
+    """Say of figures by the starts of members why those tell nothing, where the recorder lets all begin together."""
+    if asked.run != "" or asked.look.metric not in BY_STARTS or not begin_together(members):
+        return ""
+    return ready_words(session().rank_use(asked.job, "")[0])
 
 
 def _other_head(text: str, view: dict[str, Any]) -> Any:

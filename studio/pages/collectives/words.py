@@ -34,6 +34,8 @@ METRIC_HINTS: dict[Metric, str] = {
     "bus": "algorithm bandwidth × the factor of the collective, 2(n−1)/n for an all-reduce, (n−1)/n for all-gather, "
     "reduce-scatter and all-to-all, 1 for a broadcast: comparable with the speed of a link (nccl-tests, busbw).",
 }
+BY_STARTS: tuple[Metric, ...] = ("waiting", "lateness")
+"""Metrics that tell nothing where all members are recorded to begin together."""
 SORT_NAMES = {
     "time": "order of time",
     "max": "max / mean",

@@ -8,7 +8,7 @@ from typing import Any
 
 from dash import html
 
-from studio.analysis.compare.words import basis_words, verdict, why_mean
+from studio.analysis.compare.words import basis_words, before_words, verdict, why_mean
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.part_words import NAMES
 from studio.comparing import LETTERS, Lineup
@@ -126,7 +126,8 @@ def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
         ],
         className="cs-compare-controls",
     )
-    why = [html.P(words, className="cs-dim")] if (words := why_mean(comparison, letter)) else []
+    notes = (why_mean(comparison, letter), before_words(fall, letter))
+    why = [html.P(words, className="cs-dim") for words in notes if words]
     graph = drawn_figure("compare-waterfall", figure)
     return html.Section(
         [_show_verdicts(shown, pair, basis), head, *why, graph],

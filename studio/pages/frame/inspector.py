@@ -14,6 +14,7 @@ from studio.analysis.collectives.meeting import MEETS, Meeting, meeting_of
 from studio.analysis.graph.neighbours import predecessors, successors
 from studio.analysis.job.completeness import completeness, ranges_of
 from studio.analysis.job.function_names import short_function_name
+from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.nodes import NodeIndex, find_node, node_ref
 from studio.errors import StudioError
 from studio.pages.base.state import RECORDED, session, workspace
@@ -292,20 +293,12 @@ def _meeting_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> 
     if run is None or not (is_known or trace.node_count <= _MOST_NODES):
         return []
     times = session().times(view["job"], run)
-    met = meeting_of(trace, times, session().rank_use(view["job"], run)[0].arrivals, rank, row)
+    account = session().rank_use(view["job"], run)[0]
+    met = meeting_of(trace, times, account.arrivals, rank, row)
     if met is None:
         return []
-    others = f"the last of {met.members:,} to begin" if met.members > 2 else "which began later"
-    waited: Any = f"for nobody: {'it began last' if met.last_rank == rank.number else 'all began together'}"
-    if met.waited_ns:
-        waited = [
-            _exact(format_ns(met.waited_ns), f"{met.waited_ns:,} ns"),
-            " for ",
-            _lanes_link(met.last_rank, view, f"rank {met.last_rank}", node=_last_node(trace, met)),
-            f", {others}",
-        ]
     facts: list[tuple[str, Any]] = [
-        ("waited", waited),
+        ("waited", _waited_words(trace, account, met, rank, row, view)),
         (
             "took then",
             _exact(format_ns(met.took_ns), f"{met.took_ns:,} ns from when all had begun to its end here"),
@@ -317,6 +310,34 @@ def _meeting_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> 
             shown = f"{shown} (algbw), {format_rate(met.bus_bytes_per_ns)} (busbw)"
         facts.append(("bandwidth", html.Span(shown, title=_BANDWIDTH)))
     return facts
+
+
+def _waited_words(
+    trace: Trace, account: Ledger, met: Meeting, rank: Rank, row: int, view: dict[str, Any]
+) -> Any:
+    """Say how long a node waited for another rank; by when ranks were ready, where all are recorded to begin together."""
+    place = trace.ranks.index(rank)
+    unseen_ns = 0 if met.waited_ns else account.unseen_at(place, row)
+    others = f"the last of {met.members:,} to begin" if met.members > 2 else "which began later"
+    if unseen_ns:
+        others = "which was ready last: all are recorded to begin together, so that this is from when each was ready"
+    # Members that ran alike count once.
+    met_by, together = account.arrivals.members(place, row), account.arrivals.together(place, row)
+    why = "it began last" if met.last_rank == rank.number else "all began together"
+    if account.is_recording and len(together) == len(met_by) > 1:
+        which = "it" if met.last_rank == rank.number else f"rank {met.last_rank}"
+        why = f"{which} was ready last, and all are recorded to begin together"
+        if met.last_rank != rank.number:
+            why += "; until then this rank was busy, or waited in another node"
+    ns = met.waited_ns or unseen_ns
+    if not ns:
+        return f"for nobody: {why}"
+    return [
+        _exact(format_ns(ns), f"{ns:,} ns"),
+        " for ",
+        _lanes_link(met.last_rank, view, f"rank {met.last_rank}", node=_last_node(trace, met)),
+        f", {others}",
+    ]
 
 
 def _last_node(trace: Trace, met: Meeting) -> str:

@@ -11,11 +11,12 @@ from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, ht
 from studio.analysis.collectives.groups import group_use
 from studio.analysis.job.blame import Blame, blame
 from studio.analysis.job.layout_imbalance import Unevenness, unevenness
-from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
+from studio.analysis.job.ledger import AFTER_FINISH, Ledger
 from studio.analysis.job.measures import share_of_finish
 from studio.analysis.job.part_words import ABOUT, DID, NAMES
 from studio.analysis.job.rank_rows import RankRow, rank_rows, ranks_label, waiting_ns
 from studio.analysis.job.step_spans import StepSpans
+from studio.analysis.job.together import ready_words
 from studio.completion import layouts
 from studio.completion.clues import dimension_words
 from studio.completion.mesh import Mesh
@@ -192,11 +193,9 @@ def waits_for(rows: Sequence[RankRow], account: Ledger, found: Blame) -> list[st
             said.append("")
             continue
         most = int(total.argmax())
-        doing = found.doing[mine & (found.culprit == most)].sum(axis=0)
+        part, _ = found.mostly(mine & (found.culprit == most))
         share = 100 * total[most] / total.sum()
-        said.append(
-            f"{share:.0f} % of it for rank {account.numbers[most]}, which meanwhile {DID[PARTS[int(doing.argmax())]]}"
-        )
+        said.append(f"{share:.0f} % of it for rank {account.numbers[most]}, which meanwhile {DID[part]}")
     return said
 
 
@@ -209,12 +208,11 @@ def _blamed(account: Ledger, found: Blame) -> str:
     alike = _alike(account, most)
     if len(alike) == len(account):
         return ""
-    doing = found.doing[np.isin(found.culprit, alike)].sum(axis=0)
-    part = int(doing.argmax())
+    part, during = found.mostly(np.isin(found.culprit, alike))
     return (
         f"{100 * float(total[alike].sum()) / max(float(total.sum()), 1):.0f} % of all waiting is for {_label(account, alike)}: "
-        f"for {100 * float(doing[part]) / max(float(doing.sum()), 1):.0f} % of that time "
-        f"{'they' if len(alike) > 1 else 'it'} {DID[PARTS[part]]}. "
+        f"for {100 * during:.0f} % of that time "
+        f"{'they' if len(alike) > 1 else 'it'} {DID[part]}. "
     )
 
 
@@ -264,6 +262,8 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict
                 f"{_longest(account, place, ('computes', 'compute'))}, {100 * (float(work.max()) / mean - 1):.0f} % above the mean. "
             )
     said.append(_blamed(account, found))
+    if words := ready_words(account):
+        said.append(f"{words} ")
     said.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))
     return said
 

@@ -8,7 +8,7 @@ from typing import Any
 from dash import html
 
 from studio.analysis.collectives.groups import GroupUse
-from studio.analysis.job.kinds import DEVICE_GAP, HOST_GAP, LIBRARY_KERNEL
+from studio.analysis.job.kinds import ASSUMED_ARRIVAL, DEVICE_GAP, HOST_GAP, LIBRARY_KERNEL
 from studio.analysis.job.summary import Summary
 from studio.analysis.job.type_times import TypeTime
 from studio.pages.base.export import Table, with_copy_button
@@ -37,6 +37,8 @@ _ADDED = (
     "more than the whole takes."
 )
 _NOT_COMPUTE: Mapping[str, str] = {
+    ASSUMED_ARRIVAL: "Time before a collective for which a rank that was not recorded is assumed to be on the host, as long as recorded ranks "
+    "may have waited for it. No recording has it.",
     HOST_GAP: "Time of the processor that belongs to no operator: the program between operators, the rest of a call, what came after "
     "waiting. Where nothing else is under way meanwhile it is part of idle.",
     DEVICE_GAP: "Time for which a stream of the device stood idle between two of its operations. Where nothing else is under way "

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from studio.analysis.compare.alignment import align, match_rows, plain_name
 from studio.analysis.compare.runs import STEPS, Carried, Side, Step, Waterfall, compare, recorded_side
-from studio.analysis.compare.words import basis_words, verdict, why_mean
+from studio.analysis.compare.words import basis_words, causes, verdict, why_mean
 from studio.errors import TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
@@ -132,6 +132,25 @@ def test_what_a_sentence_names_adds_up_to_the_difference(differences, told):
     signs = [-1 if one.startswith("−") else 1 for one in re.findall(r"[+−][\d.]+ µs", words)]
     assert abs(sum(sign * ns for sign, ns in zip(signs, named, strict=True)) - grew) * 200 <= grew
     assert told in words
+
+
+def test_time_before_recordings_began_is_no_reason_for_a_difference():
+    """Rank 1 is recorded from 40 on in A, from 10 on in B, and computes 20 in both."""
+
+    def late(begins):
+        nodes = [node(1, "COMP", micros=50), node(1, "COMP", micros=20)]
+        nodes[0].start_time_micros, nodes[1].start_time_micros = 100, 100 + begins
+        trace = trace_of([[nodes[0]], [nodes[1]]])
+        return recorded_side(trace, node_times(trace, recorded(trace)))
+
+    found = compare(late(40), late(10))
+    fall = found.waterfall("mean")
+    assert fall.before_ns == (20_000, 5_000)
+    assert dict(causes(fall))["before"] == -15_000
+    assert dict(causes(fall))["stall"] == 0
+    assert verdict(found, basis="mean").endswith(
+        "and −15.0 µs before recordings began, of which nothing is known, in the mean of all ranks."
+    )
 
 
 def test_a_run_against_itself_differs_in_nothing():

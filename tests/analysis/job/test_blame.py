@@ -54,6 +54,23 @@ def by_pair(trace, side, account, **more):
     return found
 
 
+def test_what_a_rank_did_before_its_recording_is_not_known():
+    """Rank 0 waits from 10 to 40 for rank 1, which is recorded from 30 on."""
+    trace = trace_of(
+        [
+            [at(0, 10, node(1, "COMP")), at(10, 40, collective(2, "ALL_REDUCE", 8, 1))],
+            [at(30, 10, node(1, "COMP")), at(40, 10, collective(2, "ALL_REDUCE", 8, 1))],
+        ]
+    )
+    side, account = side_of_recording(trace)
+    told = blame(trace, side.times, account)
+    assert account.before_ns.tolist() == [0, 30 * US]
+    assert (told.ns.tolist(), told.before_ns.tolist()) == ([30 * US], [20 * US])
+    assert told.mostly(np.array([0])) == ("before", 2 / 3)
+    late = blame(trace, side.times, account, between(account, 25 * US, 50 * US))
+    assert (late.before_ns.tolist(), late.mostly(np.array([0]))) == ([5 * US], ("compute", 2 / 3))
+
+
 def two_groups():
     """Rank 2 is late at the all-reduce of all; rank 1, late at that of its pair, waits for rank 2 meanwhile.
 

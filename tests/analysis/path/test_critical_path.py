@@ -148,6 +148,26 @@ def test_gaps_are_told_by_what_their_rank_did_meanwhile():
     assert spare == {(0, 1): 0, (0, 2): 13, (0, 3): 0, (0, 4): 0}
 
 
+def test_time_before_a_recording_began_is_no_stall_and_is_told_last():
+    """Rank 1 is recorded from 30 on, stalls from 35 to 37, and comes last to the all-reduce, at 40."""
+    trace = trace_of(
+        [
+            [comp(1, 0, 10), reduce(2, 10, 40, 1)],
+            [comp(1, 30, 5), comp(2, 37, 3, 1), reduce(3, 40, 10, 2)],
+        ]
+    )
+    segments, _, sentence = found(trace)
+    assert segments[:3] == [
+        (1, 1, 0, 30, "before"),
+        (1, 1, 30, 35, "compute"),
+        (1, 2, 35, 37, "stall"),
+    ]
+    assert sentence == (
+        "20 % ALL_REDUCE of all ranks, 16 % compute of rank 1, 4 % stalls of rank 1; "
+        "60 % before the recording of rank 1, of which nothing is known"
+    )
+
+
 def test_a_wait_for_the_device_leads_to_what_was_waited_for():
     """The host launches at 5, waits from 6 to 40 for a kernel that ends at 38, and goes on at 40."""
     host = {"is_cpu_op": True, "tid": 1}
