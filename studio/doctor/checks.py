@@ -191,8 +191,8 @@ CHECKS: tuple[Check, ...] = (
         scale.durations_apart,
         "These ranks seem to be late everywhere, or the others to wait for them: replays, breakdowns and critical paths "
         "tell of the unit, not of the job.",
-        "Look at what wrote the files of these ranks: durations are microseconds in Chakra files (duration_micros), "
-        "nanoseconds in some profilers.",
+        "Look at what wrote the files of these ranks: durations are microseconds in Chakra files (duration_micros) "
+        "and Kineto's (dur), nanoseconds in some profilers.",
     ),
     Check(
         "size-zero",
