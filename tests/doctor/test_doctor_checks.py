@@ -572,12 +572,17 @@ def test_units_are_compared_by_what_was_recorded_and_not_by_what_was_derived(ker
     one = found(trace, "duration-units")
     assert one.ranks == (2,)
     name, short, long = ("gemm", "9.00 µs", "9.00 ms") if kernels else ("copy", "4.00 µs", "4.00 ms")
-    assert f"milliseconds were read as microseconds: {name} {short} instead of {long} on average" in one.message
+    assert (
+        f"milliseconds were read as microseconds: {name} {short} instead of {long} on average" in one.message
+    )
     assert evidence(one)["names compared"] == ("2" if kernels else "3")
     assert "nothing but to wait" in one.consequence
 
 
 def test_a_rank_that_takes_a_thousand_times_as_long_is_late_everywhere():
     one = found(BROKEN["duration-units"](), "duration-units")
-    assert "long as that of the same name on other ranks, as if nanoseconds were read as microseconds" in one.message
+    assert (
+        "long as that of the same name on other ranks, as if nanoseconds were read as microseconds"
+        in one.message
+    )
     assert "late everywhere" in one.consequence
