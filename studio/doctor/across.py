@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
 import numpy as np
 
-from studio.analysis.collectives.clocks import clock_offsets
 from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, disagreement
 from studio.analysis.collectives.messages import Messages
 from studio.analysis.job.completeness import completeness, is_recording, range_words
@@ -33,6 +32,7 @@ _CLOCKS_LISTED = 8
 _FAR_APART_NS = 1_000_000
 _RANKS_KEPT = 1 << 16
 """Missing ranks that are kept with a finding; the rest is counted."""
+_SEVERAL_RUNS = "These ranks are of different runs (mixed-runs): open the files of one run together."
 _GROUPS_LISTED = 8
 """Groups listed one by one; the rest is counted."""
 
@@ -186,6 +186,7 @@ def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *,
     if ran:
         message += f" {RAN}"
     nodes = ((difference.rank, difference.row), (difference.other_rank, difference.other_row))
+    several_runs = case.mixes((difference.rank, difference.other_rank))
     counts = [group.sequences[index].count for index in group.sequence_of.tolist() if index != NONE]
     level: Level = "error" if certain else "info" if ran else "warning"
     return Found(
@@ -199,7 +200,8 @@ def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *,
             ("members", rank_list(sorted(group.members))),
             ("collectives of a member", _range(min(counts), max(counts))),
         ),
-        mends=not certain,
+        advice=_SEVERAL_RUNS if several_runs else "",
+        mends=not certain and not several_runs,
     )
 
 
@@ -452,12 +454,11 @@ def foreign_messages(case: Case) -> Iterator[Found]:
 def clock_skew(case: Case) -> Iterator[Found]:
     """Yield ranks whose clocks differ, by the ends of matched collectives, or that linking moved far."""
     yield from _moved_clocks(case)
-    offsets = clock_offsets(case.trace, case.groups)
-    skewed = [offset for offset in offsets if offset.is_skewed]
+    skewed = [offset for offset in case.clocks if offset.is_skewed]
     if skewed:
         worst = max(skewed, key=lambda offset: abs(offset.offset_ns))
         ahead = "ahead of" if worst.offset_ns > 0 else "behind"
-        base = min(offset.rank for offset in offsets)
+        base = min(offset.rank for offset in case.clocks)
         yield Found(
             "warning",
             f"The clock{'s' if len(skewed) > 1 else ''} of {rank_list([offset.rank for offset in skewed])} "
@@ -474,7 +475,7 @@ def clock_skew(case: Case) -> Iterator[Found]:
         )
 
 
-def _two_clocks_of_a_machine(case: Case, far: dict[int, int]) -> Iterator[Found]:
+def _two_clocks_of_a_machine(case: Case, far: Mapping[int, int]) -> Iterator[Found]:
     """Yield a finding where linking moved the clock of a rank against that of another on the same machine."""
     machines: dict[str, list[int]] = {}
     for rank in case.trace.ranks:
@@ -486,17 +487,30 @@ def _two_clocks_of_a_machine(case: Case, far: dict[int, int]) -> Iterator[Found]
         odd = [number for number in numbers if abs(moved[number] - usual) >= _FAR_APART_NS]
         if odd:
             by = max(abs(moved[number] - usual) for number in odd)
+            several = len(odd) > 1
             yield Found(
                 "warning",
                 f"The files of {rank_list(numbers)} name one machine, {machine}, which has one clock; but no collective took place on "
-                f"{rank_list(odd)} when it did on the others, by up to {format_ns(by)}.",
+                f"{rank_list(odd)} when it did on the others, by up to {format_ns(by)}. Linking moved "
+                f"{'their times' if several else 'its times'} by that, so that matched collectives end together.",
                 tuple(odd),
                 (),
                 len(odd),
-                (("moved by", format_ns(by)),),
-                advice="Times were shifted, or files of several runs are mixed: open those of one run together.",
+                _moved_by(case, moved, odd),
+                "Where files of several runs are mixed, ranks seem to wait for each other that never met; where times were shifted, "
+                "waits are known as far as the remaining distance allows.",
+                "Times were shifted, or files of several runs are mixed: open those of one run together.",
                 mends=False,
             )
+
+
+def _moved_by(case: Case, moved: Mapping[int, int], ranks: Sequence[int]) -> tuple[tuple[str, str], ...]:
+    """Return by how much linking moved the clock of each rank, and what distance of matched ends stays."""
+    stays = {rank.number: max(rank.metadata_number("clock_residual_ns"), 0) for rank in case.trace.ranks}
+    return tuple(
+        (f"rank {rank}", f"{moved[rank]:+,} ns, {format_ns(stays[rank])} stays")
+        for rank in ranks[:_CLOCKS_LISTED]
+    )
 
 
 def _moved_clocks(case: Case) -> Iterator[Found]:
@@ -506,20 +520,22 @@ def _moved_clocks(case: Case) -> Iterator[Found]:
     far = {rank: by for rank, by in moved.items() if abs(by) >= _FAR_APART_NS}
     if not far:
         return
-    yield from _two_clocks_of_a_machine(case, far)
-    worst = max(far, key=lambda rank: abs(far[rank]))
-    residual = {rank.number: rank.metadata_number("clock_residual_ns") for rank in case.trace.ranks}
+    odd = list(_two_clocks_of_a_machine(case, far))
+    yield from odd
+    # What a warning has told is not told again as something that makes times comparable.
+    told = {rank for one in odd for rank in one.ranks}
+    rest = sorted(far.keys() - told)
+    if not rest:
+        return
+    worst = max(rest, key=lambda rank: abs(far[rank]))
     yield Found(
         "info",
-        f"Linking moved the clock{'s' if len(far) > 1 else ''} of {rank_list(sorted(far))}, by up to "
+        f"Linking moved the clock{'s' if len(rest) > 1 else ''} of {rank_list(rest)}, by up to "
         f"{format_ns(abs(far[worst]))} (rank {worst}), so that matched collectives end together.",
-        tuple(sorted(far)),
+        tuple(rest),
         (),
-        len(far),
-        tuple(
-            (f"rank {rank}", f"{far[rank]:+,} ns, {format_ns(max(residual[rank], 0))} stays")
-            for rank in sorted(far)[:_CLOCKS_LISTED]
-        ),
+        len(rest),
+        _moved_by(case, far, rest),
         "Times of different ranks can be compared as far as the remaining distance allows.",
         mends=False,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from studio.analysis.job.renumbered import share_graphs
-from studio.doctor import across, content, deadlocks, hangs, scale, structure
+from studio.doctor import across, content, deadlocks, hangs, recordings, scale, structure
 from studio.doctor.diagnosis import LEVELS, Case, Diagnoses, Diagnosis, Found
 from studio.doctor.inferred import hedge
 from studio.doctor.repairs import MENDED, REPAIRS
@@ -36,6 +36,15 @@ class Check:
 
 
 CHECKS: tuple[Check, ...] = (
+    # What else is wrong may follow from it.
+    Check(
+        "mixed-runs",
+        "Files of several runs",
+        recordings.mixed_runs,
+        "Ranks of different runs, or of different moments of one, took part in no collective together: waits between them, "
+        "what they disagree on and differences of their clocks mean nothing.",
+        "Open the files of one run together.",
+    ),
     Check(
         "hang",
         "Operations that do not end",
@@ -168,6 +177,22 @@ CHECKS: tuple[Check, ...] = (
         "call, because it has neither a collective type nor a size.",
     ),
     Check(
+        "ends-early",
+        "Recordings that stop before the others",
+        recordings.early_ends,
+        "What these ranks did from then on is not known: it counts as time after their finish, or as no time, and what the "
+        "others waited for there has no cause.",
+        "Record these ranks again, as long as the others: the process may have died, or its file was cut.",
+    ),
+    Check(
+        "times-contradict",
+        "Collectives that end before they began elsewhere",
+        recordings.impossible_times,
+        "The clocks of the ranks differ or drift, times of a rank were stretched, or one began its recording with another "
+        "collective than the others: waits between ranks cannot be believed.",
+        "Record the job again, with clocks that are synchronised; durations within a rank can be compared.",
+    ),
+    Check(
         "unlinked",
         "Operations that could not be linked",
         content.unlinked,
@@ -191,8 +216,8 @@ CHECKS: tuple[Check, ...] = (
         scale.durations_apart,
         "These ranks seem to be late everywhere, or the others to wait for them: replays, breakdowns and critical paths "
         "tell of the unit, not of the job.",
-        "Look at what wrote the files of these ranks: durations are microseconds in Chakra files (duration_micros), "
-        "nanoseconds in some profilers.",
+        "Look at what wrote the files of these ranks: durations are microseconds in Chakra files (duration_micros) "
+        "and Kineto's (dur), nanoseconds in some profilers.",
     ),
     Check(
         "size-zero",

@@ -116,15 +116,18 @@ def unlinked(case: Case) -> Iterator[Found]:
             )
             if every
         ),
-        advice=_unlinked_advice(lost.count, linked, alone=alone),
+        advice=_unlinked_advice(case, lost, linked, alone=alone),
     )
 
 
-def _unlinked_advice(lost: int, linked: int, *, alone: bool) -> str:
+def _unlinked_advice(case: Case, lost: Where, linked: int, *, alone: bool) -> str:
     """Return advice that fits the cause; "" for that of the check."""
+    early = {one.rank for one in case.early}.intersection(lost.ranks)
+    if early:
+        return f"The device trace of {rank_list(sorted(early))} stops before those of the others (ends-early): record it again."
     if alone:
         return _NO_HOST
-    return _ONE_SESSION if lost and linked > lost else ""
+    return _ONE_SESSION if lost.count and linked > lost.count else ""
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from studio.analysis.collectives.clocks import clocks_ahead
+from studio.analysis.collectives.clocks import ClockOffset, clock_offsets, clocks_ahead
 from studio.analysis.collectives.matching import GroupMatching, dependency_pairs, match_collectives
 from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.collectives.unmatched import Unmatched, find_unmatched
 from studio.analysis.graph.digraph import cycle_components
 from studio.analysis.job.nodes import node_ref
+from studio.analysis.job.recorded import EarlyEnd, Runs, find_early_ends, find_runs
 from studio.doctor.streams import StreamOrder, stream_order
 from studio.notebook import line, one_line, table
 from studio.sim.check import flag, named_roots
@@ -254,6 +255,33 @@ class Case:
     def unmatched(self) -> Unmatched:
         """The sends and receives that have no other half."""
         return find_unmatched(self.trace, self.messages, lambda: clocks_ahead(self.trace, self.groups))
+
+    @cached_property
+    def runs(self) -> Mapping[str, Runs]:
+        """The ranks of each machine on which files of several runs are mixed, by name of the machine."""
+        return find_runs(self.trace)
+
+    def mixes(self, numbers: Iterable[int]) -> bool:
+        """Whether some of these ranks were recorded when others of them on the same machine were not: they say nothing of each other."""
+        of = {
+            number: (machine, at)
+            for machine, runs in self.runs.items()
+            for at, run in enumerate(runs)
+            for number in run
+        }
+        return len({of[number] for number in numbers if number in of}) > 1
+
+    @cached_property
+    def clocks(self) -> tuple[ClockOffset, ...]:
+        """How far the clocks of ranks are apart, of ranks of one run."""
+        offsets = clock_offsets(self.trace, self.groups)
+        base = min((offset.rank for offset in offsets), default=NONE)
+        return tuple(offset for offset in offsets if not self.mixes((offset.rank, offset.by, base)))
+
+    @cached_property
+    def early(self) -> tuple[EarlyEnd, ...]:
+        """The ranks whose recordings stop before those of the others."""
+        return () if self.runs else find_early_ends(self.trace, self.groups)
 
     @cached_property
     def listed(self) -> Mapping[str, CommGroup]:

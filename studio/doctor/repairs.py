@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.analysis.collectives.clocks import clock_offsets
 from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, issue_order
 from studio.analysis.collectives.messages import Messages
 from studio.distinct import find_distinct
@@ -522,8 +521,7 @@ def _list_groups(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
 
 
 def _align_clocks(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
-    clocks = clock_offsets(trace, Case(trace, tick).groups)
-    offset = {clock.rank: clock.offset_ns for clock in clocks if clock.is_skewed}
+    offset = {clock.rank: clock.offset_ns for clock in Case(trace, tick).clocks if clock.is_skewed}
     wanted = {index: offset[rank.number] for index, rank in enumerate(trace.ranks) if rank.number in offset}
     # Times count from 0: where a clock would go below, all ranks move up by as much.
     starts = [trace.graph_of(rank).start_ns for rank in trace.ranks]

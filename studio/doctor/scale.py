@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.analysis.job.completeness import is_recording
+from studio.analysis.job.kinds import is_library_kernel
 from studio.doctor.diagnosis import Case, Found, GraphCase
 from studio.sim.agreement import rank_list
-from studio.trace import NodeType
+from studio.trace import Bool, NodeType
 from studio.units import format_count, format_ns
 
 _STEP = 1000.0
@@ -21,34 +23,53 @@ _NAMES = 2_000
 """Of a graph with more names those that take most time are compared: they are enough to see a unit by."""
 
 
+_READ_AS = {
+    _STEP**-2: "seconds were read as microseconds",
+    1 / _STEP: "milliseconds were read as microseconds",
+    _STEP: "nanoseconds were read as microseconds",
+    _STEP**2: "nanoseconds were read as milliseconds",
+}
+"""By factor, what most likely happened to the unit."""
+_SHORT = (
+    "These ranks seem to do next to nothing but to wait for the others: replays, breakdowns and critical paths tell of the "
+    "unit, not of the job."
+)
+
+
 def durations_apart(case: Case) -> Iterator[Found]:
     """Yield ranks whose computation of the same names takes about 1,000 or 1,000,000 times as long as elsewhere."""
     if len(case.graphs) < 2:
         return
-    means = [(graph_case, _means(graph_case)) for graph_case in case.graphs]
+    calling = _calling_names(case)
+    means = [(graph_case, _means(graph_case, calling)) for graph_case in case.graphs]
     means = [(graph_case, values) for graph_case, values in means if values]
     if len(means) < 2:
         return
     usual = _usual(means)
     for graph_case, values in means:
-        factors = np.array([values[name] / usual[name] for name in values if name in usual])
+        names = [name for name in values if name in usual]
+        factors = np.array([values[name] / usual[name] for name in names])
         factor = float(np.median(factors)) if len(factors) else 1.0
         step = _step(factor)
         near = (factors > factor / _TOLERANCE) & (factors < factor * _TOLERANCE)
         if step == 1.0 or not near.mean() >= _AGREE:
             continue
-        name = max((name for name in values if name in usual), key=lambda name: values[name])
+        # One that shows the factor, and takes long.
+        shows = [name for name, is_near in zip(names, near.tolist(), strict=True) if is_near]
+        name = max(shows, key=lambda name: values[name])
         longer = "long" if step > 1 else "short"
         times = format_count(int(max(step, 1 / step)))
+        unit = f", as if {_READ_AS[step]}" if step in _READ_AS else ""
         yield Found(
             "error" if len(factors) > 1 else "warning",
             f"Computation of {rank_list(graph_case.ranks)} takes about {times} times as {longer} as that of the same name on "
-            f"other ranks: {name[:60] or 'nodes without a name'} {format_ns(values[name])} instead of "
+            f"other ranks{unit}: {name[:60] or 'nodes without a name'} {format_ns(values[name])} instead of "
             f"{format_ns(usual[name])} on average.",
             graph_case.ranks,
             (),
             len(graph_case.ranks),
             (("names compared", format_count(len(factors))), ("median factor", f"{factor:,.4g}")),
+            consequence="" if step > 1 else _SHORT,
         )
 
 
@@ -59,10 +80,44 @@ def _step(factor: float) -> float:
     return step if power and step / _TOLERANCE < factor < step * _TOLERANCE else 1.0
 
 
-def _means(case: GraphCase) -> dict[str, float]:
-    """Return the mean duration of computation by name, in nanoseconds, of the names that take most time."""
+def _calling_names(case: Case) -> frozenset[str]:
+    """Return the names of operators of the processor that called others somewhere in a recording.
+
+    Their own time is what their callees leave of it: where the unit is wrong, callees do not lie within them, and that is no multiple
+    of what it is elsewhere.
+    """
+    if not is_recording(case.trace):
+        return frozenset()
+    names: set[str] = set()
+    for graph_case in case.graphs:
+        graph = graph_case.graph
+        callers = np.unique(graph.ctrl.rows[graph.ctrl.rows >= 0])
+        codes = np.unique(graph.name[callers[graph_case.on_cpu[callers]]])
+        names.update(graph.strings[code] for code in codes.tolist() if code >= 0)
+    return frozenset(names)
+
+
+def _measured(case: GraphCase) -> Bool:
+    """Return (N,) which nodes compute for a time that was recorded: kernels, where there are any, else operators.
+
+    Time between others was derived of theirs, and kernels of communication libraries wait for other ranks.
+    """
     graph = case.graph
-    rows = np.flatnonzero((graph.type == NodeType.COMP) & (graph.duration_ns > 0))
+    chosen = (graph.type == NodeType.COMP) & (graph.duration_ns > 0) & ~is_library_kernel(graph)
+    chosen[graph.rows_with("gap")[0]] = False
+    kernels = chosen & ~case.on_cpu
+    return np.asarray(kernels if kernels.any() else chosen)
+
+
+def _means(case: GraphCase, calling: Collection[str]) -> dict[str, float]:
+    """Return the mean duration of computation by name, in nanoseconds, of the names that take most time.
+
+    Args:
+        case: The graph.
+        calling: Names of operators that are left out, since their own time tells of those that they call.
+    """
+    graph = case.graph
+    rows = np.flatnonzero(_measured(case))
     names, place = np.unique(graph.name[rows], return_inverse=True)
     if not len(names):
         return {}
@@ -70,7 +125,8 @@ def _means(case: GraphCase) -> dict[str, float]:
     mean: NDArray[np.float64] = total / np.bincount(place)
     longest = np.argsort(-total, kind="stable")[:_NAMES]
     texts = [graph.strings[code] if code >= 0 else "" for code in names[longest].tolist()]
-    return dict(zip(texts, mean[longest].tolist(), strict=True))
+    found = dict(zip(texts, mean[longest].tolist(), strict=True))
+    return {name: value for name, value in found.items() if name not in calling}
 
 
 def _usual(means: list[tuple[GraphCase, dict[str, float]]]) -> dict[str, float]:

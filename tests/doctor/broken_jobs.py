@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from studio.trace import Attribute, Rank, Trace, ValueKind
-from tests.handmade import collective, node, trace_of
+from tests.handmade import at, collective, node, trace_of
 
 
 def started(trace: Trace, *starts_ns: list[int]) -> Trace:
@@ -24,6 +24,30 @@ def with_metadata(trace: Trace, **values: int) -> Trace:
     """The trace with whole numbers in the metadata of every rank."""
     made = tuple(Attribute(name, ValueKind.INT64, value) for name, value in values.items())
     return replace(trace, ranks=tuple(replace(rank, metadata=made) for rank in trace.ranks))
+
+
+def on_one_machine(trace: Trace, **values: int) -> Trace:
+    """The trace as linking notes it down for ranks that share the clock of a machine."""
+    host = Attribute("clock_host", ValueKind.STRING, "box")
+    made = with_metadata(trace, clock_offset_ns=0, **values)
+    return replace(trace, ranks=tuple(replace(rank, metadata=(*rank.metadata, host)) for rank in made.ranks))
+
+
+def reductions(*ranks: list[tuple[int, int]]) -> Trace:
+    """Ranks that reduce together: the start and length of each collective, in µs; those that start below 0 have no time.
+
+    A start of 0 would be none in a file, so they begin 1 µs later.
+    """
+    return trace_of(
+        [
+            [
+                at(start + 1, micros, one) if start >= 0 else one
+                for number, (start, micros) in enumerate(times, start=1)
+                for one in [collective(number, "ALL_REDUCE", 64, *([number - 1] if number > 1 else []))]
+            ]
+            for times in ranks
+        ]
+    )
 
 
 def comp(number: int, *deps: int, **more: object):
@@ -69,6 +93,11 @@ def _receive(number: int, source: int, *deps: int, tag: int = 0):
 
 
 BROKEN: dict[str, Callable[[], Trace]] = {
+    "mixed-runs": lambda: on_one_machine(reductions([(0, 10), (20, 10)], [(900, 10), (920, 10)])),
+    "ends-early": lambda: on_one_machine(
+        reductions([(0, 10), (90_000, 10)], [(0, 10), (90_000, 10)], [(0, 10), (-1, 0)])
+    ),
+    "times-contradict": lambda: on_one_machine(reductions([(0, 10), (20, 10)], [(0, 10), (3000, 10)])),
     "missing-rank": lambda: trace_of({0: [comp(1)], 2: [comp(1)]}),
     "dangling": lambda: trace_of([[comp(1), comp(2, 1, 99)]]),
     "self-loop": lambda: trace_of([[comp(1), comp(2, 1, 2)]]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from studio.trace import Finding, Trace
 from tests.conftest import ROOT
 from tests.doctor.broken_jobs import BROKEN, comp, healthy, kernels, shared, started, with_metadata
 from tests.examples import examples
-from tests.handmade import collective, node, trace_of
+from tests.handmade import at, collective, node, trace_of
 from tests.strategies import traces
 
 
@@ -545,3 +546,43 @@ def test_two_common_collectives_are_enough_to_tell_clocks_apart():
     ]
     trace = started(trace_of(ranks), [1_000, 20_000], [1_001_000, 1_020_000])
     assert "clock-skew" in {one.code for one in examine(trace)}
+
+
+def _timed_in(factor: float, *, kernels: bool) -> list[Any]:
+    """Operators, one of which calls the others and is as long everywhere, time between them, and kernels."""
+    made = [
+        at(0, 500, node(1, "COMP", name="step", is_cpu_op=True)),
+        at(600, 900, node(2, "COMP", name="host gap", is_cpu_op=True, gap="program")),
+    ]
+    for number, name in enumerate(("copy", "mm", "add"), start=3):
+        one = at(1000 * number, round(4000 * factor), node(number, "COMP", name=name, is_cpu_op=True))
+        one.ctrl_deps.append(1)
+        made.append(one)
+    if kernels:
+        longest = at(9000, 700, node(8, "COMP", name="ncclDevKernel_AllReduce", is_cpu_op=False))
+        made += [at(8000, round(9000 * factor), node(7, "COMP", name="gemm", is_cpu_op=False)), longest]
+        made.append(at(8500, round(6000 * factor), node(9, "COMP", name="relu", is_cpu_op=False)))
+    return made
+
+
+@pytest.mark.parametrize("kernels", [True, False], ids=["of kernels", "of operators"])
+def test_units_are_compared_by_what_was_recorded_and_not_by_what_was_derived(kernels):
+    """Time between operators, and what is left of an operator that calls others, are no thousandth of what they were."""
+    trace = trace_of([_timed_in(factor, kernels=kernels) for factor in (1, 1, 0.001)])
+    one = found(trace, "duration-units")
+    assert one.ranks == (2,)
+    name, short, long = ("gemm", "9.00 µs", "9.00 ms") if kernels else ("copy", "4.00 µs", "4.00 ms")
+    assert (
+        f"milliseconds were read as microseconds: {name} {short} instead of {long} on average" in one.message
+    )
+    assert evidence(one)["names compared"] == ("2" if kernels else "3")
+    assert "nothing but to wait" in one.consequence
+
+
+def test_a_rank_that_takes_a_thousand_times_as_long_is_late_everywhere():
+    one = found(BROKEN["duration-units"](), "duration-units")
+    assert (
+        "long as that of the same name on other ranks, as if nanoseconds were read as microseconds"
+        in one.message
+    )
+    assert "late everywhere" in one.consequence

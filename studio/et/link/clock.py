@@ -33,6 +33,9 @@ _MOST_LISTED = 8
 _LARGEST_DRIFT_PPB = 200_000.0
 """Crystals are better than 200 ppm; a larger slope is not a clock's."""
 
+_NO_EVIDENCE = 10
+"""How many times the distance that stays may exceed a move. What is left out by this is a tenth of what is not known anyway."""
+
 _Key = tuple[str, int, bool]
 """Group, kind, and whether it ran on the device: a call ends long before the kernel that it launches."""
 _Ends = dict[_Key, Int64]
@@ -203,15 +206,17 @@ def _fit(reference: RankDraft, evidence: _Evidence, other: RankDraft, other_evid
         return Clock(clock.offset_ns, clock.drift_ppb, clock.about_ns, residual, len(theirs))
     about = int(theirs.min())
     offset, drift = float(np.median(difference)), 0.0
+    plain = float(np.median(np.abs(difference - offset)))
     if len(theirs) >= _LEAST_FOR_DRIFT:
         slope, _ = np.polyfit((theirs - about).astype(float), difference.astype(float), 1)
-        plain = np.median(np.abs(difference - offset))
         straight = difference - slope * (theirs - about)
         if (
             abs(slope) * 1e9 < _LARGEST_DRIFT_PPB
             and np.median(np.abs(straight - np.median(straight))) < 0.5 * plain
         ):
             offset, drift = float(np.median(straight)), slope * 1e9
+    if not drift and plain > _NO_EVIDENCE * abs(offset - reference.clock.offset_ns):
+        offset, drift, about = reference.clock.offset_ns, reference.clock.drift_ppb, reference.clock.about_ns
     clock = Clock(round(offset), drift, about)
     residual = int(np.median(np.abs(measure - correct_times(theirs, clock))))
     return Clock(clock.offset_ns, drift, about, residual, len(theirs))
@@ -294,6 +299,8 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
             f"{format_counted(len(moved), 'clock')} {'was' if len(moved) == 1 else 'were'} moved, by up to {format_ns(largest)}{_drift(moved)}"
             if moved
             else "all ranks share the clock of one machine, so none was moved"
+            if all(same_clock(timed[0], rank_draft) for rank_draft in timed[1:])
+            else "no distance of clocks stands out from that of the ends, so none was moved"
         )
         message = (
             f"Clocks compared by {max(rank_draft.clock.matched for rank_draft in aligned):,} matched collectives or messages: {how}; "

@@ -149,8 +149,43 @@ def _clocks(sizes: Sizes) -> CaseJob:
     return CaseJob(_ranks(sizes, nodes))
 
 
+def _recorded(
+    sizes: Sizes, begin_ns: Callable[[int], int], late_ns: Callable[[int], int] = lambda _rank: 0
+) -> CaseJob:
+    """Return recordings of one machine: when each rank began, and how much later it came to its collective."""
+    runtime_ns = max(sizes.runtime_us, 1) * US
+
+    def nodes(rank: int) -> list[NodeRecord]:
+        begin = 10 * runtime_ns + begin_ns(rank)
+        started = begin + 10 * runtime_ns + late_ns(rank)
+        ar = collective(sizes, 2, _AR, 1, start_ns=started)
+        ar.duration_ns = runtime_ns
+        last = comp(sizes, 3, 2, start_ns=started + 10 * runtime_ns)
+        return [comp(sizes, 1, start_ns=begin), ar, last]
+
+    return CaseJob(_ranks(sizes, nodes), metadata=[attribute("clock_host", "machine")])
+
+
+def _early(sizes: Sizes) -> CaseJob:
+    """Return recordings of two steps, the second of which rank 0 lacks."""
+    job = _recorded(sizes, lambda _rank: 0)
+    second_ns = 1000 * max(sizes.runtime_us, 1) * US + 100 * _AHEAD_NS
+    made = {}
+    for rank, nodes in job.ranks.items():
+        last = comp(sizes, 4, 3, name="step1.add", start_ns=second_ns)
+        nodes[0].name = "step0.matmul"
+        made[rank] = [*nodes, *([last] if rank else [])]
+    return CaseJob(made, metadata=job.metadata)
+
+
 _TABLE: Mapping[str, tuple[str, Callable[[Sizes], CaseJob]]] = {
     "hang": ("Rank 0 waits in a collective that no other rank began.", _hang),
+    "mixed-runs": (
+        "Rank 0 was recorded before the others, on one machine.",
+        lambda s: _recorded(
+            s, lambda rank: (100 * max(s.runtime_us, 1) * US + 1000 * _AHEAD_NS) * (rank > 0)
+        ),
+    ),
     "missing-rank": ("The file of rank 1 is not there.", _missing_rank),
     "dangling": (
         "A node waits for one that is not there.",
@@ -226,6 +261,13 @@ _TABLE: Mapping[str, tuple[str, Callable[[Sizes], CaseJob]]] = {
     "comm-call": (
         "A call of a collective, on the processor, has the type of a collective.",
         lambda s: _plain(s, *_around(s, [node(2, NodeType.COMM_COLL, 1, is_cpu_op=True)])),
+    ),
+    "ends-early": ("The recording of rank 0 stops after the first of two steps.", _early),
+    "times-contradict": (
+        "A collective has ended on all ranks but rank 0 when that begins it, by one clock.",
+        lambda s: _recorded(
+            s, lambda _rank: 0, lambda rank: (2 * max(s.runtime_us, 1) * US + 2 * _AHEAD_NS) * (rank == 0)
+        ),
     ),
     "unlinked": (
         "An operator has no event in the device trace.",

@@ -892,6 +892,25 @@ def test_a_clock_that_runs_slow_is_moved_and_stretched(tmp_path):
     assert "Linking moved the clock of rank 1, by up to 5.00 ms" in found[0].message
 
 
+@pytest.mark.parametrize(
+    ("late_us", "moved_ns"), [((9000, 40, -9000), 0), ((9000, 5000, 3000), -5_000_000)], ids=["lost", "clear"]
+)
+def test_a_clock_is_not_moved_by_less_than_a_tenth_of_what_stays_apart(tmp_path, late_us, moved_ns):
+    """Nor is it said that ranks share a clock whose files name no machine."""
+    for rank in (0, 1):
+        nodes, events = [], []
+        for at, late in enumerate(late_us):
+            nodes.append(node(3 + at, "c10d::allreduce_", rf_id=3 + at, inputs=[[T(1)], "<Object>"]))
+            events.append(event("c10d::allreduce_", 100_000 * at + 10_000 + rank * late, 9, rf=3 + at))
+        device = device_file(events, distributedInfo={"rank": rank})
+        rank_files(tmp_path, rank, host_file(nodes, pid=7 + rank), device)
+    trace = studio.link(tmp_path)
+    assert trace.ranks[1].metadata_number("clock_offset_ns") == moved_ns
+    [said] = [finding.message for finding in trace.findings if finding.code == "clock"]
+    assert ("no distance of clocks stands out from that of the ends" in said) == (not moved_ns)
+    assert "one machine" not in said
+
+
 @pytest.mark.parametrize(("said", "kept"), [(1, True), (0, False), (None, False)])
 def test_that_python_stacks_were_recorded_is_kept_with_the_rank(tmp_path, said, kept):
     head = {} if said is None else {"with_stack": said}

@@ -1,0 +1,159 @@
+"""When the ranks of a recording were recorded: files of several runs, and recordings that stop before the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.matching import GroupMatching
+from studio.analysis.job.steps import graph_steps
+from studio.distinct import find_distinct
+from studio.notebook import one_line
+from studio.trace import NONE, TIMES_NOTICED, Graph, Trace
+
+Runs = tuple[tuple[int, ...], ...]
+"""Numbers of ranks whose recordings overlap in time, directly or through others; the earliest first."""
+
+_LEAST_EARLY_NS = 1_000_000
+_LEAST_EARLY = 0.1
+"""Share of the longest recording by which one has to end before the others; ranks that wait for each other end less apart."""
+
+
+def recorded_windows(trace: Trace) -> dict[int, tuple[int, int]]:
+    """Return when the first node of each rank began and the last ended, in nanoseconds by the job's clock, of ranks with times.
+
+    Times that a watchdog noticed tell when it looked: they are none.
+    """
+    of_graph: dict[int, tuple[int, int] | None] = {}
+    found = {}
+    for rank in trace.ranks:
+        if rank.metadata_value(TIMES_NOTICED) is not None:
+            continue
+        if rank.graph not in of_graph:
+            of_graph[rank.graph] = _window(trace.graph_of(rank))
+        window = of_graph[rank.graph]
+        if window is not None:
+            found[rank.number] = window
+    return found
+
+
+def _window(graph: Graph) -> tuple[int, int] | None:
+    timed = graph.start_ns >= 0
+    if not timed.any():
+        return None
+    ends = (graph.start_ns + np.maximum(graph.duration_ns, 0))[timed]
+    return int(graph.start_ns[timed].min()), int(ends.max())
+
+
+def find_runs(trace: Trace) -> Mapping[str, Runs]:
+    """Return the ranks of each machine on which some recordings were over before others began, by its clock, which is one.
+
+    Linking notes the machine down. Where it moved a clock, it has said so, and times are compared as they are now.
+    """
+    windows = recorded_windows(trace)
+    machines: dict[str, list[tuple[int, int, int]]] = {}
+    for rank in trace.ranks:
+        machine = str(rank.metadata_value("clock_host", ""))
+        if machine and rank.number in windows:
+            machines.setdefault(machine, []).append((*windows[rank.number], rank.number))
+    found = {}
+    for machine, spans in machines.items():
+        spans.sort()
+        runs: list[list[int]] = [[]]
+        until = spans[0][1]
+        for begin, end, number in spans:
+            if begin > until:
+                runs.append([])
+            runs[-1].append(number)
+            until = max(until, end)
+        if len(runs) > 1:
+            found[machine] = tuple(tuple(sorted(run)) for run in runs)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyEnd:
+    """A rank whose recording stops before those of the others, which go on with what it lacks.
+
+    Attributes:
+        rank: The rank.
+        lacking: How many collectives it lacks that all others of their groups have.
+        among: How many collectives these have.
+        steps: Training steps that all others have and it has not.
+    """
+
+    rank: int
+    lacking: int
+    among: int
+    steps: tuple[int, ...]
+
+    __repr__ = one_line
+
+
+def find_early_ends(trace: Trace, groups: Sequence[GroupMatching]) -> tuple[EarlyEnd, ...]:
+    """Return the ranks whose recordings stop early: in time, and with fewer collectives or steps than all others have.
+
+    Args:
+        trace: The recording, of one run.
+        groups: Its matched collectives.
+    """
+    windows = recorded_windows(trace)
+    if len(windows) < 2:
+        return ()
+    ends = sorted(end for _, end in windows.values())
+    # Of two ranks the later one is the measure.
+    usual = ends[len(ends) // 2]
+    apart = max(_LEAST_EARLY_NS, _LEAST_EARLY * max(end - begin for begin, end in windows.values()))
+    early = [number for number, (_, end) in sorted(windows.items()) if usual - end > apart]
+    whole = frozenset(windows) - set(early)
+    first = min(windows[number][0] for number in whole)
+    # What was over before any other began is of another clock, or run.
+    early = [number for number in early if windows[number][1] > first]
+    if not early:
+        return ()
+    steps = _steps_by_rank(trace, windows)
+    of_all = frozenset.intersection(*(steps[number] for number in whole))
+    found = []
+    for number in early:
+        lacking, among = _lacking_collectives(trace, groups, number, whole)
+        # Ranks that have no step in common number them differently, or do not name them.
+        no_step = of_all - steps[number] if lacking or of_all & steps[number] else frozenset()
+        if lacking or no_step:
+            found.append(EarlyEnd(number, lacking, among, tuple(sorted(no_step))))
+    return tuple(found)
+
+
+def _steps_by_rank(trace: Trace, windows: Mapping[int, object]) -> dict[int, frozenset[int]]:
+    """Return the training steps of which ranks have a node with a time."""
+    of_graph: dict[int, frozenset[int]] = {}
+    found = {}
+    for rank in trace.ranks:
+        if rank.number in windows:
+            if rank.graph not in of_graph:
+                graph = trace.graph_of(rank)
+                steps = find_distinct(graph_steps(graph)[graph.start_ns >= 0])
+                of_graph[rank.graph] = frozenset(steps.tolist()) - {NONE}
+            found[rank.number] = of_graph[rank.graph]
+    return found
+
+
+def _lacking_collectives(
+    trace: Trace, groups: Sequence[GroupMatching], number: int, whole: frozenset[int]
+) -> tuple[int, int]:
+    """Return how many recorded collectives a rank lacks that all of `whole` in their groups have, and how many these have."""
+    graph_of = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
+    lacking = among = 0
+    for group in groups:
+        counts = {}
+        for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
+            if index != NONE and (member == number or member in whole):
+                rows = group.sequences[index].rows
+                counts[member] = int((graph_of[member].start_ns[rows[rows != NONE]] >= 0).sum())
+        own = counts.pop(number, None)
+        if own is not None and counts:
+            least = min(counts.values())
+            among += least
+            lacking += max(least - own, 0)
+    return lacking, among

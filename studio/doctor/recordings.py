@@ -1,0 +1,301 @@
+"""Checks of whether the recordings of the ranks fit together: of one run, as long as each other, and with times that can be."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.matching import GroupMatching, disagreement
+from studio.analysis.job.recorded import recorded_windows
+from studio.distinct import find_distinct
+from studio.doctor.across import comparable
+from studio.doctor.diagnosis import Case, Found, NodeAt
+from studio.sim.agreement import group_label, rank_list
+from studio.trace import NONE, TIMES_NOTICED, CollectiveType, Graph, Int64
+from studio.units import format_count, format_counted, format_ns
+
+_CONTRADICTING_NS = 1_000_000
+"""What a recorder notes late: a collective may seem to end by this much on one rank before it begins on another."""
+_LARGEST_DRIFT = 200e-6
+"""Crystals are better: what clocks of several machines may run apart by."""
+_NEEDS_ALL = (
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.ALL_TO_ALL,
+    CollectiveType.REDUCE_SCATTER,
+    CollectiveType.REDUCE_SCATTER_BLOCK,
+    CollectiveType.BARRIER,
+)
+"""Collectives that no member can leave before all have come."""
+_CALL = re.compile(r"_?c10d(?:_functional)?(?:_autograd)?::|record_param_comms")
+"""How calls begin that only hand a collective over: they end before others come, as they do not wait."""
+_GROUPS_LISTED = 8
+_RUNS_LISTED = 4
+
+
+# ---------------------------------------------------------------------------------------------------
+# Files of several runs
+
+
+def mixed_runs(case: Case) -> Iterator[Found]:
+    """Yield machines some of whose ranks were recorded when others were not."""
+    windows = recorded_windows(case.trace)
+    zero = min((begin for begin, _ in windows.values()), default=0)
+    for machine, runs in case.runs.items():
+        spans = [
+            (run, min(windows[one][0] for one in run) - zero, max(windows[one][1] for one in run) - zero)
+            for run in runs
+        ]
+        words = [
+            f"{rank_list(run)} for {format_ns(end - begin)} from {format_ns(begin)} on"
+            for run, begin, end in spans[:_RUNS_LISTED]
+        ]
+        more = f", and {format_count(len(spans) - _RUNS_LISTED)} more" if len(spans) > _RUNS_LISTED else ""
+        ranks = tuple(sorted(number for run in runs for number in run))
+        yield Found(
+            "error",
+            f"The files of {rank_list(ranks)} name one machine, {machine}, but were not recorded at the same time: "
+            f"{'; '.join(words)}{more}. Files of {format_counted(len(runs), 'run')}, or moments of one, are mixed.",
+            ranks,
+            (),
+            len(runs),
+            tuple(
+                (f"before {rank_list(later)}", f"nothing recorded for {format_ns(begin - end)}")
+                for (_, _, end), (later, begin, _) in list(itertools.pairwise(spans))[:_RUNS_LISTED]
+            ),
+        )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Recordings that stop early
+
+
+def early_ends(case: Case) -> Iterator[Found]:
+    """Yield ranks whose recordings stop before those of the others."""
+    if not case.early:
+        return
+    windows = recorded_windows(case.trace)
+    zero = min(begin for begin, _ in windows.values())
+    numbers = {one.rank for one in case.early}
+    others = [windows[number][1] - zero for number in windows if number not in numbers]
+    span = " to ".join(dict.fromkeys(format_ns(end) for end in (min(others), max(others))))
+    for one in case.early[:_GROUPS_LISTED]:
+        lacks = []
+        if one.lacking:
+            lacks.append(
+                f"lacks {format_count(one.lacking)} of {format_counted(one.among, 'collective')} that the others have"
+            )
+        if one.steps:
+            named = ", ".join(map(str, one.steps[:_GROUPS_LISTED]))
+            lacks.append(
+                f"has no whole step {named}" if len(one.steps) == 1 else f"has not all of steps {named}"
+            )
+        yield Found(
+            "warning",
+            f"The recording of rank {one.rank} ends at {format_ns(windows[one.rank][1] - zero)}, those of the others at {span}: "
+            f"it {' and '.join(lacks)}.",
+            (one.rank,),
+            (),
+            max(one.lacking, len(one.steps)),
+            (
+                (
+                    "collectives recorded",
+                    f"{format_count(one.among - one.lacking)} of {format_count(one.among)}",
+                ),
+                *((("steps without an end", format_count(len(one.steps))),) if one.steps else ()),
+            ),
+        )
+    if len(case.early) > _GROUPS_LISTED:
+        rest = case.early[_GROUPS_LISTED:]
+        yield Found(
+            "warning",
+            f"{format_counted(len(rest), 'more rank')} {'ends' if len(rest) == 1 else 'end'} early.",
+            tuple(one.rank for one in rest),
+            (),
+            len(rest),
+        )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Times that cannot be
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """When the collectives of a group began and ended on members that recorded equally many.
+
+    K members, C collectives that need all members.
+
+    Attributes:
+        numbers: (K,) the ranks.
+        clocks: (K,) what tells the clock of each; those of one clock are equal.
+        starts, ends: (K, C) in nanoseconds, each sorted: with the k-th, k have begun or ended.
+        start_rows, end_rows: (K, C) the nodes that begin and end then.
+    """
+
+    numbers: tuple[int, ...]
+    clocks: tuple[object, ...]
+    starts: Int64
+    ends: Int64
+    start_rows: Int64
+    end_rows: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class _Impossible:
+    """Where k collectives had ended on one rank before as many had begun on another.
+
+    Attributes:
+        by_ns: How long before.
+        count: How many k there are.
+        ended, began: Places of the two ranks.
+        turn: k, counted from 0.
+        one_clock: Whether both have one clock; else no distance of their clocks makes it possible.
+    """
+
+    by_ns: int
+    count: int
+    ended: int
+    began: int
+    turn: int
+    one_clock: bool
+
+
+def impossible_times(case: Case) -> Iterator[Found]:
+    """Yield groups whose collectives ended on one member before as many had begun on another, which cannot be.
+
+    It does not matter which collective is which: when k have ended somewhere, k have begun everywhere.
+    """
+    listed = 0
+    for group in case.groups:
+        if case.mixes(group.members) or disagreement(comparable(group)) is not None:
+            continue
+        times = _times(case, group)
+        if times is None:
+            continue
+        worst = max(
+            (*_on_one_clock(times), *_on_several_clocks(times)), key=lambda one: one.by_ns, default=None
+        )
+        if worst is None:
+            continue
+        listed += 1
+        if listed <= _GROUPS_LISTED:
+            yield _impossible_found(case, group, times, worst)
+    if listed > _GROUPS_LISTED:
+        rest = listed - _GROUPS_LISTED
+        yield Found(
+            "warning", f"{format_counted(rest, 'more group')} {'is' if rest == 1 else 'are'} like this."
+        )
+
+
+def _times(case: Case, group: GroupMatching) -> _Times | None:
+    """Return the times of a group's collectives, None where no two members have as many."""
+    of_member: dict[int, tuple[Int64, ...]] = {}
+    clocks: dict[int, object] = {}
+    for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
+        rank = case.trace.rank(member)
+        if index == NONE or rank is None or rank.metadata_value(TIMES_NOTICED) is not None:
+            continue
+        sequence, graph = group.sequences[index], case.by_rank[member].graph
+        rows = sequence.rows[np.isin(sequence.type, _NEEDS_ALL) & (sequence.rows != NONE)]
+        start = graph.start_ns[rows]
+        if not len(rows) or (start < 0).any() or _are_calls(graph, rows):
+            continue
+        end = start + np.maximum(graph.duration_ns[rows], 0)
+        by_start, by_end = np.argsort(start, kind="stable"), np.argsort(end, kind="stable")
+        of_member[member] = start[by_start], end[by_end], rows[by_start], rows[by_end]
+        machine = rank.metadata_value("clock_host")
+        moved = [rank.metadata_value(f"clock_{key}") for key in ("offset_ns", "drift_ppb")]
+        clocks[member] = (machine, *moved) if machine else member
+    most = max((len(start) for start, *_ in of_member.values()), default=0)
+    numbers = tuple(member for member, (start, *_) in of_member.items() if len(start) == most)
+    if len(numbers) < 2:
+        return None
+    starts, ends, start_rows, end_rows = (
+        np.stack([of_member[member][column] for member in numbers]) for column in range(4)
+    )
+    return _Times(numbers, tuple(clocks[member] for member in numbers), starts, ends, start_rows, end_rows)
+
+
+def _are_calls(graph: Graph, rows: Int64) -> bool:
+    """Whether some of the nodes are only calls, which do not wait for the collective."""
+    codes = find_distinct(graph.name[rows]).tolist()
+    return any(_CALL.match(graph.strings[code]) is not None for code in codes if code >= 0)
+
+
+def _on_one_clock(times: _Times) -> Iterator[_Impossible]:
+    """Yield the worst place of the ranks of each clock, if it is one that cannot be."""
+    for clock in dict.fromkeys(times.clocks):
+        places = np.array([place for place, own in enumerate(times.clocks) if own == clock])
+        starts, ends = times.starts[places], times.ends[places]
+        before = starts.max(axis=0) - ends.min(axis=0)
+        turn = int(before.argmax())
+        if before[turn] > _CONTRADICTING_NS:
+            count = int((before > _CONTRADICTING_NS).sum())
+            ended, began = int(places[ends[:, turn].argmin()]), int(places[starts[:, turn].argmax()])
+            yield _Impossible(int(before[turn]), count, ended, began, turn, one_clock=True)
+
+
+def _on_several_clocks(times: _Times) -> Iterator[_Impossible]:
+    """Yield the ranks whose times fit those of the first rank by no distance of their clocks."""
+    starts, ends = times.starts, times.ends
+    allowed = _CONTRADICTING_NS + _LARGEST_DRIFT * float(ends.max() - starts.min())
+    for place in range(1, len(times.numbers)):
+        if times.clocks[place] == times.clocks[0]:
+            continue
+        # What may be added to the times of this rank at least, and at most.
+        least, most = starts[0] - ends[place], ends[0] - starts[place]
+        apart = int(least.max() - most.min())
+        if apart > allowed:
+            middle = (int(least.max()) + int(most.min())) // 2
+            count = int((least > middle).sum() + (most < middle).sum())
+            yield _Impossible(apart, count, 0, place, int(most.argmin()), one_clock=False)
+
+
+def _impossible_found(case: Case, group: GroupMatching, times: _Times, worst: _Impossible) -> Found:
+    """Return the finding about a group."""
+    ended, began, turn = worst.ended, worst.began, worst.turn
+    ranks = times.numbers[ended], times.numbers[began]
+    zero = min(begin for begin, _ in recorded_windows(case.trace).values())
+    collectives = format_counted(turn + 1, "collective")
+    if worst.one_clock:
+        what = (
+            f"Rank {ranks[0]} has ended {collectives} of {group_label(group)} at {format_ns(int(times.ends[ended, turn]) - zero)}, but rank "
+            f"{ranks[1]} begins its {_ordinal(turn + 1)} at {format_ns(int(times.starts[began, turn]) - zero)}: none can end before "
+            "all members have begun it."
+        )
+    else:
+        what = (
+            f"However the clocks of ranks {ranks[0]} and {ranks[1]} are moved, collectives of {group_label(group)} end on one of them "
+            f"before they begin on the other, by {format_ns(worst.by_ns // 2)} at least: none can end before all members have begun it."
+        )
+    rows = ((ranks[0], times.end_rows[ended, turn]), (ranks[1], times.start_rows[began, turn]))
+    return Found(
+        "warning",
+        what,
+        tuple(sorted(ranks)),
+        tuple(NodeAt(rank, int(row)) for rank, row in rows),
+        worst.count,
+        (
+            (
+                "collectives that contradict",
+                f"{format_count(worst.count)} of {format_count(times.starts.shape[1])}",
+            ),
+            ("by up to", format_ns(worst.by_ns)),
+        ),
+    )
+
+
+def _ordinal(number: int) -> str:
+    """Return a place in words.
+
+    Example:
+        >>> [_ordinal(number) for number in (1, 2, 3, 11, 22)]
+        ['1st', '2nd', '3rd', '11th', '22nd']
+    """
+    last = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{last}"

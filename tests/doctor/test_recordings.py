@@ -1,0 +1,157 @@
+"""Recordings of ranks that do not fit together: of several runs, shorter than the others, or with times that cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from studio.doctor import Diagnosis, examine, repair_all
+from studio.trace import Attribute, Trace, ValueKind
+from tests.doctor.broken_jobs import BROKEN, on_one_machine, reductions
+from tests.handmade import at, collective, node, trace_of
+
+
+def found(trace: Trace, code: str) -> list[Diagnosis]:
+    return [one for one in examine(trace) if one.code == code]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Several runs
+
+
+def test_files_of_several_runs_are_told_first_and_no_clock_is_to_be_aligned():
+    """Of two runs with other collectives, so that what ranks disagree on only follows."""
+    trace = on_one_machine(
+        reductions(
+            [(0, 9), (20, 9)],
+            [(5, 9), (25, 9)],
+            [(9000, 9), (9020, 9), (9040, 9)],
+            [(9001, 9), (9021, 9), (9041, 9)],
+        )
+    )
+    first, *others = examine(trace)
+    assert (first.code, first.level, first.ranks) == ("mixed-runs", "error", (0, 1, 2, 3))
+    assert "ranks 0–1 for 34.0 µs from 0 ns on; ranks 2–3 for 50.0 µs from 9.00 ms on" in first.message
+    assert "clock-skew" not in {one.code for one in others}
+    [disagreement] = [one for one in others if one.code == "collectives-disagree"]
+    assert disagreement.advice.startswith("These ranks are of different runs")
+    assert repair_all(trace, ["clock-skew"]).changes == ()
+
+
+def test_recordings_that_overlap_through_others_are_of_one_run():
+    """Nor is it told where no machine is known: then clocks may count from anywhere."""
+    spans = ([(0, 30), (40, 30)], [(50, 30), (100, 30)], [(120, 30), (160, 30)])
+    assert not found(on_one_machine(reductions(*spans)), "mixed-runs")
+    apart = reductions([(0, 10), (20, 10)], [(900, 10), (920, 10)])
+    assert not found(apart, "mixed-runs")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Stopping early
+
+
+def test_a_rank_that_stops_early_is_named_with_what_it_lacks():
+    [one] = found(BROKEN["ends-early"](), "ends-early")
+    assert (one.level, one.ranks) == ("warning", (2,))
+    assert one.message == (
+        "The recording of rank 2 ends at 10.0 µs, those of the others at 90.0 ms: it lacks 1 of 2 collectives that the others have."
+    )
+
+
+def _stepping(*ends: int) -> Trace:
+    """Ranks that do a step each of 50 ms, named by a node of as many µs, and all the same collectives."""
+    return on_one_machine(
+        trace_of(
+            [
+                [
+                    at(1, 10, collective(1, "ALL_REDUCE", 64)),
+                    *(
+                        at(50_000 * step + 1, 10, node(2 + step, "COMP", 1, name=f"step{step}.mm"))
+                        for step in range(steps)
+                    ),
+                ]
+                for steps in ends
+            ]
+        )
+    )
+
+
+def test_steps_that_all_others_have_tell_it_as_well():
+    [one] = found(_stepping(4, 4, 2), "ends-early")
+    assert one.message.endswith("at 150 ms: it has not all of steps 2, 3.")
+    assert not found(_stepping(4, 4, 4), "ends-early")
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        # It has all collectives, and the others computed on.
+        reductions([(0, 10), (40_000, 50_000)], [(0, 10), (40_000, 50_000)], [(0, 10), (40_000, 10)]),
+        # It lacks one, and ends when they do.
+        reductions([(0, 10), (20, 90_000)], [(0, 10), (20, 90_000)], [(0, 90_000), (-1, 0)]),
+    ],
+    ids=["with all collectives", "at the same time"],
+)
+def test_a_rank_is_not_blamed_for_its_end_or_what_it_lacks_alone(trace: Trace):
+    assert not found(on_one_machine(trace), "ends-early")
+
+
+def test_a_rank_of_another_clock_that_shares_nothing_does_not_stop_early():
+    trace = trace_of(
+        [[at(begin + 1, 10, node(1, "COMP", name=f"step{step}.mm"))] for begin, step in ((0, 1), (10**9, 2))]
+    )
+    assert not found(trace, "ends-early")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Times that cannot be
+
+
+def test_a_collective_cannot_end_before_it_began_elsewhere():
+    [one] = found(BROKEN["times-contradict"](), "times-contradict")
+    assert (one.level, one.ranks, one.count) == ("warning", (0, 1), 1)
+    assert one.message.startswith(
+        "Rank 0 has ended 2 collectives of the group of all ranks at 30.0 µs, but rank 1 begins its 2nd at 3.00 ms"
+    )
+    assert dict(one.evidence)["collectives that contradict"] == "1 of 2"
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        ([(0, 10), (20, 900)], [(5, 10), (910, 10)]),
+        # Which of two that run at once is which does not matter.
+        ([(0, 10), (1, 9_000)], [(9_000, 100), (2, 20)]),
+    ],
+    ids=["a wait", "in another order"],
+)
+def test_times_that_can_be_are_not_told(ranks):
+    assert not found(on_one_machine(reductions(*ranks)), "times-contradict")
+
+
+def test_calls_that_hand_a_collective_over_prove_nothing():
+    def rank(start: int):
+        return [at(start + 1, 10, collective(1, "ALL_REDUCE", 64, name="c10d::allreduce_"))]
+
+    assert not found(on_one_machine(trace_of([rank(0), rank(5000)])), "times-contradict")
+
+
+def test_clocks_that_are_not_known_may_be_moved_but_not_stretched():
+    plain = [(0, 10), (5_000, 10), (10_000, 10), (15_000, 10)]
+    assert not found(
+        reductions(plain, [(70_000 + start, length) for start, length in plain]), "times-contradict"
+    )
+    [one] = found(reductions(plain, [(2 * start, 2 * length) for start, length in plain]), "times-contradict")
+    assert one.message.startswith("However the clocks of ranks 0 and 1 are moved")
+
+
+def test_a_clock_that_linking_moved_is_one_of_its_own():
+    """A rank whose clock was moved to fit is not held to the clock of its machine."""
+    trace = on_one_machine(reductions([(0, 10), (20, 10)], [(2_000, 10), (2_020, 10)]))
+    moved = tuple(
+        Attribute(one.name, one.kind, 5) if one.name == "clock_offset_ns" else one
+        for one in trace.ranks[1].metadata
+    )
+    whole = replace(trace.ranks[1], metadata=(*moved, Attribute("clock_drift_ppb", ValueKind.DOUBLE, 0.0)))
+    assert not found(replace(trace, ranks=(trace.ranks[0], whole)), "times-contradict")
