@@ -126,7 +126,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         if one.other_gpu:
             yield f"  doubtful: {one.job} on {one.system}: {one.other_gpu}"
     if any(case.result.other_gpu for case in results.cases):
-        yield '  Give these systems gpu = "NAME" to have the durations recomputed.'
+        yield '  Give these systems gpu = "NAME" to have recorded durations recomputed; a generated job is generated anew for each GPU.'
     yield ""
     yield f"  {'score':24}{'speed':>11}{'jobs':>9}"
     for score in results.scores:
