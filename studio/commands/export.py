@@ -36,6 +36,7 @@ from studio.commands.base.options import (
     system_size_options,
     workspace_option,
 )
+from studio.commands.base.outcome import doubt_report
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.parquet_folder import Tables, write_tables
 from studio.commands.base.prefix import find_by_prefix
@@ -48,6 +49,8 @@ from studio.et import Progress, read
 from studio.et.format import UNSAID, JobSize
 from studio.sim import astra, simulate
 from studio.sim.config import Congestion
+from studio.sim.doubt import Doubt
+from studio.sim.doubts import doubts_of
 from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts
 from studio.sim.remote_memory import with_memory_for
 from studio.store.workspace import Workspace
@@ -107,6 +110,7 @@ class Exported:
         finish_ns: When it finishes, simulated here.
         run_finish_ns: When the run finished that was exported; None where a job was.
         given: What the reader of the job noticed.
+        doubts: Why its finish is not to be believed as it stands.
     """
 
     folder: Path
@@ -117,6 +121,7 @@ class Exported:
     finish_ns: int
     run_finish_ns: int | None
     given: tuple[Finding, ...]
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,7 @@ def _export_astra_sim(request: Request, progress: Progress | None) -> Exported:
         result.makespan_ns,
         source.finish_ns,
         source.trace.findings,
+        doubts_of(result, prepared.parts),
     )
 
 
@@ -268,6 +274,7 @@ def report(exported: Exported | Tables) -> dict[str, Any]:
         "congestion": prepared.config.congestion,
         "finish_ns": exported.finish_ns,
         "run_finish_ns": exported.run_finish_ns,
+        "doubts": [doubt_report(doubt) for doubt in exported.doubts],
         "findings": msgspec.to_builtins(prepared.findings),
     }
 
@@ -283,6 +290,10 @@ def text(exported: Exported | Tables) -> str:
     ranks = format_counted(len(prepared.trace.ranks), "rank")
     nodes = format_counted(prepared.trace.node_count, "node")
     lines = [
+        *(
+            f"{'IMPOSSIBLE' if doubt.impossible else 'DOUBTFUL'}: {doubt.message}"
+            for doubt in exported.doubts
+        ),
         f"{exported.folder}: {format_counted(exported.files, 'file')}, {ranks}, {nodes}",
         f"  system  {system_label(prepared.config)}",
         f"  finish  {finish}",

@@ -10,7 +10,7 @@ Killed and run again, a sweep continues where it was, and writes the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from studio.sweep.analysis import (
     NOTHING_MATTERS,
     best,
     describe_little,
+    doubted,
     finish_varies,
     importance,
     models,
@@ -188,6 +189,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "points": len(rows),
         "impossible": len(rows) - len(possible(rows)),
         "reasons": [{"error": error, "points": count} for error, count in reasons(rows)],
+        "doubted": len(doubted(rows)),
         "models": models(rows),
         "best": [_point(swept, row) for row in best(rows, _BEST)],
         "pareto": [_point(swept, row) for row in pareto(rows)],
@@ -217,6 +219,7 @@ def _point(swept: Swept, row: Row) -> dict[str, Any]:
         "settings": swept.sweep.space.point(row.index),
         "finish_ns": row.finish_ns,
         "cost": row.cost,
+        "doubt": row.doubt or None,
     }
 
 
@@ -239,6 +242,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
             yield f"    and {format_counted(len(listed) - _REASONS, 'other reason')}"
     if len(models(rows)) > 1:
         yield f"  of several models ({', '.join(models(rows))}), whose times do not compare"
+    yield from _doubt_lines(rows)
     yield from _search_lines(swept)
     top = best(rows, _BEST)
     if top:
@@ -250,6 +254,24 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         yield f"  {format_counted(len(front), 'point')} on the front of cost and finish, from {_point_words(swept, front[0])}"
     yield from _importance_lines(outcome)
     yield f"written: {outcome.output}"
+
+
+def _doubt_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """Say how many points no such network could have, and what becomes of them."""
+    marked = doubted(rows)
+    if not marked:
+        return
+    some = len(marked) < len(possible(rows))
+    which = (
+        "every point is"
+        if not some
+        else f"{format_counted(len(marked), 'point')} {'is' if len(marked) == 1 else 'are'}"
+    )
+    yield f"  {which} IMPOSSIBLE, such as point {marked[0].index}: {marked[0].doubt}"
+    if some:
+        yield "    ranked last, and left out of the front and of what a key explains"
+    if marked[0].model == "astra-sim":
+        yield "    with --model full messages wait for ports"
 
 
 def _importance_lines(outcome: Outcome) -> Iterator[str]:
@@ -296,7 +318,8 @@ def _point_words(swept: Swept, row: Row) -> str:
     settings = ", ".join(f"{key}={value}" for key, value in swept.sweep.space.point(row.index).items())
     currency = swept.sweep.costs.currency if swept.sweep.costs else ""
     cost = "" if row.cost is None else f"  cost {format_si(row.cost)} {currency}".rstrip()
-    return f"{format_ns(row.finish_ns or 0):>9}{cost}  {shorten(settings, _WIDE)}"
+    mark = "  IMPOSSIBLE" if row.doubt else ""
+    return f"{format_ns(row.finish_ns or 0):>9}{cost}{mark}  {shorten(settings, _WIDE)}"
 
 
 def _under(_ctx: click.Context, _param: click.Parameter, given: str | None) -> int | None:

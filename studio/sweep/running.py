@@ -20,6 +20,7 @@ from studio.errors import StudioError
 from studio.et.executors import call_in_order
 from studio.et.workers import processors
 from studio.files import open_private
+from studio.sim.doubts import impossible_words
 from studio.sim.parts import interpret
 from studio.sim.play import play
 from studio.sim.result import ledger_of
@@ -51,6 +52,7 @@ class Row:
         port_gb_per_s: What a port of an NPU carries in each dimension, which its price depends on.
         cost: What the system costs; None without costs.
         error: Why the point is impossible; "" where it is not.
+        doubt: Why no such network could finish then; "" where nothing says so.
     """
 
     index: int
@@ -62,6 +64,7 @@ class Row:
     port_gb_per_s: tuple[float, ...] = ()
     cost: float | None = None
     error: str = ""
+    doubt: str = ""
 
 
 def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
@@ -90,11 +93,13 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
     except StudioError as error:
         return Row(index, error=error.message, **told)  # type: ignore[arg-type]  # the same
     matched = known.once("matched", config.groups, lambda: match(known.trace, config.groups))
-    times = ledger_of(result, plan.flows, matched).totals()
+    ledger = ledger_of(result, plan.flows, matched)
+    times = ledger.totals()
     means: dict[str, Int64] = {part: times.of(part) for part in PARTS}
     means |= {"exposed": times.exposed_ns, "idle": times.idle_ns, "after_finish": times.after_finish_ns}
     parts = {name: int(means[name].sum()) / ranks for name in MEANS}
-    return Row(index, result.makespan_ns, parts, **told)  # type: ignore[arg-type]  # the same
+    doubt = impossible_words(result, ledger)
+    return Row(index, result.makespan_ns, parts, doubt=doubt, **told)  # type: ignore[arg-type]  # the same
 
 
 @dataclass(frozen=True, slots=True)
