@@ -57,6 +57,8 @@ from studio.store.workspace import Workspace
 from studio.trace import Finding, Trace
 from studio.units import format_count, format_counted, format_ns
 
+_ROOFLINE = "roofline-enabled"
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -150,10 +152,12 @@ def _export_astra_sim(request: Request, progress: Progress | None) -> Exported:
     refuse_own_input(files, request.folder)
     refuse_own_input(files, (request.folder / WORKLOAD).parent)
     source = _from_files(request, files, progress) if files else _from_workspace(request)
-    parts, custom = (source.parts, source.custom) if source.parts else _system(request, source.trace)
+    parts, custom, keeps = (
+        (source.parts, source.custom, False) if source.parts else _system(request, source.trace)
+    )
     backend = backend_named(request.backend) if request.backend else None
     wanted = request.congestion or (backend.congestion if backend else None)
-    prepared = prepare(source.trace, parts, custom, congestion=wanted)
+    prepared = prepare(source.trace, parts, custom, congestion=wanted, keep_durations=keeps)
     backend = backend or analytical(prepared.config.congestion)
     _refuse_other_network(backend, prepared)
     result = simulate(prepared.trace, prepared.config)
@@ -235,8 +239,11 @@ def _from_workspace(request: Request) -> _Source:
     return _Source(trace, f"{title}, {stored.name}", stored.parts, custom, result.makespan_ns)
 
 
-def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms]:
-    """Return the system that a job is exported on."""
+def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms, bool]:
+    """Return the system that a job is exported on, and whether compute keeps its durations there as `simulate --preset` has it.
+
+    That is not so of a roofline that ASTRA-sim's files or the user ask for.
+    """
     asked = with_system_file(
         SimulationRequest(
             (request.name,),
@@ -253,7 +260,9 @@ def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms]:
     parts = parts_for(asked, ranks=completeness(trace).world)
     if asked.preset:
         parts = with_memory_for(parts, trace)
-    return parts, astra.custom_algorithms(parts.system, asked.system)
+    is_asked = any(setting.partition("=")[0].strip() == _ROOFLINE for setting in request.settings)
+    keeps = asked.preset is not None and not is_asked
+    return parts, astra.custom_algorithms(parts.system, asked.system), keeps
 
 
 def report(exported: Exported | Tables) -> dict[str, Any]:
