@@ -115,9 +115,9 @@ class Stored:
     digest: str
 
 
-def store_job(trace: Trace, path: Path) -> Stored:
-    """Write a job for the processes of an executor."""
-    data = pickle.dumps(trace, protocol=5)
+def store_job(trace: Trace, path: Path, read: Mapping[int, Trace | str] | None = None) -> Stored:
+    """Write a job for the processes of an executor, and as it was read for each number of NPUs where that matters."""
+    data = pickle.dumps((trace, read), protocol=5)
     with open_private(path) as file:
         file.write(data)
     return Stored(path.resolve(), hashlib.blake2b(data, digest_size=16).hexdigest())
@@ -128,7 +128,7 @@ def _jobs(stored: Stored) -> Jobs:
     data = stored.path.read_bytes()
     if hashlib.blake2b(data, digest_size=16).hexdigest() != stored.digest:
         raise StudioError(f"{stored.path} is not the file that the sweep wrote.", hint="Run the sweep again.")
-    return Jobs(pickle.loads(data))  # noqa: S301 (written by this sweep: its checksum says so)
+    return Jobs(*pickle.loads(data))  # noqa: S301 (written by this sweep: its checksum says so)
 
 
 def run_piece(stored: Stored, base: Base, costs: Costs | None, points: Sequence[Point]) -> list[Row]:
@@ -140,8 +140,10 @@ def run_piece(stored: Stored, base: Base, costs: Costs | None, points: Sequence[
 class Here:
     """Simulates points in this process."""
 
-    def __init__(self, trace: Trace, base: Base, costs: Costs | None) -> None:
-        self.jobs, self.base, self.costs = Jobs(trace), base, costs
+    def __init__(
+        self, trace: Trace, base: Base, costs: Costs | None, read: Mapping[int, Trace | str] | None = None
+    ) -> None:
+        self.jobs, self.base, self.costs = Jobs(trace, read), base, costs
 
     def run(self, points: Sequence[Point], poll: Callable[[], None]) -> Iterator[list[Row]]:
         """Yield the results of points in order, a few at a time; `poll` is asked in between and may raise to stop."""
