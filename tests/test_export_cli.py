@@ -27,6 +27,7 @@ from tests import stand_in_engine
 from tests.golden import parts_of, records
 from tests.handmade import collective, node, trace_of
 from tests.kernels import compiled
+from tests.test_cli import run
 
 SYSTEM = {
     "scheduling-policy": "LIFO",
@@ -315,3 +316,57 @@ def test_exported_cases_of_the_reference_finish_when_it_says(shared, tmp_path):
         assert result.finish_ns.tolist() == record["expected"]["cycles"], record["id"]
         done += 1
     assert done > 12
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_on", "told"),
+    [
+        ((), False, "the roofline is off, since 2 compute nodes have durations, and these count."),
+        (
+            ("--set", "roofline-enabled=1"),
+            True,
+            "2 compute nodes have durations, which do not count: the roofline times all compute anew",
+        ),
+    ],
+)
+def test_compute_keeps_its_durations_on_a_preset(tmp_path, settings, is_on, told):
+    """As `simulate --preset` has it, although the preset has a roofline; who asks for that gets it, and is told."""
+    nodes = [
+        node(1, "COMP", micros=700, num_ops=1000, tensor_size=1000),
+        collective(2, "ALL_REDUCE", 1024, 1),
+    ]
+    write(trace_of([nodes] * 2), tmp_path / "job", "job")
+    out = tmp_path / "out"
+    done = run(
+        "export", "astra-sim", tmp_path / "job", "-o", out, "--preset", "hgx-h100", *settings, "--json"
+    )
+    found = json.loads(done.stdout)
+    assert (found["finish_ns"] > 700_000) is not is_on
+    assert bool(json.loads((out / "system.json").read_text()).get("roofline-enabled")) is is_on
+    [message] = [one["message"] for one in found["findings"] if "roofline" in one["message"]]
+    assert told in message
+    assert told in (out / "README.md").read_text()
+
+
+def test_a_run_of_the_full_model_is_exported_with_its_durations(tmp_path):
+    nodes = [
+        node(1, "COMP", micros=700, num_ops=1000, tensor_size=1000),
+        collective(2, "ALL_REDUCE", 1024, 1),
+    ]
+    write(trace_of([nodes] * 2), tmp_path / "job", "job")
+    keep = ("--workspace", tmp_path / "w")
+    run("simulate", tmp_path / "job", "--preset", "hgx-h100", "--out", "one", *keep)
+    found = json.loads(run("export", "astra-sim", "job", "-o", tmp_path / "out", *keep, "--json").stdout)
+    assert found["finish_ns"] > 700_000
+    assert found["run_finish_ns"] > 700_000
+
+
+def test_rounding_is_told_of_durations_that_count(tmp_path):
+    """Those of compute in a roofline are not read, nor those of communication."""
+    made = node(1, "COMP", micros=700, num_ops=1000, tensor_size=1000, duration_ns=700_400)
+    sent = collective(2, "ALL_REDUCE", 1024, 1, duration_ns=900)
+    write(trace_of([[made, sent]] * 2), tmp_path / "job", "job")
+    words = ("export", "astra-sim", tmp_path / "job", "--preset", "hgx-h100")
+    told = run(*words, "-o", tmp_path / "kept").stdout
+    assert "2 durations rounded to whole microseconds, -800 ns in all" in told
+    assert "rounded" not in run(*words, "-o", tmp_path / "anew", "--set", "roofline-enabled=1").stdout

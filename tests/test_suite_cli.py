@@ -102,7 +102,7 @@ def test_cases_are_what_simulate_says_and_systems_are_scored(folder):
     scores = {score["system"]: score for score in told["scores"]}
     assert scores["ring"]["speed"] == 1
     assert scores["fast"]["speed"] == pytest.approx((speeds[0] * speeds[1]) ** 0.5)
-    assert scores["full"] == {"system": "full", "speed": None, "jobs": 0}
+    assert scores["full"] == {"system": "full", "speed": None, "jobs": 0, "impossible": 0}
     assert json.loads((folder / "out" / "suite.json").read_text())["scores"] == told["scores"]
 
 

@@ -15,6 +15,7 @@ from studio.notebook import one_line
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import Facts
 from studio.sim.doubted_kernels import find_unknown_kernels
+from studio.sim.doubts import impossible_words
 from studio.sim.engine import Cancelled
 from studio.sim.known import Known
 from studio.sim.matched import replays_communication
@@ -166,7 +167,7 @@ def _scene(trace: Trace, parts: Parts, words: str, recorded_ns: int | None, canc
     members = collective_members(trace, times, config.groups)
     # Changes of the network are among the advice: what none of them can change is said.
     doubt = next((message for message, _ in find_unknown_kernels(Facts(result))), "")
-    baseline = Baseline(result.makespan_ns, words, recorded_ns, doubt)
+    baseline = Baseline(result.makespan_ns, words, recorded_ns, doubt, impossible_words(result))
     return Scene(trace, parts, config, result, times, members, baseline, known)
 
 

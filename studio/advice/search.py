@@ -22,6 +22,7 @@ from studio.advice.terms import (
     Sensitivity,
 )
 from studio.errors import StudioError
+from studio.sim.doubts import impossible_words
 from studio.sim.models import model_of
 from studio.sim.parts import Parts
 from studio.trace import Trace
@@ -53,6 +54,8 @@ _PER_DIMENSION = 20
 _SET = 3
 _TRIFLE = 0.001
 """What saves less than this share of the finish is not combined with anything."""
+_BEYOND: tuple[Kind, ...] = ("algorithm", "chunks", "dimension-order")
+"""Kinds that change how much is sent through a port at the same time."""
 
 _Made = tuple[Candidate, Advice]
 
@@ -67,6 +70,7 @@ class _Search:
         simulated: Kinds of which some change was simulated.
         refused: Kinds that could not be simulated, with the first reason.
         known: Finishes of changes of a system alone, by its baseline and its settings.
+        impossible: By kind, of each change after which no such network could finish when it does, the reason.
     """
 
     progress: Progress | None
@@ -76,6 +80,7 @@ class _Search:
     simulated: set[Kind] = field(default_factory=set)
     refused: dict[Kind, str] = field(default_factory=dict)
     known: dict[tuple[int, tuple[str, ...]], int | None] = field(default_factory=dict)
+    impossible: dict[Kind, list[str]] = field(default_factory=dict)
 
     def tick(self) -> None:
         """Note that a simulation is done."""
@@ -87,14 +92,25 @@ class _Search:
             raise Cancelled
 
     def finish_ns(self, scene: Scene, kind: Kind, change: Change) -> int | None:
-        """Return when the changed job finishes; None, with the reason noted, where it cannot be simulated."""
+        """Return when the changed job finishes; None, with the reason noted, where it cannot be simulated, or not finish then.
+
+        Where no such network could have the baseline either, that is asked of changes alone that may take it further beyond its
+        ports: of rates and of the job it can still be told what they change.
+        """
         key = id(scene), change.settings
         if not change.edits and key in self.known:
             return self.known[key]
         finish = None
         try:
-            finish = scene.finish_ns(change, self.cancel)
+            result = scene.rerun(change, self.cancel)
+            finish = result.makespan_ns
             self.simulated.add(kind)
+            is_asked = finish < scene.baseline.finish_ns and (
+                kind in _BEYOND or not scene.baseline.impossible
+            )
+            if is_asked and (words := impossible_words(result)):
+                self.impossible.setdefault(kind, []).append(words)
+                finish = None
         except StudioError as error:
             self.refused.setdefault(kind, error.message)
         self.tick()
@@ -163,6 +179,9 @@ def find_advice(
         search.done,
         scene.parts,
         None if given is not None or isinstance(family, str) else family.baseline,
+        impossible=tuple(
+            (kind, len(found), found[0]) for kind in KINDS if (found := search.impossible.get(kind))
+        ),
     )
 
 

@@ -163,12 +163,14 @@ class Baseline:
         words: How it was made: by replay, or on which system.
         recorded_ns: The finish of the recording, from the first start on; None where the job was not recorded or a system was given.
         doubt: What of its communication no network changes, in a sentence; "" where there is nothing, or it is a replay.
+        impossible: Why no such network could finish then; "" where nothing says so. Changes are as doubtful where something does.
     """
 
     finish_ns: int
     words: str
     recorded_ns: int | None = None
     doubt: str = ""
+    impossible: str = ""
 
     @property
     def deviation(self) -> float | None:
@@ -198,6 +200,8 @@ class Advised:
         sensitivity: Twice and half of each rate of the system.
         refused: Kinds of change that could not be simulated, each with the reason.
         considered: Simulations that were made, the baseline included.
+        impossible: Kinds of change of which some are left out, because no such network could finish then; each with how many and
+            the first reason.
         system_baseline: What changes of the system are measured against where no system was given; None else.
         on: The system of the baseline; of a replay, one that no message uses.
         baseline_run: Id of the kept run of the baseline, as JOB/RUN; None where none was kept.
@@ -212,6 +216,7 @@ class Advised:
     on: Parts
     system_baseline: Baseline | None = None
     baseline_run: str | None = None
+    impossible: tuple[tuple[Kind, int, str], ...] = ()
 
     @property
     def worth_it(self) -> tuple[Advice, ...]:

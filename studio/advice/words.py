@@ -9,6 +9,7 @@ from typing import Any
 
 from studio.advice.candidates import plural, rank_words
 from studio.advice.terms import MOST_DEVIATION, WORTH, Advice, Advised, Baseline, Kind
+from studio.sim.models import model_of
 from studio.trace import CollectiveType
 from studio.units import format_counted, format_ns
 
@@ -64,6 +65,10 @@ def as_data(advised: Advised) -> dict[str, Any]:
             for item in advised.sensitivity
         ],
         "refused": [{"kind": kind, "reason": reason} for kind, reason in advised.refused],
+        "impossible_baseline": advised.baseline.impossible or None,
+        "impossible": [
+            {"kind": kind, "changes": count, "reason": reason} for kind, count, reason in advised.impossible
+        ],
         "simulations": advised.considered,
         "baseline_run": advised.baseline_run,
     }
@@ -132,7 +137,8 @@ def saving_words(item: Advice) -> str:
 def verdict(advised: Advised) -> str:
     """Return the advice in a sentence: the largest saving, or that there is nothing above 1 %."""
     if not advised.worth_it:
-        return f"No change that was simulated saves more than {100 * WORTH:g} % of {format_ns(advised.baseline.finish_ns)}."
+        which = "was simulated, and that a network could have," if advised.impossible else "was simulated"
+        return f"No change that {which} saves more than {100 * WORTH:g} % of {format_ns(advised.baseline.finish_ns)}."
     best = advised.worth_it[0]
     return f"Largest saving: {saving_words(best)}. {best.action}"
 
@@ -156,17 +162,29 @@ def lines(advised: Advised, most: int = 12) -> Iterator[str]:
         yield f"  {'':28}{'×2 better':>12}{'×2 worse':>12}"
         for one in advised.sensitivity:
             yield f"  {one.name:28}{format_ns(one.more_ns):>12}{format_ns(one.less_ns):>12}  {one.knee}".rstrip()
-    if advised.refused:
-        yield ""
-        for kinds, reason in by_reason(advised):
-            yield f"  not simulated: {kinds}: {reason}"
+    yield from _left_out_lines(advised)
     yield ""
     of_replays = f"; a replay has to meet its recording within {100 * MOST_DEVIATION:g} %"
     yield f"  {format_counted(advised.considered, 'simulation')}{'' if advised.baseline.deviation is None else of_replays}"
 
 
+def _left_out_lines(advised: Advised) -> Iterator[str]:
+    if advised.impossible:
+        yield ""
+    for kind, count, reason in advised.impossible:
+        yield f"  left out as IMPOSSIBLE: {LABELS[kind]}, {format_counted(count, 'change')}: {reason}"
+    if advised.refused:
+        yield ""
+    for kinds, reason in by_reason(advised):
+        yield f"  not simulated: {kinds}: {reason}"
+
+
 def _baseline_lines(advised: Advised) -> Iterator[str]:
     yield f"finish {format_ns(advised.baseline.finish_ns)}, {baseline_words(advised.baseline)}"
+    if advised.baseline.impossible:
+        yield f"IMPOSSIBLE, and so is what changes save: {advised.baseline.impossible}"
+        if model_of(advised.on) == "astra-sim":
+            yield "  with --model full messages wait for ports"
     if advised.system_baseline is not None:
         other = advised.system_baseline
         yield f"changes of the system: finish {format_ns(other.finish_ns)}, {baseline_words(other)}"

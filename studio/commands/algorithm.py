@@ -3,7 +3,7 @@
 FILE is - for standard input, SIZE such as 64MiB: what Chakra calls comm_size, of an all-gather one rank's part. The result is
 followed chunk by chunk: an all-reduce, all-gather, reduce-scatter or all-to-all that leaves a chunk wrong is an error, with the GPU
 and the chunk, as is a step that waits for ever; the exit code is 1 then. All algorithms run as steps over the links of the system,
-without the measured costs of a library. With -o the algorithm is written as traces, with a system that simulates jobs by it.
+without the measured costs of a library; of a preset with the latencies of its form in the model astra-sim. With -o the algorithm is written as traces, with a system that simulates jobs by it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from studio.commands.base.terminal import printable
 from studio.errors import ConfigError
 from studio.et.msccl import LARGEST_FILE_BYTES, findings_of, parse
 from studio.files import read_start
-from studio.sim.algorithm_files import Contest, Timed, contest, fastest
+from studio.sim.algorithm_files import Contest, Timed, contest, fastest, with_latencies
 from studio.sim.astra import save
-from studio.sim.parts import with_settings
+from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset
 from studio.trace import Finding
 from studio.units import format_bytes, format_counted, format_ns, format_rate, parse_bytes
@@ -84,7 +84,8 @@ def run(request: Request) -> Outcome:
     with path_or_stdin(request.file) as path:
         algorithm = parse(read_start(path, LARGEST_FILE_BYTES + 1), path.name)
     chosen = preset(request.system, npus=len(algorithm.gpus))
-    parts = with_settings(chosen.parts, request.settings) if request.settings else chosen.parts
+    plain = with_latencies(chosen.parts, chosen.under("astra-sim"))
+    parts = with_settings(plain, request.settings) if request.settings else plain
     made = contest(algorithm, parts, size)
     findings = tuple(findings_of(algorithm, made.played, path.name))
     return Outcome(chosen.name, made, findings, _write(made, target) if target is not None else ())
@@ -118,6 +119,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "most_bytes_sent": made.played.most_bytes,
         "flaws": {code: list(flaws) for code, flaws in made.played.flaws.items()},
         "notes": dict(made.played.notes),
+        "latency_ns": [dim.latency_ns for dim in interpret(made.parts).config.topology.dims],
         "finish_ns": made.own.finish_ns,
         "others": [
             {"name": timed.name, "finish_ns": timed.finish_ns, "why_not": timed.why_not or None}
@@ -155,10 +157,17 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     best = fastest((made.own, *made.others))
     for timed in (made.own, *made.others):
         yield _row(timed, made, marked=timed is best)
+    yield f"  latency {_latency_words(made)}; messages are stored and forwarded whole, and not cut up on their way"
     if outcome.files:
         yield ""
         yield f"Written: {format_counted(len(outcome.files), 'file')} into {outcome.files[0].parent}"
         yield "Simulate jobs with it by --system and --network and the files there; a size other than this one needs other traces."
+
+
+def _latency_words(made: Contest) -> str:
+    """Return the latency of a hop in each dimension."""
+    hops = [dim.latency_ns for dim in interpret(made.parts).config.topology.dims]
+    return f"{', '.join(format_ns(hop) for hop in hops)} a hop" if any(hops) else "none: the system says 0"
 
 
 def _row(timed: Timed, made: Contest, *, marked: bool) -> str:

@@ -36,6 +36,7 @@ from studio.commands.base.options import (
     system_size_options,
     workspace_option,
 )
+from studio.commands.base.outcome import doubt_report
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.parquet_folder import Tables, write_tables
 from studio.commands.base.prefix import find_by_prefix
@@ -48,11 +49,15 @@ from studio.et import Progress, read
 from studio.et.format import UNSAID, JobSize
 from studio.sim import astra, simulate
 from studio.sim.config import Congestion
+from studio.sim.doubt import Doubt
+from studio.sim.doubts import doubts_of
 from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts
 from studio.sim.remote_memory import with_memory_for
 from studio.store.workspace import Workspace
 from studio.trace import Finding, Trace
 from studio.units import format_count, format_counted, format_ns
+
+_ROOFLINE = "roofline-enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,7 @@ class Exported:
         finish_ns: When it finishes, simulated here.
         run_finish_ns: When the run finished that was exported; None where a job was.
         given: What the reader of the job noticed.
+        doubts: Why its finish is not to be believed as it stands.
     """
 
     folder: Path
@@ -117,6 +123,7 @@ class Exported:
     finish_ns: int
     run_finish_ns: int | None
     given: tuple[Finding, ...]
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +152,12 @@ def _export_astra_sim(request: Request, progress: Progress | None) -> Exported:
     refuse_own_input(files, request.folder)
     refuse_own_input(files, (request.folder / WORKLOAD).parent)
     source = _from_files(request, files, progress) if files else _from_workspace(request)
-    parts, custom = (source.parts, source.custom) if source.parts else _system(request, source.trace)
+    parts, custom, keeps = (
+        (source.parts, source.custom, False) if source.parts else _system(request, source.trace)
+    )
     backend = backend_named(request.backend) if request.backend else None
     wanted = request.congestion or (backend.congestion if backend else None)
-    prepared = prepare(source.trace, parts, custom, congestion=wanted)
+    prepared = prepare(source.trace, parts, custom, congestion=wanted, keep_durations=keeps)
     backend = backend or analytical(prepared.config.congestion)
     _refuse_other_network(backend, prepared)
     result = simulate(prepared.trace, prepared.config)
@@ -162,6 +171,7 @@ def _export_astra_sim(request: Request, progress: Progress | None) -> Exported:
         result.makespan_ns,
         source.finish_ns,
         source.trace.findings,
+        doubts_of(result, prepared.parts),
     )
 
 
@@ -229,8 +239,11 @@ def _from_workspace(request: Request) -> _Source:
     return _Source(trace, f"{title}, {stored.name}", stored.parts, custom, result.makespan_ns)
 
 
-def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms]:
-    """Return the system that a job is exported on."""
+def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms, bool]:
+    """Return the system that a job is exported on, and whether compute keeps its durations there as `simulate --preset` has it.
+
+    That is not so of a roofline that ASTRA-sim's files or the user ask for.
+    """
     asked = with_system_file(
         SimulationRequest(
             (request.name,),
@@ -247,7 +260,9 @@ def _system(request: Request, trace: Trace) -> tuple[Parts, CustomAlgorithms]:
     parts = parts_for(asked, ranks=completeness(trace).world)
     if asked.preset:
         parts = with_memory_for(parts, trace)
-    return parts, astra.custom_algorithms(parts.system, asked.system)
+    is_asked = any(setting.partition("=")[0].strip() == _ROOFLINE for setting in request.settings)
+    keeps = asked.preset is not None and not is_asked
+    return parts, astra.custom_algorithms(parts.system, asked.system), keeps
 
 
 def report(exported: Exported | Tables) -> dict[str, Any]:
@@ -268,6 +283,7 @@ def report(exported: Exported | Tables) -> dict[str, Any]:
         "congestion": prepared.config.congestion,
         "finish_ns": exported.finish_ns,
         "run_finish_ns": exported.run_finish_ns,
+        "doubts": [doubt_report(doubt) for doubt in exported.doubts],
         "findings": msgspec.to_builtins(prepared.findings),
     }
 
@@ -283,6 +299,10 @@ def text(exported: Exported | Tables) -> str:
     ranks = format_counted(len(prepared.trace.ranks), "rank")
     nodes = format_counted(prepared.trace.node_count, "node")
     lines = [
+        *(
+            f"{'IMPOSSIBLE' if doubt.impossible else 'DOUBTFUL'}: {doubt.message}"
+            for doubt in exported.doubts
+        ),
         f"{exported.folder}: {format_counted(exported.files, 'file')}, {ranks}, {nodes}",
         f"  system  {system_label(prepared.config)}",
         f"  finish  {finish}",

@@ -87,8 +87,15 @@ def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
         yield (
             f"{run.id:24}{cells}{run.npus:>9,}  {system:{wide}}  {run.model:20}"
-            f"{made:18}{size:>10}  {printable(run.name)}"
+            f"{made:18}{size:>10}  {printable(run.name)}{_mark(run)}"
         )
+
+
+def _mark(run: RunInfo) -> str:
+    """Return the mark of a run that is not to be believed as it stands."""
+    if any(doubt.impossible for doubt in run.doubts):
+        return "  IMPOSSIBLE"
+    return "  DOUBTFUL" if run.doubts else ""
 
 
 def _topology(run: RunInfo) -> str:

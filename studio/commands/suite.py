@@ -30,7 +30,7 @@ from studio.commands.base.options import (
     workspace_option,
 )
 from studio.commands.base.output import progress_line, show
-from studio.commands.base.suite_cases import Case, Results, read_results, regressions, run_suite
+from studio.commands.base.suite_cases import Case, Results, Score, read_results, regressions, run_suite
 from studio.commands.base.suite_file import read_suite
 from studio.commands.base.terminal import align_columns, printable, shorten
 from studio.et import Progress
@@ -123,20 +123,27 @@ def _lines(outcome: Outcome) -> Iterator[str]:
             yield f"  failed: {one.job} on {one.system}: {shorten(one.error.splitlines()[0], 2 * _WIDE)}"
         for words in case.exceeded:
             yield f"  limit: {one.job} on {one.system}: {words}"
+        if one.impossible:
+            yield f"  IMPOSSIBLE: {one.job} on {one.system}: {one.impossible}"
         if one.other_gpu:
             yield f"  doubtful: {one.job} on {one.system}: {one.other_gpu}"
     if any(case.result.other_gpu for case in results.cases):
-        yield '  Give these systems gpu = "NAME" to have the durations recomputed.'
+        yield '  Give these systems gpu = "NAME" to have recorded durations recomputed; a generated job is generated anew for each GPU.'
     yield ""
     yield f"  {'score':24}{'speed':>11}{'jobs':>9}"
     for score in results.scores:
-        yield f"  {cut_middle(score.system, 24):24}{'–' if score.speed is None else f'{score.speed:.3f}':>11}{score.jobs:>9}"
+        yield f"  {cut_middle(score.system, 24):24}{'–' if score.speed is None else f'{score.speed:.3f}':>11}{score.jobs:>9}{_mark(score)}"
     for slower in results.regressions:
         now = "failed or is gone"
         if slower.now_ns is not None:
             now = f"{format_ns(slower.now_ns)}, {100 * (slower.change or 0):+.1f} %"
         yield f"  slower than before: {slower.job} on {slower.system}: {format_ns(slower.before_ns)}, now {now}"
     yield f"written: {outcome.output}"
+
+
+def _mark(score: Score) -> str:
+    """Say of how many jobs a score has a finish that no such network could have."""
+    return f"  IMPOSSIBLE in {score.impossible} of them" if score.impossible else ""
 
 
 def _cells(case: Case) -> tuple[str, ...]:

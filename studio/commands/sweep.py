@@ -1,7 +1,8 @@
 """Simulate a job on many systems and write what each setting does to its finish.
 
 JOB is a folder, files, the prefix of files <prefix>.<rank>.et, or the id of a job in the workspace. Each --set varies a
-key: of the system's files, as in `simulate`, or preset, npus, model, or dp (replicas, as in `scale`). VALUES are separated
+key: of the system's files, as in `simulate`, or preset, npus, model, or dp (replicas, as in `scale`). A text workload is read
+for each npus. VALUES are separated
 by commas; a..b, a..b:step and a..b*factor are ranges; a list in brackets, such as [450,50], is one value.
 
 All combinations are simulated, or --random of them, or with --bisect only those that lead to the cheapest one under a time.
@@ -10,7 +11,7 @@ Killed and run again, a sweep continues where it was, and writes the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,8 @@ from studio.commands.base.options import (
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.simulation_request import SimulationRequest, with_system_file
 from studio.commands.base.terminal import printable, shorten
-from studio.errors import ConfigError
-from studio.et.format import UNSAID, JobSize
+from studio.errors import ConfigError, StudioError
+from studio.et.format import UNSAID, JobSize, NpusNeededError
 from studio.sim import remote_memory
 from studio.sim.models import MODELS, Model
 from studio.sim.retargeting import OTHER_GPU
@@ -42,6 +43,7 @@ from studio.sweep.analysis import (
     NOTHING_MATTERS,
     best,
     describe_little,
+    doubted,
     finish_varies,
     importance,
     models,
@@ -53,10 +55,10 @@ from studio.sweep.costs import load_costs
 from studio.sweep.durations import durations_kept
 from studio.sweep.running import Row
 from studio.sweep.search import Plan, Progress, Target, cheapest
-from studio.sweep.space import PRESET, parse_space
+from studio.sweep.space import NPUS, PRESET, Space, parse_space
 from studio.sweep.sweep import Sweep, Swept, run_sweep, values_of
-from studio.sweep.systems import Base
-from studio.trace import Finding
+from studio.sweep.systems import Base, counts_of
+from studio.trace import Finding, Trace
 from studio.units import format_count, format_counted, format_ns, format_si, parse_ns
 
 _SUFFIX = ".parquet"
@@ -161,7 +163,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     if simulated.preset is None and PRESET not in space.keys:
         # Says what is missing before a large job is read.
         parts_for(simulated)
-    trace = read_job(simulated, progress)
+    trace, read = _read_job(simulated, space, progress)
     tables = parts_for(simulated, ranks=len(trace.ranks)) if given else None
     base = Base(None if given else simulated.preset, tables, request.size.npus, request.model)
     findings = trace.findings
@@ -169,12 +171,51 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
         # Presets are machines, and say nothing of what a job keeps elsewhere.
         base = replace(base, settings=tuple(f"{key}={value}" for key, value in remote_memory.ASSUMED.items()))
         findings = (*findings, remote_memory.FINDING)
-    sweep = Sweep(space, base, Plan(request.random, request.seed, target), costs)
+    sweep = Sweep(space, base, Plan(request.random, request.seed, target), costs, read)
     kept = durations_kept(trace, sweep)
     if kept is not None:
         findings = (*findings, kept)
     swept = run_sweep(trace, sweep, request.output, scheduler=request.scheduler, progress=progress)
     return Outcome(", ".join(request.job), swept, request.output, findings)
+
+
+def _read_job(
+    request: SimulationRequest, space: Space, progress: Progress | None
+) -> tuple[Trace, dict[int, Trace | str]]:
+    """Return the job; where `npus` is varied and its workload leaves that open, also as it is for each number of NPUs.
+
+    Raises:
+        ConfigError: The number of NPUs of such a workload is varied and given.
+        StudioError: The job cannot be read.
+    """
+    counts = counts_of(next((axis.values for axis in space.axes if axis.key == NPUS), ()))
+    try:
+        trace = read_job(request, progress)
+    except NpusNeededError:
+        if not counts:
+            raise
+    else:
+        if (
+            counts
+            and request.size.npus is not None
+            and trace.ranks[0].metadata_value("parallelism") is not None
+        ):
+            raise ConfigError(
+                f"{NPUS} is varied, and --npus {request.size.npus} given, of a text workload; allowed: one of both",
+                hint="Leave --npus out: the workload is read for each number of NPUs.",
+            )
+        return trace, {}
+    read: dict[int, Trace | str] = {}
+    for count in counts:
+        sized = replace(request, preset=None, size=replace(request.size, npus=count))
+        try:
+            read[count] = read_job(sized, progress)
+        except StudioError as error:
+            read[count] = error.message
+    jobs = [found for found in read.values() if isinstance(found, Trace)]
+    if not jobs:
+        raise ConfigError(f"the job can be read for none of the numbers of NPUs: {next(iter(read.values()))}")
+    return jobs[0], read
 
 
 def report(outcome: Outcome) -> dict[str, Any]:
@@ -188,6 +229,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "points": len(rows),
         "impossible": len(rows) - len(possible(rows)),
         "reasons": [{"error": error, "points": count} for error, count in reasons(rows)],
+        "doubted": len(doubted(rows)),
         "models": models(rows),
         "best": [_point(swept, row) for row in best(rows, _BEST)],
         "pareto": [_point(swept, row) for row in pareto(rows)],
@@ -217,6 +259,7 @@ def _point(swept: Swept, row: Row) -> dict[str, Any]:
         "settings": swept.sweep.space.point(row.index),
         "finish_ns": row.finish_ns,
         "cost": row.cost,
+        "doubt": row.doubt or None,
     }
 
 
@@ -239,6 +282,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
             yield f"    and {format_counted(len(listed) - _REASONS, 'other reason')}"
     if len(models(rows)) > 1:
         yield f"  of several models ({', '.join(models(rows))}), whose times do not compare"
+    yield from _doubt_lines(rows)
     yield from _search_lines(swept)
     top = best(rows, _BEST)
     if top:
@@ -250,6 +294,24 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         yield f"  {format_counted(len(front), 'point')} on the front of cost and finish, from {_point_words(swept, front[0])}"
     yield from _importance_lines(outcome)
     yield f"written: {outcome.output}"
+
+
+def _doubt_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """Say how many points no such network could have, and what becomes of them."""
+    marked = doubted(rows)
+    if not marked:
+        return
+    some = len(marked) < len(possible(rows))
+    which = (
+        "every point is"
+        if not some
+        else f"{format_counted(len(marked), 'point')} {'is' if len(marked) == 1 else 'are'}"
+    )
+    yield f"  {which} IMPOSSIBLE, such as point {marked[0].index}: {marked[0].doubt}"
+    if some:
+        yield "    ranked last, and left out of the front and of what a key explains"
+    if marked[0].model == "astra-sim":
+        yield "    with --model full messages wait for ports"
 
 
 def _importance_lines(outcome: Outcome) -> Iterator[str]:
@@ -296,7 +358,8 @@ def _point_words(swept: Swept, row: Row) -> str:
     settings = ", ".join(f"{key}={value}" for key, value in swept.sweep.space.point(row.index).items())
     currency = swept.sweep.costs.currency if swept.sweep.costs else ""
     cost = "" if row.cost is None else f"  cost {format_si(row.cost)} {currency}".rstrip()
-    return f"{format_ns(row.finish_ns or 0):>9}{cost}  {shorten(settings, _WIDE)}"
+    mark = "  IMPOSSIBLE" if row.doubt else ""
+    return f"{format_ns(row.finish_ns or 0):>9}{cost}{mark}  {shorten(settings, _WIDE)}"
 
 
 def _under(_ctx: click.Context, _param: click.Parameter, given: str | None) -> int | None:

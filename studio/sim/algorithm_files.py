@@ -1,14 +1,14 @@
 """Hold an algorithm from a file against the built-in ones: the same collective, on the same system, one after the other.
 
 Everything runs as steps over the links of the system, without the measured costs of a library, which know nothing of an
-algorithm that is not its own. An algorithm from a file waits and adds where the built-in ones do: the endpoint delay after
+algorithm that is not its own; a preset has the latencies of its form in ASTRA-sim's model, since those of the full one are in the costs. An algorithm from a file waits and adds where the built-in ones do: the endpoint delay after
 every message, and two reads and a write of local memory where one is added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et.build import graph_of_nodes
@@ -113,6 +113,27 @@ def contest(algorithm: Algorithm, parts: Parts, comm_size: int) -> Contest:
     return Contest(algorithm, comm_size, buffer_bytes, chunk_bytes, played, own, others, trace, plain)
 
 
+def with_latencies(parts: Parts, plain: Parts) -> Parts:
+    """Return a system whose costs hold all latency with the latencies of its form in ASTRA-sim's model.
+
+    Without the costs a message would take no time but that of its bytes, and algorithms of few steps would gain nothing.
+
+    Args:
+        parts: The system under the full model.
+        plain: The same under ASTRA-sim's.
+    """
+    latencies, sizes = parts.network.get("latency"), parts.network.get("npus_count")
+    known = plain.network.get("latency")
+    has_none = isinstance(latencies, list | tuple) and not any(latencies)
+    if not (_has_costs(parts) and has_none and known and sizes == plain.network.get("npus_count")):
+        return parts
+    return replace(parts, network={**parts.network, "latency": known})
+
+
+def _has_costs(parts: Parts) -> bool:
+    return any("costs" in (table or {}) for table in (parts.network, parts.system))
+
+
 def _size_note(algorithm: Algorithm, buffer_bytes: int) -> str:
     """Return what a size means that an algorithm is not meant for."""
     least, most = algorithm.least_bytes, algorithm.most_bytes
@@ -126,8 +147,7 @@ def _size_note(algorithm: Algorithm, buffer_bytes: int) -> str:
 
 def _without_costs(parts: Parts) -> Parts:
     """Return a system without measured costs, and with what an algorithm given as a trace needs."""
-    has_costs = any("costs" in (table or {}) for table in (parts.network, parts.system))
-    return with_settings(parts, (*(("costs=",) if has_costs else ()), *_PLAIN))
+    return with_settings(parts, (*(("costs=",) if _has_costs(parts) else ()), *_PLAIN))
 
 
 def _busy_ns(config: SystemConfig, size: int, *, adds: bool) -> int:

@@ -34,10 +34,12 @@ class Facts:
     Attributes:
         result: The result.
         parts: The system in the form that says which preset it is; None where that is not known.
+        known_ledger: Where the time of each rank went, where that is known already.
     """
 
     result: SimResult
     parts: Parts | None = None
+    known_ledger: Ledger | None = None
 
     @property
     def config(self) -> SystemConfig:
@@ -107,7 +109,7 @@ class Facts:
     @cached_property
     def ledger(self) -> Ledger:
         """Where the time of each rank went."""
-        return ledger_of(self.result)
+        return self.known_ledger or ledger_of(self.result)
 
     @cached_property
     def kinds(self) -> frozenset[int]:

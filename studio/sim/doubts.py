@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from studio.analysis.job.ledger import Ledger
 from studio.sim.doubt import Doubt
 from studio.sim.doubt_facts import Facts, Found
 from studio.sim.doubted_choices import (
@@ -76,6 +77,20 @@ def doubts_of(result: SimResult, parts: Parts | None = None) -> tuple[Doubt, ...
         for message, cure in check.find(facts)
     ]
     return tuple(sorted(found, key=lambda doubt: not doubt.impossible))
+
+
+def impossible_words(result: SimResult, ledger: Ledger | None = None) -> str:
+    """Return why no such network could have this result, "" where nothing says so.
+
+    Where many systems are tried, this says of each whether it may be ranked: it looks no further than the first reason.
+
+    Args:
+        result: The result.
+        ledger: Where the time of its ranks went, where that is known already.
+    """
+    facts = Facts(result, known_ledger=ledger)
+    found = (message for check in CHECKS if check.impossible for message, _ in check.find(facts))
+    return next(found, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from studio.errors import ConfigError
 from studio.operators.retarget import Retargeting, retargeted
 from studio.sim.compute import compute_times
 from studio.sim.config import SystemConfig
 from studio.sim.result import SimResult
 from studio.sim.systems.gpu import Gpu
-from studio.trace import Finding, Trace, recorded_devices, without_starts
+from studio.trace import Finding, Trace, is_generated, recorded_devices, without_starts
 
 
 def retarget(
@@ -23,7 +24,7 @@ def retarget(
             them a simulation alone says when they begin.
 
     Raises:
-        ConfigError: A GPU is not known, or no operation of a device was recorded.
+        ConfigError: A GPU is not known, the job was generated, or no operation of a device was recorded.
 
     Example:
         >>> import studio
@@ -34,6 +35,8 @@ def retarget(
     from studio.sim.systems.gpus import find_gpu, gpu_of_recording
 
     target = find_gpu(gpu) if isinstance(gpu, str) else gpu
+    if trace.ranks and all(map(is_generated, trace.ranks)):
+        raise _refuse_generated(trace, target)
     if isinstance(recorded_gpu, str):
         source = find_gpu(recorded_gpu, "--recorded-gpu")
     else:
@@ -42,6 +45,20 @@ def retarget(
     if not keep_starts:
         made = without_starts(made)
     return made, outcome
+
+
+def _refuse_generated(trace: Trace, gpu: Gpu) -> ConfigError:
+    """Return why a generated job cannot be recomputed: it has no operations that a profiler recorded."""
+    from studio.sim.generated import generate_anew, gpu_of_generation
+
+    made_for = gpu_of_generation(trace)
+    message = f"The job cannot be recomputed for {gpu.name}: it was generated"
+    if made_for is not None:
+        return ConfigError(f"{message} for {made_for.name}, not recorded", hint=generate_anew(trace, gpu))
+    return ConfigError(
+        f"{message}, not recorded",
+        hint="Leave --gpu out: compute without durations takes those of the roofline of the system's GPU.",
+    )
 
 
 def recomputed(trace: Trace, config: SystemConfig) -> tuple[Trace, Retargeting | None]:
@@ -68,20 +85,42 @@ def kept_durations(trace: Trace, config: SystemConfig, gpu: Gpu) -> Finding | No
         config: The system that it is simulated on.
         gpu: The GPU of that system.
     """
+    from studio.sim.generated import generate_anew, gpu_of_generation
     from studio.sim.systems.gpus import short_name
 
     device = device_kept(trace, config, gpu)
     if device is None:
         return None
-    words = f"Compute keeps the durations of {device}, which are not those of the system's {gpu.name}."
+    words = kept_words(trace, device, f"the system's {gpu.name}")
+    if gpu_of_generation(trace) is not None:
+        return Finding("warning", OTHER_GPU, words, generate_anew(trace, gpu))
     name = short_name(gpu)
     return Finding(
         "warning", OTHER_GPU, words, f"Add --gpu {name} to recompute them." if name is not None else ""
     )
 
 
+def kept_words(trace: Trace, device: str, theirs: str) -> str:
+    """Say that compute keeps the durations of another GPU than a system has.
+
+    Args:
+        trace: The job.
+        device: The device whose durations it keeps, as `device_kept` returns it.
+        theirs: The GPUs of the system.
+    """
+    from studio.sim.generated import gpu_of_generation
+
+    if gpu_of_generation(trace) is not None:
+        return f"The job was generated for {device}: compute keeps those durations, which are not those of {theirs}."
+    return f"Compute keeps the durations of {device}, which are not those of {theirs}."
+
+
 def device_kept(trace: Trace, config: SystemConfig, gpu: Gpu) -> str | None:
-    """Return the device whose recorded durations compute keeps, where that is another GPU than the system's."""
+    """Return the device whose durations compute keeps, where that is another GPU than the system's.
+
+    That is the one that the job was recorded on, or generated for.
+    """
+    from studio.sim.generated import gpu_of_generation
     from studio.sim.systems.gpus import find_gpu, known_gpu
 
     is_recomputed = config.extensions is not None and config.extensions.recompute_for is not None
@@ -91,7 +130,8 @@ def device_kept(trace: Trace, config: SystemConfig, gpu: Gpu) -> str | None:
         recorded = known_gpu(device)
         if recorded is not None and find_gpu(recorded).name != gpu.name:
             return device
-    return None
+    made_for = gpu_of_generation(trace)
+    return made_for.name if made_for is not None and made_for.name != gpu.name else None
 
 
 def recompute_words(result: SimResult) -> str:

@@ -15,7 +15,8 @@ from studio.units import format_distinct, format_ns
 IMPORTANCE = (
     "Share of the variance of the finish that a setting explains by itself: the variance of the means of its values, each "
     "weighted by its points, over the variance of all points (the correlation ratio η²; on a full grid the first-order Sobol "
-    "index). What the shares leave of 100 % is explained by settings together only. Where the finish is the same at all points, every share is 0. Impossible points are left out."
+    "index). What the shares leave of 100 % is explained by settings together only. Where the finish is the same at all points, every share is 0. Impossible points are left out, and so are those whose finish no such "
+    "network could have, while there are others."
 )
 """How importance is computed."""
 NOTHING_MATTERS = "nothing that was varied changes the finish"
@@ -44,20 +45,39 @@ def possible(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.finish_ns is not None]
 
 
+def doubted(rows: Sequence[Row]) -> list[Row]:
+    """Return the points whose finish no such network could have."""
+    return [row for row in possible(rows) if row.doubt]
+
+
+def believed(rows: Sequence[Row]) -> list[Row]:
+    """Return the points that may be ranked: those without a doubt, or all that have a finish where each has one.
+
+    Example:
+        >>> [row.index for row in believed([Row(0, 9), Row(1, 5, doubt="beyond its ports"), Row(2, error="no")])]
+        [0]
+    """
+    return [row for row in possible(rows) if not row.doubt] or possible(rows)
+
+
 def best(rows: Sequence[Row], count: int) -> list[Row]:
-    """Return the points with the least finish; of equal ones the cheaper, then the first."""
-    return sorted(possible(rows), key=lambda row: (row.finish_ns, row.cost or 0.0, row.index))[:count]
+    """Return the points with the least finish; of equal ones the cheaper, then the first; doubted ones last."""
+    return sorted(
+        possible(rows), key=lambda row: (bool(row.doubt), row.finish_ns, row.cost or 0.0, row.index)
+    )[:count]
 
 
 def pareto(rows: Sequence[Row]) -> list[Row]:
     """Return the points that no other beats in both cost and finish, from the cheapest on; empty without costs.
+
+    Points that no such network could have are on it only where there are no others.
 
     Example:
         >>> points = [Row(0, 9, cost=1.0), Row(1, 5, cost=2.0), Row(2, 6, cost=3.0), Row(3, 1, cost=9.0)]
         >>> [row.index for row in pareto(points)]
         [0, 1, 3]
     """
-    priced = [row for row in possible(rows) if row.cost is not None]
+    priced = [row for row in believed(rows) if row.cost is not None]
     front: list[Row] = []
     for row in sorted(priced, key=lambda row: (row.cost, row.finish_ns, row.index)):
         if not front or (row.finish_ns or 0) < (front[-1].finish_ns or 0):
@@ -72,7 +92,7 @@ def reasons(rows: Sequence[Row]) -> list[tuple[str, int]]:
 
 def finish_varies(rows: Sequence[Row]) -> bool:
     """Return whether any two points have different finishes."""
-    return len({row.finish_ns for row in possible(rows)}) > 1
+    return len({row.finish_ns for row in believed(rows)}) > 1
 
 
 def describe_finishes(rows: Sequence[Row]) -> str:
@@ -115,7 +135,7 @@ def differs(least_ns: float, most_ns: float) -> bool:
 
 
 def _range_ns(rows: Sequence[Row]) -> tuple[int, int]:
-    finishes = [row.finish_ns or 0 for row in possible(rows)]
+    finishes = [row.finish_ns or 0 for row in believed(rows)]
     return min(finishes), max(finishes)
 
 
@@ -139,7 +159,7 @@ def importance(space: Space, rows: Sequence[Row]) -> list[Importance]:
         >>> [(one.key, one.share, one.best) for one in importance(space, [Row(i, t) for i, t in enumerate((4, 4, 2, 2))])]
         [('a', 1.0, '2'), ('b', 0.0, '1')]
     """
-    found = possible(rows)
+    found = believed(rows)
     if len(found) < 2:
         return []
     finish = np.array([row.finish_ns for row in found], np.float64)

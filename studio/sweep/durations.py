@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 
 from studio.errors import StudioError
+from studio.sim.generated import generate_anew, gpu_of_generation
 from studio.sim.parts import interpret
 from studio.sim.presets import preset
-from studio.sim.retargeting import OTHER_GPU, device_kept
+from studio.sim.retargeting import OTHER_GPU, device_kept, kept_words
 from studio.sim.systems.gpu import Gpu
 from studio.sim.systems.gpus import short_name
 from studio.sweep.space import PRESET
@@ -48,7 +49,11 @@ def durations_kept(trace: Trace, sweep: Sweep) -> Finding | None:
                 gpus[gpu.name] = gpu
     if device is None:
         return None
-    words = f"Compute keeps the durations of {device}, which are not those of the presets' {', '.join(gpus)}."
+    words = kept_words(trace, device, f"the presets' {', '.join(gpus)}")
+    if gpu_of_generation(trace) is not None:
+        first_gpu = next(iter(gpus.values()))
+        again = " Likewise for each other GPU, and sweep each job on its own preset." if len(gpus) > 1 else ""
+        return Finding("warning", OTHER_GPU, words, f"{generate_anew(trace, first_gpu)}{again}")
     short = [short_name(gpu) for gpu in gpus.values()]
     chosen = short[0] if len(short) == 1 and short[0] else "GPU"
     each = "" if len(gpus) == 1 else "Sweep one preset at a time. "

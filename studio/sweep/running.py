@@ -20,6 +20,7 @@ from studio.errors import StudioError
 from studio.et.executors import call_in_order
 from studio.et.workers import processors
 from studio.files import open_private
+from studio.sim.doubts import impossible_words
 from studio.sim.parts import interpret
 from studio.sim.play import play
 from studio.sim.result import ledger_of
@@ -51,6 +52,7 @@ class Row:
         port_gb_per_s: What a port of an NPU carries in each dimension, which its price depends on.
         cost: What the system costs; None without costs.
         error: Why the point is impossible; "" where it is not.
+        doubt: Why no such network could finish then; "" where nothing says so.
     """
 
     index: int
@@ -62,6 +64,7 @@ class Row:
     port_gb_per_s: tuple[float, ...] = ()
     cost: float | None = None
     error: str = ""
+    doubt: str = ""
 
 
 def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
@@ -90,11 +93,13 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
     except StudioError as error:
         return Row(index, error=error.message, **told)  # type: ignore[arg-type]  # the same
     matched = known.once("matched", config.groups, lambda: match(known.trace, config.groups))
-    times = ledger_of(result, plan.flows, matched).totals()
+    ledger = ledger_of(result, plan.flows, matched)
+    times = ledger.totals()
     means: dict[str, Int64] = {part: times.of(part) for part in PARTS}
     means |= {"exposed": times.exposed_ns, "idle": times.idle_ns, "after_finish": times.after_finish_ns}
     parts = {name: int(means[name].sum()) / ranks for name in MEANS}
-    return Row(index, result.makespan_ns, parts, **told)  # type: ignore[arg-type]  # the same
+    doubt = impossible_words(result, ledger)
+    return Row(index, result.makespan_ns, parts, doubt=doubt, **told)  # type: ignore[arg-type]  # the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +115,9 @@ class Stored:
     digest: str
 
 
-def store_job(trace: Trace, path: Path) -> Stored:
-    """Write a job for the processes of an executor."""
-    data = pickle.dumps(trace, protocol=5)
+def store_job(trace: Trace, path: Path, read: Mapping[int, Trace | str] | None = None) -> Stored:
+    """Write a job for the processes of an executor, and as it was read for each number of NPUs where that matters."""
+    data = pickle.dumps((trace, read), protocol=5)
     with open_private(path) as file:
         file.write(data)
     return Stored(path.resolve(), hashlib.blake2b(data, digest_size=16).hexdigest())
@@ -123,7 +128,7 @@ def _jobs(stored: Stored) -> Jobs:
     data = stored.path.read_bytes()
     if hashlib.blake2b(data, digest_size=16).hexdigest() != stored.digest:
         raise StudioError(f"{stored.path} is not the file that the sweep wrote.", hint="Run the sweep again.")
-    return Jobs(pickle.loads(data))  # noqa: S301 (written by this sweep: its checksum says so)
+    return Jobs(*pickle.loads(data))  # noqa: S301 (written by this sweep: its checksum says so)
 
 
 def run_piece(stored: Stored, base: Base, costs: Costs | None, points: Sequence[Point]) -> list[Row]:
@@ -135,8 +140,10 @@ def run_piece(stored: Stored, base: Base, costs: Costs | None, points: Sequence[
 class Here:
     """Simulates points in this process."""
 
-    def __init__(self, trace: Trace, base: Base, costs: Costs | None) -> None:
-        self.jobs, self.base, self.costs = Jobs(trace), base, costs
+    def __init__(
+        self, trace: Trace, base: Base, costs: Costs | None, read: Mapping[int, Trace | str] | None = None
+    ) -> None:
+        self.jobs, self.base, self.costs = Jobs(trace, read), base, costs
 
     def run(self, points: Sequence[Point], poll: Callable[[], None]) -> Iterator[list[Row]]:
         """Yield the results of points in order, a few at a time; `poll` is asked in between and may raise to stop."""

@@ -214,10 +214,14 @@ def _index(space: Space, at: int, search: _Search, place: int) -> int:
 def cheapest(rows: Sequence[Row], values: Mapping[int, float], target: Target) -> Row | None:
     """Return the cheapest point in time: of the lowest cost, where there are no costs of the lowest value of the key.
 
+    One whose finish no such network could have is returned where there is no other.
+
     Args:
         rows: Results.
         values: The value of the target's key by point.
         target: What is asked for.
     """
     good = [row for row in rows if meets(row, target)]
-    return min(good, key=lambda row: (row.cost or 0.0, values[row.index], row.index), default=None)
+    return min(
+        good, key=lambda row: (bool(row.doubt), row.cost or 0.0, values[row.index], row.index), default=None
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,12 +41,15 @@ class Sweep:
         base: The system they change.
         plan: Which points.
         costs: Prices; None for none.
+        read: The job by number of NPUs, where `npus` is varied and a workload does not say how many run it; why it cannot be read
+            for so many in its place.
     """
 
     space: Space
     base: Base
     plan: Plan = field(default_factory=Plan)
     costs: Costs | None = None
+    read: Mapping[int, Trace | str] = field(default_factory=dict)
 
     __repr__ = one_line
 
@@ -164,11 +167,11 @@ def _runner(trace: Trace, sweep: Sweep, output: Path, scheduler: str | None, kno
     points = sweep.space.size if sweep.plan.draw is None else min(sweep.plan.draw, sweep.space.size)
     nodes = sum(map(len, trace.graphs)) * (points - known)
     if scheduler is None and (points - known <= _FEW or nodes < _FEW_NODES or sweep.plan.target is not None):
-        yield Here(trace, sweep.base, sweep.costs)
+        yield Here(trace, sweep.base, sweep.costs, sweep.read)
         return
     job = output.with_name(f"{output.name}.job")
     try:
-        stored = store_job(trace, job)
+        stored = store_job(trace, job, sweep.read)
         if scheduler is not None:
             with connect_scheduler(scheduler) as (executor, threads):
                 yield Elsewhere(stored, sweep.base, sweep.costs, executor, threads)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from studio.completion.mesh import Mesh
@@ -84,6 +85,15 @@ def _model(text: str) -> Model:
     raise ConfigError(f"{MODEL} is {text!r}; allowed: {', '.join(MODELS)}")
 
 
+def counts_of(values: Sequence[str]) -> list[int]:
+    """Return the numbers of NPUs among values, each once; what is none is the result of its points."""
+    found = []
+    for value in values:
+        with contextlib.suppress(ConfigError):
+            found.append(_whole(NPUS, value))
+    return list(dict.fromkeys(found))
+
+
 def _whole(key: str, text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 1 << 20:
         raise ConfigError(f"{key} is {text!r}; allowed: a whole number from 1 to {(1 << 20) - 1:,}")
@@ -95,10 +105,13 @@ class Jobs:
 
     Attributes:
         trace: The job as it was given.
+        read: The job by number of NPUs, where that decides what it is; see `Sweep`.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, read: Mapping[int, Trace | str] | None = None) -> None:
         self.trace = trace
+        self.read = read or {}
+        self._read: dict[int, Known] = {}
         self._sizes: dict[int | None, Known] = {None: Known(trace)}
         self._mesh: Mesh | None = None
 
@@ -106,14 +119,32 @@ class Jobs:
         """Return the job at a point.
 
         Raises:
-            ConfigError: It cannot be scaled to as many replicas.
+            ConfigError: It cannot be scaled to as many replicas, or be read for as many NPUs.
         """
+        if NPUS in point and self.read:
+            return self._at_npus(_whole(NPUS, point[NPUS]), point)
         replicas = _whole(REPLICAS, point[REPLICAS]) if REPLICAS in point else None
         if replicas not in self._sizes:
             self._sizes[replicas] = Known(self._scaled(replicas or 1))
             if len(self._sizes) > _MOST_JOBS:
                 del self._sizes[next(size for size in self._sizes if size is not None)]
         return self._sizes[replicas]
+
+    def _at_npus(self, npus: int, point: Mapping[str, str]) -> Known:
+        """Return the job as it was read for so many NPUs."""
+        if REPLICAS in point:
+            raise ConfigError(
+                f"{NPUS} and {REPLICAS} are both varied of a job that is read for each number of NPUs; allowed: one of both",
+                hint=f"Leave {REPLICAS} out: more NPUs are more replicas.",
+            )
+        found = self.read[npus]
+        if isinstance(found, str):
+            raise ConfigError(found)
+        if npus not in self._read:
+            self._read[npus] = Known(found)
+            if len(self._read) > _MOST_JOBS:
+                del self._read[next(iter(self._read))]
+        return self._read[npus]
 
     def _scaled(self, replicas: int) -> Trace:
         if self._mesh is None:

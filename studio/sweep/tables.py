@@ -15,7 +15,7 @@ from studio.sweep.space import Axis, Space
 
 
 def columns_of(space: Space, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Return results as columns: the point, varied keys, finish, means of parts, ranks, model, cost, error.
+    """Return results as columns: the point, varied keys, finish, means of parts, ranks, model, cost, error, doubt.
 
     Keys whose values are all whole numbers are int64, or else float64 where all are numbers; others are text.
     """
@@ -33,6 +33,7 @@ def columns_of(space: Space, rows: Sequence[Row]) -> dict[str, list[Any]]:
     columns["port_gb_per_s"] = [list(row.port_gb_per_s) or None for row in rows]
     columns["cost"] = [row.cost for row in rows]
     columns["error"] = [row.error or None for row in rows]
+    columns["doubt"] = [row.doubt or None for row in rows]
     return columns
 
 
@@ -65,7 +66,7 @@ def write_parquet(path: Path, space: Space, rows: Sequence[Row]) -> None:
     columns = columns_of(space, rows)
     kinds: dict[str, type] = {axis.key: _kind(axis) for axis in space.axes}
     kinds |= dict.fromkeys(("index", "finish_ns", "ranks", "system_npus"), int)
-    kinds |= dict.fromkeys(("run_model", "error"), str) | {"port_gb_per_s": list}
+    kinds |= dict.fromkeys(("run_model", "error", "doubt"), str) | {"port_gb_per_s": list}
     write_columns(path, {name: _array(kinds.get(name, float), values) for name, values in columns.items()})
 
 
@@ -107,6 +108,8 @@ def read_rows(path: Path) -> list[Row]:
             table = file.read()
         wanted = (*(f"{part}_ns" for part in MEANS), *_TOLD)
         columns = {name: table.column(name).to_pylist() for name in wanted}
+        # Sweeps of earlier releases say nothing of doubts.
+        doubts = table.column("doubt").to_pylist() if "doubt" in table.column_names else [None] * len(table)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise StudioError(
             f"{path.name} is no file of results: {str(error)[:120]}", hint="Run the sweep again."
@@ -122,6 +125,7 @@ def read_rows(path: Path) -> list[Row]:
             tuple(columns["port_gb_per_s"][at] or ()),
             columns["cost"][at],
             columns["error"][at] or "",
+            doubts[at] or "",
         )
         for at, index in enumerate(columns["index"])
     ]

@@ -149,6 +149,24 @@ def test_a_wrong_algorithm_exits_with_1_and_one_that_never_ends_is_refused(tmp_p
     assert "waits for ever" in result.output
 
 
+def test_a_preset_without_its_costs_keeps_a_latency(tmp_path: Path):
+    """Costs hold the latency of the full model; without it a KiB by direct took 30 ns, where a hop takes more than that.
+
+    Each of both rounds of a direct all-reduce passes a switch over two hops of 936.25 ns; a setting is the last word.
+    """
+    file = tmp_path / "ring.xml"
+    file.write_bytes(ring_all_reduce(8))
+    words = (str(file), "1KiB", "--preset", "hgx-h100")
+    told = run(*words)[1]
+    assert told["latency_ns"] == [936.25]
+    [direct] = [one["finish_ns"] for one in told["others"] if one["name"] == "direct"]
+    assert 4 * 936.25 < direct < 4 * 936.25 + 100
+    assert told["finish_ns"] > 14 * 2 * 936.25
+    assert run(*words, "--set", "latency=[0]")[1]["latency_ns"] == [0]
+    said = CliRunner().invoke(main, ["algorithm", *words]).output
+    assert "latency 936 ns a hop; messages are stored and forwarded whole" in said
+
+
 def test_what_is_written_simulates_a_job_by_the_algorithm(tmp_path: Path):
     file, target = tmp_path / "ring.xml", tmp_path / "made"
     file.write_bytes(ring_all_reduce(4))

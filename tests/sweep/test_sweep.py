@@ -436,3 +436,24 @@ def test_results_are_not_written_under_the_name_of_another_form(tmp_path):
     assert "allowed: a name that ends in .parquet" in told.stderr
     assert "rates.parquet" in told.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_text_workload_is_read_for_each_number_of_npus(tmp_path):
+    """Each point is what `simulate --npus` gives; a number that is none is the result of its point."""
+    from tests.test_cli import run
+
+    (tmp_path / "w.txt").write_text(
+        "MICRO\n1\nar -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1048576 5\n", encoding="utf-8"
+    )
+    words = ("sweep", tmp_path / "w.txt", "--preset", "hgx-h100", "-o", tmp_path / "x.parquet")
+    result = run(*words, "--set", "npus=2,4,16,none")
+    assert result.exit_code == 0, result.output
+    table = pd.read_parquet(tmp_path / "x.parquet")
+    assert table["ranks"].tolist()[:3] == [2, 4, 16]
+    for npus, finish in zip((2, 4, 16), table["finish_ns"], strict=False):
+        alone = run("simulate", tmp_path / "w.txt", "--preset", "hgx-h100", "--npus", npus, "--json")
+        assert json.loads(alone.stdout)["finish_ns"] == finish
+    assert "npus is 'none'" in table["error"][3]
+    both = run(*words, "--set", "npus=2,4", "--npus", "4")
+    assert both.exit_code == 1
+    assert "Leave --npus out" in both.output

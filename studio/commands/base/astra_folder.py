@@ -43,6 +43,7 @@ from studio.trace import (
     NONE,
     Finding,
     Graph,
+    Int64,
     NodeType,
     Rank,
     Strings,
@@ -51,7 +52,7 @@ from studio.trace import (
     dense_column,
     int_column,
 )
-from studio.units import format_bytes, format_counted, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
 _EXACT_DURATION = "duration_ns"
@@ -97,6 +98,7 @@ def prepare(
     custom: CustomAlgorithms = NO_CUSTOM,
     *,
     congestion: Congestion | None = None,
+    keep_durations: bool = False,
 ) -> Prepared:
     """Convert a job and a system to what ASTRA-sim takes.
 
@@ -105,6 +107,8 @@ def prepare(
         parts: The system's tables.
         custom: Algorithms given as traces.
         congestion: Which network; None is that of the tables.
+        keep_durations: Whether compute keeps the durations that it has, although the system has a roofline. So it does beyond
+            ASTRA-sim's model unless the system says otherwise, and there it always does.
 
     Raises:
         ConfigError: The system has what ASTRA-sim has not and cannot be converted.
@@ -116,8 +120,11 @@ def prepare(
     if system.groups is not None:
         trace = replace(trace, groups=interpret(system, custom).config.groups or ())
         system = replace(system, groups=None)
-    adapted, about_job = _adapt_job(trace)
-    system, about_compute = _with_compute(adapted, system)
+    keeps = keep_durations or (
+        is_extended(parts) and table_of(parts, "extended").get("compute-times", "recorded") == "recorded"
+    )
+    system, about_compute = _with_compute(trace, system, keep_durations=keeps)
+    adapted, about_job = _adapt_job(trace, durations=not system.system.get("roofline-enabled"))
     imported = interpret(system, custom)
     if imported.config.topology.npus < 2:
         raise ConfigError(
@@ -194,11 +201,11 @@ def _plain_system(parts: Parts) -> tuple[Parts, list[Finding]]:
     return replace(plain, network=network, memory=memory), findings
 
 
-def _with_compute(trace: Trace, parts: Parts) -> tuple[Parts, list[Finding]]:
-    """Turn the roofline off where nodes do not say enough for it and have recorded times."""
+def _with_compute(trace: Trace, parts: Parts, *, keep_durations: bool) -> tuple[Parts, list[Finding]]:
+    """Turn the roofline off where nodes with durations do not say enough for it, or are to keep them; says what it does else."""
     if not parts.system.get("roofline-enabled"):
         return parts, []
-    lacking = timed = 0
+    lacking = lacking_timed = timed = untimed = 0
     uses = _uses(trace)
     for index, graph in enumerate(trace.graphs):
         compute = (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) == 0)
@@ -207,16 +214,39 @@ def _with_compute(trace: Trace, parts: Parts) -> tuple[Parts, list[Finding]]:
             has = np.zeros(len(graph), np.bool_)
             has[int_column(graph, key)[0]] = True
             said &= has
+        has_time = graph.duration_ns > 0
         lacking += int((compute & ~said).sum()) * uses[index]
-        timed += int((compute & ~said & (graph.duration_ns > 0)).sum()) * uses[index]
-    if not lacking or not timed:
-        return parts, []
-    system = {key: value for key, value in parts.system.items() if key != "roofline-enabled"}
-    message = (
-        f"For ASTRA-sim: the roofline is off, since {format_counted(lacking, 'compute node')} "
-        f"{'lacks' if lacking == 1 else 'lack'} num_ops or tensor_size; recorded durations count."
+        lacking_timed += int((compute & ~said & has_time).sum()) * uses[index]
+        timed += int((compute & has_time).sum()) * uses[index]
+        untimed += int((compute & ~has_time).sum()) * uses[index]
+    off = replace(
+        parts, system={key: value for key, value in parts.system.items() if key != "roofline-enabled"}
     )
-    return replace(parts, system=system), [Finding("warning", CODE, message)]
+    if lacking_timed:
+        message = (
+            f"For ASTRA-sim: the roofline is off, since {format_counted(lacking, 'compute node')} "
+            f"{'lacks' if lacking == 1 else 'lack'} num_ops or tensor_size; recorded durations count."
+        )
+        return off, [Finding("warning", CODE, message)]
+    if not timed:
+        return parts, []
+    with_times = (
+        f"{format_counted(timed, 'compute node')} {'has a duration' if timed == 1 else 'have durations'}"
+    )
+    if keep_durations and untimed <= timed:
+        rest = f"; {format_count(untimed)} without one take 1 ns each" if untimed else ""
+        message = f"For ASTRA-sim: the roofline is off, since {with_times}, and these count{rest}."
+        return off, [Finding("warning" if untimed else "info", CODE, message)]
+    hint = (
+        f"{format_count(untimed)} have none, and ASTRA-sim times either all or none by it."
+        if keep_durations
+        else "With roofline-enabled=0 in the system the durations count."
+    )
+    message = (
+        f"For ASTRA-sim: {with_times}, which do not count: the roofline times all compute anew, at peak rates; "
+        "hardware takes longer."
+    )
+    return parts, [Finding("warning", CODE, message, hint)]
 
 
 def _uses(trace: Trace) -> list[int]:
@@ -230,8 +260,13 @@ def _uses(trace: Trace) -> list[int]:
 # The job
 
 
-def _adapt_job(trace: Trace) -> tuple[Trace, list[Finding]]:
-    """Return a job that ASTRA-sim reads, and what was changed."""
+def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
+    """Return a job that ASTRA-sim reads, and what was changed.
+
+    Args:
+        trace: The job.
+        durations: Whether compute on devices takes its durations, so that rounding them changes answers.
+    """
     uses = _uses(trace)
     counts = {"names": 0, "tags": 0, "rounded": 0, "cpu": 0}
     drift_ns = 0
@@ -239,12 +274,13 @@ def _adapt_job(trace: Trace) -> tuple[Trace, list[Finding]]:
     for index, graph in enumerate(trace.graphs):
         changed, renamed = _with_group_names(graph)
         changed, tagged = _with_tags(changed)
-        changed, rounded, drift = _in_micros(changed)
+        changed, grown_ns = _in_micros(changed)
         counts["names"] += renamed * uses[index]
         counts["tags"] += tagged * uses[index]
-        counts["rounded"] += rounded * uses[index]
-        drift_ns += drift * uses[index]
         on_cpu = (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) != 0)
+        counted = on_cpu | (graph.type == NodeType.COMP) if durations else on_cpu
+        counts["rounded"] += int((counted & (grown_ns != 0)).sum()) * uses[index]
+        drift_ns += int(grown_ns[counted].sum()) * uses[index]
         in_memory = (graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)
         counts["cpu"] += int((on_cpu | in_memory).sum()) * uses[index]
         if changed is not graph:
@@ -327,17 +363,18 @@ def _with_tags(graph: Graph) -> tuple[Graph, int]:
     return edit.with_numbers(graph, "comm_tag", rows, np.zeros(len(rows), np.int64)), len(rows)
 
 
-def _in_micros(graph: Graph) -> tuple[Graph, int, int]:
-    """Round durations to whole microseconds; returns how many, and by how much all together grew."""
+def _in_micros(graph: Graph) -> tuple[Graph, Int64]:
+    """Round durations to whole microseconds; returns by how much each (N,) grew."""
     duration = graph.duration_ns
     whole = np.where(duration > 0, (duration + 500) // 1000 * 1000, duration)
-    off = whole != duration
+    grown_ns = whole - duration
+    off = grown_ns != 0
     if not off.any():
-        return graph, 0, 0
+        return graph, grown_ns
     # Files may hold the exact time as an attribute beside it.
     rows = np.intersect1d(graph.rows_with(_EXACT_DURATION)[0], np.flatnonzero(off))
     exact = edit.with_numbers(graph, _EXACT_DURATION, rows, whole[rows]) if len(rows) else graph
-    return replace(exact, duration_ns=whole), int(off.sum()), int((whole - duration).sum())
+    return replace(exact, duration_ns=whole), grown_ns
 
 
 # ---------------------------------------------------------------------------------------------------

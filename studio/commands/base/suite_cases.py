@@ -34,6 +34,8 @@ from studio.store.workspace import Workspace
 from studio.units import format_ns
 
 FORM: Final = 1
+_TOLD: Final = 2
+"""Rises with what results tell, so that earlier ones that lack it are simulated again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class Result:
         error, hint: Why it failed; "" where it did not.
         digest: Of what was simulated and on what.
         other_gpu: That compute keeps the durations of another GPU than the system's, in words; "" where it does not.
+        impossible: Why no such network could finish then; "" where nothing says so.
     """
 
     job: str
@@ -68,6 +71,7 @@ class Result:
     hint: str = ""
     digest: str = ""
     other_gpu: str = ""
+    impossible: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,13 @@ class Score:
         speed: The geometric mean, over the jobs that both have finished, of its speed relative to the reference; None
             where there are none.
         jobs: How many jobs that is.
+        impossible: Of how many of them the finish here, or that of the reference, is one that no such network could have.
     """
 
     system: str
     speed: float | None
     jobs: int
+    impossible: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +259,7 @@ def _simulate(
         len(losses(outcome.findings)),
         digest=digest,
         other_gpu=next((finding.message for finding in outcome.findings if finding.code == OTHER_GPU), ""),
+        impossible=next((doubt.message for doubt in outcome.doubts if doubt.impossible), ""),
     )
 
 
@@ -272,14 +279,20 @@ def score(suite: Suite, cases: Sequence[Case]) -> Results:
             for words in _list_broken_limits(one, speed, limit)
         )
         judged.append(replace(case, speed=speed, exceeded=exceeded))
-    scores = tuple(_score(system.name, judged) for system in suite.systems)
+    scores = tuple(_score(system.name, judged, suite.reference) for system in suite.systems)
     return Results(suite.name, suite.reference, tuple(judged), scores)
 
 
-def _score(system: str, cases: Sequence[Case]) -> Score:
+def _score(system: str, cases: Sequence[Case], reference: str) -> Score:
+    unsure = {
+        case.result.job
+        for case in cases
+        if case.result.impossible and case.result.system in (system, reference)
+    }
+    counted = [case.result.job for case in cases if case.result.system == system and case.speed is not None]
     speeds = [case.speed for case in cases if case.result.system == system and case.speed is not None]
     mean = math.exp(sum(map(math.log, speeds)) / len(speeds)) if speeds else None
-    return Score(system, mean, len(speeds))
+    return Score(system, mean, len(speeds), sum(job in unsure for job in counted))
 
 
 def _list_broken_limits(one: Result, speed: float | None, limit: SuiteLimit) -> Iterator[str]:
@@ -376,6 +389,7 @@ def _digest(job: SuiteJob, system: SuiteSystem, job_digest: str) -> str:
     told = (
         __version__,
         EDITION,
+        _TOLD,
         job_digest,
         [job.npus, job.passes, sorted(job.ranks.items())],
         [preset, _content(Path(preset)), sorted(files.items()), system.npus, system.model, system.gpu],

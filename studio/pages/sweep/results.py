@@ -22,6 +22,7 @@ from studio.sweep.analysis import (
     best,
     describe_finishes,
     describe_little,
+    doubted,
     finish_varies,
     importance,
     models,
@@ -56,6 +57,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
     return html.Div(
         [
             html.P(kept.asked.doubt, className="cs-level-warning") if kept.asked.doubt else None,
+            _doubts(rows),
             _name_cheapest(kept, rows),
             html.Div(
                 [
@@ -89,6 +91,28 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
             html.Div(_points(kept, best(rows, _BEST)), className="sweep-points"),
         ]
     )
+
+
+def _doubts(rows: list[Row]) -> Any:
+    """Say how many points no such network could have, and why the first cannot be; None where there are none."""
+    marked = doubted(rows)
+    if not marked:
+        return None
+    some = (
+        " They are ranked last, and left out of the front and the shares."
+        if len(marked) < len(possible(rows))
+        else ""
+    )
+    many = (
+        f"{format_counted(len(marked), 'point')} that no such network could have, such as {marked[0].index}"
+    )
+    return html.P(f"{many}: {marked[0].doubt}{some}", className="cs-level-warning")
+
+
+def _finish(row: Row) -> Any:
+    """Return the finish of a point, marked where no such network could have it."""
+    words = f"{format_ns(row.finish_ns or 0)}{' impossible' if row.doubt else ''}"
+    return exact(words, f"{row.finish_ns:,} ns{f'. {row.doubt}' if row.doubt else ''}")
 
 
 def _name_cheapest(kept: Kept, rows: list[Row]) -> Any:
@@ -184,7 +208,7 @@ def _points(kept: Kept, rows: list[Row]) -> Any:
             (
                 format_count(row.index),
                 *(point[key] for key in keys),
-                exact(format_ns(row.finish_ns or 0), f"{row.finish_ns:,} ns"),
+                _finish(row),
                 exact(format_ns(exposed), f"{exposed:,.1f} ns"),
                 "" if row.cost is None else exact(format_si(row.cost), f"{row.cost:,.2f}"),
                 run_button(kept, row),
@@ -208,7 +232,7 @@ def chosen_point(kept: Kept, row: Row) -> Any:
     """Return what is known of the point that was clicked."""
     point = kept.space.point(row.index)
     facts: list[tuple[Any, Any]] = [(key, html.Bdi(value)) for key, value in point.items()]
-    facts += [("finish", exact(format_ns(row.finish_ns or 0), f"{row.finish_ns:,} ns"))]
+    facts += [("finish", _finish(row))]
     facts += [
         (
             [NAMES[part], hint(NAMES[part], ABOUT[part])],

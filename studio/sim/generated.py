@@ -1,0 +1,65 @@
+"""The GPU that a generated job has durations of, and the command that generates it for another one."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from studio.errors import ConfigError
+from studio.sim.systems.gpu import Gpu
+from studio.sim.systems.gpus import find_gpu, short_name
+from studio.trace import GENERATED, RECIPE, Trace
+
+_OPTION = {"sequence": "seq"}
+"""Options that are not called as their keys."""
+
+
+def gpu_of_generation(trace: Trace) -> Gpu | None:
+    """Return the GPU that a job was generated for; None for jobs that were not, or that no GPU was said of."""
+    try:
+        return find_gpu(_recipe(trace)["given"]["gpu"])
+    except (ConfigError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def generate_anew(trace: Trace, gpu: Gpu) -> str:
+    """Say how to generate a job for another GPU: with the whole command where its ranks tell of it.
+
+    Args:
+        trace: A generated job.
+        gpu: The GPU that it is wanted for.
+    """
+    name = short_name(gpu)
+    if name is None:
+        return "Generate it anew with --gpu of that GPU."
+    command = _command(trace, name)
+    return f"Generate it anew with --gpu {name}{f': {command}' if command else ''}."
+
+
+def _recipe(trace: Trace) -> Mapping[str, Any]:
+    """Return what was said of a generated job; empty where its first rank does not tell."""
+    text = trace.ranks[0].metadata_value(RECIPE) if trace.ranks else None
+    try:
+        told = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _command(trace: Trace, gpu: str) -> str:
+    """Return the command that generates a job for a GPU; "" where its model has no name or nothing tells the command."""
+    told = _recipe(trace)
+    made, model, given = trace.ranks[0].metadata_value(GENERATED), told.get("model"), told.get("given")
+    if not isinstance(made, str) or not isinstance(model, str) or not isinstance(given, dict):
+        return ""
+    words = [made.partition(":")[0], "--model", shlex.quote(model), "--ranks", str(told.get("ranks"))]
+    for key, value in {**given, "gpu": gpu}.items():
+        option = str(_OPTION.get(key, key)).replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{option}")
+        else:
+            listed = value if isinstance(value, list) else [value]
+            words += [f"--{option}", shlex.quote(",".join(map(str, listed)))]
+    return " ".join([*words, "-o", "JOB"])
