@@ -20,6 +20,7 @@ from studio.analysis.job.summary import summarise
 from studio.commands import info
 from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, executors, write
+from studio.et.seen import JobSeen
 from studio.et.source import SourceFile, open_sources
 from studio.files import open_file
 from studio.jobs import importing
@@ -49,6 +50,8 @@ class Upload:
         self.stop_at = stop_at
         self.told: list[tuple[str, int, int]] = []
         self.warnings: list[str] = []
+        self.failed: list[str] = []
+        self.seen = JobSeen()
 
     def __call__(self, phase: str, done: int, total: int, message: str = "") -> None:
         self.told.append((phase, done, total))
@@ -57,6 +60,9 @@ class Upload:
 
     def files_sorted(self, used: Mapping[Path, str], left_out: Mapping[Path, str]) -> None:
         self.left_out = {path.name: why for path, why in left_out.items()}
+
+    def file_failed(self, file: SourceFile, error: StudioError) -> None:
+        self.failed.append(f"{file.name}: {error.message}")
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)
@@ -226,7 +232,7 @@ def test_an_upload_becomes_a_job_and_is_found_by_path_later(workspace, job, read
     progress = Upload()
     job_id = upload_reader(workspace)(uploads(job), progress)
     assert workspace.load(job_id) == some()
-    assert (workspace.info(job_id).source, progress.warnings) == ("upload", [])
+    assert (workspace.info(job_id).source, progress.warnings) == ("job.0.et\njob.3.et\njob.json", [])
     assert open_paths(workspace, [job]) == [job_id]
     assert reads == ["job"]
 
@@ -251,6 +257,33 @@ def test_several_jobs_in_one_upload_are_all_imported_and_said(workspace, job):
     assert workspace.info(job_id).name == "job"
     assert sorted(info.name for info in workspace.jobs()) == ["job", "other"]
     assert progress.warnings == ["2 jobs were found and imported: job, other."]
+
+
+def test_a_job_is_said_to_come_from_its_own_files_alone(workspace, job, tmp_path):
+    """Not from all that were opened with it: of paths its own, of uploads the names of its own."""
+    write(some(nodes=5), tmp_path / "more" / "deep", "other")
+    write(some(nodes=7), tmp_path / "loose", "loose")
+    (loose,) = (tmp_path / "loose").glob("loose.0.et")
+    made = open_paths(workspace, [job, tmp_path / "more", loose])
+    sources = {workspace.info(made_job).name: workspace.info(made_job).source for made_job in made}
+    assert sources == {"job": str(job), "other": str(tmp_path / "more"), "loose": str(loose)}
+    files = [SourceFile(f"in/{file.name}", file.path) for file in uploads(job)]
+    files += [SourceFile(f"more.zip/{file.name}", file.path) for file in uploads(tmp_path / "more" / "deep")]
+    elsewhere = Workspace(tmp_path / "elsewhere")
+    upload_reader(elsewhere)(files, Upload())
+    assert {info.name: info.source for info in elsewhere.jobs()} == {"job": "in", "other": "more.zip"}
+
+
+def test_files_of_an_upload_that_cannot_be_read_are_told_with_the_reason(workspace, tmp_path):
+    """Beside the file itself, in words, though the rest became a job."""
+    for number in (0, 1):
+        rank_files(tmp_path / "in", number, *small_rank(number))
+    broken = tmp_path / "in" / "kineto_1.json"
+    broken.write_bytes(broken.read_bytes()[:-40])
+    progress = Upload()
+    upload_reader(workspace)(uploads(tmp_path / "in"), progress)
+    [told] = progress.failed
+    assert told.startswith("kineto_1.json: kineto_1.json: ")
 
 
 @pytest.mark.parametrize("phase", ["checking", "reading", "storing"])

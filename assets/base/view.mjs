@@ -159,13 +159,14 @@ function noteTouch(event) {
 }
 
 /**
- * Whether the user touched a select last: it reports a new value also when its choices change.
+ * Whether the user touched a select or a row of choices last: a select reports a new value also when its
+ * choices change.
  *
  * @param {string} id
  * @returns {boolean}
  */
 export function isTouched(id) {
-  const field = document.getElementById(id)?.closest(".mantine-Select-root");
+  const field = document.getElementById(id)?.closest(".mantine-Select-root, .mantine-SegmentedControl-root");
   return Boolean(field && touched && field.contains(touched));
 }
 
@@ -184,4 +185,6 @@ export function takeTouch(id) {
 if (typeof document !== "undefined") {
   document.addEventListener("pointerdown", noteTouch, true);
   document.addEventListener("keydown", noteTouch, true);
+  // Programs that speak and listen for the user click without a pointer.
+  document.addEventListener("click", noteTouch, true);
 }

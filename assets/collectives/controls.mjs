@@ -2,7 +2,7 @@
 
 import { noUpdate, setProps } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
-import { changeView, isTouched, readView } from "../base/view.mjs";
+import { changeView, isTouched, readView, takeTouch } from "../base/view.mjs";
 
 /** @import { Patch } from "../base/view.mjs" */
 /** @typedef {Record<string, string | null | undefined>} Values by control */
@@ -41,7 +41,7 @@ export function patchOf(chosen) {
 export class Controls {
   /** Values last written to the controls. @type {Values} */
   #told = {};
-  /** What they have shown of that. @type {Values} */
+  /** What they have to show: the last value settled, or chosen since. @type {Values} */
   #held = {};
   /** A control of the page that was updated last. @type {HTMLElement | null} */
   #page = null;
@@ -54,22 +54,28 @@ export class Controls {
    */
   follow(settled, others, values) {
     const wanted = settled?.controls ?? {}, view = readView(), page = byId("collectives-tab");
-    if (this.#page !== page) this.#told = {};
+    if (this.#page !== page) [this.#told, this.#held] = [{}, {}];
     this.#page = page;
     return CONTROLS.map((name, index) => {
       const before = this.#told[name], value = wanted[name];
       this.#told[name] = value;
-      if (value === undefined || value === values[index]) return noUpdate;
-      /* A choice that is not yet among the others would be given up by its control. */
-      if (name === "with") return value && !others?.some((other) => other.value === value) ? noUpdate : value;
+      if (value === undefined) return noUpdate;
       /* What was chosen a moment ago and is on its way to the address is not taken back. */
-      const isChosen = value === before && values[index] !== (view[name] || DEFAULTS[name]);
-      return isChosen ? noUpdate : value;
+      const isChosen = value === before && values[index] !== (view[name] || DEFAULTS[name] || null);
+      if (value !== values[index] && name !== "with" && isChosen) return noUpdate;
+      /* A choice that is not yet among the others would be given up by its control. */
+      const isThere = name !== "with" || !value || others?.some((other) => other.value === value);
+      this.#held[name] = (isThere ? value : values[index]) || null;
+      if (value === values[index] || !isThere) return noUpdate;
+      /* What the control tells next is this value. */
+      takeTouch(`collectives-${name}`);
+      return value;
     });
   }
 
   /**
-   * Write into the address what the user chose.
+   * Write into the address what the user chose. Controls also tell what they were given, and late: by then
+   * they may have to show the next value, which they are then given again.
    * @param {Settled | null} settled
    * @param {readonly (string | null)[]} values
    */
@@ -78,13 +84,11 @@ export class Controls {
     /** @type {Values} */
     const chosen = {};
     CONTROLS.forEach((name, index) => {
-      const value = values[index] || null, now = wanted[name] || null;
-      /* Until a control shows the settled value, it holds its initial value, not a choice of the user. */
-      if (value === now) this.#held[name] = now;
-      if (value === now || this.#held[name] !== now || wanted[name] === undefined) return;
-      if (!value && name !== "with") return;
-      if (!value && !isTouched("collectives-with")) setProps("collectives-with", { value: now });
-      else chosen[name] = value;
+      const id = `collectives-${name}`, value = values[index] || null, held = this.#held[name];
+      if (value === held || held === undefined || wanted[name] === undefined) return;
+      if (isTouched(id) && (value || name === "with")) {
+        chosen[name] = this.#held[name] = value;
+      } else setProps(id, { value: held });
     });
     if (Object.keys(chosen).length) changeView(patchOf(chosen));
   }

@@ -21,8 +21,8 @@ export const PARTS = {
   searched: (view) => JSON.stringify(view.q ? view : {}),
   // What the server looks up, to say what of it does not exist.
   named: (view, path) => {
-    const { job, run, rank, with: others, ghost } = view;
-    return JSON.stringify([path, ...[job, run, rank, others, ghost].map((part) => part ?? null)]);
+    const { job, run, rank, with: others, ghost, sweep } = view;
+    return JSON.stringify([path, ...[job, run, rank, others, ghost, sweep].map((part) => part ?? null)]);
   },
 };
 

@@ -188,7 +188,7 @@ export class CardView {
     const isReading = card.status === "reading";
     const isListed = (/** @type {Upload} */ file) => Boolean(file.error || (isReading && file.role));
     const listed = isUploading ? card.files : card.files.filter(isListed);
-    setVisible(this.sorted, isReading && card.used !== null);
+    setVisible(this.sorted, (isReading || card.status === "done") && card.used !== null);
     setText(this.sorted, sortedText(card));
     const urgent = URGENT.flatMap((status) => listed.filter((file) => file.status === status));
     const shown = new Set(urgent.slice(0, ROWS));

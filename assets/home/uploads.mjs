@@ -309,7 +309,11 @@ export class Uploads {
     const { say } = this.listener;
     if (card.status === "reading") say(`${card.name}: reading.`);
     if (card.status === "cancelled") say(`${card.name}: cancelled.`);
-    if (card.status === "done") this.listener.finished(card);
+    if (card.status === "done") {
+      // A card that stays tells what was left out.
+      if (card.leftOut || card.warnings.length) void this.#refresh(card, true);
+      this.listener.finished(card);
+    }
     if (card.status === "failed") {
       say(`${card.name}: ${card.error?.message ?? "failed."}`);
       void this.#refresh(card, true);

@@ -182,14 +182,17 @@ export function noteText(file, now) {
 }
 
 /**
- * How the files of an import were sorted, before any was read.
+ * How the files of an import were sorted: before any was read, and afterwards.
  *
  * @param {Card} card
  * @returns {string} nothing where it is not known
  */
-export function sortedText({ used, leftOut }) {
+export function sortedText({ used, leftOut, files, status }) {
   if (used === null) return "";
-  return `${plural(used, "file")} used, ${leftOut ? formatCount(leftOut) : "none"} left out`;
+  // Which cannot be read is known when all are.
+  const failed = status === "done" ? files.filter((file) => file.status === "failed").length : 0;
+  const words = `${plural(used - failed, "file")} used, ${leftOut ? formatCount(leftOut) : "none"} left out`;
+  return failed ? `${words}, ${formatCount(failed)} cannot be read` : words;
 }
 
 /**

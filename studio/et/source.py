@@ -91,7 +91,7 @@ def open_sources(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
     """
     with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
         files: list[SourceFile] = []
-        for name, path in _label_paths([Path(given) for given in paths]):
+        for name, path in label_paths([Path(given) for given in paths]):
             sources = walk(path, name) if path.is_dir() else [_named(path, name)]
             if not sources:
                 raise TraceFormatError(
@@ -101,7 +101,7 @@ def open_sources(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
         yield unpack_archives(files, Path(scratch))
 
 
-def _label_paths(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+def label_paths(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     """Return each path once with a short name: its last part, or as much as makes it unique."""
     # Not resolve(): a link is called what the user calls it.
     whole = {Path(os.path.abspath(path)): path for path in paths}  # noqa: PTH100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -22,11 +22,17 @@ MOST_LINES = 600
 FRONT_PX = 320
 """Height of the figure of cost against finish."""
 _LABEL = 26
+Units = Mapping[str, str]
+"""Units of settings by key; one without a unit has none."""
+NO_UNITS: Units = {}
 
 
-def point_words(space: Space, row: Row) -> str:
+def point_words(space: Space, row: Row, units: Units = NO_UNITS) -> str:
     """Return a point in words, a setting a line, for hovering."""
-    settings = "<br>".join(f"{key} = {_escape(value)}" for key, value in space.point(row.index).items())
+    settings = "<br>".join(
+        _escape(f"{key} = {value} {units.get(key, '')}".rstrip())
+        for key, value in space.point(row.index).items()
+    )
     cost = "" if row.cost is None else f" · cost {format_si(row.cost)}"
     return f"<b>{format_ns(row.finish_ns or 0)}</b>{cost}<br>{settings}<br>point {row.index:,}"
 
@@ -35,7 +41,7 @@ def _escape(text: str) -> str:
     return escape(text, quote=False)
 
 
-def front_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
+def front_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Units = NO_UNITS) -> Any:
     """Return cost against finish of every point, and the front that no point beats in both."""
     import plotly.graph_objects as go
 
@@ -57,7 +63,7 @@ def front_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
                 name=name,
                 marker=mark,
                 line={"color": colours.compute, "width": 1.5, "shape": "hv"},
-                text=[point_words(space, row) for row in chosen],
+                text=[point_words(space, row, units) for row in chosen],
                 customdata=[row.index for row in chosen],
                 hovertemplate="%{text}<extra></extra>",
             )
@@ -75,7 +81,7 @@ def _layout(rows: Sequence[Row], dark: bool) -> dict[str, Any]:
         "legend": {"font": {"size": 11}, "orientation": "h", "x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"},
         "margin": {"l": 10, "r": 16, "t": 28, "b": 10},
         "xaxis": {
-            **made["xaxis"], "title": {"text": "cost of the system", "font": small}, "tickfont": small,
+            **made["xaxis"], "title": {"text": "cost of the system, in what the prices are in", "font": small}, "tickfont": small,
             "tickvals": ticks, "ticktext": _whole_numbers(ticks),
         },
         "yaxis": {**made["yaxis"], **_time_axis(rows), "title": {"text": "finish", "font": small}, "tickfont": small},
@@ -132,7 +138,7 @@ def _whole_times(values: list[float]) -> list[str]:
     return format_distinct([round(value) for value in values])
 
 
-def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
+def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Units = NO_UNITS) -> Any:
     """Return every setting, cost and finish as axes beside each other, a line a point, darker where it finishes sooner.
 
     Drawn as lines, for plotly's own kind needs WebGL, which not every browser has.
@@ -144,7 +150,7 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
     # From the best one on, which is the last.
     shown = found[::-1][::step][::-1]
     colours, shades = palette(dark), SEQUENTIAL["dark" if dark else "light"]
-    axes = [_setting_axis(axis, space, shown) for axis in space.axes if len(axis.values) > 1]
+    axes = [_setting_axis(axis, space, shown, units) for axis in space.axes if len(axis.values) > 1]
     if shown and all(row.cost is not None for row in shown):
         axes.append(_number_axis("cost", [row.cost or 0.0 for row in shown], _whole_numbers))
     finishes = [float(row.finish_ns or 0) for row in shown]
@@ -155,7 +161,9 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool) -> Any:
         x = [place for _ in part for place in (*range(len(axes)), None)]
         y = [height for row in part.tolist() for height in (*(axis.places[row] for axis in axes), None)]
         text = [
-            words for row in part.tolist() for words in [point_words(space, shown[row])] * (len(axes) + 1)
+            words
+            for row in part.tolist()
+            for words in [point_words(space, shown[row], units)] * (len(axes) + 1)
         ]
         line = {"color": shades[at], "width": 1 if at < len(shades) - 1 else 1.6}
         figure.add_trace(
@@ -198,12 +206,19 @@ class _Upright:
     ticks: list[tuple[float, str]]
 
 
-def _setting_axis(axis: Axis, space: Space, rows: Sequence[Row]) -> _Upright:
+def _with_unit(key: str, units: Units) -> str:
+    """Return the name of a setting, cut where it is long, with its unit."""
+    return f"{_shorten(key)}, {units[key]}" if key in units else _shorten(key)
+
+
+def _setting_axis(axis: Axis, space: Space, rows: Sequence[Row], units: Units) -> _Upright:
     last = len(axis.values) - 1
     height = {value: at / last for at, value in enumerate(axis.values)}
     step = -(-len(axis.values) // 9)
     ticks = [(height[value], _shorten(value)) for value in axis.values[::step]]
-    return _Upright(_shorten(axis.key), [height[space.point(row.index)[axis.key]] for row in rows], ticks)
+    return _Upright(
+        _with_unit(axis.key, units), [height[space.point(row.index)[axis.key]] for row in rows], ticks
+    )
 
 
 def _number_axis(
@@ -225,7 +240,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _LABEL else f"…{text[1 - _LABEL :]}"
 
 
-def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool) -> Any:
+def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool, units: Units = NO_UNITS) -> Any:
     """Return the finish along one setting: through the best point, and the median and range over all others."""
     import plotly.graph_objects as go
 
@@ -242,7 +257,7 @@ def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool) -> 
     shown: dict[str, Any] = {
         "tickvals": None,
         "ticktext": None,
-        "title": {"text": key, "font": {"size": 11, "color": colours.dim}},
+        "title": {"text": _with_unit(key, units), "font": {"size": 11, "color": colours.dim}},
     }
     if axis.numbers is None:
         shown["range"] = [-0.6, len(values) - 0.4]
@@ -277,7 +292,7 @@ def slice_figure(space: Space, rows: Sequence[Row], key: str, *, dark: bool) -> 
             go.Scatter(
                 x=x, y=line, name=name, mode="lines+markers" if numeric else "markers", line={"color": colour, "dash": dash, "width": 1.5},
                 marker={"size": 5 if numeric else 9, "color": colour}, text=[format_ns((at or 0) * 1e9) for at in line],
-                hovertemplate=f"{key} = %{{x}}: %{{text}}<extra>{name}</extra>",
+                hovertemplate=f"{key} = %{{x}} {units.get(key, '')}".rstrip() + f": %{{text}}<extra>{name}</extra>",
             )
         )  # fmt: skip
     return figure

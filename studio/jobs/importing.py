@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from studio.errors import StudioError, TraceFormatError
 from studio.et import JobFiles, Progress, discover, read_job
 from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
 from studio.et.seen import seen_by
-from studio.et.source import SourceFile, mark_content, measure_file, open_sources
+from studio.et.source import SourceFile, label_paths, mark_content, measure_file, open_sources
 from studio.samples import RECORDING, SAMPLES, sample_path
 from studio.store.workspace import Workspace
 
@@ -46,9 +48,30 @@ def open_paths(
         Ids of the jobs, in the order they were found.
     """
     with open_sources(paths) as files:
-        source = "\n".join(str(path) for path in paths)
-        numbers = ranks_by_file(files, ranks or {})
-        return [_import(workspace, job, source, _Said(numbers, size), progress) for job in discover(files)]
+        said = _Said(ranks_by_file(files, ranks or {}), size)
+        given = label_paths([Path(path) for path in paths])
+        return [
+            _import(workspace, job, "\n".join(_paths_of(job, given)), said, progress)
+            for job in discover(files)
+        ]
+
+
+def _paths_of(job: JobFiles, given: Sequence[tuple[str, Path]]) -> list[str]:
+    """Return those of the `given` paths, with their labels, that files of a job were found at."""
+    if len(given) == 1:
+        return [str(path) for _, path in given]
+    labels = {label for label, _ in given}
+    used: set[str] = set()
+    for name in _names_of(job):
+        # The label of a file is its name; that of a folder or archive is what its name begins with.
+        parts = name.split("/")
+        used |= {start for end in range(1, len(parts) + 1) if (start := "/".join(parts[:end])) in labels}
+    return [str(path) for label, path in given if label in used]
+
+
+def _names_of(job: JobFiles) -> list[str]:
+    """Return the names of the files of a job, of its ranks and of the whole."""
+    return [file.name for file, _, _ in job.ranks] + [file.name for file, _ in job.others]
 
 
 def import_arrived(
@@ -108,6 +131,9 @@ class ImportProgress(Protocol):
     def files_sorted(self, used: Mapping[Path, str], left_out: Mapping[Path, str]) -> None:
         """Show what each file is used as, and which are no part of the job, and why."""
 
+    def file_failed(self, file: SourceFile, error: StudioError) -> None:
+        """Show an error beside one file."""
+
 
 def upload_reader(
     workspace: Workspace, imported: Callable[[str], object] = lambda _job: None
@@ -127,7 +153,12 @@ def upload_reader(
             {file.path: f"{file.name}: {reasons[file.name]}" for file in files if file.name in reasons},
         )
         said = _Said(progress.ranks, JobSize(progress.npus))
-        made = [_import(workspace, job, "upload", said, progress) for job in jobs]
+        made = []
+        for job in jobs:
+            # Folders and archives by their own name, which is what was dropped.
+            source = "\n".join(dict.fromkeys(name.partition("/")[0] for name in _names_of(job)))
+            made.append(_import(workspace, job, source, said, progress))
+            _tell_damaged(workspace, made[-1], files, progress)
         for job_id in made:
             imported(job_id)
         if len(made) > 1:
@@ -135,6 +166,17 @@ def upload_reader(
         return made[0]
 
     return read
+
+
+def _tell_damaged(
+    workspace: Workspace, job_id: str, files: Sequence[SourceFile], progress: ImportProgress
+) -> None:
+    """Show beside the files of a job that is there what could not be read of them."""
+    of = {file.name: file for file in files}
+    with suppress(StudioError):  # it was deleted meanwhile
+        for finding in workspace.load(job_id).findings:
+            if finding.level == "error" and finding.file in of:
+                progress.file_failed(of[finding.file], TraceFormatError(finding.message, hint=finding.hint))
 
 
 def _roles(jobs: Sequence[JobFiles]) -> dict[Path, str]:

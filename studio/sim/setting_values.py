@@ -133,7 +133,7 @@ def settings_of(tables: Parts) -> dict[str, SettingValue]:
     values["congestion"] = tables.congestion
     if isinstance(nested, Mapping):
         values |= nested
-    rate = "GB/s" if tables.network.get(UNIT) == "GB/s" else NETWORK_UNIT
+    rate = rate_of(tables)
     settings = {
         key: SettingValue(value, _unit(key, rate))
         for key, value in values.items()
@@ -142,6 +142,11 @@ def settings_of(tables: Parts) -> dict[str, SettingValue]:
     if tables.groups:
         settings["comm groups"] = SettingValue(dict(tables.groups), words=f"{len(tables.groups)} given")
     return settings
+
+
+def rate_of(tables: Parts) -> str:
+    """Return what bandwidths of the network of a system are counted in."""
+    return "GB/s" if tables.network.get(UNIT) == "GB/s" else NETWORK_UNIT
 
 
 def plain_settings(settings: Mapping[str, SettingValue]) -> dict[str, object]:
@@ -159,6 +164,20 @@ def plain_name(key: str, setting: SettingValue) -> str:
     unit = "bytes_per_ns" if setting.unit in _BASE else _NAMES.get(setting.unit, "")
     name = key.replace(" ", "_")
     return f"{name}_{unit}" if unit and not name.endswith(unit) else name
+
+
+def unit_of(key: str, rate: str) -> str:
+    """Return the unit of the numbers of a setting, "" where there is none.
+
+    Args:
+        key: The setting; an index in brackets does not count.
+        rate: What bandwidths of the network are counted in.
+
+    Example:
+        >>> unit_of("bandwidth[0]", "GB/s"), unit_of("latency", "GB/s"), unit_of("topology", "GB/s")
+        ('GB/s', 'ns', '')
+    """
+    return _unit(key.partition("[")[0], rate)
 
 
 def _unit(key: str, rate: str) -> str:

@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from studio.calibration.reading.csv_tables import write_csv
 from studio.calibration.reading.files import read_tables
 from studio.calibration.reading.given import Given, Tables
-from studio.errors import ConfigError
+from studio.errors import ConfigError, StudioError
+from studio.et.job import recognise
+from studio.et.source import SourceFile, head
 from studio.sim.systems import is_system_file, read_system
 from studio.store.arrays import appearing
 
 _FOLDER = "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What was kept of some files.
+
+    Attributes:
+        tables: The name of the set of tables, "" where there was none.
+        systems: Names of the system files that were kept.
+        notes: What was noticed.
+        refused: Why other files were not kept, an error for each.
+    """
+
+    tables: str
+    systems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    refused: tuple[StudioError, ...] = ()
 
 
 class Shelf:
@@ -47,18 +67,15 @@ class Shelf:
         """
         return self._path(name, ".yml")
 
-    def keep(self, files: Mapping[str, bytes], given: Given) -> tuple[str, tuple[str, ...]]:
-        """Keep files: measured tables as one set, system files each by its name.
+    def keep(self, files: Mapping[str, bytes], given: Given) -> Added:
+        """Keep files: measured tables as one set, system files each by its name; those that are neither are refused.
 
         Args:
             files: Contents by name.
             given: What tables do not say themselves.
 
-        Returns:
-            The name of the set of tables, "" where there was none, and what was noticed.
-
         Raises:
-            StudioError: A file is neither; nothing is kept then.
+            StudioError: The workspace cannot be written.
         """
         with TemporaryDirectory(prefix="chakra-studio-") as scratch:
             paths = []
@@ -67,16 +84,14 @@ class Shelf:
                 path.parent.mkdir()
                 path.write_bytes(content)
                 paths.append(path)
-            systems = {path: read_system(path, path.name) for path in paths if is_system_file(path)}
-            measured = [path for path in paths if path not in systems]
-            read = read_tables(measured, given) if measured else Tables(())
+            systems, refused = _check_systems(path for path in paths if is_system_file(path))
+            measured, read, bad = _read_readable([path for path in paths if not is_system_file(path)], given)
             for path in systems:
                 self._write(f"{_plain(path.stem)}.yml", path.read_text(encoding="utf-8"))
-        if not measured:
-            return "", ()
-        name = _plain(measured[0].stem)
-        self._write(f"{name}.csv", write_csv(read.tables))
-        return name, read.notes
+        name = _plain(measured[0].stem) if measured else ""
+        if name:
+            self._write(f"{name}.csv", write_csv(read.tables))
+        return Added(name, tuple(_plain(path.stem) for path in systems), read.notes, (*refused, *bad))
 
     def delete(self, name: str) -> None:
         """Delete kept tables."""
@@ -96,6 +111,41 @@ class Shelf:
                 hint="Choose the file again.",
             )
         return path
+
+
+def _check_systems(paths: Iterable[Path]) -> tuple[list[Path], list[StudioError]]:
+    """Return the system files that can be read, and why others cannot."""
+    good, refused = [], []
+    for path in paths:
+        try:
+            read_system(path, path.name)
+        except StudioError as error:
+            refused.append(error)
+        else:
+            good.append(path)
+    return good, refused
+
+
+def _read_readable(paths: Sequence[Path], given: Given) -> tuple[list[Path], Tables, list[StudioError]]:
+    """Return the files that can be read, their tables, and why other files cannot; files of a recorded job count as one."""
+    try:
+        return list(paths), read_tables(paths, given) if paths else Tables(()), []
+    except StudioError as error:
+        if len(paths) == 1:
+            return [], Tables(()), [error]
+    recorded = [path for path in paths if recognise(head(SourceFile(path.name, path))) is not None]
+    good: list[Path] = []
+    refused: list[StudioError] = []
+    for part in [*([path] for path in paths if path not in recorded), recorded]:
+        try:
+            if part:
+                read_tables(part, given)
+        except StudioError as error:
+            refused.append(error)
+        else:
+            good += part
+    good.sort(key=paths.index)
+    return good, read_tables(good, given) if good else Tables(()), refused
 
 
 def _plain(name: str, *, keep_ending: bool = False) -> str:

@@ -26,7 +26,7 @@ test("a store changes when its part of the view does, and only then", () => {
   );
   assert.deepEqual(take({ job: "j", from: "12" }, "/graph"), {});
   assert.deepEqual(take({ job: "j", run: "r" }, "/graph"), {
-    "shown-run": '["j","r"]', named: '["/graph","j","r",null,null,null]',
+    "shown-run": '["j","r"]', named: '["/graph","j","r",null,null,null,null]',
   });
   assert.deepEqual(take({ run: "r" }, "/graph").job, null);
 });

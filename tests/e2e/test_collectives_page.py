@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,16 @@ from tests.e2e.test_standing_still import MOST_SHIFT, SHIFTS
 
 pytestmark = pytest.mark.e2e
 
+ORDERS = {"Gini": "gini", "max / mean": None, "amount": "excess"}
+"""What the address says of an order of rows."""
+
 
 def ready(page) -> None:
     page.wait_for_selector("#collectives-heat[data-ready]")
+
+
+def is_settled(page, name: str, value: str | None) -> bool:
+    return view(page).get(name) == value
 
 
 def test_the_rank_that_carries_too_much_is_found_and_followed(studio: Studio, page) -> None:
@@ -69,6 +77,22 @@ def test_the_rank_that_carries_too_much_is_found_and_followed(studio: Studio, pa
     page.wait_for_selector("#collectives-detail >> text=32 collectives × 8 ranks")
     page.go_back()
     page.wait_for_selector("#collectives-detail >> text=2 rows × 8 ranks")
+    # Every choice takes effect, also after those that the server settled as they were.
+    for shown, tab in [("By size", "sizes"), ("Groups × ranks", "groups"), ("Collectives × ranks", None)]:
+        page.click(f"#collectives-tab >> text={shown}")
+        page.wait_for_selector(f".cs-coll-{tab or 'heat'}")
+        assert view(page).get("tab") == tab
+        quiet(page)
+    for control, choices in [
+        ("metric", ("duration", "waiting", "size")),
+        ("sort", ("Gini", "max / mean", "amount")),
+    ]:
+        for choice in choices:
+            page.click(f"#collectives-{control}")
+            page.click(f"[role=option]:visible >> text={choice}")
+            until(page, partial(is_settled, page, control, ORDERS.get(choice, choice)))
+            quiet(page)
+    assert "amount to move" in page.input_value("#collectives-sort")
 
 
 def test_pairs_of_ranks_groups_and_another_job_are_shown(studio: Studio, page) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.e2e.conftest import Studio
+from tests.e2e.conftest import Studio, quiet, view
+from tests.e2e.going import go
 
 pytestmark = pytest.mark.e2e
 
@@ -34,6 +35,17 @@ def test_a_sweep_is_run_drawn_and_a_point_of_it_becomes_a_run(studio: Studio, pa
     # Opened anew, the address shows the same.
     page.wait_for_url("**/sweep?*sweep=*")
     page.reload()
+    page.locator("#sweep-front .scatterlayer").first.wait_for()
+    # The form is for another one: what was varied, and on what, stands beside the results.
+    assert "Varied on " in page.inner_text("#sweep-progress")
+    assert "bandwidth[0]=100,200,400; preset=hgx-h100,no-such" in page.inner_text("#sweep-progress")
+    # One that is not there is said, and no other takes its place.
+    go(page, studio.address("sweep", "transformer_8r", sweep="xx"))
+    page.wait_for_selector("#view-missing >> text=There is no sweep 'xx'")
+    page.get_by_text("The sweep that the address names is not there").wait_for()
+    quiet(page)
+    assert view(page)["sweep"] == "xx"
+    page.click("#view-missing button")
     page.locator("#sweep-front .scatterlayer").first.wait_for()
     found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     assert [item["id"] for item in found if item["impact"] in ("serious", "critical")] == []

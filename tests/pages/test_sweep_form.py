@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from studio.errors import ConfigError
+from studio.jobs.sweeps import Asked, Kept
 from studio.pages.explain import form as explain_form
-from studio.pages.sweep import form
+from studio.pages.sweep import form, results
 from studio.sim.presets import PRESETS, preset
 from studio.sim.replays import as_replay
 from studio.sweep.space import parse_space
@@ -51,6 +53,28 @@ def test_a_sweep_is_refused_only_where_no_point_has_a_system():
 def eight_ranks_on(device: str) -> Trace:
     """A job of eight ranks that was recorded on a device."""
     return recorded_on(trace_of({rank: [node(1, "COMP")] for rank in range(8)}), device)
+
+
+@pytest.mark.parametrize(
+    ("preset_name", "varied", "unit"),
+    [
+        ("hgx-h100", (), "GB/s"),
+        ("hgx-h100", ("preset=hgx-h100,hgx-a100",), "GB/s"),
+        ("hgx-h100", ("bandwidth-unit=GB/s,GiB/s",), None),
+        ("no-such", (), None),
+    ],
+)
+def test_results_name_what_was_varied_and_units_that_hold_at_all_points(
+    monkeypatch, preset_name, varied, unit
+):
+    monkeypatch.setattr(results, "session", lambda: SimpleNamespace(trace=lambda _job: eight_ranks_on("")))
+    asked = Asked("job", ("bandwidth[0]=100,200", "latency[0]=1,2", *varied), preset_name, draw=3)
+    sweep = Kept("s", asked, Path())
+    units = results.units_of(sweep)
+    assert (units.get("bandwidth[0]"), units["latency[0]"]) == (unit, "ns")
+    words = results.asked_words(sweep)
+    assert words.startswith(f"Varied on {preset_name}: bandwidth[0]=100,200; latency[0]=1,2")
+    assert words.endswith(" · 3 points at random")
 
 
 def kept(name: str, *, replay: bool):

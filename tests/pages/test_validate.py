@@ -25,7 +25,7 @@ def table(collective="all_reduce", gpus=8, nodes=1, sizes=8) -> MeasuredTable:
 
 def test_files_are_kept_under_their_names_and_read_again(tmp_path):
     shelf = Shelf(tmp_path)
-    name, _ = shelf.keep({"my log.csv": write_csv([table()]).encode()}, Given())
+    name = shelf.keep({"my log.csv": write_csv([table()]).encode()}, Given()).tables
     assert shelf.tables() == [name] == ["my_log"]
     [kept] = shelf.read(name).tables
     assert kept.time_us.tolist() == table().time_us.tolist()
@@ -35,11 +35,26 @@ def test_files_are_kept_under_their_names_and_read_again(tmp_path):
 
 def test_nothing_is_kept_of_files_that_are_no_tables(tmp_path):
     shelf = Shelf(tmp_path)
-    with pytest.raises(StudioError, match="no measured times"):
-        shelf.keep({"a.csv": write_csv([table()]).encode(), "b.txt": b"hello"}, Given())
+    added = shelf.keep({"b.txt": b"hello"}, Given())
+    assert (added.tables, [error.message for error in added.refused]) == ("", ["b.txt: no measured times."])
     with pytest.raises(StudioError, match=r"\.\./x"):
         shelf.read("../x")
     assert shelf.tables() == []
+
+
+def test_files_that_are_no_tables_take_no_others_with_them(tmp_path):
+    """Tables and systems beside them are kept, and each that is not is told with its reason."""
+    shelf = Shelf(tmp_path)
+    files = {
+        "b.txt": b"hello",
+        "z.csv": write_csv([table()]).encode(),
+        "wrong.csv": b"size,time_us\n8,-1\n",
+        "a.csv": write_csv([table("all_gather")]).encode(),
+    }
+    added = shelf.keep(files, Given())
+    assert [error.message.partition(":")[0] for error in added.refused] == ["b.txt", "wrong.csv"]
+    assert (added.tables, shelf.tables()) == ("z", ["z"])
+    assert [each.collective for each in shelf.read("z").tables] == ["all_reduce", "all_gather"]
 
 
 def test_marks_are_measured_lines_simulated_and_residuals_below():

@@ -8,19 +8,22 @@ from studio.analysis.compare.runs import Basis, Comparison, Side, Waterfall
 from studio.analysis.job.nodes import node_ref
 from studio.analysis.job.part_words import NAMES
 from studio.trace import shown_type, type_name
-from studio.units import format_bytes, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _BEFORE = "before"
 """What of stalls lies before recordings began."""
 _NAMED = 4
 """So many parts are named in a sentence; of more, all but one, and the others together."""
+_ONE_PROGRAM = 0.5
+"""From this share of matched nodes on two runs count as runs of one program."""
 
 
 def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B", *, basis: Basis = "busiest") -> str:
     """Return a sentence: how much slower or faster, and why.
 
     The reasons are the parts of a waterfall that change the finish most (`causes`), and what the others add up to: together the
-    difference. What lies before recordings began is told last, as it is no reason. Simulations of different models are not ranked: the sentence gives both times and says why.
+    difference. What lies before recordings began is told last, as it is no reason. Simulations of different models are not ranked:
+    the sentence gives both times and says why. What makes the difference doubtful comes first: see `doubt_of`.
 
     Args:
         comparison: The runs.
@@ -31,6 +34,22 @@ def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B", *, bas
     if comparison.unranked:
         times = [format_ns(side.makespan_ns) for side in (comparison.a, comparison.b)]
         return f"{name_a} takes {times[0]}, {name_b} {times[1]}. {comparison.unranked}"
+    doubt = doubt_of(comparison, name_a, name_b)
+    return f"{doubt} {_difference(comparison, name_a, name_b, basis)}".lstrip()
+
+
+def doubt_of(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
+    """Return why two runs may not be of the same work: few nodes match, or their numbers of ranks differ; else ""."""
+    share = comparison.alignment.share
+    ranks = [len(side.trace.ranks) for side in (comparison.a, comparison.b)]
+    counts = f"{name_a} has {format_counted(ranks[0], 'rank')}, {name_b} {format_count(ranks[1])}"
+    if share < _ONE_PROGRAM:
+        more = f", and {counts}" if ranks[0] != ranks[1] else ""
+        return f"These are hardly runs of one program: {percent(share)} of their nodes match{more}."
+    return f"{counts}: not the same work." if ranks[0] != ranks[1] else ""
+
+
+def _difference(comparison: Comparison, name_a: str, name_b: str, basis: Basis) -> str:
     grew, before = comparison.difference_ns, comparison.a.makespan_ns
     fall = comparison.waterfall(basis)
     reasons = _reasons(fall, grew)

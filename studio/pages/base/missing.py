@@ -8,6 +8,7 @@ from typing import Any
 from dash import html
 
 from studio.errors import StudioError
+from studio.jobs.sweeps import list_sweeps
 from studio.pages.base.state import RECORDED, session, workspace
 from studio.pages.base.widgets import aria_label
 from studio.views.address import rank_of, runs_of
@@ -21,9 +22,9 @@ def list_missing(named: str | None) -> list[Any]:
     """Return a warning for each thing that the address names and that does not exist, with a button that removes it.
 
     Args:
-        named: Page, and the view's job, run, rank, runs to compare with and run in the same lanes, as a JSON list.
+        named: Page, and the view's job, run, rank, runs to compare with, run in the same lanes and sweep, as a JSON list.
     """
-    path, job, run, rank, beside, ghost = json.loads(named) if named else [None] * 6
+    path, job, run, rank, beside, ghost, sweep = json.loads(named) if named else [None] * 7
     if not job or not _is_job(job):
         return []  # the page reports this itself
     lines = []
@@ -43,6 +44,9 @@ def list_missing(named: str | None) -> list[Any]:
             lines.append(
                 _line(message, "It may have been deleted, or have no times.", {key: ",".join(kept) or None})
             )
+    if sweep and path == "/sweep" and all(one.id != sweep for one in list_sweeps(session(), job)):
+        message = f"There is no sweep {_quote(sweep)}: it may have been deleted."
+        lines.append(_line(message, "Another one is not shown in its place.", {"sweep": None}))
     return lines
 
 

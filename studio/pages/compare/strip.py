@@ -8,7 +8,7 @@ from typing import Any
 
 from dash import html
 
-from studio.analysis.compare.words import basis_words, before_words, verdict, why_mean
+from studio.analysis.compare.words import basis_words, before_words, doubt_of, verdict, why_mean
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.part_words import NAMES
 from studio.comparing import LETTERS, Lineup
@@ -155,7 +155,8 @@ def _show_verdicts(shown: Lineup, pair: int, basis: str) -> Any:
         grew = comparison.difference_ns
         sentence = verdict(comparison, "A", LETTERS[place], basis="mean" if basis == "mean" else "busiest")
         kind = "worse" if grew > 0 else "better" if grew < 0 else "same"
-        kind = "unranked" if comparison.unranked else kind
+        # Neither is better where the work may be another.
+        kind = "unranked" if comparison.unranked or doubt_of(comparison) else kind
         arrow = {"worse": "▲", "better": "▼", "same": "=", "unranked": "≠"}[kind]
         content: list[Any] = [html.Span(arrow, className=f"cs-{kind}"), " ", sentence]
         if len(shown.comparisons) > 1:

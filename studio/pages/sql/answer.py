@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,12 +11,15 @@ import pyarrow as pa
 from dash import html
 
 from studio.sql.answers import plain_rows
+from studio.sql.columns import TABLES
 from studio.sql.database import Answer
 from studio.units import format_bytes, format_counted, format_ns, format_rate
 
 _MISSING = "\N{EN DASH}"
 _EXACT = 2**53
 """Whole numbers from here on are rounded by the browser: they travel as texts."""
+_GROUPED, _FINE = 1_000, 1e-4
+"""From here on whole digits are separated; below the other a number is written with an exponent."""
 _LETTER, _CAPITAL, _MARGIN, _LEAST, _MOST = 7.0, 9.0, 22, 64, 420
 """Widths in pixels: of letters, of what stands around them, and of columns."""
 _UNITS: Mapping[str, Callable[[float], str]] = {
@@ -23,6 +28,12 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
     "bytes": format_bytes,
 }
 """What the ends of column names count; the first that fits."""
+_OF_TABLES = frozenset(column.name for table in TABLES for column in table.columns)
+_OF_ONE = re.compile(
+    r'"?(?:sum|avg|mean|median|min|max|any_value|first|last|mode|abs)"?\((?:DISTINCT )?([\w.]+)\)',
+    re.IGNORECASE,
+)
+"""What DuckDB calls columns of a function of one column whose value has the unit of that; of products it has another."""
 
 
 def grid_of(table: pa.Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -30,14 +41,20 @@ def grid_of(table: pa.Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     names: list[str] = table.column_names
     numeric = [_is_numeric(field.type) for field in table.schema]
     units = [_unit(name) if number else None for name, number in zip(names, numeric, strict=True)]
+    exact = [
+        bool(unit) or pa.types.is_floating(field.type)
+        for unit, field in zip(units, table.schema, strict=True)
+    ]
+    # Ids and the like are no counts.
+    grouped = [name not in _OF_TABLES and not name.endswith("id") for name in names]
     rows, widths = [], [_width(name) + _LETTER for name in names]
     for values in plain_rows(table):
         row: dict[str, Any] = {}
         for place, value in enumerate(values):
-            shown = _shown(value, units[place])
+            shown = _shown(value, units[place], grouped=grouped[place])
             widths[place] = max(widths[place], _width(shown))
             row[f"c{place}"], row[f"t{place}"] = _sortable(value), shown
-            if units[place] is not None and value is not None:
+            if exact[place] and value is not None:
                 row[f"e{place}"] = f"{value:,}"
         rows.append(row)
     columns = [
@@ -46,7 +63,7 @@ def grid_of(table: pa.Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
             "headerName": name,
             "headerTooltip": name,
             "valueFormatter": {"function": f"params.data.t{place}"},
-            "tooltipField": f"e{place}" if units[place] else f"t{place}",
+            "tooltipField": f"e{place}" if exact[place] else f"t{place}",
             "width": min(max(round(widths[place]) + _MARGIN, _LEAST), _MOST),
             **({"type": "rightAligned"} if numeric[place] else {}),
         }
@@ -65,17 +82,32 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def _unit(name: str) -> Callable[[float], str] | None:
+    """Return how a column is written by its name; sums and the like of one thing are in its unit."""
+    if inside := _OF_ONE.fullmatch(name):
+        name = inside[1]
     return next((unit for end, unit in _UNITS.items() if name.endswith(end)), None)
 
 
-def _shown(value: Any, unit: Callable[[float], str] | None) -> str:
+def _shown(value: Any, unit: Callable[[float], str] | None, *, grouped: bool) -> str:
     if value is None:
         return _MISSING
     if unit is not None:
         return unit(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return _plain(value)
+    return f"{value:,}" if grouped and isinstance(value, int) else str(value)
+
+
+def _plain(value: float) -> str:
+    """Write a number without a unit with four digits at least, all whole ones, and no exponent where digits do."""
+    size = abs(value)
+    if not math.isfinite(value) or (value and not _FINE <= size < _EXACT):
+        return f"{value:.4g}"
+    if size >= _GROUPED:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def _sortable(value: Any) -> Any:

@@ -54,6 +54,7 @@ def form() -> Any:
     """Return the form."""
     return html.Div(
         [
+            html.H2("A new sweep"),
             html.Label("System", htmlFor="sweep-system", className="cs-dim"),
             dmc.Select(id="sweep-system", data=[], size="xs", searchable=True, allowDeselect=False),
             html.Div(

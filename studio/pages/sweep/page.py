@@ -51,7 +51,16 @@ from studio.pages.sweep.form import (
     prices,
     systems,
 )
-from studio.pages.sweep.results import FRONT, chosen_point, impossible, results, runs_made, summary
+from studio.pages.sweep.results import (
+    FRONT,
+    asked_words,
+    chosen_point,
+    impossible,
+    results,
+    runs_made,
+    summary,
+    units_of,
+)
 from studio.store.pace import describe_remaining
 from studio.store.tasks import Task
 from studio.sweep.analysis import possible
@@ -330,28 +339,39 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
         wanted = (
             started["id"] if started and ctx.triggered_id == "sweep-started" and started["id"] else picked
         )
-        kept = next((one for one in listed if one.id == wanted), listed[0] if listed else None)
+        # One that the user deleted makes room for another; one that is not there does not.
+        is_named = bool(picked) and ctx.triggered_id != "sweep-started"
+        kept = next(
+            (one for one in listed if one.id == wanted), listed[0] if listed and not is_named else None
+        )
         if kept is not None:
             task, going = task_of(tasks(), kept), is_under_way(tasks(), kept)
         rows = priced(kept.rows(), costs, kept) if kept else []
     except StudioError as error:
         return (*nothing[:4], error_box(error), *nothing[5:])
-    if kept is None:
-        return (*nothing[:4], _empty(), *nothing[5:10], made, not busy, None, None)
-    along = key if key in kept.space.keys else _first_key(kept)
     options = [{"value": one.id, "label": _label(one)} for one in listed]
+    if kept is None:
+        return (
+            options,
+            *nothing[1:4],
+            _gone() if listed else _empty(),
+            *nothing[5:10],
+            made,
+            not busy,
+            None,
+            None,
+        )
+    along = key if key in kept.space.keys else _first_key(kept)
     keys = [{"value": name, "label": name} for name in kept.space.keys]
     now = [kept.id, len(rows), along, theme, gpu, inside, between, going]
     drawn: tuple[Any, ...] = (no_update,) * 4
     if mark != now:
         dark = theme == "dark"
-        figure = front_figure(kept.space, rows, dark=dark)
+        figure = front_figure(kept.space, rows, dark=dark, units=units_of(kept))
         drawn = results(kept, rows, along, dark=dark), figure, not possible(rows), impossible(rows)
-    words = (
-        [summary(kept, rows), " · ", _progress_words(task, kept)]
-        if going or not kept.is_whole
-        else summary(kept, rows)
-    )
+    words: list[Any] = [html.P(html.Bdi(asked_words(kept))), summary(kept, rows)]
+    if going or not kept.is_whole:
+        words += [" · ", _progress_words(task, kept)]
     # One that was just started is a step of the user, not a choice that was filled in.
     filled = [] if ctx.triggered_id == "sweep-started" else [kept.id, along]
     waits = not (going or busy)
@@ -408,6 +428,16 @@ def _actions(kept: Kept, task: Task | None) -> Any:
     if not kept.is_whole:
         buttons.insert(0, html.Button("Continue", className="cs-button", **asks(SWEEP, "continue", kept.id)))
     return buttons
+
+
+def _gone() -> Any:
+    return html.Div(
+        [
+            html.H2("The sweep that the address names is not there"),
+            html.P("It may have been deleted. Choose another one above, or start a new one on the left."),
+        ],
+        className="cs-empty",
+    )
 
 
 def _empty() -> Any:

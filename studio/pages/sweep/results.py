@@ -7,14 +7,18 @@ from typing import Any
 from dash import dcc, html
 
 from studio.analysis.job.part_words import ABOUT, NAMES
+from studio.errors import StudioError
 from studio.figures.sweeps import MOST_LINES, importance_figure, parallel_figure, slice_figure
 from studio.jobs.simulations import ACTIVE, list_simulations
 from studio.jobs.sweeps import PREFIX, Kept
 from studio.pages.base.asked import SWEEP, asks
 from studio.pages.base.export import Table, exports
 from studio.pages.base.figures import drawn_figure
-from studio.pages.base.state import simulations, workspace
+from studio.pages.base.state import session, simulations, workspace
 from studio.pages.base.widgets import exact, hint, link, table
+from studio.sim.network import UNIT
+from studio.sim.presets import PRESETS
+from studio.sim.setting_values import rate_of, unit_of
 from studio.sweep.analysis import (
     IMPORTANCE,
     NOTHING_MATTERS,
@@ -52,6 +56,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
     shares = importance(space, rows)
     step = -(-len(found) // MOST_LINES)
     lines = f" (1 in {step} drawn)" if step > 1 else ""
+    units = units_of(kept)
     numbers = columns_of(space, rows[:_MOST_ROWS])
     every = Table(list(numbers), list(zip(*numbers.values(), strict=True)))
     return html.Div(
@@ -64,7 +69,9 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                     html.Div(
                         [
                             _head(f"What {key} does", "sweep-slice", None),
-                            drawn_figure("sweep-slice", slice_figure(space, rows, key, dark=dark)),
+                            drawn_figure(
+                                "sweep-slice", slice_figure(space, rows, key, dark=dark, units=units)
+                            ),
                         ]
                     ),
                     html.Div(
@@ -86,7 +93,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                 className="sweep-pair",
             ),
             _head(f"All settings side by side, the quickest on top{lines}", "sweep-parallel", every),
-            drawn_figure("sweep-parallel", parallel_figure(space, rows, dark=dark)),
+            drawn_figure("sweep-parallel", parallel_figure(space, rows, dark=dark, units=units)),
             html.H2("Least finish"),
             html.Div(_points(kept, best(rows, _BEST)), className="sweep-points"),
         ]
@@ -175,6 +182,48 @@ def summary(kept: Kept, rows: list[Row]) -> str:
     if len(models(rows)) > 1:
         words += [f"of several models ({', '.join(models(rows))}), whose times do not compare"]
     return f"{', '.join(kept.space.keys)}: {' · '.join(words)}"
+
+
+def asked_words(kept: Kept) -> str:
+    """Say what was varied, and on which system: the form beside the results is for a new sweep."""
+    asked = kept.asked
+    words = [f"Varied on {_system_words(kept)}: {'; '.join(asked.varied)}"]
+    if asked.draw is not None:
+        words += [f"{format_counted(asked.draw, 'point')} at random"]
+    if asked.bisect:
+        words += [f"{asked.bisect} bisected for a finish within {format_ns(asked.under_ns)}"]
+    return " · ".join(words)
+
+
+def _system_words(kept: Kept) -> str:
+    if not kept.asked.run:
+        return kept.asked.preset or "the presets named"
+    try:
+        return f"the system of run {workspace().run_info(kept.asked.job, kept.asked.run).label}"
+    except StudioError:
+        return "the system of a run that was deleted"
+
+
+def units_of(kept: Kept) -> dict[str, str]:
+    """Return the unit of each setting that is varied and has one that is the same at all points."""
+    rates = _rates(kept)
+    rate = rates.pop() if len(rates) == 1 else ""
+    named = {key: unit_of(key, rate) for key in kept.space.keys}
+    return {key: unit for key, unit in named.items() if unit}
+
+
+def _rates(kept: Kept) -> set[str]:
+    """Return what the systems of a sweep count bandwidths of the network in; nothing where that is not known."""
+    asked, axes = kept.asked, {axis.key: axis.values for axis in kept.space.axes}
+    if UNIT in axes:
+        return set(axes[UNIT])
+    try:
+        if asked.run and "preset" not in axes:
+            return {rate_of(workspace().run_info(asked.job, asked.run).tables)}
+        ranks = len(session().trace(asked.job).ranks)
+        return {rate_of(PRESETS[name].system.parts(ranks)) for name in axes.get("preset", (asked.preset,))}
+    except (StudioError, KeyError):
+        return set()  # the run was deleted, or a preset is named with a size
 
 
 def impossible(rows: list[Row]) -> Any:

@@ -144,13 +144,17 @@ def keep(contents: list[str] | None, names: list[str] | None, gpus: str | None, 
     }
     try:
         given = Given(_whole(gpus), _whole(nodes))
-        kept, notes = _shelf().keep(files, given)
+        added = _shelf().keep(files, given)
     except StudioError as error:
         return no_update, error_box(error, title="These files were not added")
-    said = [html.P(note, className="cs-dim") for note in notes]
-    if not kept:
+    said: list[Any] = [
+        error_box(error, title="This file was not added" if len(files) > 1 else "The file was not added")
+        for error in added.refused
+    ]
+    said += [html.P(note, className="cs-dim") for note in added.notes]
+    if added.systems and not added.tables:
         said.append(html.P("The system is now among those to judge on.", className="cs-dim"))
-    return {"tables": kept}, said
+    return {"tables": added.tables} if added.tables or added.systems else no_update, said
 
 
 def _whole(text: str | None) -> int | None:

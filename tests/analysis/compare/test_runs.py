@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from studio.analysis.compare.alignment import align, match_rows, plain_name
 from studio.analysis.compare.runs import STEPS, Carried, Side, Step, Waterfall, compare, recorded_side
-from studio.analysis.compare.words import basis_words, causes, verdict, why_mean
+from studio.analysis.compare.words import basis_words, causes, doubt_of, verdict, why_mean
 from studio.errors import TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
@@ -90,6 +90,20 @@ def test_two_ranks_are_not_subtracted_from_each_other():
         "B is 20.0 µs (22.2 %) faster than A: waiting −25.0 µs and compute +5.00 µs, in the mean of all ranks."
     )
     assert why_mean(found).startswith("Rank 0 waits least in A, rank 1 in B:")
+
+
+def test_runs_of_other_work_are_doubted_first():
+    """Neither few nodes of one program nor other numbers of ranks make one run quicker than the other."""
+    other = side([[timed(node(at, "COMP", name=f"other{at}"), 10 * at, 10) for at in (1, 2, 3)]])
+    found = compare(two_computing(80, 20), other)
+    assert verdict(found).startswith(
+        "These are hardly runs of one program: 0 % of their nodes match, and A has 2 ranks, B 1. B is "
+    )
+    alone = side([[timed(node(1, "COMP"), 100, 80), timed(collective(2, "ALL_REDUCE", 4096, 1), 180, 10)]])
+    assert verdict(compare(two_computing(80, 80), alone)).startswith(
+        "A has 2 ranks, B 1: not the same work. B "
+    )
+    assert doubt_of(compare(two_computing(80, 20), two_computing(50, 60))) == ""
 
 
 def test_of_ranks_that_wait_equally_little_the_one_that_waits_least_in_both_is_compared():
