@@ -34,6 +34,8 @@ from studio.trace import NONE, WORLD, Int64, collective_name
 from studio.units import format_count, format_counted, format_ns, parse_ns
 
 _RANKS, _GROUPS, _WAITS, _BEGINS = 16, 8, 8, 4
+_LEAST_BEFORE = 0.005
+"""Ranks whose recordings begin later by less, as a part of the finish, are not named."""
 _WORLD_WORD = "all"
 _UNNAMED = {"SEND": "", "RECV": "", collective_name(NONE): "group unknown"}
 """What stands in place of the name of a comm group that is none; else that is the group of all ranks."""
@@ -300,9 +302,10 @@ def _rank_lines(shown: Breakdown) -> Iterator[str]:
 
 
 def _before_line(shown: Breakdown) -> Iterator[str]:
-    """Say what of stalls lies before recordings began, the most first."""
+    """Say what of stalls lies before recordings began, the most first; nothing of what is hardly anything."""
     account, before = shown.account, shown.before_ns
-    order = [index for index in np.argsort(-before, kind="stable").tolist() if before[index]]
+    least = max(_LEAST_BEFORE * account.makespan_ns, 1)
+    order = [index for index in np.argsort(-before, kind="stable").tolist() if before[index] >= least]
     if order:
         told = ", ".join(f"rank {account.numbers[at]} {format_ns(int(before[at]))}" for at in order[:_BEGINS])
         more = f" and {format_counted(len(order) - _BEGINS, 'more rank')}" if len(order) > _BEGINS else ""

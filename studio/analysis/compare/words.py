@@ -12,6 +12,7 @@ from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _BEFORE = "before"
 """What of stalls lies before recordings began."""
+_LEAST_BEFORE = 0.005
 _NAMED = 4
 """So many parts are named in a sentence; of more, all but one, and the others together."""
 _ONE_PROGRAM = 0.5
@@ -178,8 +179,11 @@ def basis_words(fall: Waterfall) -> str:
 
 
 def before_words(fall: Waterfall, letter: str = "B") -> str:
-    """Say what of stalls lies before recordings began; "" where that is nothing."""
-    if not any(fall.before_ns):
+    """Say what of stalls lies before recordings began; "" where that is hardly anything of the finish."""
+    if not any(
+        before > _LEAST_BEFORE * finish
+        for before, finish in zip(fall.before_ns, (fall.a_ns, fall.b_ns), strict=True)
+    ):
         return ""
     first, second = map(format_ns, fall.before_ns)
     return (

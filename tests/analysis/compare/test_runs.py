@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from studio.analysis.compare.alignment import align, match_rows, plain_name
 from studio.analysis.compare.runs import STEPS, Carried, Side, Step, Waterfall, compare, recorded_side
-from studio.analysis.compare.words import basis_words, causes, doubt_of, verdict, why_mean
+from studio.analysis.compare.words import basis_words, before_words, causes, doubt_of, verdict, why_mean
 from studio.errors import TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
@@ -161,6 +161,10 @@ def test_time_before_recordings_began_is_no_reason_for_a_difference():
     fall = found.waterfall("mean")
     assert fall.before_ns == (20_000, 5_000)
     assert dict(causes(fall))["before"] == -15_000
+    assert before_words(fall).startswith(
+        "Of stall 20.0 µs in A and 5.00 µs in B lie before a rank's recording began"
+    )
+    assert before_words(replace(fall, before_ns=(100, 0))) == ""
     assert dict(causes(fall))["stall"] == 0
     assert verdict(found, basis="mean").endswith(
         "and −15.0 µs before recordings began, of which nothing is known, in the mean of all ranks."
