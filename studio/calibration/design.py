@@ -41,7 +41,7 @@ def taken_by(
     model: CostModel, table: MeasuredTable, shape: GroupShape, ports: Ports
 ) -> npt.NDArray[np.int64]:
     """Return which of the possible ways each size of a table took: as its kernels' names tell, else as the library would."""
-    found = model.possible(table.collective, shape)
+    found = model.possible(table.collective, shape, ports)
     choice = model.taken(table.collective, table.size_bytes, shape, ports)
     for told in sorted(set(table.choices) - {""}):
         rows = np.flatnonzero(np.array(table.choices) == told)
@@ -76,7 +76,7 @@ class Design:
     Attributes:
         names: (K,) parameters that occur.
         powers: (K,) −1 for efficiencies, which divide; else 1.
-        latency: (P,) ns of waits that no parameter changes.
+        latency: (P,) ns of the network's latency, on top of all else.
         launch: (P, K) factors of launches.
         waits: (P, K) factors of protocols and hops.
         inside: (P, K) factors of the bytes inside nodes.
@@ -103,7 +103,7 @@ class Design:
         inside, between = self.inside @ values, self.between @ values
         crossing = between > inside
         moving = np.maximum(np.where(crossing, between, inside), _LEAST_NS)
-        waits = np.maximum(self.latency + self.waits @ values, _LEAST_NS)
+        waits = np.maximum(self.waits @ values, _LEAST_NS)
         both = combine(waits, moving, self.overlap)
         inner = self.launch @ values + both
         host = self.calls * values[self.names.index("host interval")]
@@ -115,6 +115,7 @@ class Design:
         slopes = (self.launch + self.waits * by_waits[:, None] + factors) * (values * self.powers)
         slopes *= by_inner[:, None]
         slopes[:, self.names.index("host interval")] += by_host * host
+        total = total + self.latency
         return total, slopes / total[:, None]
 
 
@@ -133,7 +134,7 @@ def design(
     start = 0
     for number, table in enumerate(tables):
         shape = shape_of(table, ports)
-        ways = model.possible(table.collective, shape)
+        ways = model.possible(table.collective, shape, ports)
         choice = taken_by(model, table, shape, ports)
         for taken in find_distinct(choice):
             way, rows = ways[taken], np.flatnonzero(choice == taken)

@@ -29,6 +29,8 @@ _WEAK = 0.15
 """A direction of the parameters counts as unknown where the tables tell less about it than the defaults do."""
 _MOST_NAMED = 0.35
 _PASSES = 3
+_LEAST_OWN = 0.01
+"""What is left of a measured time, as a share of the modelled one, where the latency that the network states takes more than all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,13 @@ class Prediction:
     Attributes:
         time_us: (S,) times.
         extrapolated: (S,) whether the model was not fitted to such a size or group.
+        latency_us: (S,) the part of the times that is the latency of the network.
         ways: (S,) algorithm and protocol taken.
     """
 
     time_us: Float64
     extrapolated: npt.NDArray[np.bool_]
+    latency_us: Float64
     ways: tuple[str, ...]
 
 
@@ -75,7 +79,7 @@ def predict(costs: CostModel, ports: Ports, table: MeasuredTable, *, corrected: 
         table.collective, sizes, shape, ports, corrected=corrected, gpus_per_thread=table.gpus_per_thread
     )
     ways = tuple(charge.choices[taken] for taken in charge.choice)
-    return Prediction(charge.total_ns / 1000, charge.extrapolated, ways)
+    return Prediction(charge.total_ns / 1000, charge.extrapolated, charge.latency_ns / 1000, ways)
 
 
 def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitted:
@@ -105,9 +109,14 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
     told = _find_determined(plan)
     fitted = replace(start, values=_values(start, found, told), fitted=_range(used, ports))
     firm = precision(start.library)
-    modelled = [predict(fitted, ports, table, corrected=False).time_us for table in used]
-    outliers = outliers_of(used, modelled)
-    curves = curves_of(used, modelled, [shape_of(table, ports) for table in used], outliers)
+    plain = [predict(fitted, ports, table, corrected=False) for table in used]
+    outliers = outliers_of(used, [modelled.time_us for modelled in plain])
+    curves = curves_of(
+        [_without_latency(table, modelled) for table, modelled in zip(used, plain, strict=True)],
+        [modelled.time_us - modelled.latency_us for modelled in plain],
+        [shape_of(table, ports) for table in used],
+        outliers,
+    )
     return Fitted(
         costs=replace(fitted, curves=curves),
         ports=ports,
@@ -116,6 +125,12 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
         outliers=outliers,
         notes=notes,
     )
+
+
+def _without_latency(table: MeasuredTable, modelled: Prediction) -> MeasuredTable:
+    """Return a table without the latency that the network states, which no curve corrects."""
+    least = _LEAST_OWN * (modelled.time_us - modelled.latency_us)
+    return replace(table, time_us=np.maximum(table.time_us - modelled.latency_us, least))
 
 
 def _solve_fit(start: CostModel, tables: Sequence[MeasuredTable], ports: Ports) -> tuple[Design, Solution]:
@@ -167,7 +182,7 @@ def _raise_ports(
     notes = []
     for table in tables:
         shape = shape_of(table, ports)
-        ways = costs.possible(table.collective, shape)
+        ways = costs.possible(table.collective, shape, ports)
         per_ns = float(np.max(table.size_bytes / (table.time_us * 1000)))
         inside = min(way.inside for way in ways) * per_ns
         sent = min(way.between for way in ways) * per_ns
@@ -189,7 +204,7 @@ def _raise_ports(
 def _otherwise(costs: CostModel, table: MeasuredTable, ports: Ports) -> str:
     """Return a note where the kernels of a recording are of another algorithm than the library is expected to take; "" elsewhere."""
     shape = shape_of(table, ports)
-    ways = costs.possible(table.collective, shape)
+    ways = costs.possible(table.collective, shape, ports)
     expected = costs.taken(table.collective, table.size_bytes, shape, ports)
     taken = taken_by(costs, table, shape, ports)
     other = int((expected != taken).sum())

@@ -1,8 +1,9 @@
 """Explain what one collective costs on a system: every way to carry it out, with the numbers of its formula.
 
 COLLECTIVE is such as all_reduce or ALL_TO_ALL, SIZE such as 64MiB: what Chakra calls comm_size, of an all-gather one rank's part.
-The time of a way is (host^4 + own^4)^(1/4), own = launch + (waits^p + moving^p)^(1/p): waits are latencies and hops, moving is the
-time of the bytes on the busiest port, and p tells how far both overlap. The host's time from call to call passes beside.
+The time of a way is (host^4 + own^4)^(1/4), own = launch + (waits^p + moving^p)^(1/p): waits are protocol and hops, moving is the
+time of the bytes on the busiest port, and p tells how far both overlap. The host's time from call to call passes beside; latency that
+the network states is added.
 """
 
 from __future__ import annotations
@@ -138,13 +139,15 @@ def _lines(explained: Explained) -> Iterator[str]:
     if made.not_quickest:
         yield f"  {made.not_quickest}"
     yield ""
-    yield f"  {taken.name}: (host^4 + (launch + (waits^p + moving^p)^(1/p))^4)^(1/4)"
+    added = " + latency" if taken.latency else ""
+    yield f"  {taken.name}: (host^4 + (launch + (waits^p + moving^p)^(1/p))^4)^(1/4){added}"
     for title, terms in (
         ("host", (taken.host,)),
         ("launch", taken.launch),
         ("waits", taken.waits),
         ("inside", taken.inside),
         ("between", taken.between),
+        ("latency", taken.latency),
     ):
         yield from _term_lines(title, terms)
     crossovers = made.crossovers

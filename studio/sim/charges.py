@@ -1,8 +1,11 @@
 """Charge the collectives and messages of a job what they cost on a system with a cost model.
 
 Alone on the network a flow (`studio.sim.flow_plans`) takes exactly what the cost model says. Where its bytes move it takes up
-a share of its members' ports: bytes / (rate × time). Every NPU has two ports in each dimension, out and in; where NPUs of a
-node share NICs, the node has them in the dimensions between nodes.
+a share of its members' ports: the time that its bytes keep the port busy, at the rate that the cost model has them reach, of the
+time that they move. So what is slow over a port alone leaves no room there that others of its kind could not reach either: together
+they take as long as their bytes do one after the other. What it can use of a port may be less than the port: links to some of the
+peers, some of the channels. Every NPU has two ports in each dimension, out and in; where NPUs of a node share NICs, the node has them
+in the dimensions between nodes.
 """
 
 from __future__ import annotations
@@ -65,6 +68,7 @@ def network_ports(topology: Topology, crossed: Sequence[int] = ()) -> Ports:
         between=min(map(port_bytes_per_ns, further), default=0.0),
         between_ns=max((dim.latency_ns for dim in further), default=0.0),
         per_node=dims[0].size,
+        switched=dims[0].kind == "switch",
     )
 
 
@@ -123,6 +127,8 @@ class Costs:
         total = np.maximum(np.rint(charge.total_ns), 1)
         moved = np.zeros((len(total), len(self.rate)))
         moved[:, 0] = charge.inside_bytes
+        busy = np.zeros_like(moved)
+        busy[:, 0] = charge.inside_busy_ns
         # The cost model counts what passes a member's own share of the NICs; where they are shared, it may send more.
         more = (
             max(1.0, rate_between(ports, shape.per_node, self.model.wiring.nics) / ports.between)
@@ -131,6 +137,8 @@ class Costs:
         )
         for index in crossed:
             moved[:, index] = charge.between_bytes * more
+            # The slowest dimension sets the pace; the others are busy for less of the time.
+            busy[:, index] = charge.between_busy_ns * (ports.between / self.rate[index])
         node_rate = self.rate * self.per_node
         # The bytes need this long, wherever the model has the end of its fixed time.
         alone = moved / self.rate
@@ -141,8 +149,10 @@ class Costs:
             total - np.minimum(np.rint(charge.fixed_ns), total), np.minimum(np.ceil(least), total)
         )
         some = np.maximum(work, 1)[:, None]
-        share = np.minimum(np.rint(WHOLE * moved / (self.rate * some)), WHOLE).astype(np.int64)
-        of_node = np.minimum(WHOLE * moved / (node_rate * some), WHOLE // shape.per_node).astype(np.int64)
+        # Whatever it is corrected by, no bytes pass a port faster than it can.
+        busy = np.maximum(busy, moved / self.rate)
+        share = np.minimum(np.rint(WHOLE * busy / some), WHOLE).astype(np.int64)
+        of_node = np.minimum(WHOLE * busy / (self.per_node * some), WHOLE // shape.per_node).astype(np.int64)
         if self.config.congestion == "unaware":
             share, of_node = np.zeros_like(share), np.zeros_like(of_node)
         names = [

@@ -18,8 +18,20 @@ from studio.sim.models import Model
 from studio.sim.settings import BY_KEY
 from studio.sim.systems.gpus import find_gpu, known_gpu
 from studio.sim.topology import hops
-from studio.trace import CollectiveType, NodeType, Trace, int_column, recorded_devices
-from studio.units import format_count
+from studio.trace import (
+    NONE,
+    WORLD_NAMES,
+    CollectiveType,
+    Graph,
+    Int64,
+    NodeType,
+    Trace,
+    ValueKind,
+    group_slots,
+    int_column,
+    recorded_devices,
+)
+from studio.units import format_count, format_counted
 
 _LONG_RING = 64
 """Steps from which on a ring counts as long."""
@@ -140,6 +152,46 @@ def _ring_latency(config: SystemConfig, kind: CollectiveKind, members: int) -> t
     # Chunks that may not be under way at once follow each other, each with the latency of its own steps.
     rows = -(-config.splits // config.active_chunks)
     return max(steps, default=0), rows * sum(count * ns for count, ns in zip(steps, each, strict=True))
+
+
+def find_partly_involved(facts: Facts) -> Found:
+    """Find collectives of all ranks that name dimensions they involve, and not all, where a cost model times them among all ranks."""
+    if not facts.costs or not facts.simulated:
+        return
+    trace = facts.result.trace
+    per_graph = [_partly_involved(graph, facts.config) for graph in trace.graphs]
+    if not any(map(len, per_graph)):
+        return
+    count = every = 0
+    for rank in trace.ranks:
+        slots = per_graph[rank.graph].tolist()
+        count += sum(slot == NONE or str(rank.slots[slot]) in WORLD_NAMES for slot in slots)
+        every += int((trace.graphs[rank.graph].type == NodeType.COMM_COLL).sum())
+    if count:
+        yield (
+            (
+                f"{format_count(count)} of {format_counted(every, 'collective node')} {'involves' if count == 1 else 'involve'} a part "
+                "of the dimensions by involved_dim, which has no effect beside costs: all ranks carry them out together. Name a "
+                "comm group of the ranks along these dimensions (pg_name, --comm-groups)."
+            ),
+            None,
+        )
+
+
+def _partly_involved(graph: Graph, config: SystemConfig) -> Int64:
+    """Return (M,) the slots of the groups of collectives that name dimensions, and not all that the system has."""
+    rows, where = graph.rows_with("involved_dim")
+    mine = (graph.type[rows] == NodeType.COMM_COLL) & (graph.attrs.kind[where] == ValueKind.BOOL_LIST)
+    rows, where = rows[mine], where[mine]
+    partly = np.zeros(len(rows), np.bool_)
+    start, length = graph.attrs.value[where], graph.attrs.length[where]
+    for index, dim in enumerate(config.topology.dims):
+        named = np.flatnonzero(length > index)
+        involved = np.zeros(len(rows), np.bool_)
+        involved[named] = graph.attrs.items[start[named] + index] != 0
+        partly |= ~involved & (dim.size > 1)
+    slots: Int64 = group_slots(graph)[rows[partly]]
+    return slots
 
 
 def _used(facts: Facts) -> list[CollectiveKind]:

@@ -17,6 +17,7 @@ from studio.sim.doubted_choices import (
     find_disguised,
     find_instant,
     find_long_rings,
+    find_partly_involved,
     find_ring_behind_switch,
     find_timeless,
 )
@@ -150,6 +151,12 @@ CHECKS: tuple[Check, ...] = (
         find_ring_behind_switch,
     ),
     Check("long-ring", "a collective that is mostly the latency of a long ring", False, find_long_rings),
+    Check(
+        "dimensions-not-involved",
+        "collectives among all ranks that name a part of the dimensions",
+        False,
+        find_partly_involved,
+    ),
     Check("extrapolated", "collectives unlike those the costs were fitted to", False, find_extrapolated),
     Check("does-not-fit", "more memory held than the GPU has that is recomputed for", True, find_unfit),
     Check("may-not-fit", "the same, estimated from tensors", False, find_perhaps_unfit),

@@ -1,7 +1,7 @@
 """Explain what one collective costs: each way to carry it out, with the numbers of its formula filled in.
 
-The time of a way is `(host^4 + own^4)^(1/4)`, with own = `launch + (waits^p + moving^p)^(1/p)` (`studio.sim.costs.ways`); every
-term of these sums is told by name, with what it is made of, so that it can be checked by hand.
+The time of a way is `(host^4 + own^4)^(1/4) + latency`, with own = `launch + (waits^p + moving^p)^(1/p)` (`studio.sim.costs.ways`);
+every term of these sums is told by name, with what it is made of, so that it can be checked by hand.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class WayTime:
         waits: Terms of protocol and hops.
         inside: Terms of bytes on the port inside the node.
         between: Terms of bytes on the port between nodes.
+        latency: The latency of the network, which is added; empty where the network states none.
         overlap: How far waits and moving bytes overlap: p of the formula.
         total_ns: All together.
         inside_bytes, between_bytes: Bytes through the busiest member's ports.
@@ -72,6 +73,7 @@ class WayTime:
     waits: tuple[Term, ...]
     inside: tuple[Term, ...]
     between: tuple[Term, ...]
+    latency: tuple[Term, ...]
     overlap: float
     total_ns: float
     inside_bytes: float
@@ -242,7 +244,7 @@ def explain(config: SystemConfig, kind: str, comm_size: int, ranks: Sequence[int
     charge = model.charge(kind, size, shape, ports)
     sizes = np.geomspace(_LEAST_BYTES, max(1 << 33, 4.0 * comm_size), _CURVE_STEPS)
     over = model.charge(kind, sizes, shape, ports)
-    possible = model.possible(done, shape)
+    possible = model.possible(done, shape, ports)
     buffers = buffer_bytes(kind, sizes, shape.ranks)
     return Explanation(
         kind,
@@ -322,9 +324,10 @@ def _way_time(
         way.name,
         Term("host interval", host, host),
         told(split.launch),
-        (*latency, *told(split.waits)),
+        told(split.waits),
         told(split.inside),
         told(split.between),
+        latency,
         OVERLAP[way.rates],
         float(model.times(way, kind, one, shape, ports)[0]),
         way.inside * buffer,

@@ -134,6 +134,11 @@ CASES = {
         trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 128),
         system(Dimension("switch", 128, 400.0, 1000.0)),
     ),
+    # Along the second dimension alone, pairs of ranks; a cost model knows groups only, and has all 16 carry it out.
+    "dimensions-not-involved": (
+        trace_of([[collective(1, "ALL_REDUCE", MIB, involved_dim=[False, True])]] * 16),
+        preset("hgx-h100", 16).config,
+    ),
     # Fitted to all-reduces of up to 1 MiB; there is no cure but another fit.
     "extrapolated": (
         trace_of([[collective(1, "ALL_REDUCE", 64 * MIB)]] * 8),
@@ -169,7 +174,7 @@ def test_what_makes_an_answer_doubtful_is_found_and_its_cure_takes_it_away(code)
     assert doubt.impossible == next(check.impossible for check in CHECKS if check.code == code)
     if doubt.cure is None:
         cureless = ("extrapolated", "does-not-fit", "may-not-fit", "unknown-communication", "recorded-faster")
-        assert code in (*cureless, "uneven-nodes")
+        assert code in (*cureless, "uneven-nodes", "dimensions-not-involved")
         return
     after, left = looked_at(trace, cured(parts, [doubt]))
     assert code not in {one.code for one in left}
@@ -252,6 +257,30 @@ def test_no_answer_of_the_aware_reference_is_beyond_its_ports(shared: Path):
             assert not rates & {doubt.code for doubt in doubts_of(simulate(trace, config, native=compiled()))}
             seen[record["family"]] += 1
     assert seen.total() > 150
+
+
+@pytest.mark.parametrize(
+    ("involved", "group", "told"),
+    [
+        ([False, True], "", "16 of 32 collective nodes involve"),
+        ([True], "", "16 of 32 collective nodes involve"),  # Of the second it says nothing.
+        ([False, True], "0", "16 of 32 collective nodes involve"),  # The name of all ranks.
+        ([True, True, False], "", ""),  # There is no third.
+        ([False, True], "all", ""),  # A group says who takes part, whatever the dimensions.
+    ],
+)
+def test_collectives_of_some_dimensions_are_told_where_costs_time_them(involved, group, told):
+    nodes = [
+        collective(1, "ALL_REDUCE", MIB, group=group, involved_dim=involved),
+        collective(2, "ALL_GATHER", MIB, 1),
+    ]
+    trace = trace_of([nodes] * 16, {"all": range(16)})
+    found = looked_at(trace, preset("hgx-h100", 16).parts)[1]
+    [message] = [one.message for one in found if one.code == "dimensions-not-involved"] or [""]
+    assert message.startswith(told)
+    assert bool(message) == bool(told)
+    without = with_settings(preset("hgx-h100", 16).parts, ["costs="])
+    assert "dimensions-not-involved" not in {one.code for one in looked_at(trace, without)[1]}
 
 
 def test_several_doubts_with_one_cure_have_one_option():

@@ -16,6 +16,7 @@ from studio.sim import simulate
 from studio.sim.charges import WHOLE, group_shape, network_ports
 from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.costs import Charge, CostModel, GroupShape, Ports
+from studio.sim.costs.parameters import NAMES
 from studio.sim.costs.shapes import Float64, Wiring, rate_between
 from studio.sim.deadlock import DeadlockError
 from studio.sim.doubts import doubts_of
@@ -64,13 +65,17 @@ class Plain(CostModel):
         if kind == "barrier":
             inside, between = np.zeros((2, len(sizes)))
         time = inside / ports.inside
+        busy, crossing = time, np.zeros_like(time)
         if shape.nodes > 1:
             used = rate_between(ports, shape.per_node, self.wiring.nics)
             time = np.maximum(time, between / used)
+            crossing = between / ports.between
             between = between * min(1.0, ports.between / used)
         fixed = np.full(len(sizes), self.launch)
         none = np.zeros(len(sizes), np.int64)
-        return Charge(fixed + time, fixed, inside, between, none, ("plain",), none > 0)
+        return Charge(
+            fixed + time, fixed, inside, between, busy, crossing, none, ("plain",), none > 0, 0.0 * fixed
+        )
 
 
 def cluster(*sizes: int, costs: CostModel | None = None, **given: object) -> SystemConfig:
@@ -173,6 +178,62 @@ def test_two_on_the_same_ports_take_as_long_as_their_bytes_take_together() -> No
     at = ends(result)
     assert at[0, 1] == (0, 1000 + 20_000)
     assert at[0, 2] == (0, 1000 + 40_000)
+
+
+def test_a_slow_collective_leaves_no_room_that_its_kind_could_not_reach() -> None:
+    """Of a port of 100 bytes a ns 60 are reached: 3 MB take 50 µs at that rate, in one call or in three."""
+    values = dict.fromkeys(NAMES, 1e-09) | {f"efficiency {name} inside": 0.6 for name in ("NVLS", "Simple")}
+    costs = CostModel("nccl-hopper", values, algorithm="ring", protocol="Simple")
+    groups = {str(number): list(range(4)) for number in range(3)}
+    # A ring sends twice 3/4 of the buffer.
+    one = run([[collective(1, ALL_REDUCE, 2 * MB)]] * 4, cluster(4, costs=costs))
+    assert one.makespan_ns == 50_000
+    three = [collective(1 + at, ALL_REDUCE, 2 * MB // 3, pg_name=str(at)) for at in range(3)]
+    assert run([three] * 4, cluster(4, costs=costs), groups).makespan_ns == pytest.approx(50_000, abs=2)
+
+
+@pytest.mark.parametrize("name", ["hgx-h100", "hgx-b200", "hgx-a100", "mi300x", "l40s", "dgx-v100"])
+@pytest.mark.parametrize("kind", [ALL_REDUCE, ALL_GATHER, ALL_TO_ALL])
+@pytest.mark.parametrize("npus", [8, 16])
+def test_several_at_once_take_no_less_than_one_of_all_their_bytes(name: str, kind: int, npus: int) -> None:
+    """And no more than one after the other."""
+    config = preset(name, npus).config
+    groups = {str(number): list(range(npus)) for number in range(4)}
+
+    def takes(parts: int) -> int:
+        nodes = [collective(1 + at, kind, 2**31 // parts, pg_name=str(at)) for at in range(parts)]
+        return run([nodes] * npus, config, groups).makespan_ns
+
+    one, *several = (takes(parts) for parts in (1, 2, 4))
+    quarter = run([[collective(1, kind, 2**29)]] * npus, config).makespan_ns
+    assert all(0.999 * one <= together <= 1.25 * one for together in several)
+    assert several[-1] <= 4 * quarter
+
+
+def test_one_inside_nodes_passes_beside_one_between_them() -> None:
+    """Rank 0 of each of two nodes exchanges what passes NICs alone, while its node does what passes none."""
+    config = preset("hgx-h100", 16).config
+    groups = {"0": list(range(8)), "1": list(range(8, 16)), "2": [0, 8]}
+    inside = [[collective(1, ALL_GATHER, 2**26, pg_name=str(rank // 8))] for rank in range(16)]
+    between = [[collective(2, ALL_GATHER, 2**26, pg_name="2")] if rank % 8 == 0 else [] for rank in range(16)]
+    both = [one + other for one, other in zip(inside, between, strict=True)]
+    alone = run(inside, config, groups).makespan_ns
+    across = run([nodes or [compute(1, 1)] for nodes in between], config, groups).makespan_ns
+    at = ends(run(both, config, groups))
+    assert at[0, 1] == at[15, 1] == (0, alone)
+    assert at[0, 2] == at[8, 2] == (0, across)
+
+
+def test_a_message_leaves_the_part_of_the_port_that_its_channels_do_not_fill() -> None:
+    """16 channels of 25 bytes a ns are 400 of the 450 of an H100: of two to different peers each goes on at 450/800 of its pace."""
+    config = preset("hgx-h100", 8).config
+    sends = [send(1, 1, 2**24), send(2, 2, 2**24)]
+    receives = [[receive(1, 0, 2**24)], [receive(1, 0, 2**24)]]
+    rest = [[compute(1, 1)]] * 5
+    alone = run([sends[:1], receives[0], [compute(1, 1)], *rest], config)
+    both = run([sends, *receives, *rest], config).makespan_ns
+    fixed = int(plan_flows(alone.trace, config).fixed_ns[0])
+    assert both - fixed == pytest.approx((alone.makespan_ns - fixed) * 800 / 450, abs=2)
 
 
 def test_overlapping_groups_share_where_they_overlap() -> None:

@@ -13,9 +13,9 @@ from studio.units import format_bytes, format_counted, format_ns, format_rate
 
 _BUS = "busbw, as nccl-tests defines it: bytes of the buffer over time, times what a ring sends over each port per byte."
 _FORMULA = (
-    "Waits are latencies of the network, of the protocol and of hops. Moving is the time of the bytes on the busiest port. Both "
+    "Waits are those of the protocol and of hops. Moving is the time of the bytes on the busiest port. Both "
     "overlap, as a pipeline does: with p = 1 they would follow each other, with a large p the longer hides the other. The host's time "
-    "from call to call passes beside; it is seen where the collective is shorter."
+    "from call to call passes beside; it is seen where the collective is shorter. Latency that the network states is added."
 )
 _TAKEN = "The library takes a way by its own estimates, which is not always the quickest."
 _ABOUT_VALUE = (
@@ -57,11 +57,12 @@ def headline_words(made: Explanation) -> Any:
 def formula_words(made: Explanation) -> Any:
     """Write the formula with the numbers of the way that is taken."""
     way = made.ways[made.taken]
+    added = f" + {format_ns(sum(term.ns for term in way.latency))} latency" if way.latency else ""
     return [
         html.Code(
             f"{format_ns(way.total_ns)} = (({format_ns(way.host.ns)} host)^4 + ({format_ns(way.launch_ns)} launch + "
             f"(({format_ns(way.waits_ns)} waits)^{way.overlap:g} + ({format_ns(way.moving_ns)} moving)^{way.overlap:g})"
-            f"^(1/{way.overlap:g}))^4)^(1/4)"
+            f"^(1/{way.overlap:g}))^4)^(1/4){added}"
         ),
         hint("the formula", _FORMULA),
     ]
@@ -111,6 +112,7 @@ def term_table(way: WayTime) -> Any:
         ("waits", way.waits),
         ("in the node", way.inside),
         ("between nodes", way.between),
+        ("network", way.latency),
     )
     rows = [
         [title, term.name, _value(term), exact(format_ns(term.ns), f"{term.ns:,.1f} ns")]

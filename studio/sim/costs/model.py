@@ -65,9 +65,12 @@ class Charge:
         fixed_ns: (S,) the part of it in which no bytes move: the launch, and hops as far as bytes do not hide them.
         inside_bytes: (S,) bytes that the busiest member sends through its port inside the node.
         between_bytes: (S,) bytes that the busiest member sends through its port between nodes.
+        inside_busy_ns: (S,) how long these bytes alone keep a whole port inside the node busy, at the rate that is reached.
+        between_busy_ns: (S,) the same for the bytes of a member and its own share of the ports between nodes.
         choice: (S,) which of `choices` was the quickest.
         choices: Names of algorithm and protocol, such as `ring Simple`.
         extrapolated: (S,) whether the size or group lies outside of what the model was fitted to.
+        latency_ns: (S,) the part of the time that is the latency of the network; it is part of `fixed_ns`, too.
         correction: Which residual curves the times are corrected by (`studio.sim.costs.curves`): the group's own, those
             of near groups, or none.
     """
@@ -76,10 +79,39 @@ class Charge:
     fixed_ns: Float64
     inside_bytes: Float64
     between_bytes: Float64
+    inside_busy_ns: Float64
+    between_busy_ns: Float64
     choice: npt.NDArray[np.int64]
     choices: tuple[str, ...]
     extrapolated: npt.NDArray[np.bool_]
+    latency_ns: Float64
     correction: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The parts of a way's time, by size.
+
+    Attributes:
+        own_ns: (S,) its time without the latency of the network.
+        latency_ns: That latency.
+        moving_ns: (S,) the part of its own time in which bytes move.
+        inside_busy_ns: (S,) as in `Charge`, and so is the next.
+    """
+
+    own_ns: Float64
+    latency_ns: float
+    moving_ns: Float64
+    inside_busy_ns: Float64
+    between_busy_ns: Float64
+
+    @property
+    def total_ns(self) -> Float64:
+        """(S,) all of its time."""
+        return self.own_ns + self.latency_ns
+
+
+_MOVING = ("moving_ns", "inside_busy_ns", "between_busy_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,17 +213,23 @@ class CostModel:
         if shape.ranks < 2:
             none = np.zeros(len(buffer))
             fixed = none + self.value(f"launch {done}")
-            return Charge(fixed, fixed, none, none, none.astype(np.int64), ("none",), outside)
-        found = self.possible(done, shape)
+            return Charge(
+                fixed, fixed, none, none, none, none, none.astype(np.int64), ("none",), outside, none
+            )
+        found = self.possible(done, shape, ports)
         names = tuple(way.name for way in found)
         parts = [self._parts(way, done, buffer, shape, ports, gpus_per_thread) for way in found]
-        fixed = np.array([part[0] for part in parts])
-        total = np.array([part[1] for part in parts])
+        total = np.array([part.total_ns for part in parts])
         choice = self.choose(done, buffer, shape, ports, found, total)
         pick = (choice, np.arange(len(buffer)))
-        total, fixed = total[pick], fixed[pick]
         factor, source = correction(self.curves if corrected else (), done, buffer, shape)
-        total, fixed = total * factor, fixed * factor
+        # Curves correct what was measured, without any latency that the network adds.
+        latency = np.array([part.latency_ns for part in parts])[choice]
+        own = np.array([part.own_ns for part in parts])[pick]
+        moving, inside_busy, between_busy = (
+            np.array([getattr(part, name) for part in parts])[pick] for name in _MOVING
+        )
+        total, fixed = own * factor + latency, (own - moving) * factor + latency
         used = rate_between(ports, shape.per_node, self.wiring.nics) if ports.between else 1.0
         inside = buffer * np.array([way.inside for way in found])[choice]
         sent = buffer * np.array([way.between for way in found])[choice]
@@ -200,14 +238,27 @@ class CostModel:
         # The NICs of silent neighbours carry what is more than the member's own share.
         between = sent * min(1.0, ports.between / used)
         return Charge(
-            np.maximum(total, fixed + least), fixed, inside, between, choice, names, outside, source
+            np.maximum(total, fixed + least),
+            fixed,
+            inside,
+            between,
+            inside_busy * factor,
+            between_busy * factor,
+            choice,
+            names,
+            outside,
+            latency,
+            source,
         )
 
-    def possible(self, kind: str, shape: GroupShape) -> tuple[Way, ...]:
-        """Return the ways that are open: those that the library has, and of these the forced ones."""
+    def possible(self, kind: str, shape: GroupShape, ports: Ports) -> tuple[Way, ...]:
+        """Return the ways that are open: those that the library and the node have, and of these the forced ones.
+
+        NVLS adds up and sends to all in the switch that joins the GPUs of a node.
+        """
         library = LIBRARIES[self.library]
         found = [way for way in ways(kind, shape) if way.protocol in library.protocols]
-        if not library.nvls:
+        if not library.nvls or not ports.switched or self.wiring.peers:
             found = [way for way in found if not way.algorithm.startswith("NVLS")]
         if kind in RINGS and self.algorithm != "direct":
             found = [way for way in found if way.algorithm != "direct"]
@@ -241,7 +292,7 @@ class CostModel:
             protocols = [way.protocol for way in found]
             return np.array([protocols.index(name) if name in protocols else 0 for name in wanted])
         if totals is None:
-            totals = np.array([self._parts(way, kind, buffer, shape, ports)[1] for way in found])
+            totals = np.array([self._parts(way, kind, buffer, shape, ports).total_ns for way in found])
         least = np.asarray(totals.argmin(axis=0), np.int64)
         if self.choice == "least" or (shape.nodes > 1 and kind in _UNTUNED):
             return least
@@ -266,12 +317,12 @@ class CostModel:
         among: Sequence[Way] | None = None,
     ) -> npt.NDArray[np.int64]:
         """Return which of the possible ways, or of some of these, is taken at each size of the whole buffer."""
-        found = self.possible(kind, shape) if among is None else among
+        found = self.possible(kind, shape, ports) if among is None else among
         return self.choose(kind, buffer, shape, ports, found)
 
     def times(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Float64:
         """Return (S,) what a way takes, without residual curves, at sizes of the whole buffer."""
-        return self._parts(way, kind, buffer, shape, ports)[1]
+        return self._parts(way, kind, buffer, shape, ports).total_ns
 
     def terms(self, way: Way, kind: str, buffer: Float64, shape: GroupShape, ports: Ports) -> Terms:
         """Return the terms of what a way takes, at sizes of the whole buffer."""
@@ -288,15 +339,18 @@ class CostModel:
         shape: GroupShape,
         ports: Ports,
         gpus_per_thread: int = 1,
-    ) -> tuple[Float64, Float64]:
-        """Return the part of a way's time in which no bytes move, and the whole of it."""
+    ) -> _Parts:
+        """Return the parts of a way's time."""
         split = self.terms(way, kind, buffer, shape, ports)
-        waits = split.latency_ns + self._sum(split.waits, len(buffer))
-        moving = np.maximum(self._sum(split.inside, len(buffer)), self._sum(split.between, len(buffer)))
+        waits = self._sum(split.waits, len(buffer))
+        inside, between = self._sum(split.inside, len(buffer)), self._sum(split.between, len(buffer))
+        moving = np.maximum(inside, between)
         total = self._sum(split.launch, len(buffer)) + combine(waits, moving, OVERLAP[way.rates])
         host = np.full(len(buffer), gpus_per_thread * self.value("host interval"))
-        total = combine(host, total, HOST_OVERLAP)
-        return total - moving, total
+        own = combine(host, total, HOST_OVERLAP)
+        return _Parts(
+            own, split.latency_ns, moving, inside * split.inside_share, between * split.between_share
+        )
 
     def _sum(self, parts: Sequence[tuple[str, Float64]], count: int) -> Float64:
         total = np.zeros(count)

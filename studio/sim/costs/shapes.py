@@ -40,6 +40,7 @@ class Ports:
         between: Its share of the node's ports to other nodes, bytes per ns; 0 where there is one node.
         between_ns: Latency of a hop between nodes.
         per_node: NPUs of a node.
+        switched: Whether a switch joins the NPUs of a node, which may add up what they send, and send to all at once.
     """
 
     inside: float
@@ -47,6 +48,7 @@ class Ports:
     between: float = 0.0
     between_ns: float = 0.0
     per_node: int = 1
+    switched: bool = True
 
 
 @dataclass(frozen=True, slots=True)

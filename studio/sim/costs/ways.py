@@ -2,7 +2,7 @@
 
 A way is an algorithm with a protocol. Its time is
 
-    (host^4 + own^4)^(1/4)
+    (host^4 + own^4)^(1/4) + latency
     own    = launch + (waits^p + moving^p)^(1/p)
     waits  = base + steps × hop
     moving = the larger of (bytes inside the node / rate, bytes between nodes / rate)
@@ -10,14 +10,15 @@ A way is an algorithm with a protocol. Its time is
 Steps and bytes overlap, as a pipeline does: with p = 1 they would follow each other, with a large p the longer one hides
 the other (`OVERLAP`). The host's time from call to call passes beside the collective: it is seen where the collective is
 shorter. Waits and moving are sums of parameters of the machine, each multiplied by something that follows
-from group and size, so that a fit needs no more than these factors. Bytes are those of the busiest member's port, in one
+from group and size, so that a fit needs no more than these factors. The hops of a machine hold the latency of its network; what a
+network states beyond that is added, once for each step that waits for the one before, and nothing hides it. Bytes are those of the busiest member's port, in one
 direction:
 
 | algorithm | steps | inside a node | between nodes, of all members of a node |
 |---|---|---|---|
 | ring | n − 1, all-reduce 2 (n − 1), of which N − 1 (twice) between nodes | (n − 1)/n, all-reduce twice | the same |
 | tree | 2 (g − 1) and 2 log₂ N between nodes | twice the buffer | the buffer on two nodes, else twice |
-| NVLS | 1 | the buffer | none |
+| NVLS, behind a switch | 1 | the buffer | none |
 | NVLS-tree | 1 and 2 log₂ N | the buffer | as tree |
 | direct | one a peer | (g − 1)/n, all-reduce twice | (n − g)/n, all-reduce twice |
 
@@ -146,12 +147,17 @@ class Terms:
 
     A term is a parameter's name and its factor per size. Efficiencies divide: their factors count for 1 / parameter.
 
+    A port may be faster than what one collective can use of it: the links to the peers that are members, the channels of a message,
+    one NIC. While it moves as fast as that lets it, the rest of the port is free.
+
     Attributes:
-        latency_ns: Latencies of the network, which no parameter changes.
+        latency_ns: Latencies of the network, which no parameter changes and nothing hides.
         launch: Terms of the launch.
         waits: Terms of protocol and hops.
         inside: Terms of bytes on ports inside nodes.
         between: Terms of bytes on ports between nodes; none where nothing goes there.
+        inside_share: Share of the port inside the node that it has while its bytes pass there; 0 where none do.
+        between_share: The same between nodes; above 1 where it uses NICs of NPUs that are no members.
     """
 
     latency_ns: float
@@ -159,6 +165,8 @@ class Terms:
     waits: tuple[tuple[str, Float64], ...]
     inside: tuple[tuple[str, Float64], ...]
     between: tuple[tuple[str, Float64], ...]
+    inside_share: Float64
+    between_share: float
 
 
 def terms(  # noqa: PLR0913 (all that a time follows from)
@@ -187,12 +195,14 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
     one = np.ones(len(buffer))
     inside: list[tuple[str, Float64]] = []
     between: list[tuple[str, Float64]] = []
+    inside_share, between_share = np.zeros(len(buffer)), 0.0
     # What goes to a NIC behind PCIe leaves through the port that the messages to neighbours take.
     through = way.inside + (way.between if shared and way.algorithm == "direct" and way.inside else 0.0)
     if through:
         rates = _message_rates(buffer, shape, channels) if kind == "send_recv" else np.inf
         rate = rate_inside(ports, shape.per_node, wiring.peers)
         time = buffer * through / np.minimum(rate, rates)
+        inside_share = one * np.minimum(rate, rates) / ports.inside
         inside = _moving(f"{way.rates} inside", time)
         if shared:
             lines = 2.0 if way.protocol == "LL" else 1.0  # LL sends two bytes for one.
@@ -201,6 +211,7 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
         inside.append((f"copy {kind}", buffer * way.own / ports.inside))
     if way.between:
         rate = rate_between(ports, shape.per_node, wiring.nics)
+        between_share = rate / ports.between
         if way.protocol == "LL":
             rate = min(rate, _LL_NETWORK / min(shape.per_node, wiring.per_host or shape.per_node))
         between = _moving(f"{way.rates} between", buffer * way.between / rate, _fillings(way))
@@ -208,7 +219,13 @@ def terms(  # noqa: PLR0913 (all that a time follows from)
     if way.algorithm == "direct":
         latency = ports.between_ns if way.steps_between else ports.inside_ns
     return Terms(
-        latency, ((f"launch {kind}", one),), tuple(_waits(way, buffer)), tuple(inside), tuple(between)
+        latency,
+        ((f"launch {kind}", one),),
+        tuple(_waits(way, buffer)),
+        tuple(inside),
+        tuple(between),
+        inside_share,
+        between_share,
     )
 
 
