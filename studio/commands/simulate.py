@@ -50,6 +50,7 @@ from studio.sim.config import SystemConfig
 from studio.sim.doubt import Cured
 from studio.sim.doubted_memory import unfit_words
 from studio.sim.doubts import FORESEEN, cured, doubts_of, options_of
+from studio.sim.idle_settings import idle_settings
 from studio.sim.models import MODELS
 from studio.sim.parts import Parts
 from studio.sim.presets import preset
@@ -150,7 +151,13 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         spent_s = time.monotonic() - begun
         doubts = doubts_of(result, parts)
         rest = (finding for finding in findings if finding.code not in FORESEEN)
-        told = (*chosen, *rest, *(doubt.finding for doubt in doubts), *_other_gpu(request, result))
+        told = (
+            *chosen,
+            *rest,
+            *(doubt.finding for doubt in doubts),
+            *_other_gpu(request, result),
+            *_idle(request, result),
+        )
         return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job, doubts=doubts)
 
     outcome = simulated(read_config)
@@ -234,6 +241,13 @@ def _other_gpu(request: Request, result: SimResult) -> Iterator[Finding]:
         yield kept
 
 
+def _idle(request: Request, result: SimResult) -> Iterator[Finding]:
+    """Warn of settings on the command line that change nothing."""
+    found = idle_settings([setting.partition("=")[0].strip() for setting in request.settings], result.config)
+    if found is not None:
+        yield found
+
+
 def _refuse(findings: Sequence[Finding], size_hint: str, trace: Trace) -> None:
     """Raise the errors of a check before the run, with its warnings as context.
 
@@ -298,7 +312,7 @@ def _in_order(path: Path) -> bool:
 
 @click.command(
     help=__doc__,
-    epilog="Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set preferred-dataset-splits=8",
+    epilog="Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set bandwidth[0]=900",
 )
 @click.argument("workload", nargs=-1, required=True)
 @click.option(

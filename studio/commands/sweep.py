@@ -36,6 +36,7 @@ from studio.commands.base.terminal import printable, shorten
 from studio.errors import ConfigError, StudioError
 from studio.et.format import UNSAID, JobSize, NpusNeededError
 from studio.sim import remote_memory
+from studio.sim.idle_settings import WITHOUT_EFFECT
 from studio.sim.models import MODELS, Model
 from studio.sim.retargeting import OTHER_GPU
 from studio.sweep.analysis import (
@@ -53,6 +54,7 @@ from studio.sweep.analysis import (
 )
 from studio.sweep.costs import load_costs
 from studio.sweep.durations import durations_kept
+from studio.sweep.idle import settings_without_effect
 from studio.sweep.running import Row
 from studio.sweep.search import Plan, Progress, Target, cheapest
 from studio.sweep.space import NPUS, PRESET, Space, parse_space
@@ -175,6 +177,9 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     kept = durations_kept(trace, sweep)
     if kept is not None:
         findings = (*findings, kept)
+    idle = settings_without_effect(sweep, len(trace.ranks))
+    if idle is not None:
+        findings = (*findings, idle)
     swept = run_sweep(trace, sweep, request.output, scheduler=request.scheduler, progress=progress)
     return Outcome(", ".join(request.job), swept, request.output, findings)
 
@@ -424,7 +429,7 @@ def command(
     """Carry out `sweep`."""
     outcome = run(Request(size=JobSize(npus, passes), **given), progress=progress_line())
     for finding in outcome.findings:
-        if finding.code in (remote_memory.FINDING.code, OTHER_GPU):
+        if finding.code in (remote_memory.FINDING.code, OTHER_GPU, WITHOUT_EFFECT):
             warn(replace(finding, message=f"{finding.message} {finding.hint}".rstrip()))
     show(outcome, as_json, report, text)
     refuse_nothing(outcome)

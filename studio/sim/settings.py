@@ -105,6 +105,7 @@ class Setting:
         extended: Whether only the extended mode has it.
         needs: Key of the setting that has to be on (or not at its first choice) for this one to matter.
         source: Where the meaning comes from, if not from the reference.
+        of_steps: Whether it shapes the steps of messages that collectives are carried out in, which a system has not whose costs time them.
     """
 
     key: str
@@ -127,6 +128,7 @@ class Setting:
     extended: bool = False
     needs: str = ""
     source: str = ""
+    of_steps: bool = False
 
     @property
     def about(self) -> str:
@@ -222,7 +224,12 @@ def _algorithms(collective: str, label: str, *, extended: bool = False, instead:
         "algorithms",
         shown=instead,
         extended=extended,
+        of_steps=True,
     )
+
+
+def _of_steps(setting: Setting) -> Setting:
+    return replace(setting, of_steps=True)
 
 
 def _switch(
@@ -313,32 +320,32 @@ _CHUNKS = _with_heading(CHUNKS,
         "or those of the smallest comm_priority (EXPLICIT).",
         "choice",
         choices=_choices(("LIFO", "lifo", "LIFO"), ("FIFO", "fifo", "FIFO"), ("EXPLICIT", "explicit", "EXPLICIT")),
-        required=True, start="LIFO"),
+        required=True, start="LIFO", of_steps=True),
     Setting("preferred-dataset-splits", "system", "SystemConfig.splits", "Chunks per collective",
         "Chunks a collective is cut into; they follow each other through the dimensions like a pipeline. "
         "A chunk has size / splits bytes, rounded down; what is left over makes one more chunk.",
-        "whole", least=1, most=1 << 20, default=1, start=1),
+        "whole", least=1, most=1 << 20, default=1, start=1, of_steps=True),
     Setting("active-chunks-per-dimension", "system", "SystemConfig.active_chunks", "Active chunks",
         "Chunks under way per dimension at a time; the others wait.",
-        "whole", least=1, most=1 << 30, default=1),
+        "whole", least=1, most=1 << 30, default=1, of_steps=True),
     Setting("num-queues-per-dim", "options", "SystemConfig.queues_per_dimension", "Queues",
         "Queues of each dimension that chunks are spread over.",
-        "whole", least=1, most=1 << 16, default=1),
+        "whole", least=1, most=1 << 16, default=1, of_steps=True),
     Setting("collective-optimization", "system", "SystemConfig.collective_optimization", "Across dimensions",
         "How an all-reduce crosses several dimensions. Baseline: an all-reduce in each. Local bandwidth "
         "aware: reduce-scatter up, all-gather down again, so that outer dimensions carry 1/n of the data.",
         "choice",
         choices=_choices(("baseline", "baseline"), ("localBWAware", "local_bw_aware", "local BW aware")),
-        required=True, start="baseline"),
-    _switch("dimension-order", "Dimension order",
+        required=True, start="baseline", of_steps=True),
+    _of_steps(_switch("dimension-order", "Dimension order",
         "The order in which the chunks of a collective pass the dimensions. Balanced gives every chunk "
         "the order that loads the dimensions most evenly.",
         _choices(("ascending", "ascending"), ("descending", "descending"), ("balanced", "balanced (Themis)")),
-        "Source: Themis, Rashidi et al., ISCA 2022."),
-    _switch("chunk-order", "Chunk order",
+        "Source: Themis, Rashidi et al., ISCA 2022.")),
+    _of_steps(_switch("chunk-order", "Chunk order",
         "Which of the waiting chunks of equal priority starts first in a dimension: the one that came "
         "first, or the one with the fewest bytes left to send there.",
-        _choices(("arrival", "by arrival"), ("smallest", "smallest first"))),
+        _choices(("arrival", "by arrival"), ("smallest", "smallest first")))),
     _switch("collective-order", "Collective order",
         "Which collective of a comm group begins first where several are ready: that of the lowest "
         "number, in groups whose members number theirs (comm_seq, as linked PyTorch traces do), or, as in "
@@ -404,10 +411,10 @@ _ENDS = _with_heading(ENDS,
     Setting("endpoint-delay", "system", "SystemConfig.endpoint_delay_ns", "Endpoint delay",
         "What a packet waits at its rank before it is sent on; where it is not set, 10 ns whatever the "
         "injection scale.",
-        least=0, unit="ns", shown="10"),
+        least=0, unit="ns", shown="10", of_steps=True),
     Setting("injection-scale", "options", "SystemConfig.injection_scale", "Injection scale",
         "Factor on a given endpoint delay.",
-        least=0, default=1.0),
+        least=0, default=1.0, of_steps=True),
     Setting("rendezvous-protocol", "options", "SystemConfig.rendezvous", "Rendezvous",
         "Point-to-point senders wait for a control message of the receiver before they send.",
         "flag", default=False),
