@@ -62,7 +62,8 @@ export function drawNames(pen, look, box, data, pointed) {
   let last = -Infinity;
   pen.textAlign = "right";
   for (let line = 0; line < box.lines; line += every) {
-    const y = Math.max(box.y + (line + 0.5) * box.ch, box.y + 6);
+    /* Whole at either end, where a line is lower than its name. */
+    const y = Math.min(Math.max(box.y + (line + 0.5) * box.ch, box.y + 6), box.high - LEAST_LABEL / 2 - 1);
     if (y < last + LEAST_LABEL - 0.5) continue;
     last = y;
     if (every > 1 && line) {

@@ -92,11 +92,12 @@ class FileRow {
     const share = percent(file.received, file.size), { status, error } = file;
     setAttribute(this.root, "data-status", status);
     fillBar(this.bar, share);
-    const isSorted = ["used", "left out"].includes(status);
+    const isDamaged = card.status === "done" && status === "failed";
+    const isSorted = ["used", "left out"].includes(status) || isDamaged;
     setVisible(this.bar.root, !isSorted);
     setVisible(this.percent, !isSorted);
     setText(this.percent, status === "cancelled" ? "" : `${share} %`);
-    setText(this.note, noteText(file, performance.now()));
+    setText(this.note, isDamaged ? "damaged" : noteText(file, performance.now()));
     setVisible(this.error, Boolean(error));
     setText(this.error, error ? `${error.message} ${error.hint ?? ""}` : "");
     const isOpen = card.status === "uploading" || card.status === "failed";

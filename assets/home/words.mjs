@@ -189,10 +189,10 @@ export function noteText(file, now) {
  */
 export function sortedText({ used, leftOut, files, status }) {
   if (used === null) return "";
-  // Which cannot be read is known when all are.
-  const failed = status === "done" ? files.filter((file) => file.status === "failed").length : 0;
-  const words = `${plural(used - failed, "file")} used, ${leftOut ? formatCount(leftOut) : "none"} left out`;
-  return failed ? `${words}, ${formatCount(failed)} cannot be read` : words;
+  // Which are damaged is known when all are read.
+  const damaged = status === "done" ? files.filter((file) => file.status === "failed").length : 0;
+  const whole = `${plural(used - damaged, "file")} used${damaged ? `, ${formatCount(damaged)} damaged` : ""}`;
+  return `${whole}, ${leftOut ? formatCount(leftOut) : "none"} left out`;
 }
 
 /**

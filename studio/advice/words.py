@@ -206,24 +206,32 @@ def by_reason(advised: Advised) -> list[tuple[str, str]]:
     return [(", ".join(kinds), reason) for reason, kinds in found.items()]
 
 
-def together_words(combined: Advice, listed: Sequence[Advice]) -> str:
-    """Name the changes of a combination by their numbers in a list; "" where one of them is not in it.
+def together_words(combined: Advice, listed: Sequence[Advice], others: Sequence[Advice] = ()) -> str:
+    """Name the changes of a combination by their numbers in a list, those that are only among `others` in words.
+
+    "" where one of them is in neither, or all are among the others.
 
     Savings do not add. Where they come to much more than one by one, the words say why.
     """
-    edits, settings = set(map(id, combined.change.edits)), set(combined.change.settings)
-    numbers, found, singly_ns = [], 0, 0
-    for number, item in enumerate(listed, start=1):
-        mine = set(map(id, item.change.edits))
-        if mine <= edits and set(item.change.settings) <= settings:
-            numbers.append(str(number))
-            found += len(mine) + len(item.change.settings)
+    left: set[object] = {*map(id, combined.change.edits), *combined.change.settings}
+    numbers, spelt, singly_ns = [], [], 0
+    for number, item in enumerate((*listed, *others), start=1):
+        mine: set[object] = {*map(id, item.change.edits), *item.change.settings}
+        # Of two that change the same only the first is one of the set.
+        if mine and mine <= left:
+            left -= mine
+            if number <= len(listed):
+                numbers.append(str(number))
+            else:
+                spelt.append(item.action)
             singly_ns += item.saving_ns
-    if found != len(edits) + len(settings) or len(numbers) < 2:
+    if left or not numbers or len(numbers) + len(spelt) < 2:
         return ""
     more = combined.saving_ns > _MORE_THAN_SINGLY * singly_ns
     why = ": more than one by one, as each alone leaves another wait as long" if more else ""
-    return f"{', '.join(numbers[:-1])} and {numbers[-1]} together{why}"
+    *first, last = numbers
+    named = f"{', '.join(first)} and {last}" if first else last
+    return f"{named} together with: {'; '.join(spelt)}{why}" if spelt else f"{named} together{why}"
 
 
 def _item_lines(number: str, item: Advice, words: str = "") -> Iterator[str]:

@@ -13,7 +13,7 @@ from studio.analysis.graph.blocks import Block, BlockTree, Folded, Path
 from studio.analysis.graph.layout import Layout, layered_layout
 from studio.figures.graph import HEIGHT, STEP_X, STEP_Y, WIDTH, layer_span, look, node_data, shorten
 from studio.trace import Float64, Graph, Int32, Int64
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 BLOCK_WIDTH, BLOCK_HEIGHT = 172, 52
 _BLOCK_STEP_X, _BLOCK_STEP_Y = 200, 84
@@ -206,6 +206,7 @@ def folded_elements(
     for frame in folded.frames:
         box = boxes[frame.path]
         data = describe(frame) | {"id": f"f{block_ref(frame.path)}", "kind": "frame"}
+        data["short"] = data["short"].partition("\n")[0]  # their head is a line high
         data |= {"w": round(box.width, 1), "h": round(box.height, 1)}
         elements.append({"group": "nodes", "data": data, "position": box.middle, "selectable": False})
     ids = []
@@ -252,13 +253,15 @@ def _block_data(block: Block, figures: Figures) -> dict[str, Any]:
     time_ns, in_bytes = figures.time_ns, figures.bytes
     figures_shown = [format_ns(time_ns)] if time_ns else []
     name = " ".join(block.name.split())
+    counted = format_counted(len(block.rows), "node")
     return {
         "id": f"b{block_ref(block.path)}",
         "block": block_ref(block.path),
         "kind": "block",
         "name": block.name,
-        "label": f"{_shown_name(name, _NAME)}\n{' · '.join([f'{format_count(len(block.rows))} nodes', *figures_shown])}",
-        "short": _shown_name(name, _SHORT_NAME),
+        "label": f"{_shown_name(name, _NAME)}\n{' · '.join([counted, *figures_shown])}",
+        # Of a run only the first end may have room: many begin alike, and their counts tell them apart.
+        "short": f"{_shown_name(name, _SHORT_NAME)}\n{counted}",
         "count": len(block.rows),
         "time": format_ns(time_ns) if time_ns else "",
         "bytes": format_bytes(in_bytes) if in_bytes else "",

@@ -174,7 +174,14 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Uni
         # Those at the ends reach inwards: a long name would be cut off.
         anchor = "left" if at == 0 else "right" if at == len(axes) - 1 else "center"
         figure.add_annotation(
-            x=at, y=1, yshift=18, text=f"<b>{_escape(axis.name)}</b>", showarrow=False, xanchor=anchor
+            x=at,
+            y=1,
+            yshift=10,
+            text=_head_of(axis),
+            showarrow=False,
+            xanchor=anchor,
+            yanchor="bottom",
+            align=anchor,
         )
         for height, words in axis.ticks:
             figure.add_annotation(
@@ -185,7 +192,7 @@ def parallel_figure(space: Space, rows: Sequence[Row], *, dark: bool, units: Uni
     bare = {"visible": False, "fixedrange": True}
     figure.update_layout(
         xaxis={**bare, "range": [-0.12, len(axes) - 0.88]},
-        yaxis={**bare, "range": [-0.05, 1.14]},
+        yaxis={**bare, "range": [-0.05, 1.18 if any(axis.unit for axis in axes) else 1.14]},
         margin={"l": 6, "r": 6, "t": 6, "b": 6},
     )
     return figure
@@ -199,11 +206,18 @@ class _Upright:
         name: What it is called.
         places: Where each point crosses it, 0 at the bottom to 1.
         ticks: Heights and what is written there.
+        unit: Of numbers, "" for none.
     """
 
     name: str
     places: list[float]
     ticks: list[tuple[float, str]]
+    unit: str = ""
+
+
+def _head_of(axis: _Upright) -> str:
+    """Return the name of an axis, its unit below: the next axis is near."""
+    return f"<b>{_escape(axis.name)}</b>" + (f"<br>{_escape(axis.unit)}" if axis.unit else "")
 
 
 def _with_unit(key: str, units: Units) -> str:
@@ -216,9 +230,8 @@ def _setting_axis(axis: Axis, space: Space, rows: Sequence[Row], units: Units) -
     height = {value: at / last for at, value in enumerate(axis.values)}
     step = -(-len(axis.values) // 9)
     ticks = [(height[value], _shorten(value)) for value in axis.values[::step]]
-    return _Upright(
-        _with_unit(axis.key, units), [height[space.point(row.index)[axis.key]] for row in rows], ticks
-    )
+    places = [height[space.point(row.index)[axis.key]] for row in rows]
+    return _Upright(_shorten(axis.key), places, ticks, units.get(axis.key, ""))
 
 
 def _number_axis(

@@ -7,6 +7,7 @@ import {
   shortenName,
 } from "../../assets/collectives/layout.mjs";
 import { paintCells } from "../../assets/collectives/pixels.mjs";
+import { drawNames } from "../../assets/collectives/labels.mjs";
 import { heatAddress, otherAddress } from "../../assets/collectives/requests.mjs";
 import {
   NONE, codeValues, joinRanges, makeRamp, makeScale, pixelToCss,
@@ -168,6 +169,28 @@ test("cells fill the room that names and bars leave, and are found under the poi
   assert.equal(binUnder(box, 292, 82), null);
   const narrow = layOut(DATA, 300, 92, { narrow: true, lines: 10, widest: 200 });
   assert.deepEqual([narrow.sections, narrow.strip, narrow.ch], [0, 0, 6], "lines as high as those beside");
+});
+
+test("names of lines that are lower than they stand whole within the picture, none over another", () => {
+  const lines = 97, none = new Int32Array(lines).fill(-1);
+  const many = {
+    ...DATA, shape: /** @type {[number, number]} */ ([lines, 3]), name: new Int32Array(lines), nth: none,
+  };
+  for (let high = 200; high < 260; high += 7) {
+    const box = layOut(many, 1000, high, { narrow: false, lines: 0, widest: 200 });
+    /** @type {number[]} */
+    const written = [];
+    const pen = {
+      measureText: (/** @type {string} */ text) => ({ width: 6 * text.length }), fillRect() {},
+      /** @param {string} _text @param {number} _x @param {number} y */
+      fillText: (_text, _x, y) => written.push(y),
+    };
+    const look = { text: "", dim: "", border: "", accent: "", bg: "", collective: "", font: "" };
+    drawNames(/** @type {any} */ (pen), look, box, many, null);
+    assert.ok(written.length > 5);
+    assert.ok(written.every((y) => y >= 36 && y + 6 <= high), `at a height of ${high}`);
+    assert.ok(written.every((y, index) => !index || y - written[index - 1] >= 11.5));
+  }
 });
 
 test("a bin knows its cells, and a cell its bin", () => {

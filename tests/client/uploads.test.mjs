@@ -102,7 +102,7 @@ test("before files are read it is said how many are used, and as what", () => {
   const sortedText = ([used, leftOut]) => words.sortedText(makeCard({ used, leftOut }));
   const ended = ["done", "failed", "left out"].map((status) => makeFile({ status }));
   const after = makeCard({ status: "done", used: 2, leftOut: 1, files: ended });
-  assert.equal(words.sortedText(after), "1 file used, 1 left out, 1 cannot be read");
+  assert.equal(words.sortedText(after), "1 file used, 1 damaged, 1 left out");
   const sorted = [[null, null], [1, 0], [31, 2]].map(sortedText);
   assert.deepEqual(sorted, ["", "1 file used, none left out", "31 files used, 2 left out"]);
   assert.equal(words.noteText(makeFile({ status: "used", role: "rank 3" }), 0), "used: rank 3");

@@ -74,6 +74,11 @@ def test_a_large_graph_is_folded_and_opens_around_the_node_that_is_selected(jobs
     drawn = graph_view.elements_of(asked)
     assert sum(one["data"]["count"] for one in drawn if one["group"] == "nodes") == 2000
     assert sum(one["group"] == "edges" for one in drawn) == 23
+    # From afar only the first names of a block may have room: how many nodes it has tells blocks apart.
+    blocks = [one["data"] for one in drawn if one["data"].get("kind") == "block"]
+    assert [one["short"].partition("\n")[2] for one in blocks] == [f"{one['count']} nodes" for one in blocks]
+    opened = graph_view.elements_of(ask(job="large", show="fold", by="order", open="0")[0])
+    assert [one["data"]["short"] for one in opened if one["data"].get("kind") == "frame"] == ["1 to 83"]
     asked, _ = ask(job="large", show="fold", by="order", open="none", node="1234")
     refs = [one["data"]["id"] for one in graph_view.elements_of(asked) if one["group"] == "nodes"]
     assert "1234" in refs

@@ -80,7 +80,7 @@ def test_a_rank_that_has_finished_waits_for_nobody() -> None:
 
 
 def test_a_combination_is_named_by_the_numbers_of_its_changes() -> None:
-    """Of the sample that is out of balance; where a change is not listed, nothing is said in short."""
+    """Of the sample that is out of balance; one that is not listed is spelt out, or nothing is said in short."""
     made = advise(studio.read(studio.sample_path("imbalance_8r")))
     assert made.combined is not None
     listed = made.worth_it[:6]
@@ -89,6 +89,11 @@ def test_a_combination_is_named_by_the_numbers_of_its_changes() -> None:
     chosen = [listed[number - 1] for number in numbers]
     assert sorted(item.kind for item in chosen) == sorted(made.combined.parts)
     assert together_words(made.combined, [item for item in listed if item is not chosen[0]]) == ""
+    others = [item for item in listed if item is not chosen[0]]
+    spelt = together_words(made.combined, others, [chosen[0]])
+    assert spelt.endswith(f" together with: {chosen[0].action}")
+    assert all(item.action not in spelt for item in others)
+    assert together_words(made.combined, [], listed) == ""
     more = replace(made.combined, saving_ns=2 * sum(item.saving_ns for item in chosen))
     assert together_words(more, listed).endswith(
         "together: more than one by one, as each alone leaves another wait as long"

@@ -415,7 +415,7 @@ def test_figures_of_many_points_draw_the_best_ones(monkeypatch):
     assert sliced.layout.xaxis.title.text == "a, GB/s"
     assert sliced.data[-1].hovertemplate.startswith("a = %{x} GB/s: ")
     upright = sweeps_drawn.parallel_figure(space, rows, dark=False, units=units)
-    assert {"<b>a, GB/s</b>", "<b>b</b>"} <= {note.text for note in upright.layout.annotations}
+    assert {"<b>a</b><br>GB/s", "<b>b</b>"} <= {note.text for note in upright.layout.annotations}
     # Of finishes that are hardly apart, or not at all, the axis shows that: it spans two hundredths at least.
     for apart in (0, 100, 200_000):
         near = [replace(row, finish_ns=49_400_000 + apart * row.index) for row in rows[:3]]

@@ -121,11 +121,7 @@ def _list(made: Advised, job: str, run: str) -> Any:
         )
     if made.combined is not None and made.combined.is_worth_it:
         parts.append(
-            html.Ul(
-                _item(
-                    made.combined, len(made.advice), job, run, together_words(made.combined, worth[:_SHOWN])
-                )
-            )
+            html.Ul(_item(made.combined, len(made.advice), job, run, _together(made, made.combined)))
         )
     more = len(worth) - _SHOWN
     said = [f"{format_counted(made.considered, 'simulation')}, {made.baseline.words}"]
@@ -135,6 +131,13 @@ def _list(made: Advised, job: str, run: str) -> Any:
     if made.refused:
         parts.append(_not_simulated(made))
     return html.Div(parts)
+
+
+def _together(made: Advised, combined: Advice) -> str:
+    """Name what is in the list by its number, and only spell out what is not."""
+    listed = made.worth_it[:_SHOWN]
+    shown = set(map(id, listed))
+    return together_words(combined, listed, [item for item in made.advice if id(item) not in shown])
 
 
 def _not_simulated(made: Advised) -> Any:

@@ -83,7 +83,7 @@ def layout(**_query: str) -> Any:
                         data=[],
                         size="xs",
                         w=330,
-                        placeholder="no sweeps yet",
+                        placeholder="none shown",
                         allowDeselect=False,
                         comboboxProps={"shadow": "sm"},
                         **aria_label("Sweep that is shown"),
