@@ -16,6 +16,7 @@ import numpy as np
 
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import collective_times, whole_bytes
+from studio.commands.base.checked import warn_of_check, with_check
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.outcome import WHOLE, WHOLE_WORDS
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -60,7 +61,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
         ConfigError: Nothing is called so, or the preset does not fit the job.
         StudioError: What is named cannot be read, or holds no times.
     """
-    found = request.find(progress)
+    found = with_check(request.find(progress), request.workspace)
     side = found.side
     classes = size_classes(side.trace, collective_times(side.trace, side.times, side.groups))
     return Listed(found, classes, attained_by(side.trace, classes, request.system))
@@ -146,5 +147,6 @@ def _last(each: SizeClass) -> str:
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `collectives`."""
     listed = run(Request(**given), progress=progress_line())
+    warn_of_check([listed.side])
     show(listed, as_json, report, text)
     end_with_losses(ctx, findings_of([listed.side]), allow_damaged, warned=False)
