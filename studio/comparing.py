@@ -44,6 +44,7 @@ class Compared:
         job, run: Ids in the workspace, `RECORDED` for a recording; "" where it came from files.
         system: The tables of what it was simulated on; None for a recording.
         doubts: Why a simulation is not to be believed as it stands.
+        check: Why a recording is not, by its check, in a line; "" where that finds nothing, None where it was not asked.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Compared:
     run: str = RECORDED
     system: Parts | None = None
     doubts: tuple[Doubt, ...] = ()
+    check: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from studio.analysis.job.part_words import NAMES, NO_HOST
 from studio.analysis.job.rank_rows import ranks_label
 from studio.analysis.job.together import ready_words
 from studio.analysis.job.windows import between, of_step, whole
+from studio.commands.base.checked import warn_of_check, with_check
 from studio.commands.base.node_names import NodeNames
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.options import suggest
@@ -105,7 +106,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Breakdown:
         ConfigError: Nothing is called so, or it has no such step or group.
         StudioError: What is named cannot be read, or holds no times.
     """
-    found = request.find(progress)
+    found = with_check(request.find(progress), request.workspace)
     side = found.side
     trace, account = side.trace, side.ledger()
     windows = _windows(request, found, account)
@@ -387,5 +388,6 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `breakdown`."""
     shown = run(Request(**given), progress=progress_line())
+    warn_of_check([shown.of])
     show(shown, as_json, report, text)
     end_with_losses(ctx, findings_of([shown.of]), allow_damaged, warned=False)

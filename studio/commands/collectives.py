@@ -19,6 +19,7 @@ from studio.analysis.collectives.group_sizes import open_words, told_ranks
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import CollectiveTimes, collective_times, whole_bytes
 from studio.analysis.job.together import ready_words
+from studio.commands.base.checked import warn_of_check, with_check
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.outcome import WHOLE, WHOLE_WORDS
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -67,7 +68,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
         ConfigError: Nothing is called so, or the preset does not fit the job.
         StudioError: What is named cannot be read, or holds no times.
     """
-    found = request.find(progress)
+    found = with_check(request.find(progress), request.workspace)
     side = found.side
     times = collective_times(side.trace, side.times, side.groups)
     classes = size_classes(side.trace, times)
@@ -170,5 +171,6 @@ def _last(each: SizeClass) -> str:
 def command(ctx: click.Context, /, as_json: bool, allow_damaged: bool, **given: Any) -> None:
     """Carry out `collectives`."""
     listed = run(Request(**given), progress=progress_line())
+    warn_of_check([listed.side])
     show(listed, as_json, report, text)
     end_with_losses(ctx, findings_of([listed.side]), allow_damaged, warned=False)

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from studio.commands.base.checked import warn_of_check, with_check
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import PathOption, allow_damaged, json_option, rank_option, workspace_option
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -53,7 +54,8 @@ def run(request: Request, *, progress: Progress | None = None) -> Reported:
         ConfigError: Nothing is called so, or the file cannot be written.
         StudioError: What is named cannot be read, or holds no times.
     """
-    sides = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress, least=1)
+    found = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress, least=1)
+    sides = [with_check(side, request.workspace) for side in found]
     if progress:
         # Imported late: drawing figures is slow to import.
         progress("drawing", 0, len(sides) + 1)
@@ -102,5 +104,6 @@ def command(
 ) -> None:
     """Carry out `report`."""
     written = run(Request(sides, out, workspace, ranks), progress=progress_line())
+    warn_of_check(written.sides)
     show(written, as_json, report, text)
     end_with_losses(ctx, findings_of(written.sides), allow_damaged, warned=False)

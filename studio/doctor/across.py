@@ -33,6 +33,7 @@ _FAR_APART_NS = 1_000_000
 _RANKS_KEPT = 1 << 16
 """Missing ranks that are kept with a finding; the rest is counted."""
 _SEVERAL_RUNS = "These ranks are of different runs (mixed-runs): open the files of one run together."
+_PUT_BACK = "Put the file of that rank in its place."
 _GROUPS_LISTED = 8
 """Groups listed one by one; the rest is counted."""
 
@@ -98,12 +99,15 @@ def group_outsiders(case: Case) -> Iterator[Found]:
             )
             return
         members = rank_list(sorted(group.members))
+        copy = case.copy_words(sorted(group.outsiders))
         yield Found(
             "error",
-            f"Nodes of {rank_list(sorted(group.outsiders))} name {group_label(group)}, whose members are {members}.",
+            f"Nodes of {rank_list(sorted(group.outsiders))} name {group_label(group)}, whose members are {members}."
+            + (f" {copy}" if copy else ""),
             tuple(sorted(group.outsiders)),
             (),
             len(group.outsiders),
+            advice=_PUT_BACK if copy else "",
         )
 
 
@@ -187,6 +191,7 @@ def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *,
         message += f" {RAN}"
     nodes = ((difference.rank, difference.row), (difference.other_rank, difference.other_row))
     several_runs = case.mixes((difference.rank, difference.other_rank))
+    copy = case.copy_words((difference.rank, difference.other_rank))
     counts = [group.sequences[index].count for index in group.sequence_of.tolist() if index != NONE]
     level: Level = "error" if certain else "info" if ran else "warning"
     return Found(
@@ -200,7 +205,7 @@ def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *,
             ("members", rank_list(sorted(group.members))),
             ("collectives of a member", _range(min(counts), max(counts))),
         ),
-        advice=_SEVERAL_RUNS if several_runs else "",
+        advice=_SEVERAL_RUNS if several_runs else f"{copy} {_PUT_BACK}" if copy else "",
         mends=not certain and not several_runs,
     )
 

@@ -279,6 +279,46 @@ class Case:
         return tuple(offset for offset in offsets if not self.mixes((offset.rank, offset.by, base)))
 
     @cached_property
+    def copied(self) -> Mapping[int, int]:
+        """The ranks whose file is a copy of another rank's: they hold the same in every node, and name groups of that one, not theirs."""
+        found: dict[int, int] = {}
+        if not any(group.outsiders for group in self.groups):
+            return found
+        ranks = {rank.number: rank for rank in self.trace.ranks}
+        # Else the list of members may be what is wrong.
+        idle = {
+            member
+            for group in self.groups
+            for member, index in zip(group.members, group.sequence_of.tolist(), strict=True)
+            if index != NONE and not group.sequences[index].count
+        }
+        for group in self.groups:
+            for number in idle.intersection(group.outsiders):
+                own = ranks[number]
+                alike = (
+                    member
+                    for member in group.members
+                    if member in ranks
+                    and (ranks[member].graph, ranks[member].slots) == (own.graph, own.slots)
+                )
+                for member in alike:
+                    found.setdefault(number, member)
+        return found
+
+    def copy_words(self, numbers: Iterable[int]) -> str:
+        """Return a sentence about those of some ranks whose file is a copy of another rank's, "" where none is."""
+        files = {rank.number: rank.file for rank in self.trace.ranks}
+        for number in numbers:
+            if number in self.copied:
+                other = self.copied[number]
+                names = [f" ({files[one]})" if files[one] else "" for one in (number, other)]
+                return (
+                    f"The file of rank {number}{names[0]} is a copy of that of rank {other}{names[1]}: both hold the same in every "
+                    "node, groups and messages alike."
+                )
+        return ""
+
+    @cached_property
     def early(self) -> tuple[EarlyEnd, ...]:
         """The ranks whose recordings stop before those of the others."""
         return () if self.runs else find_early_ends(self.trace, self.groups)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from studio.analysis.job.completeness import is_recording
 from studio.analysis.job.kinds import is_library_kernel
+from studio.distinct import find_distinct
 from studio.doctor.diagnosis import Case, Found, GraphCase
 from studio.sim.agreement import rank_list
 from studio.trace import Bool, NodeType
@@ -91,8 +92,8 @@ def _calling_names(case: Case) -> frozenset[str]:
     names: set[str] = set()
     for graph_case in case.graphs:
         graph = graph_case.graph
-        callers = np.unique(graph.ctrl.rows[graph.ctrl.rows >= 0])
-        codes = np.unique(graph.name[callers[graph_case.on_cpu[callers]]])
+        callers = find_distinct(graph.ctrl.rows[graph.ctrl.rows >= 0])
+        codes = find_distinct(graph.name[callers[graph_case.on_cpu[callers]]])
         names.update(graph.strings[code] for code in codes.tolist() if code >= 0)
     return frozenset(names)
 

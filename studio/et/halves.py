@@ -7,6 +7,7 @@ process id and its time. Only then do names.
 
 from __future__ import annotations
 
+import filecmp
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -97,6 +98,46 @@ def find_copies(halves: Sequence[Half]) -> dict[str, str]:
             if same is not None:
                 copies[half.file.name] = same
     return copies
+
+
+def find_doubles(halves: Sequence[Half]) -> dict[str, str]:
+    """Return files that are another one of their folder, byte for byte, and claim no rank of their own: their names → the other's.
+
+    What a file says of its process is said by both. A host trace that says no rank may be told apart by its name alone: it is
+    left out where its name tells the same rank, or that of a device trace that is left out.
+    """
+    alike: dict[tuple[str, PurePosixPath, Card], list[Half]] = {}
+    for half in halves:
+        if half.card.rank is not None or half.card.pid is not None:
+            # A folder that is a copy of another as a whole stays a job.
+            alike.setdefault((half.fmt.name, half.folder, half.card), []).append(half)
+    doubles: dict[str, str] = {}
+    without: set[int | None] = {None}
+    # Device traces first: they tell their ranks, and host traces follow them.
+    for same in sorted(alike.values(), key=lambda each: each[0].is_host):
+        # The one whose name tells the rank that it says is the original.
+        kept: list[Half] = []
+        for half in sorted(same, key=lambda each: each.number is None or each.number != each.card.rank):
+            first = next((one for one in kept if _are_same(one.file, half.file)), None)
+            claims = (
+                half.card.rank is None and first is not None and half.number not in {first.number, *without}
+            )
+            if first is None or claims:
+                kept.append(half)
+                continue
+            doubles[half.file.name] = first.file.name
+            if not half.is_host and half.number != half.card.rank:
+                without.add(half.number)
+    return doubles
+
+
+def _are_same(one: SourceFile, other: SourceFile) -> bool:
+    """Whether two files are equal, byte for byte; their sizes mostly tell that they are not."""
+    try:
+        return filecmp.cmp(one.path, other.path, shallow=False)
+    except OSError:
+        # What cannot be read is told where it is read.
+        return False
 
 
 def _beginning(half: Half) -> str:

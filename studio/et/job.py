@@ -28,7 +28,7 @@ from studio.et.format import (
     Reading,
     first_of,
 )
-from studio.et.halves import Half, find_copies, make_half, names_of, sort_halves
+from studio.et.halves import Half, find_copies, find_doubles, make_half, names_of, sort_halves
 from studio.et.known import FORMATS, KINETO, PYTORCH, known_format
 from studio.et.link.options import LinkOptions
 from studio.et.link.rank_files import RankFiles
@@ -190,6 +190,9 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         LeftOut(name, f"the recording of {other}, which says more") for name, other in copies.items()
     ]
     halves = [half for half in halves if half.file.name not in copies]
+    doubles = find_doubles(halves)
+    left_out += [LeftOut(name, f"the same file as {other}, byte for byte") for name, other in doubles.items()]
+    halves = [half for half in halves if half.file.name not in doubles]
     ranks = _with_counted(ranks)
     ranks = {key: _believed(members) for key, members in ranks.items()}
     for index, group in enumerate(sort_halves(halves)):

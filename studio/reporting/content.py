@@ -86,10 +86,12 @@ def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
 
 
 def _doubts(document: Document, run: Compared, letter: str) -> None:
-    """Return the notice above a report: why a simulation is doubtful, and what to simulate instead."""
+    """Write the notice above a report: why a run is doubtful, and what to simulate instead."""
+    subject = f"{letter} ({run.name})" if letter else run.name
+    if run.check:
+        document.paragraph(f"{subject} is not to be believed as it stands: {run.check}", "verdict")
     if not run.doubts:
         return
-    subject = f"{letter} ({run.name})" if letter else run.name
     document.paragraph(f"{subject} is not to be believed as it stands:", "verdict")
     document.bullets(
         [f"{'impossible' if doubt.impossible else 'doubtful'}: {doubt.message}" for doubt in run.doubts]

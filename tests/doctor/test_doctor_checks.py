@@ -586,3 +586,26 @@ def test_a_rank_that_takes_a_thousand_times_as_long_is_late_everywhere():
         in one.message
     )
     assert "late everywhere" in one.consequence
+
+
+def test_a_file_that_is_a_copy_of_another_ranks_is_told_where_ranks_disagree():
+    """Its nodes name the groups of that rank; the ranks that miss it are told why, before what else follows."""
+    groups = {"a": (0, 1), "b": (2, 3)}
+    names = ("a", "a", "b", "a")
+    trace = trace_of(
+        [[comp(1), collective(2, "ALL_REDUCE", 64, 1, group=name), comp(3, 2)] for name in names], groups
+    )
+    copy = "The file of rank 3 is a copy of that of rank 0: both hold the same in every node, groups and messages alike."
+    first, *_ = examine(trace)
+    assert first.code == "collectives-disagree"
+    assert first.advice == f"{copy} Put the file of that rank in its place."
+    assert found(trace, "group-outsider").message.endswith(copy)
+    # A rank that holds something else names the wrong group.
+    other = trace_of(
+        [
+            [comp(1), collective(2, "ALL_REDUCE", 64 + at // 3, 1, group=name), comp(3, 2)]
+            for at, name in enumerate(names)
+        ],
+        groups,
+    )
+    assert "copy" not in found(other, "group-outsider").message

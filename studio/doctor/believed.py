@@ -1,0 +1,50 @@
+"""Say in a line why a recording is not to be believed as it stands, for those who look at its times and not at its check."""
+
+from __future__ import annotations
+
+from studio.doctor.checks import CHECKS, Examination, examination
+from studio.doctor.diagnosis import Case, Found
+from studio.doctor.recordings import early_ends, impossible_times, mixed_runs
+from studio.trace import Trace
+from studio.units import format_counted
+
+MOST_NODES = 200_000
+"""Of jobs with more nodes, over all distinct graphs, only what can be told from times is looked at: all checks take 5 µs a node."""
+MOST_RANKS = 1024
+"""The same of jobs with more ranks."""
+_OF_TIMES = ("mixed-runs", "ends-early", "times-contradict")
+"""Checks whose warnings make every account of the ranks' times doubtful."""
+_CODES = frozenset(check.code for check in CHECKS)
+
+
+def doubt_of_times(trace: Trace, known: Examination | None = None) -> str:
+    """Return why the times of a recording are in doubt, "" where nothing is found: how many errors there are, and the first.
+
+    What the reader noticed is left out: commands tell of data that was lost by themselves. A large job that was not examined
+    before is not examined for this; then only its times are looked at.
+
+    Args:
+        trace: The recording.
+        known: What came of examining it, None where it was not yet.
+    """
+    nodes = sum(map(len, trace.graphs))
+    if known is None and (nodes > MOST_NODES or len(trace.ranks) > MOST_RANKS):
+        found = _of_times(trace)
+        return _line(found[0].message, sum(one.level == "error" for one in found)) if found else ""
+    made = [one for one in (known or examination(trace)).diagnoses if one.code in _CODES]
+    errors = [one for one in made if one.level == "error"]
+    doubts = errors or [one for one in made if one.level == "warning" and one.code in _OF_TIMES]
+    return _line(doubts[0].message, len(errors)) if doubts else ""
+
+
+def _of_times(trace: Trace) -> list[Found]:
+    """Return what the checks of times find, the worst first."""
+    case = Case(trace)
+    return [one for find in (mixed_runs, early_ends, impossible_times) for one in find(case)]
+
+
+def _line(first: str, errors: int) -> str:
+    count = (
+        f"{format_counted(errors, 'error')}, the first" if errors > 1 else "an error" if errors else "a doubt"
+    )
+    return f"`check` finds {count}: {first}"

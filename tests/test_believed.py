@@ -1,0 +1,61 @@
+"""What commands about times say of recordings that `check` finds errors in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from studio.doctor import believed, examination
+from studio.doctor.believed import doubt_of_times
+from studio.et import write
+from studio.trace import Finding
+from tests.doctor.broken_jobs import BROKEN, on_one_machine, reductions
+from tests.test_cli import run
+
+CONTRADICTS = BROKEN["times-contradict"]
+
+
+@pytest.mark.parametrize("command", ["breakdown", "collectives", "critical-path"])
+def test_a_recording_in_doubt_is_warned_of_beside_its_times(tmp_path, command: str):
+    write(CONTRADICTS(), tmp_path / "in", "job")
+    done = run(command, tmp_path / "in", "--json")
+    assert done.exit_code == 0
+    assert done.stderr.count("\n") == 1
+    assert "`check` finds a doubt: Rank 0 has ended 2 collectives" in done.stderr
+    assert "`check`" not in done.stdout
+
+
+def test_a_report_says_it_at_its_head(tmp_path):
+    write(CONTRADICTS(), tmp_path / "in", "job")
+    done = run("report", tmp_path / "in", "-o", tmp_path / "out.html")
+    assert "`check` finds a doubt" in done.stderr
+    head = (tmp_path / "out.html").read_text().partition("<h2")[0]
+    assert "is not to be believed as it stands: `check` finds a doubt: Rank 0 has ended 2" in head
+
+
+def test_nothing_is_said_of_a_recording_without_errors(tmp_path):
+    write(reductions([(0, 10), (20, 10)], [(0, 10), (20, 10)]), tmp_path / "in", "job")
+    assert run("breakdown", tmp_path / "in").stderr == ""
+
+
+def test_errors_are_counted_and_come_before_doubts():
+    """What the reader lost is told by the commands themselves."""
+    several = BROKEN["mixed-runs"]()
+    assert doubt_of_times(several).startswith(
+        "`check` finds an error: The files of ranks 0–1 name one machine"
+    )
+    mixed = on_one_machine(reductions([(0, 9), (20, 9)], [(900, 9), (920, 9), (940, 9)]))
+    assert doubt_of_times(mixed).startswith("`check` finds 2 errors, the first: The files of ranks 0–1")
+    lost = Finding("error", "damaged-file", "a.et: the file ends inside a record.")
+    assert doubt_of_times(replace(reductions([(0, 9)], [(0, 9)]), findings=(lost,))) == ""
+
+
+def test_of_a_large_job_only_times_are_looked_at(monkeypatch):
+    known = examination(BROKEN["cycle"]())
+    monkeypatch.setattr(believed, "MOST_NODES", 1)
+    monkeypatch.setattr(believed, "examination", None)
+    assert doubt_of_times(CONTRADICTS()).startswith("`check` finds a doubt: Rank 0")
+    assert doubt_of_times(BROKEN["cycle"]()) == ""
+    # But for what was found before.
+    assert doubt_of_times(BROKEN["cycle"](), known).startswith("`check` finds an error: ")
