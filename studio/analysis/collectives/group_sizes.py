@@ -131,7 +131,7 @@ def settle_members(
         row: (C,) its node.
         kind: (C,) CollectiveType.
     """
-    members, is_open = (column.copy() for column in sizes)
+    members, is_open = sizes[0].copy(), sizes[1].copy()
     mine = np.flatnonzero(is_open)
     if len(mine):
         told = told_members(trace, place[mine], row[mine], kind[mine])
