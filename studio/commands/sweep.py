@@ -219,7 +219,10 @@ def _read_job(
             read[count] = error.message
     jobs = [found for found in read.values() if isinstance(found, Trace)]
     if not jobs:
-        raise ConfigError(f"the job can be read for none of the numbers of NPUs: {next(iter(read.values()))}")
+        raise ConfigError(
+            f"the job can be read for none of the numbers of NPUs: {next(iter(read.values()))}",
+            hint=f"Vary {NPUS} over numbers that the workload can run on.",
+        )
     return jobs[0], read
 
 

@@ -139,7 +139,7 @@ class Jobs:
             )
         found = self.read[npus]
         if isinstance(found, str):
-            raise ConfigError(found)
+            raise ConfigError(found, hint=f"Vary {NPUS} over numbers that the workload can run on.")
         if npus not in self._read:
             self._read[npus] = Known(found)
             if len(self._read) > _MOST_JOBS:
