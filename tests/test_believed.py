@@ -45,7 +45,7 @@ def test_errors_are_counted_and_come_before_doubts():
     assert doubt_of_times(several).startswith(
         "`check` finds an error: The files of ranks 0–1 name one machine"
     )
-    mixed = on_one_machine(reductions([(0, 9), (20, 9)], [(900, 9), (920, 9), (940, 9)]))
+    mixed = on_one_machine(reductions([(0, 9), (20, 9)], [(9000, 9), (9020, 9), (9040, 9)]))
     assert doubt_of_times(mixed).startswith("`check` finds 2 errors, the first: The files of ranks 0–1")
     lost = Finding("error", "damaged-file", "a.et: the file ends inside a record.")
     assert doubt_of_times(replace(reductions([(0, 9)], [(0, 9)]), findings=(lost,))) == ""

@@ -64,7 +64,7 @@ def find_runs(trace: Trace) -> Mapping[str, Runs]:
         runs: list[list[int]] = [[]]
         until = spans[0][1]
         for begin, end, number in spans:
-            if begin > until:
+            if begin - until > _LEAST_EARLY_NS:
                 runs.append([])
             runs[-1].append(number)
             until = max(until, end)
