@@ -135,6 +135,8 @@ def test_export_says_it_of_its_finish(job: Path, tmp_path: Path) -> None:
     assert "IMPOSSIBLE" not in said(*words)
     told = said(*words, "--set", DIRECT)
     assert told.startswith(f"IMPOSSIBLE: {BEYOND}")
+    assert "--set congestion=aware" in told
+    assert "congestion=aware" not in said(*words, "--set", DIRECT, "--set", "congestion=aware")
     found = json.loads(said(*words, "--set", DIRECT, "--json"))
     assert found["doubts"][0]["impossible"] is True
 

@@ -58,6 +58,7 @@ from studio.trace import Finding, Trace
 from studio.units import format_count, format_counted, format_ns
 
 _ROOFLINE = "roofline-enabled"
+_AWARE = "  --set congestion=aware exports it for a network in which messages wait for ports"
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +304,7 @@ def text(exported: Exported | Tables) -> str:
             f"{'IMPOSSIBLE' if doubt.impossible else 'DOUBTFUL'}: {doubt.message}"
             for doubt in exported.doubts
         ),
+        *([_AWARE] if _is_better_aware(exported) else []),
         f"{exported.folder}: {format_counted(exported.files, 'file')}, {ranks}, {nodes}",
         f"  system  {system_label(prepared.config)}",
         f"  finish  {finish}",
@@ -315,6 +317,13 @@ def text(exported: Exported | Tables) -> str:
         if finding.hint:
             lines.append(f"          {finding.hint}")
     return "\n".join(printable(line) for line in lines)
+
+
+def _is_better_aware(exported: Exported) -> bool:
+    """Return whether a network in which messages wait for ports, as ASTRA-sim has it of one dimension, may cure what is impossible."""
+    is_unaware = exported.backend.congestion == "unaware"
+    is_impossible = any(doubt.impossible for doubt in exported.doubts)
+    return is_unaware and is_impossible and len(exported.prepared.config.topology.dims) == 1
 
 
 def _against(finish_ns: int, run_ns: int) -> str:
