@@ -169,7 +169,7 @@ def test_real_traces_go_all_the_way(studio: Studio, page, shared: Path, tmp_path
 
     dropped(studio, page, *sorted((traces / "torch" / "dlrm_4r").iterdir()))
     go(page, "Collectives", "#collectives-detail")
-    assert "ranks 3" in page.locator(".cs-worst li").first.inner_text()
+    assert "rank 3" in page.locator(".cs-worst li").first.inner_text()
     go(page, "Timeline", "#timeline-scroll[data-ready]")
     go(page, "Graph", "#graph-canvas[data-ready]")
 

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 import studio
 from studio.cli import main
+from studio.jobs.simulations import Simulations, simulate_jobs
 from studio.jobs.sweeps import Asked, start_sweep
-from studio.pages.sweep.results import results
+from studio.pages.sweep import results
 from studio.session import Session
 from studio.store.tasks import close_tasks, open_tasks
 from studio.store.workspace import Workspace
@@ -153,9 +154,17 @@ def test_sweep_and_suite_warn_of_durations_of_another_gpu(recording: Path, tmp_p
     assert 'gpu = "NAME"' in told
 
 
-def test_a_sweep_on_the_page_keeps_what_is_doubtful_of_it(recording: Path, tmp_path: Path) -> None:
+def test_a_sweep_on_the_page_keeps_what_is_doubtful_of_it(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace = Workspace(tmp_path / "workspace")
     session, tasks = Session(workspace), open_tasks(workspace.root)
+    for name, value in (
+        ("session", session),
+        ("workspace", workspace),
+        ("simulations", Simulations(tasks, simulate_jobs(session))),
+    ):
+        monkeypatch.setattr(results, name, lambda value=value: value)
     try:
         job = workspace.save(studio.read(recording), "one")
         for preset, words in (
@@ -166,7 +175,7 @@ def test_a_sweep_on_the_page_keeps_what_is_doubtful_of_it(recording: Path, tmp_p
             assert kept.asked.doubt.startswith(words)
             assert bool(kept.asked.doubt) == bool(words)
             wait_until(lambda kept=kept: kept.is_whole)
-            drawn = str(results(kept, kept.rows(), "bandwidth[0]", dark=False))
+            drawn = str(results.results(kept, kept.rows(), "bandwidth[0]", dark=False))
             assert ("Compute keeps" in drawn) == bool(words)
     finally:
         close_tasks(tasks)

@@ -94,7 +94,7 @@ def test_the_commands_say_what_they_left_out(tmp_path: Path) -> None:
     assert "2 collectives whose members differ in type or size" in listed
     split = run("breakdown", str(tmp_path / "job"), "--allow-damaged").output
     assert "2 collectives whose members differ in type or size" in split
-    told = json.loads(run("collectives", str(tmp_path / "job"), "--json", "--allow-damaged").output)
+    told = json.loads(run("collectives", str(tmp_path / "job"), "--json", "--allow-damaged").stdout)
     assert told["apart"] == [{"group": "", "positions": [1, 2]}]
 
 
