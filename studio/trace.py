@@ -66,6 +66,17 @@ class CollectiveType(IntEnum):
     BARRIER = 9
 
 
+NEEDS_ALL = (
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.ALL_TO_ALL,
+    CollectiveType.REDUCE_SCATTER,
+    CollectiveType.REDUCE_SCATTER_BLOCK,
+    CollectiveType.BARRIER,
+)
+"""Collectives that no member can leave before all have come."""
+
+
 class ValueKind(IntEnum):
     """Type of an attribute's value. Numbers are the schema's field numbers; an even number is a list."""
 

@@ -15,22 +15,13 @@ from studio.distinct import find_distinct
 from studio.doctor.across import comparable
 from studio.doctor.diagnosis import Case, Found, NodeAt
 from studio.sim.agreement import group_label, rank_list
-from studio.trace import NONE, TIMES_NOTICED, CollectiveType, Graph, Int64
+from studio.trace import NEEDS_ALL, NONE, TIMES_NOTICED, Graph, Int64
 from studio.units import format_count, format_counted, format_ns
 
 _CONTRADICTING_NS = 1_000_000
 """What a recorder notes late: a collective may seem to end by this much on one rank before it begins on another."""
 _LARGEST_DRIFT = 200e-6
 """Crystals are better: what clocks of several machines may run apart by."""
-_NEEDS_ALL = (
-    CollectiveType.ALL_REDUCE,
-    CollectiveType.ALL_GATHER,
-    CollectiveType.ALL_TO_ALL,
-    CollectiveType.REDUCE_SCATTER,
-    CollectiveType.REDUCE_SCATTER_BLOCK,
-    CollectiveType.BARRIER,
-)
-"""Collectives that no member can leave before all have come."""
 _CALL = re.compile(r"_?c10d(?:_functional)?(?:_autograd)?::|record_param_comms")
 """How calls begin that only hand a collective over: they end before others come, as they do not wait."""
 _GROUPS_LISTED = 8
@@ -201,7 +192,7 @@ def _times(case: Case, group: GroupMatching) -> _Times | None:
         if index == NONE or rank is None or rank.metadata_value(TIMES_NOTICED) is not None:
             continue
         sequence, graph = group.sequences[index], case.by_rank[member].graph
-        rows = sequence.rows[np.isin(sequence.type, _NEEDS_ALL) & (sequence.rows != NONE)]
+        rows = sequence.rows[np.isin(sequence.type, NEEDS_ALL) & (sequence.rows != NONE)]
         start = graph.start_ns[rows]
         if not len(rows) or (start < 0).any() or _are_calls(graph, rows):
             continue

@@ -8,16 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching
-from studio.trace import NONE, TIMES_NOTICED, Bool, CollectiveType, Graph, Int64, Rank, Trace
+from studio.trace import NEEDS_ALL, NONE, TIMES_NOTICED, Bool, Graph, Int64, Rank, Trace
 
-_TOGETHER = (
-    CollectiveType.ALL_REDUCE,
-    CollectiveType.ALL_GATHER,
-    CollectiveType.ALL_TO_ALL,
-    CollectiveType.REDUCE_SCATTER,
-    CollectiveType.REDUCE_SCATTER_BLOCK,
-    CollectiveType.BARRIER,
-)
 _LEAST_MATCHED = 2
 _LEAST_SKEW_NS = 50_000
 _LARGEST_SKEW_NS = 2**61
@@ -125,7 +117,7 @@ def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[I
         starts[: len(sequence)] = start
         ends[: len(sequence)] = start + graph.duration_ns[sequence.rows]
         timed = (start >= 0) & (sequence.rows != NONE)
-        there[: len(sequence)] = timed & np.isin(sequence.type, _TOGETHER)
+        there[: len(sequence)] = timed & np.isin(sequence.type, NEEDS_ALL)
         kind[: len(sequence)] = sequence.type
         if there.any():
             ends_of[member] = (starts, ends, there, kind)

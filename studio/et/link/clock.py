@@ -14,17 +14,9 @@ import numpy as np
 from studio.et.link.communication import Facts
 from studio.et.link.draft import Clock, RankDraft
 from studio.et.link.names import RECEIVE, SEND
-from studio.trace import NONE, CollectiveType, Finding, Int64
+from studio.trace import NEEDS_ALL, NONE, Finding, Int64
 from studio.units import format_counted, format_ns
 
-_TOGETHER = (
-    CollectiveType.ALL_REDUCE,
-    CollectiveType.ALL_GATHER,
-    CollectiveType.ALL_TO_ALL,
-    CollectiveType.REDUCE_SCATTER,
-    CollectiveType.REDUCE_SCATTER_BLOCK,
-    CollectiveType.BARRIER,
-)
 _LEAST_CONTRADICTING = 2
 _CONTRADICTING_NS = 1_000_000
 """A collective may seem to end on one rank before it begins on another by what a recorder notes late, but not by this much."""
@@ -134,13 +126,13 @@ def _collective_times(rank_draft: RankDraft) -> tuple[_Ends, _Ends]:
     ends_by_key: dict[_Key, list[tuple[int, int]]] = {}
     operations, device = rank_draft.operations, rank_draft.device
     for row, facts in rank_draft.communication.operators.items():
-        if facts.kind in _TOGETHER and operations.start_ns[row] >= 0:
+        if facts.kind in NEEDS_ALL and operations.start_ns[row] >= 0:
             key = facts.group or "", facts.kind, False
             ends_by_key.setdefault(key, []).append(
                 (int(operations.start_ns[row]), int(operations.end_ns[row]))
             )
     for place, facts in rank_draft.communication.devices.items():
-        if facts.kind in _TOGETHER:
+        if facts.kind in NEEDS_ALL:
             event = int(rank_draft.launched.event[place])
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
