@@ -14,7 +14,7 @@ from studio.analysis.collectives.messages import Messages, match_messages
 from studio.analysis.collectives.unmatched import Unmatched, find_unmatched
 from studio.analysis.graph.digraph import cycle_components
 from studio.analysis.job.nodes import node_ref
-from studio.analysis.job.recorded import EarlyEnd, Runs, find_early_ends, find_runs
+from studio.analysis.job.recorded import EarlyEnd, Runs, Windows, find_early_ends, find_runs, recorded_windows
 from studio.doctor.streams import StreamOrder, stream_order
 from studio.notebook import line, one_line, table
 from studio.sim.check import flag, named_roots
@@ -27,6 +27,7 @@ from studio.trace import (
     Int64,
     Level,
     NodeType,
+    Rank,
     Trace,
     dense_column,
 )
@@ -235,6 +236,11 @@ class Case:
         return {number: own for own in self.graphs for number in own.ranks}
 
     @cached_property
+    def rank_of(self) -> Mapping[int, Rank]:
+        """The ranks by number."""
+        return {rank.number: rank for rank in self.trace.ranks}
+
+    @cached_property
     def groups(self) -> tuple[GroupMatching, ...]:
         """The matched collectives of all ranks."""
         return match_collectives(self.trace)
@@ -259,17 +265,27 @@ class Case:
     @cached_property
     def runs(self) -> Mapping[str, Runs]:
         """The ranks of each machine on which files of several runs are mixed, by name of the machine."""
-        return find_runs(self.trace)
+        return find_runs(self.trace, self.windows)
+
+    @cached_property
+    def windows(self) -> Windows:
+        """When the ranks were recorded, of those with times."""
+        return recorded_windows(self.trace)
 
     def mixes(self, numbers: Iterable[int]) -> bool:
         """Whether some of these ranks were recorded when others of them on the same machine were not: they say nothing of each other."""
-        of = {
+        of = self._run_of
+        return len({of[number] for number in numbers if number in of}) > 1
+
+    @cached_property
+    def _run_of(self) -> Mapping[int, tuple[str, int]]:
+        """The machine, and which of its runs, of each rank of a machine on which files of several are mixed."""
+        return {
             number: (machine, at)
             for machine, runs in self.runs.items()
             for at, run in enumerate(runs)
             for number in run
         }
-        return len({of[number] for number in numbers if number in of}) > 1
 
     @cached_property
     def clocks(self) -> tuple[ClockOffset, ...]:
@@ -284,7 +300,7 @@ class Case:
         found: dict[int, int] = {}
         if not any(group.outsiders for group in self.groups):
             return found
-        ranks = {rank.number: rank for rank in self.trace.ranks}
+        ranks = self.rank_of
         # Else the list of members may be what is wrong.
         idle = {
             member
@@ -307,11 +323,11 @@ class Case:
 
     def copy_words(self, numbers: Iterable[int]) -> str:
         """Return a sentence about those of some ranks whose file is a copy of another rank's, "" where none is."""
-        files = {rank.number: rank.file for rank in self.trace.ranks}
         for number in numbers:
             if number in self.copied:
                 other = self.copied[number]
-                names = [f" ({files[one]})" if files[one] else "" for one in (number, other)]
+                files = [self.rank_of[one].file for one in (number, other)]
+                names = [f" ({file})" if file else "" for file in files]
                 return (
                     f"The file of rank {number}{names[0]} is a copy of that of rank {other}{names[1]}: both hold the same in every "
                     "node, groups and messages alike."
@@ -321,7 +337,7 @@ class Case:
     @cached_property
     def early(self) -> tuple[EarlyEnd, ...]:
         """The ranks whose recordings stop before those of the others."""
-        return () if self.runs else find_early_ends(self.trace, self.groups)
+        return () if self.runs else find_early_ends(self.trace, self.windows, self.groups)
 
     @cached_property
     def listed(self) -> Mapping[str, CommGroup]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.matching import GroupMatching, disagreement
-from studio.analysis.job.recorded import recorded_windows
 from studio.distinct import find_distinct
 from studio.doctor.across import comparable
 from studio.doctor.diagnosis import Case, Found, NodeAt
@@ -34,7 +33,7 @@ _RUNS_LISTED = 4
 
 def mixed_runs(case: Case) -> Iterator[Found]:
     """Yield machines some of whose ranks were recorded when others were not."""
-    windows = recorded_windows(case.trace)
+    windows = case.windows
     zero = min((begin for begin, _ in windows.values()), default=0)
     for machine, runs in case.runs.items():
         spans = [
@@ -69,7 +68,7 @@ def early_ends(case: Case) -> Iterator[Found]:
     """Yield ranks whose recordings stop before those of the others."""
     if not case.early:
         return
-    windows = recorded_windows(case.trace)
+    windows = case.windows
     zero = min(begin for begin, _ in windows.values())
     numbers = {one.rank for one in case.early}
     others = [windows[number][1] - zero for number in windows if number not in numbers]
@@ -188,7 +187,7 @@ def _times(case: Case, group: GroupMatching) -> _Times | None:
     of_member: dict[int, tuple[Int64, ...]] = {}
     clocks: dict[int, object] = {}
     for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
-        rank = case.trace.rank(member)
+        rank = case.rank_of.get(member)
         if index == NONE or rank is None or rank.metadata_value(TIMES_NOTICED) is not None:
             continue
         sequence, graph = group.sequences[index], case.by_rank[member].graph
@@ -251,7 +250,7 @@ def _impossible_found(case: Case, group: GroupMatching, times: _Times, worst: _I
     """Return the finding about a group."""
     ended, began, turn = worst.ended, worst.began, worst.turn
     ranks = times.numbers[ended], times.numbers[began]
-    zero = min(begin for begin, _ in recorded_windows(case.trace).values())
+    zero = min(begin for begin, _ in case.windows.values())
     collectives = format_counted(turn + 1, "collective")
     if worst.one_clock:
         what = (

@@ -16,6 +16,9 @@ from studio.trace import NONE, TIMES_NOTICED, Graph, Trace
 Runs = tuple[tuple[int, ...], ...]
 """Numbers of ranks whose recordings overlap in time, directly or through others; the earliest first."""
 
+Windows = Mapping[int, tuple[int, int]]
+"""When the first node of each rank began and the last ended, in nanoseconds by the job's clock, by number."""
+
 _LEAST_EARLY_NS = 1_000_000
 _LEAST_EARLY = 0.1
 """Share of the longest recording by which one has to end before the others; ranks that wait for each other end less apart."""
@@ -47,12 +50,15 @@ def _window(graph: Graph) -> tuple[int, int] | None:
     return int(graph.start_ns[timed].min()), int(ends.max())
 
 
-def find_runs(trace: Trace) -> Mapping[str, Runs]:
+def find_runs(trace: Trace, windows: Windows) -> Mapping[str, Runs]:
     """Return the ranks of each machine on which some recordings were over before others began, by its clock, which is one.
 
     Linking notes the machine down. Where it moved a clock, it has said so, and times are compared as they are now.
+
+    Args:
+        trace: The recording.
+        windows: When the ranks were recorded, see `recorded_windows`.
     """
-    windows = recorded_windows(trace)
     machines: dict[str, list[tuple[int, int, int]]] = {}
     for rank in trace.ranks:
         machine = str(rank.metadata_value("clock_host", ""))
@@ -92,14 +98,14 @@ class EarlyEnd:
     __repr__ = one_line
 
 
-def find_early_ends(trace: Trace, groups: Sequence[GroupMatching]) -> tuple[EarlyEnd, ...]:
+def find_early_ends(trace: Trace, windows: Windows, groups: Sequence[GroupMatching]) -> tuple[EarlyEnd, ...]:
     """Return the ranks whose recordings stop early: in time, and with fewer collectives or steps than all others have.
 
     Args:
         trace: The recording, of one run.
+        windows: When the ranks were recorded, see `recorded_windows`.
         groups: Its matched collectives.
     """
-    windows = recorded_windows(trace)
     if len(windows) < 2:
         return ()
     ends = sorted(end for _, end in windows.values())
