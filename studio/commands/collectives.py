@@ -151,11 +151,12 @@ def _span(least_bytes: int, most_bytes: int) -> str:
 
 def _whole(each: SizeClass) -> tuple[int, int]:
     """Return the sizes of the whole array, which bandwidths are of; 0 where they depend on members that are not known."""
-    if each.is_open and each.type in ("ALL_GATHER", "GATHER"):
-        return 0, 0
     kind = np.full(2, CollectiveType.__members__.get(each.type, NONE))
     least, most = whole_bytes(
-        kind, np.array([each.least_bytes, each.most_bytes]), np.full(2, each.members)
+        kind,
+        np.array([each.least_bytes, each.most_bytes]),
+        np.full(2, each.members),
+        np.full(2, each.is_open),
     ).tolist()
     return least, most
 

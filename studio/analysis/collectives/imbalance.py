@@ -168,12 +168,9 @@ def amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
     if metric == "waiting":
         return np.where(known, last - start, np.nan), None
     kind, size = members.type.astype(np.int64), members.size.astype(np.int64)
-    moved = whole_bytes(kind[of], members.bytes, size[of]).astype(np.float64)
+    moved = whole_bytes(kind[of], members.bytes, size[of], members.is_open[of]).astype(np.float64)
     if metric == "bus":
         moved = moved * bus_factor(kind, size, members.is_open)[of]
-    # The whole of what is gathered depends on how many give to it.
-    unknown = members.is_open & (whole_bytes(kind, np.ones_like(size), size) != 1)
-    known &= ~unknown[of]
     valid = known & (end > last) & (moved > 0)
     return np.where(valid, moved, np.nan), np.where(valid, (end - last).astype(np.float64), np.nan)
 

@@ -70,12 +70,8 @@ def meeting_of(trace: Trace, times: NodeTimes, met: Arrivals, rank: Rank, row: i
         count, is_open = _members(trace, place, row, collective)
     # Of members that put in different sizes the largest counts, as in `collective_times`.
     size = np.max([_size(trace, *member) for member in met.members(place, row)], axis=0)
-    whole = whole_bytes(collective, size, count) if kind == NodeType.COMM_COLL else size
-    # What is gathered is as much as its members give together.
-    known = not (
-        is_open[0] and kind == NodeType.COMM_COLL and whole_bytes(collective, size * 0 + 1, count)[0] != 1
-    )
-    rate = float(whole[0]) / took if took and whole[0] > 0 and known else float("nan")
+    whole = whole_bytes(collective, size, count, is_open) if kind == NodeType.COMM_COLL else size
+    rate = float(whole[0]) / took if took and whole[0] > 0 else float("nan")
     factor = float(bus_factor(collective, count, is_open)[0])
     waited = max(begun - start, 0)
     return Meeting(

@@ -210,7 +210,7 @@ def _times_of(matched: _Matched, chosen: Sequence[int] | None = None) -> Collect
     if is_open.any():
         place = np.array([matched.place[number] for number in rank.tolist()], np.int64)
         members, is_open = settle_members(matched.trace, (members, is_open), place, row, kind)
-    whole = np.where(is_open & np.isin(kind, _WHOLE_IS_ALL_INPUTS), 0, whole_bytes(kind, size, members))
+    whole = whole_bytes(kind, size, members, is_open)
     algorithm = np.full(len(kind), np.nan)
     np.divide(whole, end - arrived, out=algorithm, where=(end > arrived) & (whole > 0))
     bus = algorithm * bus_factor(kind, members, is_open)
@@ -236,15 +236,20 @@ def _times_of(matched: _Matched, chosen: Sequence[int] | None = None) -> Collect
     )
 
 
-def whole_bytes(kind: Int64, size: Int64, members: Int64) -> Int64:
+def whole_bytes(kind: Int64, size: Int64, members: Int64, is_open: Bool | None = None) -> Int64:
     """Return (C,) the size of the whole array, as NCCL counts it, from what a rank puts in.
 
     Args:
         kind: (C,) CollectiveType.
         size: (C,) what a rank puts in, in bytes.
         members: (C,) ranks.
+        is_open: (C,) whether there may be more of them: the size is 0 where it depends on that.
     """
-    return np.where(np.isin(kind, _WHOLE_IS_ALL_INPUTS), size * members, size)
+    of_all = np.isin(kind, _WHOLE_IS_ALL_INPUTS)
+    whole: Int64 = np.where(of_all, size * members, size)
+    if is_open is not None:
+        whole[of_all & is_open] = 0
+    return whole
 
 
 def bus_factor(kind: Int64, members: Int64, is_open: Bool | None = None) -> Float64:
