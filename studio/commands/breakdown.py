@@ -158,6 +158,7 @@ def report(shown: Breakdown) -> dict[str, Any]:
     groups, waits = _by_rank(shown.groups.rank), _by_rank(shown.waits.waiter)
     dimensions = _dimensions(shown)
     whole_run = bool((shown.windows == whole(account)).all())
+    before_ns, after_finish_ns = shown.before_ns.tolist(), shown.after_finish_ns.tolist()
     return {
         "name": shown.of.name,
         "job": shown.of.job or None,
@@ -170,8 +171,8 @@ def report(shown: Breakdown) -> dict[str, Any]:
                 "finish_ns": int(account.finish_ns[index]),
                 "window_ns": None if whole_run else shown.windows[index].tolist(),
                 "parts": {part: int(shown.ns[index, code]) for code, part in enumerate(PARTS)},
-                "before_recording_ns": int(shown.before_ns[index]),
-                "after_finish_ns": int(shown.after_finish_ns[index]),
+                "before_recording_ns": before_ns[index],
+                "after_finish_ns": after_finish_ns[index],
                 "groups": [_group_report(shown.groups, at, dimensions) for at in groups.get(index, ())],
                 "blame": [_blame_report(shown, names, at) for at in waits.get(index, ())],
             }

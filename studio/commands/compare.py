@@ -317,12 +317,12 @@ def text(shown: Lineup) -> str:
 
 def _doubt_lines(sides: Sequence[Compared]) -> Iterator[str]:
     """Say why runs are not to be believed as they stand, each doubt once with all the runs it is about."""
-    about: dict[tuple[bool, str], list[str]] = {}
+    about: dict[tuple[str, str], list[str]] = {}
     for letter, side in zip(LETTERS, sides, strict=False):
         for doubt in side.doubts:
-            about.setdefault((doubt.impossible, doubt.message), []).append(letter)
-    for (impossible, message), letters in about.items():
-        yield f"{'IMPOSSIBLE' if impossible else 'DOUBTFUL'} in {', '.join(dict.fromkeys(letters))}: {message}"
+            about.setdefault((doubt.mark, doubt.message), []).append(letter)
+    for (mark, message), letters in about.items():
+        yield f"{mark} in {', '.join(dict.fromkeys(letters))}: {message}"
     if about:
         yield ""
 

@@ -300,10 +300,7 @@ def text(exported: Exported | Tables) -> str:
     ranks = format_counted(len(prepared.trace.ranks), "rank")
     nodes = format_counted(prepared.trace.node_count, "node")
     lines = [
-        *(
-            f"{'IMPOSSIBLE' if doubt.impossible else 'DOUBTFUL'}: {doubt.message}"
-            for doubt in exported.doubts
-        ),
+        *(f"{doubt.mark}: {doubt.message}" for doubt in exported.doubts),
         *([_AWARE] if _is_better_aware(exported) else []),
         f"{exported.folder}: {format_counted(exported.files, 'file')}, {ranks}, {nodes}",
         f"  system  {system_label(prepared.config)}",

@@ -93,9 +93,8 @@ def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
 
 def _mark(run: RunInfo) -> str:
     """Return the mark of a run that is not to be believed as it stands."""
-    if any(doubt.impossible for doubt in run.doubts):
-        return "  IMPOSSIBLE"
-    return "  DOUBTFUL" if run.doubts else ""
+    worst = max(run.doubts, key=lambda doubt: doubt.impossible, default=None)
+    return f"  {worst.mark}" if worst is not None else ""
 
 
 def _topology(run: RunInfo) -> str:

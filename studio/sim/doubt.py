@@ -57,6 +57,11 @@ class Doubt:
     cure: Cure | None = None
 
     @property
+    def mark(self) -> str:
+        """What stands before the answer, wherever that is listed."""
+        return "IMPOSSIBLE" if self.impossible else "DOUBTFUL"
+
+    @property
     def finding(self) -> Finding:
         """The doubt as a warning beside other findings."""
         hint = f"Try {self.cure.option}." if self.cure else ""

@@ -381,7 +381,7 @@ def _doubt_lines(outcome: Outcome) -> Iterator[str]:
     if outcome.cures:
         yield outcome.cures.words(outcome.result.makespan_ns)
     for doubt in outcome.doubts:
-        yield f"{'IMPOSSIBLE' if doubt.impossible else 'DOUBTFUL'}: {doubt.message}"
+        yield f"{doubt.mark}: {doubt.message}"
         if doubt.cure:
             yield f"  {doubt.cure.label}: {doubt.cure.option}"
     if any(doubt.cure for doubt in outcome.doubts) and outcome.cures is None:
