@@ -228,12 +228,8 @@ def _algorithms(collective: str, label: str, *, extended: bool = False, instead:
     )
 
 
-def _of_steps(setting: Setting) -> Setting:
-    return replace(setting, of_steps=True)
-
-
 def _switch(
-    key: str, label: str, hint: str, choices: tuple[Choice, ...], source: str = "", needs: str = ""
+    key: str, label: str, hint: str, choices: tuple[Choice, ...], source: str = "", **more: Any
 ) -> Setting:
     """Return the row of a choice that only the extended mode has."""
     return Setting(
@@ -247,7 +243,7 @@ def _switch(
         default=choices[0].value,
         extended=True,
         source=source,
-        needs=needs,
+        **more,
     )
 
 
@@ -337,15 +333,15 @@ _CHUNKS = _with_heading(CHUNKS,
         "choice",
         choices=_choices(("baseline", "baseline"), ("localBWAware", "local_bw_aware", "local BW aware")),
         required=True, start="baseline", of_steps=True),
-    _of_steps(_switch("dimension-order", "Dimension order",
+    _switch("dimension-order", "Dimension order",
         "The order in which the chunks of a collective pass the dimensions. Balanced gives every chunk "
         "the order that loads the dimensions most evenly.",
         _choices(("ascending", "ascending"), ("descending", "descending"), ("balanced", "balanced (Themis)")),
-        "Source: Themis, Rashidi et al., ISCA 2022.")),
-    _of_steps(_switch("chunk-order", "Chunk order",
+        "Source: Themis, Rashidi et al., ISCA 2022.", of_steps=True),
+    _switch("chunk-order", "Chunk order",
         "Which of the waiting chunks of equal priority starts first in a dimension: the one that came "
         "first, or the one with the fewest bytes left to send there.",
-        _choices(("arrival", "by arrival"), ("smallest", "smallest first")))),
+        _choices(("arrival", "by arrival"), ("smallest", "smallest first")), of_steps=True),
     _switch("collective-order", "Collective order",
         "Which collective of a comm group begins first where several are ready: that of the lowest "
         "number, in groups whose members number theirs (comm_seq, as linked PyTorch traces do), or, as in "
