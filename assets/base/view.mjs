@@ -182,6 +182,20 @@ export function takeTouch(id) {
   return wasTouched;
 }
 
+/**
+ * Whether the user chose a value that a select tells and nobody gave it. A select also tells what a callback
+ * gave it, and late: by then another callback may have given it the next value, which it is then given again.
+ *
+ * @param {string} id
+ * @param {string | null | undefined} given by the last callback
+ * @returns {boolean}
+ */
+export function isChosen(id, given) {
+  if (takeTouch(id)) return true;
+  setProps(id, { value: given ?? null });
+  return false;
+}
+
 if (typeof document !== "undefined") {
   document.addEventListener("pointerdown", noteTouch, true);
   document.addEventListener("keydown", noteTouch, true);

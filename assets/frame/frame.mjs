@@ -5,7 +5,7 @@
 import { changedIds, noUpdate, onNavigation, propsOf, setProps } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
 import {
-  announce, changeView, copyText, goTo, noteDrawn, onViewChange, publishView, readView, takeTouch, timeUnit,
+  announce, changeView, copyText, goTo, isChosen, noteDrawn, onViewChange, publishView, readView, timeUnit,
   visit,
 } from "../base/view.mjs";
 import { pageAddress } from "./jumps.mjs";
@@ -98,32 +98,21 @@ function viewFromAddress() {
 /** @type {(view: View, ids: { nav: string }[]) => unknown} */
 const navLinks = (view, ids) => ids.map((id) => pageAddress(id.nav, view));
 
-/**
- * Return whether the user chose a value that a select tells. A select also tells what a callback gave it, and
- * late: by then another callback may have given it the next value, which it is then given again.
- *
- * @param {string} id
- * @param {string | null} value
- * @param {string | null | undefined} given by the last callback
- */
-function isChosen(id, value, given) {
-  if (!value || value === given) return false;
-  if (takeTouch(id)) return true;
-  setProps(id, { value: given ?? null });
-  return false;
-}
-
 /** @type {(job: string | null, view: View) => unknown} */
 function switchJob(job, view) {
   const path = window.location.pathname;
-  if (isChosen("job-pick", job, view.job)) goTo(path === "/" ? "/overview" : path, { job });
+  if (job && job !== view.job && isChosen("job-pick", view.job)) {
+    goTo(path === "/" ? "/overview" : path, { job });
+  }
   return noUpdate;
 }
 
 /** @type {(run: string | null, known: string | null) => unknown} */
 function switchRun(run, known) {
   // A window of one run says nothing of another.
-  if (known && isChosen("run-pick", run, known)) changeView({ run, from: null, to: null, mark: null });
+  if (run && known && run !== known && isChosen("run-pick", known)) {
+    changeView({ run, from: null, to: null, mark: null });
+  }
   return noUpdate;
 }
 

@@ -1,8 +1,8 @@
 /* The controls of the Graph page and the address: each follows the other. */
 
-import { noUpdate, setProps } from "../base/dash.mjs";
+import { noUpdate } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
-import { changeView, isTouched } from "../base/view.mjs";
+import { changeView, isChosen } from "../base/view.mjs";
 
 /** @import { Patch, View } from "../base/view.mjs" */
 /** @import { Drawn } from "./cytoscape.mjs" */
@@ -114,10 +114,7 @@ export class Controls {
       if (changed && !changed.includes(`graph-${name}`)) return;
       /* What the view gave to a control is no wish of the user; by now the view may have gone on. */
       if (value === null || value === undefined || value === this.#given[name]) return;
-      if (LISTED.includes(name) && !isTouched(`graph-${name}`)) {
-        setProps(`graph-${name}`, { value: this.#given[name] ?? null });
-        return;
-      }
+      if (LISTED.includes(name) && !isChosen(`graph-${name}`, this.#given[name])) return;
       this.#given[name] = value;
       if (name === "q") this.#typed = value;
       /* Arrows walk the graph next, not the control that was clicked. */
