@@ -14,6 +14,8 @@ from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
+from studio.doctor import Examination
+from studio.doctor.believed import doubt_of_times
 from studio.errors import StudioError
 from studio.sim.compared import side_of
 from studio.sim.doubt import Doubt
@@ -77,6 +79,18 @@ class Lineup:
         if first is None:
             return [(rank, row) if index == side else None for index in range(len(self.sides))]
         return [first, *(comparison.alignment.partner(*first) for comparison in self.comparisons)]
+
+
+def with_check(side: Compared, known: Examination | None) -> Compared:
+    """Return a recording with what its check says of its times; a simulation tells its doubts itself.
+
+    Args:
+        side: A recording or a simulation.
+        known: What came of examining the job, None where it was not yet: then it is examined as far as that is cheap.
+    """
+    if not side.side.is_recording or side.check is not None:
+        return side
+    return replace(side, check=doubt_of_times(side.side.trace, known))
 
 
 def lineup(sides: Sequence[Compared], progress: Progress | None = None) -> Lineup:

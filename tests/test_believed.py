@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from flask import Flask
 
 from studio.doctor import believed, examination
 from studio.doctor.believed import doubt_of_times
 from studio.et import write
+from studio.server.report import report_blueprint
+from studio.session import Session
+from studio.store.workspace import Workspace
 from studio.trace import Finding
 from tests.doctor.broken_jobs import BROKEN, on_one_machine, reductions
 from tests.test_cli import run
@@ -31,6 +35,16 @@ def test_a_report_says_it_at_its_head(tmp_path):
     done = run("report", tmp_path / "in", "-o", tmp_path / "out.html")
     assert "`check` finds a doubt" in done.stderr
     head = (tmp_path / "out.html").read_text().partition("<h2")[0]
+    assert "is not to be believed as it stands: `check` finds a doubt: Rank 0 has ended 2" in head
+
+
+def test_the_report_of_the_web_says_the_same(tmp_path):
+    session = Session(Workspace(tmp_path))
+    job = session.workspace.save(CONTRADICTS(), "job")
+    app = Flask("test")
+    app.config["SESSION"] = session
+    app.register_blueprint(report_blueprint())
+    head = app.test_client().get(f"/api/report?side={job}/recorded").text.partition("<h2")[0]
     assert "is not to be believed as it stands: `check` finds a doubt: Rank 0 has ended 2" in head
 
 

@@ -19,10 +19,10 @@ from studio.analysis.job.group_times import COLUMNS, GroupTimes, group_times, in
 from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.ledger import AFTER_FINISH, PARTS, Ledger
 from studio.analysis.job.part_words import NAMES, NO_HOST
-from studio.analysis.job.rank_rows import ranks_label
+from studio.analysis.job.rank_rows import ranks_label, unrecorded_words
 from studio.analysis.job.together import ready_words
 from studio.analysis.job.windows import between, of_step, whole
-from studio.commands.base.checked import warn_of_check, with_check
+from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.node_names import NodeNames
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.options import suggest
@@ -34,9 +34,7 @@ from studio.et import Progress
 from studio.trace import NONE, WORLD, Int64, collective_name
 from studio.units import format_count, format_counted, format_ns, parse_ns
 
-_RANKS, _GROUPS, _WAITS, _BEGINS = 16, 8, 8, 4
-_LEAST_BEFORE = 0.005
-"""Ranks whose recordings begin later by less, as a part of the finish, are not named."""
+_RANKS, _GROUPS, _WAITS = 16, 8, 8
 _WORLD_WORD = "all"
 _UNNAMED = {"SEND": "", "RECV": "", collective_name(NONE): "group unknown"}
 """What stands in place of the name of a comm group that is none; else that is the group of all ranks."""
@@ -106,7 +104,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Breakdown:
         ConfigError: Nothing is called so, or it has no such step or group.
         StudioError: What is named cannot be read, or holds no times.
     """
-    found = with_check(request.find(progress), request.workspace)
+    found = with_stored_check(request.find(progress), request.workspace)
     side = found.side
     trace, account = side.trace, side.ledger()
     windows = _windows(request, found, account)
@@ -285,7 +283,10 @@ def _rank_lines(shown: Breakdown) -> Iterator[str]:
     late = bool(shown.after_finish_ns.any())
     heads = ["rank", "finish", *(NAMES[PARTS[code]] for code in used)]
     heads += [NAMES[AFTER_FINISH]] * late + ["others waited"] * bool(waited.any())
-    lost = shown.ns[:, [PARTS.index("waiting"), PARTS.index("bubble"), PARTS.index("stall")]].sum(axis=1)
+    lost = (
+        shown.ns[:, [PARTS.index("waiting"), PARTS.index("bubble"), PARTS.index("stall")]].sum(axis=1)
+        - shown.before_ns
+    )
     order = np.lexsort((lost + shown.after_finish_ns, -waited))
     alike: dict[tuple[str, ...], list[int]] = {}
     for index in order.tolist():
@@ -300,18 +301,8 @@ def _rank_lines(shown: Breakdown) -> Iterator[str]:
     left = sum(map(len, list(alike.values())[_RANKS:]))
     if left:
         yield f"and {format_counted(left, 'more rank')}; --json lists all"
-    yield from _before_line(shown)
-
-
-def _before_line(shown: Breakdown) -> Iterator[str]:
-    """Say what of stalls lies before recordings began, the most first; nothing of what is hardly anything."""
-    account, before = shown.account, shown.before_ns
-    least = max(_LEAST_BEFORE * account.makespan_ns, 1)
-    order = [index for index in np.argsort(-before, kind="stable").tolist() if before[index] >= least]
-    if order:
-        told = ", ".join(f"rank {account.numbers[at]} {format_ns(int(before[at]))}" for at in order[:_BEGINS])
-        more = f" and {format_counted(len(order) - _BEGINS, 'more rank')}" if len(order) > _BEGINS else ""
-        yield f"of stall, before a rank's recording began, of which nothing is known: {told}{more}"
+    if before := unrecorded_words(account, shown.before_ns):
+        yield before
 
 
 def _group_lines(shown: Breakdown) -> Iterator[str]:

@@ -19,7 +19,7 @@ from studio.analysis.collectives.group_sizes import open_words, told_ranks
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import CollectiveTimes, collective_times, whole_bytes
 from studio.analysis.job.together import ready_words
-from studio.commands.base.checked import warn_of_check, with_check
+from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.outcome import WHOLE, WHOLE_WORDS
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -68,7 +68,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
         ConfigError: Nothing is called so, or the preset does not fit the job.
         StudioError: What is named cannot be read, or holds no times.
     """
-    found = with_check(request.find(progress), request.workspace)
+    found = with_stored_check(request.find(progress), request.workspace)
     side = found.side
     times = collective_times(side.trace, side.times, side.groups)
     classes = size_classes(side.trace, times)

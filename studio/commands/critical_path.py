@@ -19,7 +19,7 @@ from studio.analysis.job.part_words import NO_HOST
 from studio.analysis.path.critical import CAUSES, CriticalPath, critical_path
 from studio.analysis.path.slack import NEAR, slack
 from studio.analysis.path.words import Share, path_sentence, path_shares
-from studio.commands.base.checked import warn_of_check, with_check
+from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.node_names import NodeNames
 from studio.commands.base.one_run import RunRequest, run_options
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -70,7 +70,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Found:
         ConfigError: Nothing is called so.
         StudioError: What is named cannot be read, or holds no times.
     """
-    found = with_check(request.find(progress), request.workspace)
+    found = with_stored_check(request.find(progress), request.workspace)
     side = found.side
     account = side.ledger()
     path = critical_path(side.trace, side.times, account)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from studio.commands.base.checked import warn_of_check, with_check
+from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import PathOption, allow_damaged, json_option, rank_option, workspace_option
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -55,7 +55,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Reported:
         StudioError: What is named cannot be read, or holds no times.
     """
     found = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress, least=1)
-    sides = [with_check(side, request.workspace) for side in found]
+    sides = [with_stored_check(side, request.workspace) for side in found]
     if progress:
         # Imported late: drawing figures is slow to import.
         progress("drawing", 0, len(sides) + 1)

@@ -6,6 +6,7 @@ import re
 
 from flask import Blueprint, Response, request
 
+from studio.comparing import with_check
 from studio.errors import StudioError, TraceError
 from studio.server.answers import refusal, session
 
@@ -24,7 +25,9 @@ def report_blueprint() -> Blueprint:
         headers = {"Content-Disposition": f'attachment; filename="report-{name}.html"'}
         from studio.reporting import report
 
-        text = report([session().load_side(job, run) for job, run in sides])
+        text = report(
+            [with_check(session().load_side(job, run), session().examination_made(job)) for job, run in sides]
+        )
         return Response(text, mimetype="text/html", headers=headers)
 
     return routes

@@ -43,6 +43,27 @@ def test_rows_say_for_whom_they_wait_and_what_that_rank_did() -> None:
     )
 
 
+def test_a_rank_that_was_recorded_later_is_not_said_to_stall_longest() -> None:
+    """Rank 1 is recorded from 40 on; rank 0 waits 30 µs of 100 in a stall of its own."""
+    nodes = [
+        at(100, node(1, "COMP", micros=35)),
+        at(165, node(2, "COMP", micros=35)),
+        at(140, node(1, "COMP", micros=60)),
+    ]
+    trace = trace_of([nodes[:2], nodes[2:]])
+    account = recorded_ledger(trace, recorded(trace), 100_000)
+    assert account.before_ns.tolist() == [0, 40_000]
+    assert [row.label for row in rank_rows(account, 8)] == ["rank 1", "rank 0"]
+    said = texts(
+        _in_words(rank_rows(account, 8), account, blame(trace, recorded_times(trace), account), {"job": "a"})
+    )
+    assert "Rank 0 waits or stalls longest: 30.0 µs more than" in said
+    assert (
+        "Stalls include the time before a rank's recording began, of which nothing is known: rank 1 40.0 µs. "
+        in said
+    )
+
+
 def test_equal_ranks_that_others_wait_for_are_named_together() -> None:
     """Rank 0 waits for 2 and rank 1 for 3, which both compute: neither is to blame for half of it by itself."""
 

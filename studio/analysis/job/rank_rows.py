@@ -7,11 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.job.completeness import range_words, ranges_of
-from studio.analysis.job.ledger import Ledger, PartTimes
+from studio.analysis.job.ledger import Ledger
 from studio.trace import Float64, Int64
-from studio.units import format_count
+from studio.units import format_count, format_counted, format_ns
 
 _RANGES_NAMED = 2
+_BEFORE_NAMED = 4
+_LEAST_BEFORE = 0.005
+"""Ranks whose recordings begin later by less, as a part of the finish, are not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,32 @@ def ranks_label(ranks: tuple[int, ...]) -> str:
     return f"{format_count(len(ranks))} ranks like {ranks[0]}"
 
 
-def waiting_ns(parts: PartTimes) -> Int64:
+def waiting_ns(account: Ledger) -> Int64:
     """Return (K,) how long each rank did nothing but wait for others: waiting, bubble and stall.
 
     In recordings whose collectives begin when their last member comes, the others wait in stalls. A rank that has finished
-    waits for nobody.
+    waits for nobody, and of one whose recording has not begun nothing is known.
     """
-    return parts.of("waiting", "bubble", "stall")
+    return account.totals().of("waiting", "bubble", "stall") - account.before_ns
+
+
+def unrecorded_words(account: Ledger, before_ns: Int64) -> str:
+    """Say what of stalls lies before recordings began, the most first; "" where that is hardly anything.
+
+    Args:
+        account: Where the time of the ranks went.
+        before_ns: (K,) how much of each rank's time lies before its recording: `Ledger.before_ns`, or what of it lies in a window.
+    """
+    least = max(_LEAST_BEFORE * account.makespan_ns, 1)
+    order = [at for at in np.argsort(-before_ns, kind="stable").tolist() if before_ns[at] >= least]
+    if not order:
+        return ""
+    told = ", ".join(
+        f"rank {account.numbers[at]} {format_ns(int(before_ns[at]))}" for at in order[:_BEFORE_NAMED]
+    )
+    left = len(order) - _BEFORE_NAMED
+    more = f" and {format_counted(left, 'more rank')}" if left > 0 else ""
+    return f"stalls include the time before a rank's recording began, of which nothing is known: {told}{more}"
 
 
 def rank_rows(account: Ledger, most: int, waited_for_ns: Int64 | None = None) -> list[RankRow]:
@@ -75,7 +97,7 @@ def rank_rows(account: Ledger, most: int, waited_for_ns: Int64 | None = None) ->
     the middle holds the mean of all others.
     """
     parts = account.totals()
-    waits = waiting_ns(parts)
+    waits = waiting_ns(account)
     blamed = np.zeros(len(waits), np.int64) if waited_for_ns is None else waited_for_ns
     keys = np.column_stack((-blamed, waits, parts.after_finish_ns, parts.ns))
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)

@@ -14,7 +14,7 @@ from studio.analysis.job.layout_imbalance import Unevenness, unevenness
 from studio.analysis.job.ledger import AFTER_FINISH, Ledger
 from studio.analysis.job.measures import share_of_finish
 from studio.analysis.job.part_words import ABOUT, DID, NAMES
-from studio.analysis.job.rank_rows import RankRow, rank_rows, ranks_label, waiting_ns
+from studio.analysis.job.rank_rows import RankRow, rank_rows, ranks_label, unrecorded_words, waiting_ns
 from studio.analysis.job.step_spans import StepSpans
 from studio.analysis.job.together import ready_words
 from studio.completion import layouts
@@ -236,7 +236,7 @@ def _longest(account: Ledger, place: int, verbs: tuple[str, str]) -> str:
 def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict[str, Any]) -> list[Any]:
     """Say how the bars are ordered, and how far ranks differ in work."""
     times, finish = account.totals(), account.makespan_ns
-    waits = waiting_ns(times)
+    waits = waiting_ns(account)
     said: list[Any] = []
     if len(account) > 1:
         least, most = int(waits.min()), int(waits.max())
@@ -264,6 +264,8 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict
     said.append(_blamed(account, found))
     if words := ready_words(account):
         said.append(f"{words} ")
+    if before := unrecorded_words(account, account.before_ns):
+        said.append(f"{before[0].upper()}{before[1:]}. ")
     said.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))
     return said
 
