@@ -77,6 +77,32 @@ def shared_nics(costs: CostModel, per_node: int) -> bool:
     return 0 < costs.wiring.nics < per_node
 
 
+def passes_links(shape: GroupShape, peers: int) -> bool:
+    """Whether what a group sends inside nodes passes the links between its members, each as much.
+
+    In nodes without a switch it does, where an NPU may be joined to all other members of its node.
+
+    Args:
+        shape: Where the group lies.
+        peers: NPUs that the links of an NPU are divided among; 0 stands for a switch.
+    """
+    return 0 < shape.per_node - 1 <= peers
+
+
+def is_whole_port(shape: GroupShape, per_node: int, peers: int) -> bool:
+    """Whether what a group sends inside nodes counts on the port of an NPU as a whole.
+
+    In a node where every pair has links (`peers` are as many as the others), those of a group of a part of the node lead to its
+    members, and what goes to others does not slow it.
+
+    Example:
+        >>> pair, node = GroupShape(2, 2, 1), GroupShape(8, 8, 1)
+        >>> is_whole_port(node, 8, 7), is_whole_port(pair, 8, 7), is_whole_port(pair, 8, 3), is_whole_port(pair, 8, 0)
+        (True, False, True, True)
+    """
+    return peers < per_node - 1 or shape.per_node - 1 == peers
+
+
 class Costs:
     """Charges flows, those of one kind and shape at once."""
 
@@ -92,6 +118,7 @@ class Costs:
         self.total_ns, self.fixed_ns = np.ones((2, count), np.int64)
         self.moved = np.zeros((count, len(dims)))
         self.share, self.share_of_node = np.zeros((2, count, len(dims)), np.int64)
+        self.share_of_link = np.zeros(count, np.int64)
         self.choice = np.full(count, NONE, np.int64)
         self.choices: list[str] = []
         self.extrapolated = np.zeros(count, np.bool_)
@@ -153,8 +180,14 @@ class Costs:
         busy = np.maximum(busy, moved / self.rate)
         share = np.minimum(np.rint(WHOLE * busy / some), WHOLE).astype(np.int64)
         of_node = np.minimum(WHOLE * busy / (self.per_node * some), WHOLE // shape.per_node).astype(np.int64)
+        of_link, peers = np.zeros(len(total), np.int64), self.model.wiring.peers
+        if passes_links(shape, peers):
+            links = (shape.per_node - 1) / peers
+            of_link = np.minimum(np.rint(WHOLE * busy[:, 0] / (links * some[:, 0])), WHOLE).astype(np.int64)
+        if not is_whole_port(shape, self.per_node, peers):
+            share[:, 0] = 0
         if self.config.congestion == "unaware":
-            share, of_node = np.zeros_like(share), np.zeros_like(of_node)
+            share, of_node, of_link = np.zeros_like(share), np.zeros_like(of_node), np.zeros_like(of_link)
         names = [
             self.choices.index(name) if name in self.choices else self._add(name) for name in charge.choices
         ]
@@ -165,6 +198,7 @@ class Costs:
             (self.moved, moved),
             (self.share, share),
             (self.share_of_node, of_node),
+            (self.share_of_link, of_link),
             (self.choice, choice),
             (self.extrapolated, charge.extrapolated),
         ):

@@ -24,6 +24,11 @@ Bundles instead of flows
     flows that come in other bundles; then more ranks are simulated than had to be. Only the flows of ranks that are
     simulated, and of those that share ports with them, are expanded.
 
+Links inside nodes
+    Links between the NPUs of a pair are told apart by the bundles that pass them (`node_links`). They are equivalent where as many
+    bundles of each class pass them, and equivalent bundles pass as many links of each class, so that by the same induction
+    equivalent links carry the same load, and one stands for all that are equivalent to it. All bundles that pass it are expanded.
+
 How the partition is found
     By hashes of 64 bits, refined until no class splits. Whether it is stable is then checked value by value, so that
     hashes that are equal by accident cannot pass; if it is not, every rank is simulated by itself.
@@ -43,6 +48,7 @@ from studio.distinct import find_distinct
 from studio.sim.charges import Costs
 from studio.sim.flow_plans import NEVER, Bundles, Expansion
 from studio.sim.folding import Folding, Unfoldable
+from studio.sim.node_links import NO_LINKS, NodeLinks
 from studio.trace import Int64
 
 UInt64 = npt.NDArray[np.uint64]
@@ -52,11 +58,14 @@ UInt64 = npt.NDArray[np.uint64]
 class FlowClasses:
     """Which ranks and flows stand for which.
 
-    M flows: those in which a rank takes part that is simulated, or that shares ports with one.
+    M flows: those in which a rank takes part that is simulated, or that shares ports with one, and those that pass the
+    links that stand for all.
 
     Attributes:
         folding: The classes of ranks.
         owners: NPUs, and the number of NPUs + nodes, whose ports stand for all.
+        links: Links inside nodes that stand for all.
+        chosen: The bundles whose flows these are, rising.
         flows: The flows.
         flow: (M,) per flow the number of the one that stands for it, among `standing`.
         standing: The flows that stand for others, their members those of the ranks that are simulated.
@@ -64,12 +73,22 @@ class FlowClasses:
 
     folding: Folding
     owners: Int64
+    links: NodeLinks
+    chosen: Int64
     flows: Expansion
     flow: Int64
     standing: Expansion
 
 
-def fold_flows(bundles: Bundles, cost: Int64, kind_of: Int64, per_node: int, *, by_node: bool) -> FlowClasses:
+def fold_flows(
+    bundles: Bundles,
+    cost: Int64,
+    kind_of: Int64,
+    per_node: int,
+    *,
+    by_node: bool,
+    links: NodeLinks = NO_LINKS,
+) -> FlowClasses:
     """Return the classes of ranks and flows of a job.
 
     Args:
@@ -78,13 +97,14 @@ def fold_flows(bundles: Bundles, cost: Int64, kind_of: Int64, per_node: int, *, 
         kind_of: (R,) a number per rank; those with different numbers differ in what they compute.
         per_node: NPUs of a node.
         by_node: Whether the NPUs of a node share its ports.
+        links: The links inside nodes.
 
     Raises:
         Unfoldable: No two ranks are equivalent, or the classes are not stable.
     """
     ranks = len(kind_of)
     node_of = np.arange(ranks) // per_node
-    signs = _Signs(bundles, cost, node_of if by_node else None, ranks)
+    signs = _Signs(bundles, cost, node_of if by_node else None, ranks, links)
     class_of = np.unique(kind_of, return_inverse=True)[1].reshape(-1)
     count = 0
     while count < len(find_distinct(class_of)):
@@ -97,13 +117,16 @@ def fold_flows(bundles: Bundles, cost: Int64, kind_of: Int64, per_node: int, *, 
     bundle = _first_of(signs.of_bundles(class_of))
     node_class = _first_of(signs.of_nodes(class_of)) if by_node else class_of
     _check(bundles, cost, class_of, representatives, bundle)
+    link = _first_of(signs.of_links(class_of))
+    _check_links(links, bundle, link)
+    standing_links = links.of(find_distinct(link))
     owners = near = representatives
     if by_node:
         _check_nodes(class_of, node_of, node_class)
         nodes = find_distinct(node_class)
         owners = np.concatenate([owners, ranks + nodes])
         near = np.flatnonzero(np.isin(node_of, nodes) | np.isin(np.arange(ranks), representatives))
-    chosen = bundles.of_ranks(near)
+    chosen = find_distinct(np.concatenate([bundles.of_ranks(near), standing_links.bundle]))
     flows = bundles.expand(chosen)
     lengths = np.diff(bundles.offsets)[bundles.sort[chosen]]
     position = np.arange(len(flows.case)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -112,7 +135,8 @@ def fold_flows(bundles: Bundles, cost: Int64, kind_of: Int64, per_node: int, *, 
     used, flow = np.unique(code, return_index=True, return_inverse=True)[1:]
     flow = flow.reshape(-1)
     folding = Folding(class_of, representatives, {}, {}, {})
-    return FlowClasses(folding, owners, flows, flow, _standing(flows, used, flow, representatives))
+    standing = _standing(flows, used, flow, representatives)
+    return FlowClasses(folding, owners, standing_links, chosen, flows, flow, standing)
 
 
 def _first_of(signs: UInt64) -> Int64:
@@ -142,10 +166,12 @@ def _sums(values: UInt64, bounds: Int64) -> UInt64:
 
 
 class _Signs:
-    """Hashes of ranks, bundles and nodes by the classes of ranks."""
+    """Hashes of ranks, bundles, nodes and links by the classes of ranks."""
 
-    def __init__(self, bundles: Bundles, cost: Int64, node_of: Int64 | None, ranks: int) -> None:
-        self.bundles, self.node_of = bundles, node_of
+    def __init__(
+        self, bundles: Bundles, cost: Int64, node_of: Int64 | None, ranks: int, links: NodeLinks
+    ) -> None:
+        self.bundles, self.node_of, self.links = bundles, node_of, links
         # Mixed twice, unlike classes: of small numbers mixed alike, 0 with 1 would be 1 with 0.
         self.part, self.cost = _mix(_mix(bundles.part)), _mix(cost)
         # Members come bundle by bundle.
@@ -154,8 +180,26 @@ class _Signs:
         self.by_rank = np.argsort(bundles.place, kind="stable")
         self.rank_bounds = _bounds(bundles.place, ranks)
 
+        self.link_bounds = _bounds(links.link, len(links))
+        self.passing = np.argsort(links.bundle, kind="stable")
+        self.passing_bounds = _bounds(links.bundle, len(bundles))
+
     def of_bundles(self, class_of: Int64) -> UInt64:
-        """Return (B,) hashes of bundles: what their flows cost, and who meets there."""
+        """Return (B,) hashes of bundles: what their flows cost, who meets there, and the links that they pass."""
+        signs = self._of_members(class_of)
+        if len(self.links):
+            links = self._of_passing(signs)
+            signs = _mix(signs + _sums(_mix(links[self.links.link[self.passing]]), self.passing_bounds))
+        return signs
+
+    def of_links(self, class_of: Int64) -> UInt64:
+        """Return (L,) hashes of links: the bundles that pass them."""
+        return self._of_passing(self.of_bundles(class_of))
+
+    def _of_passing(self, signs: UInt64) -> UInt64:
+        return _sums(_mix(signs[self.links.bundle]), self.link_bounds)
+
+    def _of_members(self, class_of: Int64) -> UInt64:
         members = self._members(_mix(class_of), self.bundles.place, self.by_bundle)
         return _mix(_sums(members, self.bundle_bounds) ^ self.cost)
 
@@ -183,7 +227,8 @@ def costs_of_bundles(bundles: Bundles, costs: Costs) -> Int64:
 
     They wait for as many, too, and send as many bytes.
     """
-    charged = (costs.total_ns, costs.fixed_ns, costs.share, costs.share_of_node, costs.moved.view(np.int64))
+    shares = costs.share, costs.share_of_node, costs.share_of_link
+    charged = (costs.total_ns, costs.fixed_ns, *shares, costs.moved.view(np.int64))
     columns = np.column_stack((*charged, bundles.waits_for, bundles.ranks))
     packed = np.ascontiguousarray(columns).view(np.dtype((np.void, columns.itemsize * columns.shape[1])))
     number = np.unique(packed.reshape(-1), return_inverse=True)[1].reshape(-1)
@@ -216,6 +261,21 @@ def _check(bundles: Bundles, cost: Int64, class_of: Int64, representatives: Int6
         and _are_alike(bundles.part, met, bundles.place, stand)
     ):
         raise Unfoldable("the classes of ranks are not stable")
+
+
+def _check_links(links: NodeLinks, bundle: Int64, link: Int64) -> None:
+    """Refuse classes of links or bundles that are not stable, value by value.
+
+    Args:
+        links: The links.
+        bundle: (B,) per bundle the one that stands for it.
+        link: (L,) per link the one that stands for it.
+    """
+    passing, passed = bundle[links.bundle], link[links.link]
+    if not (
+        _are_alike(passing, passing, links.link, link) and _are_alike(passed, passed, links.bundle, bundle)
+    ):
+        raise Unfoldable("the classes of links are not stable")
 
 
 def _are_alike(key: Int64, column: Int64, part: Int64, stand: Int64) -> bool:

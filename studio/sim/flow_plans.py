@@ -60,8 +60,9 @@ class Flows:
         total_ns: (M,) time from then on, alone on the network.
         fixed_ns: (M,) the part of it before bytes move.
         moved: (M, D) bytes that each member sends into each dimension.
-        share: (M, D) what that takes of a member's port.
+        share: (M, D) what that takes of a member's port; nothing inside nodes of pairs with links of their own.
         share_of_node: (M, D) what it takes of the node's port, per member.
+        share_of_link: (M,) what it takes of each link between two members in a node; 0 where these are not known.
         choice: (M,) index into `choices`, -1 where nothing was to be chosen.
         choices: Names of algorithms and protocols.
         extrapolated: (M,) whether it lies outside of what the cost model was fitted to.
@@ -81,6 +82,7 @@ class Flows:
     moved: Float64
     share: Int64
     share_of_node: Int64
+    share_of_link: Int64
     choice: Int64
     choices: tuple[str, ...]
     extrapolated: Bool
@@ -216,6 +218,7 @@ class Bundles:
             costs.moved[case],
             costs.share[case],
             costs.share_of_node[case],
+            costs.share_of_link[case],
             costs.choice[case],
             tuple(costs.choices),
             costs.extrapolated[case],

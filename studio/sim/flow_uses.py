@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.sim.flow_plans import RECEIVES, SENDS, Flows
+from studio.analysis.graph.neighbours import ranges
+from studio.sim.flow_plans import RECEIVES, SENDS, Bundles, Flows
+from studio.sim.node_links import NodeLinks
 from studio.trace import Int64
 
 
@@ -18,7 +20,8 @@ class Uses:
 
     Attributes:
         flow: (U,) the flow.
-        port: (U,) the port: owner × ports of an owner + its number among these. NPUs come first, then nodes.
+        port: (U,) the port: owner × ports of an owner + its number among these. NPUs come first, then nodes, and behind
+            these links inside nodes, each as an owner.
         amount: (U,) what the flow takes of it, at most `charges.WHOLE`.
         per_owner: Ports of an owner: out and in of each dimension.
     """
@@ -30,7 +33,7 @@ class Uses:
 
     @property
     def owner(self) -> Int64:
-        """(U,) the NPU, or the number of NPUs + the node."""
+        """(U,) the NPU, the number of NPUs + the node, or twice the number of NPUs + the link."""
         return self.port // self.per_owner
 
 
@@ -61,6 +64,39 @@ def port_uses(flows: Flows, ranks: int, per_node: int, *, by_node: bool, owners:
             parts.append(np.stack([flows.flow[mine], port, amount[mine]]))
     flow, port, amount = np.concatenate(parts, axis=1)
     return _together(Uses(flow, port, amount, 2 * dims), alone=not by_node)
+
+
+def link_uses(
+    flows: Flows, bundles: Bundles, links: NodeLinks, ranks: int, chosen: Int64 | None = None
+) -> Uses:
+    """Return what flows take of links inside nodes.
+
+    Args:
+        flows: The flows of the chosen bundles, in their order.
+        bundles: All of them.
+        links: The links that are asked for.
+        ranks: Ranks of the job, one an NPU.
+        chosen: Bundles, rising, those of the links among them; None for all.
+    """
+    chosen = np.arange(len(bundles)) if chosen is None else chosen
+    bounds = np.append(0, np.cumsum(np.diff(bundles.offsets)[bundles.sort[chosen]]))
+    at = np.searchsorted(chosen, links.bundle)
+    flow = ranges(bounds, at)
+    per_owner = 2 * flows.share.shape[1]
+    port = np.repeat((2 * ranks + links.link) * per_owner, np.diff(bounds)[at])
+    amount = flows.share_of_link[flow]
+    some = np.flatnonzero(amount)
+    return Uses(flow[some], port[some], amount[some], per_owner)
+
+
+def join_uses(one: Uses, other: Uses) -> Uses:
+    """Return the uses of both, which use different ports."""
+    if not len(other.flow):
+        return one
+    columns = [
+        np.concatenate([getattr(one, name), getattr(other, name)]) for name in ("flow", "port", "amount")
+    ]
+    return _together(Uses(*columns, one.per_owner), alone=True)
 
 
 def _together(uses: Uses, *, alone: bool) -> Uses:

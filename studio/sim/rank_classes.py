@@ -11,9 +11,10 @@ from studio.distinct import find_distinct
 from studio.sim.collectives import Phase, group_phases
 from studio.sim.flow_classes import FlowClasses, costs_of_bundles, fold_flows
 from studio.sim.flow_plans import Bundles
-from studio.sim.flow_uses import fold_uses, port_uses
+from studio.sim.flow_uses import fold_uses, join_uses, link_uses, port_uses
 from studio.sim.folding import ALL_DIFFER, WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
 from studio.sim.kernel import records as k
+from studio.sim.node_links import NodeLinks, find_links
 from studio.sim.planning import GraphPlan, Planning
 from studio.sim.slots import group_number, is_world
 from studio.trace import Int64
@@ -49,7 +50,24 @@ def put_uses(planning: Planning) -> None:
     assert planning.costs is not None
     planning.flows = planning.every_flow = planning.bundles.charged(planning.bundles.expand(), planning.costs)
     per_node = planning.config.topology.dims[0].size
-    planning.uses = port_uses(planning.flows, planning.npus, per_node, by_node=planning.shares_nics)
+    ports = port_uses(planning.flows, planning.npus, per_node, by_node=planning.shares_nics)
+    links = _node_links(planning, planning.bundles, per_node)
+    planning.uses = join_uses(ports, link_uses(planning.flows, planning.bundles, links, planning.npus))
+
+
+def _node_links(planning: Planning, bundles: Bundles, per_node: int) -> NodeLinks:
+    """Return the links inside nodes that several flows may pass at once; none behind a switch, or without congestion."""
+    config = planning.config
+    peers = config.costs.wiring.peers if config.costs is not None else 0
+    if config.congestion == "unaware":
+        peers = 0
+
+    def find() -> NodeLinks:
+        return find_links(bundles, per_node, peers)
+
+    return (
+        find() if planning.known is None else planning.known.once("links", (bundles, per_node, peers), find)
+    )
 
 
 def _fold_flows(planning: Planning, bundles: Bundles, graph_of: Int64) -> str:
@@ -75,7 +93,8 @@ def _fold_flows(planning: Planning, bundles: Bundles, graph_of: Int64) -> str:
     planning.folding = found.folding
     planning.flows = bundles.charged(found.standing, costs)
     planning.every_flow = every = bundles.charged(found.flows, costs)
-    taken = port_uses(every, planning.npus, per_node, by_node=by_node, owners=found.owners)
+    ports = port_uses(every, planning.npus, per_node, by_node=by_node, owners=found.owners)
+    taken = join_uses(ports, link_uses(every, bundles, found.links, planning.npus, found.chosen))
     planning.uses = fold_uses(taken, found.flow)
     planning.simulated = [planning.trace.ranks[place] for place in found.folding.representatives.tolist()]
     return ""
@@ -90,12 +109,15 @@ def _flow_classes(
     """
     assert planning.costs is not None
     cost = costs_of_bundles(bundles, planning.costs)
+    links = _node_links(planning, bundles, per_node)
+
+    def find() -> FlowClasses:
+        return fold_flows(bundles, cost, kind_of, per_node, by_node=by_node, links=links)
+
     if planning.known is None:
-        return fold_flows(bundles, cost, kind_of, per_node, by_node=by_node)
-    key = bundles, cost.tobytes(), kind_of.tobytes(), per_node, by_node
-    return planning.known.once(
-        "classes", key, lambda: fold_flows(bundles, cost, kind_of, per_node, by_node=by_node)
-    )
+        return find()
+    key = bundles, cost.tobytes(), kind_of.tobytes(), per_node, by_node, links.bundle.tobytes()
+    return planning.known.once("classes", key, find)
 
 
 def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:

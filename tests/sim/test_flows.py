@@ -17,11 +17,11 @@ from studio.sim.charges import WHOLE, group_shape, network_ports
 from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.costs import Charge, CostModel, GroupShape, Ports
 from studio.sim.costs.parameters import NAMES
-from studio.sim.costs.shapes import Float64, Wiring, rate_between
+from studio.sim.costs.shapes import Float64, Wiring, rate_between, rate_inside
 from studio.sim.deadlock import DeadlockError
 from studio.sim.doubts import doubts_of
 from studio.sim.extensions import Extensions
-from studio.sim.flow_plans import plan_flows
+from studio.sim.flow_plans import RECEIVES, SENDS, plan_flows
 from studio.sim.flow_uses import port_uses
 from studio.sim.parts import interpret, with_settings
 from studio.sim.plan import make_plan
@@ -64,8 +64,8 @@ class Plain(CostModel):
         between = sizes / shape.per_node if shape.nodes > 1 else np.zeros_like(sizes)
         if kind == "barrier":
             inside, between = np.zeros((2, len(sizes)))
-        time = inside / ports.inside
-        busy, crossing = time, np.zeros_like(time)
+        time = inside / rate_inside(ports, shape.per_node, self.wiring.peers)
+        busy, crossing = inside / ports.inside, np.zeros_like(time)
         if shape.nodes > 1:
             used = rate_between(ports, shape.per_node, self.wiring.nics)
             time = np.maximum(time, between / used)
@@ -236,6 +236,80 @@ def test_a_message_leaves_the_part_of_the_port_that_its_channels_do_not_fill() -
     assert both - fixed == pytest.approx((alone.makespan_ns - fixed) * 800 / 450, abs=2)
 
 
+def mesh(npus: int, *, peers: int = 0) -> SystemConfig:
+    """Return a node in which every NPU has a link to each other one, or to so many."""
+    return cluster(npus, costs=Plain(wiring=Wiring(peers=peers or npus - 1)))
+
+
+def together(config: SystemConfig, *groups: list[int], size: int = 2 * MB) -> list[int]:
+    """Return when collectives of groups end that all begin at once."""
+    ranks: list[list[Record]] = [[] for _ in range(config.topology.npus)]
+    for number, members in enumerate(groups, 1):
+        for rank in members:
+            ranks[rank].append(collective(number, ALL_REDUCE, size, pg_name=str(number)))
+    listed = {str(number): members for number, members in enumerate(groups, 1)}
+    at = ends(run([nodes or [compute(99, 1)] for nodes in ranks], config, listed))
+    return [at[members[0], number][1] for number, members in enumerate(groups, 1)]
+
+
+@pytest.mark.parametrize(
+    ("groups", "micros"),
+    [
+        # Alone: 2 MB by 3 of 5 links, 60 bytes a ns in all.
+        ([[0, 1, 2, 3]], [100 / 3]),
+        # The same four twice: the same links at half of the pace each.
+        ([[0, 1, 2, 3], [3, 2, 1, 0]], [200 / 3, 200 / 3]),
+        # The same two three times: a link of 20.
+        ([[0, 1], [0, 1], [1, 0]], [300, 300, 300]),
+        # NPU 0 is in all, but no pair is in two of them.
+        ([[0, 1], [0, 2], [0, 3, 4, 5]], [100, 100, 100 / 3]),
+        # Of the first two groups, which are slowed by each other, the third one notices nothing.
+        ([[0, 1, 2], [2, 1, 0], [0, 3, 4, 5]], [100, 100, 100 / 3]),
+        # A part of the node beside all of it: half of the pace until all of it (5 of 5 links: 20 µs alone) is done after
+        # 40; of the part's 100/3 are 20 done by then.
+        ([[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]], [40 + 100 / 3 - 20, 40]),
+    ],
+)
+def test_in_a_node_without_a_switch_groups_share_the_links_of_pairs(
+    groups: list[list[int]], micros: list[float]
+) -> None:
+    expected = [1000 + 1000 * time for time in micros]
+    assert together(mesh(6), *groups) == pytest.approx(expected, abs=2)
+
+
+def test_messages_of_a_pair_share_its_link_and_no_other() -> None:
+    """A link of 20 bytes a ns from NPU to NPU, each way: 1 MB takes 50 µs."""
+    nodes: list[list[Record]] = [[compute(99, 1)] for _ in range(6)]
+    for number, (source, target) in enumerate([(0, 1), (0, 2), (1, 0)]):
+        nodes[source].append(send(number, target, MB, tag=number))
+        nodes[target].append(receive(10 + number, source, MB, tag=number))
+    assert run(nodes, mesh(6)).makespan_ns == 51_000
+    nodes[0].append(send(7, 1, MB, tag=7))
+    nodes[1].append(receive(17, 0, MB, tag=7))
+    at = ends(run(nodes, mesh(6)))
+    assert (at[0, 0][1], at[0, 7][1], at[0, 1][1], at[0, 12][1]) == (101_000, 101_000, 51_000, 51_000)
+
+
+def test_where_links_go_to_some_peers_small_groups_share_them_and_all_share_ports() -> None:
+    """Each of 8 NPUs has three links of 100 / 3 bytes a ns, as in a DGX-1: 2 MB of a pair take 60 µs, of the node 20."""
+    config = mesh(8, peers=3)
+    assert together(config, [0, 1]) == [61_000]
+    assert together(config, [0, 1], [0, 1]) == [121_000, 121_000]
+    assert together(config, [0, 1], [0, 2]) == [61_000, 61_000]
+    # The port is asked for 1 + 1/3 until the node's 20 µs have passed in 80/3; then 60 - 20 are left.
+    assert together(config, [0, 1], list(range(8))) == pytest.approx([67_667, 27_667], abs=2)
+
+
+@pytest.mark.parametrize("name", ["mi300x", "gh200"])
+def test_presets_of_nodes_without_a_switch_share_the_links_of_pairs(name: str) -> None:
+    """Two at once on the same links take as long as one of twice the bytes, on other links as long as alone."""
+    config = preset(name, 4).config
+    (once,) = together(config, [0, 1], size=2**30)
+    (twice,) = together(config, [0, 1], size=2**31)
+    assert together(config, [0, 1], [0, 1], size=2**30) == pytest.approx([twice, twice], rel=0.01)
+    assert together(config, [0, 1], [0, 2], [1, 3], size=2**30) == [once] * 3
+
+
 def test_overlapping_groups_share_where_they_overlap() -> None:
     """Rank 2 is in both; the fixed time of the second one passes while the first one moves."""
     groups = {"1": [0, 1, 2], "2": [2, 3]}
@@ -392,7 +466,7 @@ def test_what_cannot_be_simulated_is_named(node: Record, message: str) -> None:
 SIZES = st.sampled_from([(4,), (2, 2), (4, 2), (2, 4), (2, 2, 2), (3, 2)])
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["world", "row", "column", "shift", "ring", "line", "compute", "uneven"]),
+        st.sampled_from(["world", "row", "twin", "column", "shift", "ring", "line", "compute", "uneven"]),
         st.integers(0, 3),
         st.integers(1, 6),
         st.integers(0, 3),
@@ -434,10 +508,13 @@ def job(
 ) -> tuple[list[list[Record]], dict[str, list[int]]]:
     """Return the nodes of ranks in rows of `sizes[0]`: collectives in rows, columns and all together, and messages.
 
+    Twins are groups of the same ranks as rows.
+
     A step is what it does, the earlier node that it waits for, how much, and how the kinds of ranks differ.
     """
     npus, width = int(np.prod(sizes)), sizes[0]
     rows = {f"r{start}": list(range(start, start + width)) for start in range(0, npus, width)}
+    twins = {f"t{name[1:]}": members for name, members in rows.items()}
     columns = {f"c{at}": list(range(at, npus, width)) for at in range(width)}
     ranks: list[list[Record]] = []
     for rank in range(npus):
@@ -447,8 +524,8 @@ def job(
             size, at = amount * 300_000, 10 * number
             if what == "world":
                 nodes.append(collective(at, ALL_REDUCE, size, *deps))
-            elif what in ("row", "column"):
-                group = f"r{rank - rank % width}" if what == "row" else f"c{rank % width}"
+            elif what in ("row", "twin", "column"):
+                group = f"{what[0]}{rank % width if what == 'column' else rank - rank % width}"
                 nodes.append(collective(at, ALL_GATHER, size, *deps, pg_name=group))
             elif what == "shift":
                 far = 1 + differs % (npus - 1)
@@ -461,7 +538,7 @@ def job(
             else:
                 nodes.append(compute(at, amount * (1 + differs * (rank % width % 2)), *deps))
         ranks.append(nodes)
-    return ranks, rows | columns
+    return ranks, rows | twins | columns
 
 
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -488,6 +565,69 @@ def test_folded_jobs_answer_as_unfolded_ones(
         for result, account in zip((folded, plain), accounts, strict=True)
     ]
     assert stages[0].tolist() == stages[1].tolist()
+
+
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(SIZES, STEPS, st.integers(1, 7), st.booleans())
+def test_folded_jobs_in_nodes_without_a_switch_answer_as_unfolded_ones(
+    sizes: tuple[int, ...], steps: list[tuple[str, int, int, int]], peers: int, one_node: bool
+) -> None:
+    """Rows of the job are nodes, or all ranks are in one."""
+    ranks, groups = job(sizes, steps)
+    config = cluster(*((len(ranks),) if one_node else sizes), costs=Plain(wiring=Wiring(peers=peers)))
+    folded, plain = (run(ranks, config, groups, fold=fold) for fold in (True, False))
+    assert ends(folded) == ends(plain)
+    check_ports(plain, by_node=False)
+    check_links(plain, peers)
+
+
+def check_links(result: SimResult, peers: int) -> None:
+    """Whatever moves between two moments passes the links of each pair in that time, as far as these are known."""
+    found = result.communication()
+    assert found is not None
+    flows, times = found.flows, result.node_times()
+    moving, over = np.full(len(flows), 1 << 60), np.zeros(len(flows), np.int64)
+    np.minimum.at(moving, found.flow, times.start_ns[found.entry] + found.waiting_ns + found.latency_ns)
+    np.maximum.at(over, found.flow, np.where(found.transfer_ns > 0, times.end_ns[found.entry], 0))
+    per_node = result.config.topology.dims[0].size
+    needs: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    for flow in range(len(flows)):
+        mine = flows.flow == flow
+        of = {
+            role: {*flows.place[mine & (flows.role != other)].tolist()}
+            for role, other in ((SENDS, RECEIVES), (RECEIVES, SENDS))
+        }
+        pairs = [
+            (one, other)
+            for one in of[SENDS]
+            for other in of[RECEIVES]
+            if one != other and one // per_node == other // per_node
+        ]
+        most = max((sum(one == source for one, _ in pairs) for source in of[SENDS]), default=0)
+        if over[flow] and 0 < most <= peers:
+            for pair in pairs:
+                needs.setdefault(pair, []).append((flow, flows.moved[flow, 0] / most / (INSIDE / peers)))
+    for passing in needs.values():
+        for start in {int(moving[flow]) for flow, _ in passing}:
+            for end in {int(over[flow]) for flow, _ in passing}:
+                inside = [took for flow, took in passing if moving[flow] >= start and over[flow] <= end]
+                assert sum(inside) <= max(end - start, 0) + 1e-2
+
+
+def test_equal_ranks_whose_links_others_share_differently_are_told_apart() -> None:
+    """Each of five NPUs is in two groups of two: three groups go round a triangle, and two have the same members."""
+    pairs = [[0, 1], [1, 2], [0, 2], [3, 4], [3, 4]]
+    groups = {str(number): members for number, members in enumerate(pairs)}
+    ranks: list[list[Record]] = [[] for _ in range(5)]
+    for rank, nodes in enumerate(ranks):
+        mine = [name for name, members in groups.items() if rank in members]
+        nodes += [collective(at, ALL_REDUCE, MB, pg_name=name) for at, name in enumerate(mine)]
+    config = mesh(5)
+    for fold in (True, False):
+        result = run(ranks, config, groups, fold=fold)
+        # A link of 25 bytes a ns: 40 µs, or twice as long for the pair with two groups.
+        assert result.finish_ns.tolist() == [41_000] * 3 + [81_000] * 2
+    assert run(ranks, config, groups).classes > 1
 
 
 def check_ports(result: SimResult, *, by_node: bool) -> None:
