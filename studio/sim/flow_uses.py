@@ -93,10 +93,15 @@ def join_uses(one: Uses, other: Uses) -> Uses:
     """Return the uses of both, which use different ports."""
     if not len(other.flow):
         return one
-    columns = [
-        np.concatenate([getattr(one, name), getattr(other, name)]) for name in ("flow", "port", "amount")
-    ]
-    return _together(Uses(*columns, one.per_owner), alone=True)
+    return _together(
+        Uses(
+            np.concatenate([one.flow, other.flow]),
+            np.concatenate([one.port, other.port]),
+            np.concatenate([one.amount, other.amount]),
+            one.per_owner,
+        ),
+        alone=True,
+    )
 
 
 def _together(uses: Uses, *, alone: bool) -> Uses:
