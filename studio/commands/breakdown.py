@@ -13,7 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
-from studio.analysis.collectives.apart import apart_words
+from studio.analysis.collectives.apart import apart_rows, apart_words
 from studio.analysis.job.blame import Blame, blame
 from studio.analysis.job.group_times import COLUMNS, GroupTimes, group_times, in_group
 from studio.analysis.job.kinds import lacks_host
@@ -177,7 +177,7 @@ def report(shown: Breakdown) -> dict[str, Any]:
             for index, number in enumerate(account.numbers)
         ],
         "waited_for": [{"rank": account.numbers[index], "ns": ns} for index, ns in _waited_for(shown) if ns],
-        "apart": [{"group": name, "positions": places.tolist()} for name, places in _apart(shown).items()],
+        "apart": apart_rows(_apart(shown).items()),
     }
 
 

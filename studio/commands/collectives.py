@@ -14,7 +14,7 @@ from typing import Any
 import click
 import numpy as np
 
-from studio.analysis.collectives.apart import apart_words
+from studio.analysis.collectives.apart import apart_rows, apart_words
 from studio.analysis.collectives.group_sizes import open_words, told_ranks
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import CollectiveTimes, collective_times, whole_bytes
@@ -94,9 +94,7 @@ def report(listed: Listed) -> dict[str, Any]:
         "system": listed.attained.system if listed.attained else None,
         "note": listed.note or None,
         "collectives": rows,
-        "apart": [
-            {"group": name, "positions": places.tolist()} for name, places in listed.times.apart_by_group()
-        ],
+        "apart": apart_rows(listed.times.apart_by_group()),
     }
 
 

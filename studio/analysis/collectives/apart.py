@@ -61,6 +61,16 @@ def _unequal(value: Int64, known: Bool) -> Bool:
     return unequal
 
 
+def apart_rows(found: Iterable[tuple[str, Int64]]) -> list[dict[str, object]]:
+    """Return as plain data which matched collectives are none: the comm group, and the positions in it.
+
+    Example:
+        >>> apart_rows([("tp", np.array([3, 4])), ("dp", np.array([], int))])
+        [{'group': 'tp', 'positions': [3, 4]}]
+    """
+    return [{"group": name, "positions": places.tolist()} for name, places in found if len(places)]
+
+
 def apart_words(found: Iterable[tuple[str, Int64]]) -> str:
     """Say how many matched collectives are none; "" where all are.
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from studio.analysis.collectives.apart import apart_words
-from studio.analysis.collectives.times import as_rows, collective_times, distinct_collectives
+from studio.analysis.collectives.apart import apart_rows, apart_words
+from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times, distinct_collectives
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Part
@@ -80,6 +80,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
     exposed = exposed_ns(result).astype(np.uint64).tolist()
     stats = statistics(result)
     retargeting = recomputed(result.trace, result.config)[1]
+    collectives = collective_times(result.trace, result.node_times(), result.config.groups)
     ranks = [
         {
             "rank": number,
@@ -126,7 +127,8 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "ranks": ranks,
         "links": _links_report(result.links),
         "dimensions": _dimensions_report(result),
-        "collectives": _collectives_report(result),
+        "collectives": _collectives_report(result, collectives),
+        "apart": apart_rows(collectives.apart_by_group()),
         "steps": replaying.report(result) if replaying.is_replay(result) else None,
         "engine": _engine_report(outcome),
         "findings": msgspec.to_builtins(outcome.findings),
@@ -193,9 +195,8 @@ def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
     ]
 
 
-def _collectives_report(result: SimResult) -> list[dict[str, Any]]:
+def _collectives_report(result: SimResult, times: CollectiveTimes) -> list[dict[str, Any]]:
     """Return every collective, in the order they began."""
-    times = collective_times(result.trace, result.node_times(), result.config.groups)
     graph_of = {rank.number: result.trace.graph_of(rank) for rank in result.trace.ranks}
     rows = as_rows(times, np.arange(len(times)))
     for row in rows:

@@ -98,6 +98,19 @@ def test_the_commands_say_what_they_left_out(tmp_path: Path) -> None:
     assert told["apart"] == [{"group": "", "positions": [1, 2]}]
 
 
+def test_a_replay_says_what_it_left_out_as_the_lists_do(tmp_path: Path) -> None:
+    """Nothing fixes the order of the first two, which each rank has in its own: a warning, and the job is simulated."""
+    reduce, exchange = (10, 30, 1000), (40, 60, 9000, "ALL_TO_ALL")
+    ranks = [
+        [at(1, *reduce), at(2, *exchange), at(3, 100, 140, 500)],
+        [at(1, *reduce[:2], *exchange[2:]), at(2, *exchange[:2], reduce[2]), at(3, 100, 140, 500)],
+    ]
+    write(trace_of(ranks), tmp_path / "job", "job")
+    told = json.loads(run("simulate", str(tmp_path / "job"), "--replay", "--json").stdout)
+    assert [row["position"] for row in told["collectives"]] == [2]
+    assert told["apart"] == [{"group": "", "positions": [0, 1]}]
+
+
 # ---------------------------------------------------------------------------------------------------
 # Groups of which not all members are open
 
