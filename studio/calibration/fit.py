@@ -108,7 +108,7 @@ def fit(tables: Sequence[MeasuredTable], costs: CostModel, ports: Ports) -> Fitt
     plan, found = _solve_fit(start, used, ports)
     told = _find_determined(plan)
     fitted = replace(start, values=_values(start, found, told), fitted=_range(used, ports))
-    firm = precision(start.library)
+    firm = precision(start.library, one_network=True)
     plain = [predict(fitted, ports, table, corrected=False) for table in used]
     outliers = outliers_of(used, [modelled.time_us for modelled in plain])
     curves = curves_of(
@@ -140,7 +140,7 @@ def _solve_fit(start: CostModel, tables: Sequence[MeasuredTable], ports: Ports) 
     chooser = start
     for _ in range(passes(start)):
         plan = design(chooser, tables, ports)
-        found = solve(plan, times, expected, precision(start.library))
+        found = solve(plan, times, expected, precision(start.library, one_network=True))
         chooser = replace(start, values=_values(start, found, _find_determined(plan)))
     return plan, found
 

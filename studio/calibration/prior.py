@@ -57,6 +57,17 @@ ALIKE: Sequence[tuple[tuple[str, ...], float]] = (
 """Parameters whose deviations go together, and their correlation: rings and messages use the same ports, and how many channels a library
 opens for a size is the same inside nodes and between them."""
 
+OF_A_NETWORK: Sequence[tuple[tuple[str, ...], float]] = (
+    (("efficiency Simple between", "efficiency LL128 between"), 0.8),
+    (("efficiency Simple between", "efficiency NVLS between"), 0.8),
+    (("efficiency LL128 between", "efficiency NVLS between"), 0.8 * 0.8),
+    (("efficiency LL128 between", "efficiency direct between"), 0.8 * 0.7),
+    (("efficiency NVLS between", "efficiency direct between"), 0.8 * 0.7),
+)
+"""The same of what a machine reaches between nodes: where its network carries less than it states, all protocols reach less. Where tables tell
+of LL128 alone (every second size of ABCI's A100), Simple follows. LL goes by the host's memory, and by itself. Machines have this in common
+with no others: libraries, transports and families of machines are not known better by it."""
+
 WIDER: Mapping[str, float] = {"nccl-pcie": 3.0, "rccl": 2.0}
 """Libraries whose machines differ more in what they make of their ports: PCIe trees with and without peer access, and
 GPUs of one name with other fabrics."""
@@ -67,13 +78,16 @@ _OTHER_PORTS = 2.4
 in it: NVLinks of one generation lie within 3 to 6 % of each other, so that a slow collective over several nodes tells of the network."""
 
 
-def precision(library: str = "", widen: float = 1.0, names: Sequence[str] = NAMES) -> Float64:
+def precision(
+    library: str = "", widen: float = 1.0, names: Sequence[str] = NAMES, *, one_network: bool = False
+) -> Float64:
     """Return the precision matrix (K, K) of the logarithms of the parameters of a machine around its generation's.
 
     Args:
         library: The machine's library; "" for what all have in common.
         widen: Factor on all spreads.
         names: The parameters.
+        one_network: Whether all that is measured between nodes was on one network.
     """
     spread = np.array([SPREAD.get(name, _ELSE) for name in names])
     reached = np.array([name.startswith("efficiency") for name in names])
@@ -85,7 +99,7 @@ def precision(library: str = "", widen: float = 1.0, names: Sequence[str] = NAME
         which = np.array([name.startswith(start) and name.endswith(end) for name in names])
         rows = np.flatnonzero(which)
         covariance[np.ix_(rows, rows)] = common**2 + each**2 * np.eye(len(rows))
-    for alike, correlation in ALIKE:
+    for alike, correlation in (*ALIKE, *OF_A_NETWORK) if one_network else ALIKE:
         rows = np.array([place for place, name in enumerate(names) if name in alike])
         for one in rows:
             for other in rows[rows != one]:

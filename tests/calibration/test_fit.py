@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from studio.calibration.fit import fit, predict
-from studio.calibration.machines import ports_of
+from studio.calibration.machines import machine_for, ports_of
+from studio.calibration.splits import every_second, fitted_machine, from_data_sheet
 from studio.calibration.tables import MeasuredTable, read_csv
 from studio.errors import ConfigError
 from studio.sim.costs import CostModel, Ports
@@ -146,6 +147,45 @@ def test_measured_times_raise_rates_that_they_pass() -> None:
     assert table.table_id in found.notes[0]
     charge = predict(found.costs, found.ports, table)
     assert np.abs(np.log(charge.time_us / table.time_us)).mean() < 0.1
+
+
+def test_protocols_reach_less_together_of_a_network_that_carries_less_than_it_states() -> None:
+    """Fitted to sizes that LL and LL128 carry alone, larger ones are expected to reach less, too."""
+    protocols = ("LL128", "Simple", "direct", "NVLS")
+    values = {**TRUTH.values, **{f"efficiency {name} between": 0.4 for name in protocols}}
+    truth = CostModel("nccl-ampere", values=values)
+    whole = made("all_reduce", 8, nodes=2, model=truth)
+    ways = np.array(predict(truth, PORTS, whole).ways)
+    simple = np.char.endswith(ways, "Simple")
+    assert simple.any()
+    assert np.char.endswith(ways[~simple], "ring LL128").any()
+    kept = replace(whole, size_bytes=whole.size_bytes[~simple], time_us=whole.time_us[~simple])
+    found = fit([kept], CostModel("nccl-ampere"), PORTS)
+    said = predict(found.costs, found.ports, whole).time_us[-1]
+    # By itself Simple stays at the 0.76 that machines reach: 0.53 of the time.
+    assert 0.65 < said / whole.time_us[-1] < 1.1
+    assert found.costs.value("efficiency Simple between") < 0.65
+    # Tables that tell otherwise are believed: here LL128 alone reaches less.
+    alone = CostModel("nccl-ampere", values={**TRUTH.values, "efficiency LL128 between": 0.4})
+    table = made("all_reduce", 8, nodes=2, model=alone)
+    told = fit([table], CostModel("nccl-ampere"), PORTS)
+    modelled = predict(told.costs, told.ports, table, corrected=False).time_us
+    assert np.abs(np.log(modelled / table.time_us)).mean() < 0.03
+    assert told.costs.value("efficiency Simple between") > 0.7
+    assert told.costs.value("efficiency LL128 between") < 0.6
+
+
+def test_every_second_size_of_two_nodes_tells_of_those_between(shared: Path) -> None:
+    """33 MB on two nodes of ABCI take 6.2 ms; fitted to every second smaller size they came out at a quarter."""
+    tables = read_csv(shared / "measured" / "measured.csv")
+    own = [table for table in tables if table.machine == "abci_a100" and len(table.size_bytes) > 1]
+    start = from_data_sheet(machine_for(own, None))
+    machine = fitted_machine([every_second(table, 0) for table in own], start)
+    [table] = [one for one in own if one.table_id == "abci_a100_n2_g8_all_reduce"]
+    largest = every_second(table, 1)
+    assert largest.size_bytes[-1] == 2**25
+    said = predict(machine.costs, machine.ports, largest).time_us
+    assert said[-1] / largest.time_us[-1] == pytest.approx(1, abs=0.1)
 
 
 def test_no_table_is_an_error() -> None:
