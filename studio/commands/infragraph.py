@@ -89,11 +89,18 @@ def run(request: Request) -> Written:
         chosen = preset(request.system, npus=request.npus)
         config = interpret(chosen.parts).config
         graph = config.links if config.links is not None else link_graph(config.topology)
-        table = infrastructure(graph, chosen.name, chosen.title)
-        notes = (
-            ("Costs of collectives are no part of an infrastructure.",) if config.costs is not None else ()
-        )
-        made = Written(request.target, chosen.name, graph.npus, graph.switches, len(graph.links) // 2, notes)
+        dims = [dim.size for dim in config.topology.dims if dim.size > 1]
+        table = infrastructure(graph, chosen.name, chosen.title, dims[0] if dims else 0)
+        notes = []
+        if len(dims) > 2:
+            notes.append(
+                f"Of the dimensions {' × '.join(map(str, dims))} nodes of {dims[0]} are kept: an infrastructure has no place for "
+                f"more, and {graph.npus // dims[0]} nodes are read as one dimension."
+            )
+        if config.costs is not None:
+            notes.append("Costs of collectives are no part of an infrastructure.")
+        links = len(graph.links) // 2
+        made = Written(request.target, chosen.name, graph.npus, graph.switches, links, tuple(notes))
     content = as_yaml(table)
     if request.target == DASH:
         click.echo(content, nl=False)

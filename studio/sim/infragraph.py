@@ -446,8 +446,14 @@ def _is_rate(value: object, least: float = 1e-12) -> bool:
 # Writing
 
 
-def infrastructure(graph: LinkGraph, name: str, description: str) -> dict[str, Any]:
-    """Return a network as an infrastructure: one instance of one device, whose components are NPUs and switches.
+def infrastructure(graph: LinkGraph, name: str, description: str, per_node: int = 0) -> dict[str, Any]:
+    """Return a network as an infrastructure: nodes as instances of a device of NPUs, and one instance of all switches.
+
+    Args:
+        graph: The network.
+        name: What to call it.
+        description: What it is.
+        per_node: NPUs of a node, which are numbered in a row. Where these are all or none, NPUs and switches are one device.
 
     Raises:
         ConfigError: A link has none of the same rate and latency back, which edges cannot say.
@@ -470,46 +476,57 @@ def infrastructure(graph: LinkGraph, name: str, description: str) -> dict[str, A
             (rate, latency, at) for (_, _, rate, latency), count in pairs.items() for at in range(count)
         )
     )
+    in_nodes = 1 < per_node < graph.npus and graph.npus % per_node == 0
 
     def end(device: int) -> dict[str, str]:
-        is_npu = device < graph.npus
-        return {"component": f"xpu[{device}]" if is_npu else f"switch[{device - graph.npus}]"}
+        if device >= graph.npus:
+            instance = {"instance": "fabric[0]"} if in_nodes else {}
+            return {**instance, "component": f"switch[{device - graph.npus}]"}
+        if not in_nodes:
+            return {"component": f"xpu[{device}]"}
+        return {"instance": f"node[{device // per_node}]", "component": f"xpu[{device % per_node}]"}
 
-    components = [{"name": "xpu", "choice": "xpu", "count": graph.npus}]
-    if graph.switches:
-        components.append({"name": "switch", "choice": "switch", "count": graph.switches})
-    device = {
-        "name": "system",
-        "components": components,
-        "links": [
-            {
-                "name": f"link{number}",
-                "physical": {
-                    "bandwidth": {"choice": "gigabytes_per_second", "gigabytes_per_second": rate},
-                    "latency": {"choice": "ns", "ns": latency},
-                },
-            }
-            for number, (rate, latency, _) in enumerate(kinds)
-        ],
-        "edges": [
-            {
-                "ep1": end(source),
-                "ep2": end(target),
-                "scheme": "one2one",
-                "link": f"link{kinds.index((rate, latency, at))}",
-            }
-            for (source, target, rate, latency), count in pairs.items()
-            if source < target
-            for at in range(count)
-        ],
-    }
+    links = [
+        {
+            "name": f"link{number}",
+            "physical": {
+                "bandwidth": {"choice": "gigabytes_per_second", "gigabytes_per_second": rate},
+                "latency": {"choice": "ns", "ns": latency},
+            },
+        }
+        for number, (rate, latency, _) in enumerate(kinds)
+    ]
+    edges = [
+        {
+            "ep1": end(source),
+            "ep2": end(target),
+            "scheme": "one2one",
+            "link": f"link{kinds.index((rate, latency, at))}",
+        }
+        for (source, target, rate, latency), count in pairs.items()
+        if source < target
+        for at in range(count)
+    ]
+    switches = [{"name": "switch", "choice": "switch", "count": graph.switches}] if graph.switches else []
     # Without `infrastructure` around it: InfraGraph's package takes either form from a command, only this one from a program.
-    return {
-        "name": name,
-        "description": description,
-        "devices": [device],
-        "instances": [{"name": "system", "device": "system", "count": 1}],
-    }
+    told: dict[str, Any] = {"name": name, "description": description}
+    if not in_nodes:
+        components = [{"name": "xpu", "choice": "xpu", "count": graph.npus}, *switches]
+        told["devices"] = [{"name": "system", "components": components, "links": links, "edges": edges}]
+        told["instances"] = [{"name": "system", "device": "system", "count": 1}]
+        return told
+    node = {"name": "node", "components": [{"name": "xpu", "choice": "xpu", "count": per_node}]}
+    fabric = {"name": "fabric", "components": switches}
+    # The schema asks for links and edges of every device.
+    told["devices"] = [
+        {**each, "links": [], "edges": []} for each in ((node, fabric) if switches else (node,))
+    ]
+    told["links"] = links
+    told["instances"] = [{"name": "node", "device": "node", "count": graph.npus // per_node}]
+    if switches:
+        told["instances"].append({"name": "fabric", "device": "fabric", "count": 1})
+    told["edges"] = edges
+    return told
 
 
 def as_yaml(table: Mapping[str, Any]) -> str:

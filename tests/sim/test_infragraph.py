@@ -121,7 +121,7 @@ def test_a_system_written_and_read_again_has_the_same_links(tmp_path: Path, syst
     infra, network = tmp_path / "infra.yaml", tmp_path / "network.yml"
     told = run("--preset", system, "-o", infra)
     # As InfraGraph's package loads it: with nothing around it.
-    assert set(yaml.safe_load(infra.read_text())) == {"name", "description", "devices", "instances"}
+    assert {"name", "description", "devices", "instances"} <= set(yaml.safe_load(infra.read_text()))
     back = run(infra, "-o", network)
     assert [told[key] for key in ("npus", "switches", "links")] == [
         back[key] for key in ("npus", "switches", "links")
@@ -131,6 +131,35 @@ def test_a_system_written_and_read_again_has_the_same_links(tmp_path: Path, syst
     wanted = sorted((link.source, link.target, link.bytes_per_ns, link.latency_ns) for link in graph.links)
     made = yaml.safe_load(network.read_text())["links"]
     assert sorted(map(tuple, made)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("system", "read_as"),
+    [
+        ("torus-8x8", [8, 8]),
+        ("hgx-h100-16", [8, 2]),
+        ("hgx-h100-rails-16", [8, 2]),
+        ("hgx-h100-8", [8]),
+        ("tpu-v4-64", [4, 16]),
+    ],
+)
+def test_nodes_of_a_system_are_instances_so_that_its_dimensions_are_read_again(
+    tmp_path: Path, system: str, read_as: list[int]
+):
+    """A third dimension has no place in an infrastructure, which is said."""
+    infra, network = tmp_path / "infra.yaml", tmp_path / "network.yml"
+    told = run("--preset", system, "-o", infra)
+    run(infra, "-o", network)
+    assert yaml.safe_load(network.read_text())["npus_count"] == read_as
+    lost = [
+        note for note in told["notes"] if note.startswith("Of the dimensions 4 × 4 × 4 nodes of 4 are kept")
+    ]
+    assert len(lost) == (system == "tpu-v4-64")
+    written = yaml.safe_load(infra.read_text())
+    if len(read_as) > 1:
+        ends = [edge[key] for edge in written["edges"] for key in ("ep1", "ep2")]
+        assert {end["instance"].partition("[")[0] for end in ends} <= {"node", "fabric"}
+        assert written["instances"][0] == {"name": "node", "device": "node", "count": read_as[1]}
 
 
 def test_a_job_is_simulated_on_the_network_that_was_read(tmp_path: Path):
