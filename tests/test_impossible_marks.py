@@ -16,7 +16,9 @@ import pytest
 from studio.advice.advice import advise
 from studio.advice.words import as_data, lines
 from studio.et import write
-from studio.sim.parts import with_settings
+from studio.sim import simulate
+from studio.sim.doubts import doubts_of
+from studio.sim.parts import interpret, with_settings
 from studio.sim.presets import preset
 from studio.sweep.analysis import believed, best, doubted, importance, pareto
 from studio.sweep.running import Row
@@ -136,9 +138,33 @@ def test_export_says_it_of_its_finish(job: Path, tmp_path: Path) -> None:
     told = said(*words, "--set", DIRECT)
     assert told.startswith(f"IMPOSSIBLE: {BEYOND}")
     assert "--set congestion=aware" in told
+    assert "active-chunks" not in told
     assert "congestion=aware" not in said(*words, "--set", DIRECT, "--set", "congestion=aware")
     found = json.loads(said(*words, "--set", DIRECT, "--json"))
     assert found["doubts"][0]["impossible"] is True
+
+
+def test_export_names_the_chunks_that_pass_a_port_at_once(tmp_path: Path) -> None:
+    """As ASTRA-sim ships the H100, two chunks at a time; also of two dimensions, of which its aware network has none."""
+    write(trace_of([[collective(1, "ALL_GATHER", 8 << 20)]] * 64), tmp_path / "job", "job")
+    words = ("export", "astra-sim", tmp_path / "job", "-o", tmp_path / "x", "--preset", "hgx-h100")
+    told = said(*words)
+    assert told.startswith(f"IMPOSSIBLE: {BEYOND}")
+    assert "congestion=aware" not in told
+    option = "--set active-chunks-per-dimension=1"
+    assert option in told
+    assert "IMPOSSIBLE" not in said(*words, *option.split())
+
+
+def test_a_preset_of_two_levels_answers_what_its_ports_carry_under_both_models() -> None:
+    """All-to-alls of 64 MiB a rank: 56 of 64 parts leave the node through a port of 37.5 GiB a second."""
+    trace = trace_of([[collective(1, "ALL_TO_ALL", 64 << 20)]] * 64)
+    least_ns = 64 * 2**20 * 56 / 64 / (37.5 * 2**30) * 1e9
+    for model in ("astra-sim", "full"):
+        parts = preset("switch-600-37").under(model)
+        result = simulate(trace, interpret(parts).config)
+        assert result.makespan_ns > least_ns
+        assert not any(doubt.impossible for doubt in doubts_of(result, parts))
 
 
 def test_runs_are_listed_with_their_mark(job: Path, tmp_path: Path) -> None:

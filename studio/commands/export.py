@@ -11,7 +11,7 @@ exported job is simulated here as well: that is when ASTRA-sim should finish.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,7 @@ from studio.units import format_count, format_counted, format_ns
 
 _ROOFLINE = "roofline-enabled"
 _AWARE = "  --set congestion=aware exports it for a network in which messages wait for ports"
+_ONE_CHUNK = "  --set active-chunks-per-dimension=1 exports it with one chunk at a time in a dimension, as its ports carry them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +302,7 @@ def text(exported: Exported | Tables) -> str:
     nodes = format_counted(prepared.trace.node_count, "node")
     lines = [
         *(f"{doubt.mark}: {doubt.message}" for doubt in exported.doubts),
-        *([_AWARE] if _is_better_aware(exported) else []),
+        *_cures(exported),
         f"{exported.folder}: {format_counted(exported.files, 'file')}, {ranks}, {nodes}",
         f"  system  {system_label(prepared.config)}",
         f"  finish  {finish}",
@@ -316,11 +317,20 @@ def text(exported: Exported | Tables) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _is_better_aware(exported: Exported) -> bool:
-    """Return whether a network in which messages wait for ports, as ASTRA-sim has it of one dimension, may cure what is impossible."""
+def _cures(exported: Exported) -> Iterator[str]:
+    """Yield what may cure a finish that is impossible for want of congestion.
+
+    A network in which messages wait for ports, as ASTRA-sim has it of one dimension; or no more than one chunk of
+    collectives in a dimension, where several pass its ports at once.
+    """
     is_unaware = exported.backend.congestion == "unaware"
-    is_impossible = any(doubt.impossible for doubt in exported.doubts)
-    return is_unaware and is_impossible and len(exported.prepared.config.topology.dims) == 1
+    if not is_unaware or not any(doubt.impossible for doubt in exported.doubts):
+        return
+    config = exported.prepared.config
+    if len(config.topology.dims) == 1:
+        yield _AWARE
+    if config.splits > 1 and config.active_chunks > 1:
+        yield _ONE_CHUNK
 
 
 def _against(finish_ns: int, run_ns: int) -> str:
