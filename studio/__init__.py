@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from studio.sim.config import SystemConfig
     from studio.sim.presets import preset, presets
     from studio.sim.retargeting import retarget
+    from studio.sql.values import query
     from studio.store.workspace import Workspace
     from studio.timeline import Timeline, recorded
     from studio.trace import Rank, Trace
@@ -68,6 +69,7 @@ __all__ = [
     "plan",
     "preset",
     "presets",
+    "query",
     "read",
     "read_config",
     "recorded",
@@ -100,6 +102,7 @@ _WHERE = {
     "plan": "studio.layout_search",
     "preset": "studio.sim.presets",
     "presets": "studio.sim.presets",
+    "query": "studio.sql.values",
     "read": "studio.et",
     "read_config": "studio.sim.astra",
     "recorded": "studio.timeline",

@@ -113,6 +113,36 @@ def test_time_in_which_nothing_ran_is_no_compute():
             assert rows(database, asked) == expected, table
 
 
+def test_a_program_asks_what_it_holds(sample):
+    """Traces and simulations, by names; what a table lacks is a warning, what is no run an error."""
+    config = studio.presets["hgx-h100-8"].config.extended().replaying()
+    result = simulate(sample, config, native=compiled())
+    asked = (
+        "SELECT job, run, max(finish_ns) AS finish_ns, count(*) AS ranks FROM ranks GROUP BY ALL ORDER BY job"
+    )
+    found = studio.query(asked, {"a": sample, "b": result}).to_pylist()
+    recorded_ns = recording(sample, "a").side.makespan_ns
+    assert found == [
+        {"job": "a", "run": "recorded", "finish_ns": recorded_ns, "ranks": 8},
+        {"job": "b", "run": "simulated", "finish_ns": result.makespan_ns, "ranks": 8},
+    ]
+    assert studio.query("SELECT DISTINCT lane FROM spans ORDER BY lane", result).num_rows == 4
+    assert studio.query("FROM nodes", sample).num_rows == sample.node_count
+    with pytest.warns(UserWarning, match="no links"):
+        assert studio.query("FROM links", sample).num_rows == 0
+    with pytest.raises(ConfigError, match="str is no run"):
+        studio.query("FROM nodes", "traces/")
+    with pytest.raises(ConfigError, match="nope"):
+        studio.query("FROM nope", sample)
+
+
+def test_links_of_a_simulation_are_those_of_its_network(stored):
+    workspace, job, _ = stored
+    result = simulate(workspace.load(job), interpret(PARTS, NO_CUSTOM).config, native=compiled())
+    links = studio.query("SELECT link, bytes FROM links ORDER BY link", result).to_pylist()
+    assert [row["bytes"] for row in links] == result.links.bytes.tolist()
+
+
 def test_values_are_those_of_the_studio(sample):
     side = recording(sample, "job").side
     with Database(of(sample)) as database:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
-from studio.notebook import line, one_line, table
+from studio.notebook import line, table
 from studio.sim.config import SystemConfig
 from studio.sim.models import Model, with_model
 from studio.sim.network import UNIT
