@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from studio.distinct import find_distinct
 from studio.errors import TraceError
 from studio.notebook import exact_tuple, line, one_line, table
+from studio.units import format_counted
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -702,13 +703,13 @@ class Trace:
     def __repr__(self) -> str:
         """Return it in a line."""
         counts = {
-            "ranks": len(self.ranks),
-            "graphs": len(self.graphs),
-            "nodes": self.node_count,
-            "comm groups": len(self.groups),
-            "findings": len(self.findings),
+            "rank": len(self.ranks),
+            "graph": len(self.graphs),
+            "node": self.node_count,
+            "comm group": len(self.groups),
+            "finding": len(self.findings),
         }
-        return line("Trace", [f"{count:,} {what}" for what, count in counts.items()])
+        return line("Trace", [format_counted(count, what) for what, count in counts.items()])
 
     def _repr_html_(self) -> str:
         """Return its ranks, types of nodes, and findings as tables."""
