@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from studio.samples import sample_path
     from studio.sim import simulate
     from studio.sim.astra import read_config, write_config
-    from studio.sim.compared import compare
+    from studio.sim.compared import compare, critical_path
     from studio.sim.config import SystemConfig
     from studio.sim.presets import preset, presets
     from studio.sim.retargeting import retarget
@@ -59,6 +59,7 @@ __all__ = [
     "Workspace",
     "compare",
     "complete",
+    "critical_path",
     "examine",
     "figures",
     "formats",
@@ -94,6 +95,7 @@ _WHERE = {
     "Workspace": "studio.store.workspace",
     "compare": "studio.sim.compared",
     "complete": "studio.completion",
+    "critical_path": "studio.sim.compared",
     "examine": "studio.doctor",
     "generate": "studio.generation",
     "generate_inference": "studio.generation",

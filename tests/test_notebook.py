@@ -205,3 +205,14 @@ def test_one_of_a_thing_is_singular(trace: Trace) -> None:
 def test_an_unknown_metric_is_named_with_those_there_are(trace: Trace) -> None:
     with pytest.raises(studio.ConfigError, match="metric is 'bandwidth'; allowed: size, duration, waiting"):
         studio.figures.collectives(trace, "bandwidth")
+
+
+def test_the_critical_path_adds_up_to_the_finish(trace: Trace, result: SimResult) -> None:
+    """Of a recording and of a simulation; its shares are a table, and names in it stay words."""
+    for run, finish_ns in ((trace, side_of(trace).makespan_ns), (result, result.makespan_ns)):
+        found = studio.critical_path(run)
+        assert sum(share.ns for share in found.shares) == found.path.length_ns == finish_ns
+        assert repr(found).startswith("WholePath(44.5 ms, ")
+        assert len(repr(found)) <= LINE
+    share = replace(found.shares[0], what=EVIL)
+    assert "<img" not in replace(found, shares=(share,))._repr_html_()
