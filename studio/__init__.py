@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from studio.sim.astra import read_config, write_config
     from studio.sim.compared import compare, critical_path
     from studio.sim.config import SystemConfig
+    from studio.sim.doubts import doubts_of
     from studio.sim.presets import preset, presets
     from studio.sim.retargeting import retarget
     from studio.sql.values import query
@@ -60,6 +61,7 @@ __all__ = [
     "compare",
     "complete",
     "critical_path",
+    "doubts_of",
     "examine",
     "figures",
     "formats",
@@ -96,6 +98,7 @@ _WHERE = {
     "compare": "studio.sim.compared",
     "complete": "studio.completion",
     "critical_path": "studio.sim.compared",
+    "doubts_of": "studio.sim.doubts",
     "examine": "studio.doctor",
     "generate": "studio.generation",
     "generate_inference": "studio.generation",

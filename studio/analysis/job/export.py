@@ -130,8 +130,8 @@ def to_arrow(trace: Trace, rank: int | Rank | None = None) -> pa.Table:
 def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
     """Return a rank as a graph with edges from each node to the nodes that wait for it.
 
-    Nodes are row numbers with `id`, `name`, `type`, `start_ns`, `duration_ns` and `attributes` (name → value); edges
-    have `kind`, "data" or "ctrl". Dangling dependencies have no edge.
+    Nodes are row numbers with `id`, `name`, `type` (as in `to_pandas`), `start_ns` (-1 where not recorded), `duration_ns` (0
+    where not recorded) and `attributes` (name → value); edges have `kind`, "data" or "ctrl". Dangling dependencies have no edge.
 
     Args:
         trace: The job.
