@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from studio.samples import sample_path
     from studio.sim import simulate
     from studio.sim.astra import read_config, write_config
-    from studio.sim.compared import compare
+    from studio.sim.compared import compare, critical_path
     from studio.sim.config import SystemConfig
+    from studio.sim.doubts import doubts_of
     from studio.sim.presets import preset, presets
     from studio.sim.retargeting import retarget
+    from studio.sql.values import query
     from studio.store.workspace import Workspace
     from studio.timeline import Timeline, recorded
     from studio.trace import Rank, Trace
@@ -58,6 +60,8 @@ __all__ = [
     "Workspace",
     "compare",
     "complete",
+    "critical_path",
+    "doubts_of",
     "examine",
     "figures",
     "formats",
@@ -68,6 +72,7 @@ __all__ = [
     "plan",
     "preset",
     "presets",
+    "query",
     "read",
     "read_config",
     "recorded",
@@ -92,6 +97,8 @@ _WHERE = {
     "Workspace": "studio.store.workspace",
     "compare": "studio.sim.compared",
     "complete": "studio.completion",
+    "critical_path": "studio.sim.compared",
+    "doubts_of": "studio.sim.doubts",
     "examine": "studio.doctor",
     "generate": "studio.generation",
     "generate_inference": "studio.generation",
@@ -100,6 +107,7 @@ _WHERE = {
     "plan": "studio.layout_search",
     "preset": "studio.sim.presets",
     "presets": "studio.sim.presets",
+    "query": "studio.sql.values",
     "read": "studio.et",
     "read_config": "studio.sim.astra",
     "recorded": "studio.timeline",

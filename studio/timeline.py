@@ -29,7 +29,7 @@ from studio.trace import (
     named_lanes,
     world_names,
 )
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 LaneKind = Literal["compute", "communication", "memory", "cpu", "thread", "stream"]
 LANE_KINDS: tuple[LaneKind, ...] = get_args(LaneKind)
@@ -92,8 +92,9 @@ class Timeline:
         """Return it in a line."""
         ranks = len({lane.rank for lane in self.lanes})
         span = int(self.end_ns.max() - self.start_ns.min()) if len(self) else 0
-        parts = (f"{len(self):,} spans", f"{len(self.lanes):,} lanes", f"{ranks:,} ranks", format_ns(span))
-        return line("Timeline", parts)
+        counts = {"span": len(self), "lane": len(self.lanes), "rank": ranks}
+        parts = [format_counted(count, what) for what, count in counts.items()]
+        return line("Timeline", [*parts, format_ns(span)])
 
     def _repr_html_(self) -> str:
         """Return its lanes as a table."""
@@ -244,7 +245,7 @@ def recorded(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None = Non
     Example:
         >>> import studio
         >>> studio.recorded(studio.read(studio.sample_path("transformer_8r")), 0)
-        Timeline(297 spans, 7 lanes, 1 ranks, 44.5 ms)
+        Timeline(297 spans, 7 lanes, 1 rank, 44.5 ms)
     """
     chosen = rank_indices(trace, ranks)
     timed = [np.flatnonzero(graph.start_ns >= 0) for graph in trace.graphs]
@@ -254,6 +255,15 @@ def recorded(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None = Non
     length = _join([trace.graphs[index].duration_ns[timed[index]] for index in graph_of])
     rank = np.repeat(chosen, [len(timed[index]) for index in graph_of])
     return arrange_lanes(trace, NodeSpans(rank, row, start, start + length), ranks=chosen, recording=True)
+
+
+def _ranks_words(numbers: Sequence[int]) -> str:
+    """Name ranks by rising numbers: only those that follow each other are told by the first and the last."""
+    if len(numbers) < 2:
+        return f"rank {numbers[0]}" if numbers else "no ranks"
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"ranks {numbers[0]} to {numbers[-1]}"
+    return f"ranks {', '.join(map(str, numbers[:8]))}{', …' if len(numbers) > 8 else ''}"
 
 
 def rank_indices(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None = None) -> Int64:
@@ -269,7 +279,7 @@ def rank_indices(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None =
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     absent = [number for number in numbers if number not in place]
     if absent:
-        have = f"ranks {trace.ranks[0].number} to {trace.ranks[-1].number}" if trace.ranks else "no ranks"
+        have = _ranks_words([rank.number for rank in trace.ranks])
         raise TraceError(f"There is no rank {absent[0]}; the trace has {have}.", hint="Choose other ranks.")
     return np.array(sorted({place[number] for number in numbers}), np.int64)
 

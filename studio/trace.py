@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from studio.distinct import find_distinct
 from studio.errors import TraceError
 from studio.notebook import exact_tuple, line, one_line, table
+from studio.units import format_counted
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -702,29 +703,34 @@ class Trace:
     def __repr__(self) -> str:
         """Return it in a line."""
         counts = {
-            "ranks": len(self.ranks),
-            "graphs": len(self.graphs),
-            "nodes": self.node_count,
-            "comm groups": len(self.groups),
-            "findings": len(self.findings),
+            "rank": len(self.ranks),
+            "graph": len(self.graphs),
+            "node": self.node_count,
+            "comm group": len(self.groups),
+            "finding": len(self.findings),
         }
-        return line("Trace", [f"{count:,} {what}" for what, count in counts.items()])
+        return line("Trace", [format_counted(count, what) for what, count in counts.items()])
 
     def _repr_html_(self) -> str:
         """Return its ranks, types of nodes, and findings as tables."""
         uses = Counter(rank.graph for rank in self.ranks)
-        types: Counter[int] = Counter()
+        types: Counter[str] = Counter()
         for index, ranks in uses.items():
-            numbers, counts = np.unique(shown_types(self.graphs[index]), return_counts=True)
+            graph = self.graphs[index]
+            gaps = graph.rows_with("gap")[0]
+            gaps = gaps[graph.type[gaps] == NodeType.COMP]
+            # Time in which nothing ran is written as compute: counted as such it would contradict every other account.
+            types["gap"] += len(gaps) * ranks
+            numbers, counts = np.unique(np.delete(shown_types(graph), gaps), return_counts=True)
             for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-                types[number] += count * ranks
+                types[type_name(number)] += count * ranks
         ranks_of = [(rank.number, len(self.graphs[rank.graph]), rank.graph, rank.file) for rank in self.ranks]
         found = [(finding.level, finding.code, finding.message) for finding in self.findings]
         return (
             table(
                 repr(self),
                 ("type", "nodes"),
-                [(type_name(kind), count) for kind, count in types.most_common()],
+                [(kind, count) for kind, count in types.most_common() if count],
             )
             + table("Ranks", ("rank", "nodes", "graph", "file"), ranks_of)
             + (table("Findings of the readers", ("level", "code", "message"), found) if found else "")

@@ -301,3 +301,29 @@ def test_every_page_is_reached_from_the_manual():
     }
     made = {"reference/commands.md", "reference/api.md", "contributing.md", "changelog.md"}
     assert [page for page in listed if page not in made and not (ROOT / "docs" / page).exists()] == []
+
+
+LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s:]+)\)")
+HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_pages_and_headings(page: Path):
+    """Those of the reference are made with the manual, which checks them."""
+    lost = []
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        meant = (page.parent / name).resolve() if name else page
+        if "reference" in meant.parts or meant.suffix == ".ipynb":
+            continue
+        if not meant.exists() or (anchor and meant.suffix == ".md" and anchor not in _anchors(meant)):
+            lost.append(target)
+    assert lost == []
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return what links call the headings of a page, as MkDocs and GitHub do."""
+    headings = HEADING.findall(page.read_text(encoding="utf-8"))
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {re.sub(r"[ -]+", "-", text.strip()) for text in plain}

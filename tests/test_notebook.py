@@ -186,10 +186,33 @@ def test_collectives_are_a_heatmap_and_words_in_it_stay_words(trace: Trace, resu
 
 
 def test_a_topology_is_drawn_with_every_npu_it_has_room_for() -> None:
-    config = studio.presets["hgx-h100-8"].config
-    for system in (config, config.topology):
+    preset = studio.presets["hgx-h100-8"]
+    config = preset.config
+    for system in (config, config.topology, preset):
         figure = studio.figures.topology(system)
         assert [text for text in figure.data[0].text if text.startswith("NPU ")] == [
             f"NPU {n}" for n in range(8)
         ]
         assert len(figure.data) == 1 + len(config.topology.dims)
+
+
+def test_one_of_a_thing_is_singular(trace: Trace) -> None:
+    one = replace(trace, ranks=trace.ranks[:1], graphs=trace.graphs[:1], groups=trace.groups[:1])
+    assert repr(one) == "Trace(1 rank, 1 graph, 297 nodes, 1 comm group, 0 findings)"
+    assert ", 1 rank, " in repr(studio.recorded(one))
+
+
+def test_an_unknown_metric_is_named_with_those_there_are(trace: Trace) -> None:
+    with pytest.raises(studio.ConfigError, match="metric is 'bandwidth'; allowed: size, duration, waiting"):
+        studio.figures.collectives(trace, "bandwidth")
+
+
+def test_the_critical_path_adds_up_to_the_finish(trace: Trace, result: SimResult) -> None:
+    """Of a recording and of a simulation; its shares are a table, and names in it stay words."""
+    for run, finish_ns in ((trace, side_of(trace).makespan_ns), (result, result.makespan_ns)):
+        found = studio.critical_path(run)
+        assert sum(share.ns for share in found.shares) == found.path.length_ns == finish_ns
+        assert repr(found).startswith("WholePath(44.5 ms, ")
+        assert len(repr(found)) <= LINE
+    share = replace(found.shares[0], what=EVIL)
+    assert "<img" not in replace(found, shares=(share,))._repr_html_()

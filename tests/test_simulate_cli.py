@@ -329,7 +329,7 @@ def test_ranks_that_finish_alike_are_told_together(folder):
 def test_a_collective_is_named_with_its_group(folder):
     nodes = [collective(1, "REDUCE_SCATTER", MIB, group="7")]
     write(trace_of([nodes] * 4, {"7": [0, 1, 2, 3]}), folder / "grouped", "g")
-    assert "REDUCE_SCATTER #0, group 7 " in on(folder, folder / "grouped")
+    assert "REDUCE_SCATTER, collective 0 of group 7 " in on(folder, folder / "grouped")
 
 
 def test_single_links_have_no_table_by_dimension(folder):
@@ -373,7 +373,9 @@ def test_all_about_one_preset():
 def test_collectives_are_told_with_nccls_bandwidths(folder):
     """1 MiB in 22,240 ns after the last has come are 47 GB/s; three quarters of that on the bus of four."""
     text = on(folder, folder / "job")
-    assert re.search(r"REDUCE_SCATTER #0 +1\.00 MiB +22\.2 µs +90\.0 µs +47\.1 GB/s +35\.4 GB/s", text)
+    assert re.search(
+        r"REDUCE_SCATTER, collective 0 +1\.00 MiB +22\.2 µs +90\.0 µs +47\.1 GB/s +35\.4 GB/s", text
+    )
     [one] = told(folder, folder / "job")["collectives"]
     assert (one["type"], one["group"], one["members"], one["last_rank"], one["last_node"]) == (
         "REDUCE_SCATTER",
@@ -391,7 +393,7 @@ def test_the_size_of_an_all_gather_is_what_a_rank_puts_in_beside_the_whole_array
     write(trace_of([[collective(1, "ALL_GATHER", MIB)]] * 8), folder / "gather", "g")
     text = invoke(folder / "gather", "--preset", "hgx-h100")
     assert re.search(r"slowest collectives +size +whole array +took", text)
-    assert re.search(r"ALL_GATHER #0 +1\.00 MiB +8\.00 MiB ", text)
+    assert re.search(r"ALL_GATHER, collective 0 +1\.00 MiB +8\.00 MiB ", text)
     assert "whole array: of an all-gather or gather what all members put in together; algbw" in text
     assert "whole array" not in on(folder, folder / "job")
 
@@ -522,7 +524,7 @@ def test_a_replay_of_one_rank_alone_tells_neither_skew_nor_transfer(tmp_path):
         made.start_time_micros, made.duration_micros = 100, 50
         write(trace_of([[made]] * ranks, {"5": [0, 1]}), tmp_path / str(ranks), "job")
         text = invoke(tmp_path / str(ranks), "--replay")
-        [line] = [line for line in text.splitlines() if "ALL_REDUCE #0" in line]
+        [line] = [line for line in text.splitlines() if "ALL_REDUCE, collective 0" in line]
         return text, re.split(r"  +", line.strip())
 
     assert replayed(2)[1][3] == "0 ns"

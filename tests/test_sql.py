@@ -39,7 +39,7 @@ from studio.trace import Trace, node_attributes
 from studio.views import sql as views_sql
 from studio.views.sql import answer_of
 from tests.examples import examples
-from tests.handmade import collective, node, trace_of
+from tests.handmade import at, collective, node, trace_of
 from tests.kernels import compiled
 from tests.strategies import traces
 from tests.waiting import wait_until
@@ -96,6 +96,51 @@ def test_tables_have_the_columns_that_are_documented(stored):
         for example in EXAMPLES:
             database.ask(example.query)
     assert reference() in Path("docs/sql.md").read_text()
+
+
+def test_time_in_which_nothing_ran_is_no_compute():
+    """Types are those that `info` counts: gaps are written as compute, and a sum over COMP had them."""
+    nodes = [
+        at(1, 5, node(1, "COMP", is_cpu_op=True)),
+        at(6, 7, node(2, "COMP", 1, name="host gap", is_cpu_op=True, gap="program")),
+        at(2, 11, node(3, "COMP", 1, is_cpu_op=False, stream=7)),
+        at(13, 13, node(4, "COMP", 3, name="device gap", is_cpu_op=False, stream=7, gap="idle")),
+    ]
+    expected = [("COMP", 16_000), ("device gap", 13_000), ("host gap", 7_000)]
+    with Database(of(trace_of([nodes]))) as database:
+        for table in ("nodes", "spans"):
+            asked = f"SELECT type, sum(duration_ns)::BIGINT FROM {table} GROUP BY type ORDER BY type"
+            assert rows(database, asked) == expected, table
+
+
+def test_a_program_asks_what_it_holds(sample):
+    """Traces and simulations, by names; what a table lacks is a warning, what is no run an error."""
+    config = studio.presets["hgx-h100-8"].config.extended().replaying()
+    result = simulate(sample, config, native=compiled())
+    asked = (
+        "SELECT job, run, max(finish_ns) AS finish_ns, count(*) AS ranks FROM ranks GROUP BY ALL ORDER BY job"
+    )
+    found = studio.query(asked, {"a": sample, "b": result}).to_pylist()
+    recorded_ns = recording(sample, "a").side.makespan_ns
+    assert found == [
+        {"job": "a", "run": "recorded", "finish_ns": recorded_ns, "ranks": 8},
+        {"job": "b", "run": "simulated", "finish_ns": result.makespan_ns, "ranks": 8},
+    ]
+    assert studio.query("SELECT DISTINCT lane FROM spans ORDER BY lane", result).num_rows == 4
+    assert studio.query("FROM nodes", sample).num_rows == sample.node_count
+    with pytest.warns(UserWarning, match="no links"):
+        assert studio.query("FROM links", sample).num_rows == 0
+    with pytest.raises(ConfigError, match="str is no run"):
+        studio.query("FROM nodes", "traces/")
+    with pytest.raises(ConfigError, match="nope"):
+        studio.query("FROM nope", sample)
+
+
+def test_links_of_a_simulation_are_those_of_its_network(stored):
+    workspace, job, _ = stored
+    result = simulate(workspace.load(job), interpret(PARTS, NO_CUSTOM).config, native=compiled())
+    links = studio.query("SELECT link, bytes FROM links ORDER BY link", result).to_pylist()
+    assert [row["bytes"] for row in links] == result.links.bytes.tolist()
 
 
 def test_values_are_those_of_the_studio(sample):

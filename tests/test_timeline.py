@@ -115,6 +115,10 @@ def test_group_0_is_the_group_of_all_ranks_unless_it_is_listed_with_other_member
 def test_a_rank_that_is_not_there_is_named():
     with pytest.raises(TraceError, match="There is no rank 7; the trace has ranks 0 to 1"):
         recorded(trace_of([[at(1, "COMP", 1, 1)]] * 2), [0, 7])
+    with pytest.raises(TraceError, match="the trace has ranks 0, 4"):
+        recorded(trace_of({0: [at(1, "COMP", 1, 1)], 4: [at(1, "COMP", 1, 1)]}), 3)
+    with pytest.raises(TraceError, match="the trace has rank 2\\."):
+        recorded(trace_of({2: [at(1, "COMP", 1, 1)]}), 0)
 
 
 @given(traces(), st.data())

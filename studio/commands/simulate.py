@@ -312,7 +312,7 @@ def _in_order(path: Path) -> bool:
 
 @click.command(
     help=__doc__,
-    epilog="Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set bandwidth[0]=900",
+    epilog="Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set 'bandwidth[0]=900'",
 )
 @click.argument("workload", nargs=-1, required=True)
 @click.option(

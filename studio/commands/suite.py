@@ -160,7 +160,9 @@ def _cells(case: Case) -> tuple[str, ...]:
     )
 
 
-@click.command(help=__doc__, epilog="Example: chakra-studio suite suite.toml -o results/ --against results/")
+@click.command(
+    help=__doc__, epilog="Example: chakra-studio suite suite.toml -o results/ --against last-week/"
+)
 @click.argument("suite", metavar="SUITE.toml", type=EXISTING_FILE)
 @click.option(
     "-o", "--out", required=True, metavar="RESULTS", type=PathOption(file_okay=False), help="Folder for results."

@@ -377,7 +377,7 @@ def _under(_ctx: click.Context, _param: click.Parameter, given: str | None) -> i
 
 @click.command(
     help=__doc__,
-    epilog="Example: chakra-studio sweep traces/ --preset hgx-h100 --set bandwidth[0]=225..900:225 -o sweep.parquet",
+    epilog="Example: chakra-studio sweep traces/ --preset hgx-h100 --set 'bandwidth[0]=225..900:225' -o sweep.parquet",
 )
 @click.argument("job", nargs=-1, required=True)
 @click.option(

@@ -36,7 +36,7 @@ from studio.et.memory import refuse_beyond_memory
 from studio.et.naming import name_of
 from studio.et.plugins import Plugins, installed
 from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, says_rank
-from studio.et.ranks import ranks_by_file
+from studio.et.ranks import rank_overridden, ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.seen import JobSeen, RankSeen, graph_seen, half_seen, seen_by
 from studio.et.shelf import Shelf
@@ -368,7 +368,7 @@ def read_job(  # noqa: PLR0913 - all but the first by name
 
     Args:
         job: Its files.
-        ranks: Rank numbers by file name, where neither the files nor their names tell.
+        ranks: Rank numbers by file name, in place of what the files and their names tell.
         progress: Told the bytes read; an attribute `seen` of it learns of the ranks, as `JobSeen` does.
         options: What linking derives.
         size: NPUs and passes, where a workload leaves them open.
@@ -453,6 +453,7 @@ def _add_ranks(
             else:
                 of_file = number if part.number is None else part.number
                 alone = len(job.ranks) == 1 and sum(isinstance(each, RankPart) for each in parts) == 1
+                builder.findings += rank_overridden(file.name, part.number, numbers.get(file.name))
                 builder.add(part, numbers.get(file.name, of_file), alone=alone)
 
 
@@ -526,7 +527,7 @@ def read(  # noqa: PLR0913 - all but the first by name
 
     Args:
         paths: Files, folders or archives; formats are recognised by content.
-        ranks: Rank numbers by file name, for files that do not tell theirs.
+        ranks: Rank numbers by file name, for files that do not tell theirs, or tell a wrong one (then a finding says so).
         progress: Called with a phase, the bytes done and the bytes in all.
         options: What linking derives where there are PyTorch traces.
         npus: How many NPUs run a text workload that does not say it.
@@ -570,7 +571,7 @@ def link(
     Args:
         paths: Files, folders or archives; their content decides which side of which rank each is.
         options: What to derive.
-        ranks: Rank numbers by file name, for files that do not tell theirs.
+        ranks: Rank numbers by file name, for files that do not tell theirs, or tell a wrong one (then a finding says so).
         progress: Called with a phase, the work done and the work in all.
         executor: As in `read`.
 
@@ -737,6 +738,7 @@ class _Builder:
         else:
             of_file = named if part.trace.head.rank is None else part.trace.head.rank
             number = of_file if given is None else given
+            self.findings += rank_overridden(part.trace.file, part.trace.head.rank, given)
             self.devices.append((part.trace, number))
         if self.seen and not (isinstance(part, HostPart) and self.devices):
             key = part.trace.file if number is None else number

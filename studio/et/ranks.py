@@ -1,4 +1,4 @@
-"""Rank numbers that the user gives for files that have none."""
+"""Rank numbers that the user gives to files: they win over what files say of themselves, which is told."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from studio.errors import ConfigError
 from studio.et.source import SourceFile
+from studio.trace import Finding
 
 
 def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict[str, int]:
@@ -50,6 +51,25 @@ def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict
             raise ConfigError(f"--rank {name}={number}: no such file among those opened.", hint=hint)
         numbers[meant[0]] = number
     return numbers
+
+
+def rank_overridden(file: str, said: int | None, given: int | None) -> tuple[Finding, ...]:
+    """Return the finding that a file says to be another rank than the user gave to it, none where it does not.
+
+    Args:
+        file: Its name.
+        said: The rank that its content names, None where it names none.
+        given: The rank that the user gave to it, None where none was given.
+
+    Example:
+        >>> [finding.message for finding in rank_overridden("a.json", 0, 7)]
+        ['a.json: says that it is rank 0; taken as rank 7, as was asked for.']
+    """
+    if given is None or said in (None, given):
+        return ()
+    message = f"{file}: says that it is rank {said}; taken as rank {given}, as was asked for."
+    hint = "Comm groups and peers are those of the file: check that they name this rank."
+    return (Finding("warning", "rank-overridden", message, hint, rank=given, file=file),)
 
 
 def _whole_path(path: str | Path) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from studio.analysis.collectives.imbalance import Metric
     from studio.analysis.compare.runs import Basis, Comparison
     from studio.sim.config import SystemConfig, Topology
+    from studio.sim.presets import Preset
     from studio.sim.result import SimResult
     from studio.trace import Rank, Trace
 
@@ -182,6 +183,7 @@ def collectives(run: Trace | SimResult, metric: Metric = "duration", *, dark: bo
 
     Raises:
         TraceError: A trace holds no times.
+        ConfigError: There is no such metric.
 
     Example:
         >>> import studio
@@ -190,10 +192,14 @@ def collectives(run: Trace | SimResult, metric: Metric = "duration", *, dark: bo
         8
     """
     from studio.analysis.collectives.heat import Look, heat_of, line_name
+    from studio.analysis.collectives.imbalance import METRICS
     from studio.analysis.collectives.members import collective_members
+    from studio.errors import ConfigError
     from studio.figures.collective_heat import collective_heatmap
     from studio.sim.compared import side_of
 
+    if metric not in METRICS:
+        raise ConfigError(f"metric is {metric!r:.80}; allowed: {', '.join(METRICS)}")
     side = side_of(run)
     heat = heat_of(collective_members(side.trace, side.times, side.groups), Look(metric, sort="time"))
     names = [line_name(heat, line) for line in range(len(heat.lines))]
@@ -201,11 +207,11 @@ def collectives(run: Trace | SimResult, metric: Metric = "duration", *, dark: bo
     return collective_heatmap(heat.table[heat.lines], names, numbers, metric, dark=dark)
 
 
-def topology(system: SystemConfig | Topology, *, dark: bool = False) -> Any:
+def topology(system: SystemConfig | Preset | Topology, *, dark: bool = False) -> Any:
     """Return the drawing of a network: NPUs, switches and links, folded where there are many.
 
     Args:
-        system: A system, or its topology.
+        system: A system, the preset of it, or its topology.
         dark: Whether for a dark background.
 
     Example:
@@ -215,5 +221,7 @@ def topology(system: SystemConfig | Topology, *, dark: bool = False) -> Any:
     """
     from studio.figures.network import network_figure
     from studio.sim.config import SystemConfig
+    from studio.sim.presets import Preset
 
-    return network_figure(system.topology if isinstance(system, SystemConfig) else system, dark=dark)
+    config = system.config if isinstance(system, Preset) else system
+    return network_figure(config.topology if isinstance(config, SystemConfig) else config, dark=dark)

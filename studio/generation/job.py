@@ -40,7 +40,7 @@ def make_job(
         >>> from studio.generation.models import find_model
         >>> model = find_model("llama3-8b")
         >>> make_job(model, layout_of(model, Wish(ranks=8, tp=8)))
-        Trace(8 ranks, 1 graphs, 8,344 nodes, 1 comm groups, 1 findings)
+        Trace(8 ranks, 1 graph, 8,344 nodes, 1 comm group, 1 finding)
     """
     # Ranks whose experts get other numbers of tokens have graphs of their own.
     places = 1 if is_even(model, layout) else layout.ep

@@ -35,7 +35,7 @@ def generate(model: str | Model, *, ranks: int, **options: Any) -> Trace:
     Example:
         >>> import studio
         >>> studio.generate("llama3-8b", ranks=8, tp=8)
-        Trace(8 ranks, 1 graphs, 8,344 nodes, 1 comm groups, 1 findings)
+        Trace(8 ranks, 1 graph, 8,344 nodes, 1 comm group, 1 finding)
     """
     if isinstance(model, str) and model.strip().lower() in NAMES:
         return asked_of(model, ranks, options).job()

@@ -34,7 +34,7 @@ def simulate(  # noqa: PLR0913 (one call with many options)
     notice: Callable[[str], None] | None = None,
     fold: bool = True,
 ) -> SimResult:
-    """Simulate a job on a system.
+    """Simulate a job on a system; `studio.doubts_of` says why an answer is not to be believed as it stands.
 
     Args:
         trace: One graph per rank, one rank per NPU.

@@ -8,6 +8,7 @@ import numpy as np
 
 from studio.analysis.compare.runs import Carried, Comparison, Side, recorded_side
 from studio.analysis.compare.runs import compare as compare_sides
+from studio.analysis.path.whole import WholePath, whole_path
 from studio.sim.matched import replays_communication
 from studio.sim.models import words_of
 from studio.sim.result import SimResult, delays_of
@@ -35,6 +36,29 @@ def compare(a: Trace | SimResult, b: Trace | SimResult) -> Comparison:
         True
     """
     return compare_sides(side_of(a), side_of(b))
+
+
+def critical_path(run: Trace | SimResult) -> WholePath:
+    """Return what the finish of a run consists of, through all ranks: only what makes a part of it shorter makes the run shorter.
+
+    Its `shares` are the table that `chakra-studio critical-path` prints, in words, the largest first; `pandas.DataFrame(shares)` takes
+    them. Its `path` has the segments one after the other: `rank` (place in the trace's ranks), `row` (of that rank's nodes, -1 for
+    gaps after the last), `start_ns` and `end_ns` after the beginning of the run.
+
+    Args:
+        run: A simulation, or a trace, which stands for its recorded times.
+
+    Raises:
+        TraceError: A trace holds no times.
+
+    Example:
+        >>> import studio
+        >>> found = studio.critical_path(studio.read(studio.sample_path("transformer_8r")))
+        >>> found.shares[0].what, found.shares[0].ns, found.path.length_ns
+        ('compute of stage 1', 26813000, 44453000)
+    """
+    side = side_of(run)
+    return whole_path(side, side.ledger())
 
 
 def side_of(run: Trace | SimResult) -> Side:

@@ -28,7 +28,7 @@ def find_extrapolated(facts: Facts) -> Found:
     beyond = _outside(facts, costs.fitted)
     count, every = int(facts.alike[beyond].sum()), int(facts.alike.sum())
     if count:
-        what = "collective is" if count == 1 else "collectives are"
+        what = f"{'collective' if every == 1 else 'collectives'} {'is' if count == 1 else 'are'}"
         yield (
             (
                 f"{format_count(count)} of {format_count(every)} {what} extrapolated: the costs were fitted to "

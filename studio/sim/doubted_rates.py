@@ -10,7 +10,7 @@ from studio.sim.check import crossing_findings
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import FULL_CURE, Facts, Found, link_rate
 from studio.sim.matched import by_number
-from studio.trace import Bool, CollectiveType, Float64, NodeType, collective_name
+from studio.trace import Bool, CollectiveType, Float64, NodeType
 from studio.units import format_count, format_ns, format_rate
 
 MARGIN = 1.001
@@ -53,14 +53,12 @@ def find_collectives(facts: Facts) -> Found:
     beyond = bus > rates[times.group] * MARGIN
     if beyond.any():
         worst = int(np.argmax(np.where(beyond, bus / np.maximum(rates[times.group], 1e-9), 0)))
-        group = times.groups[int(times.group[worst])]
-        name = f"{collective_name(int(times.type[worst]))} #{times.position[worst]}"
         count = int(facts.alike[beyond].sum())
         more = f" ({format_count(count)} collectives in all)" if count > 1 else ""
         attained, carried = float(bus[worst]), float(rates[int(times.group[worst])])
         yield (
             (
-                f"{name}{f' of group {group}' if group else ''} runs at {format_rate(attained)} of bus bandwidth over "
+                f"{times.name(worst)} runs at {format_rate(attained)} of bus bandwidth over "
                 f"ports that carry {format_rate(carried)}{more}."
             ),
             FULL_CURE,

@@ -34,7 +34,7 @@ from studio.sim.doubted_rates import (
 from studio.sim.doubted_recording import find_recorded_faster
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, with_settings
-from studio.sim.presets import full_form
+from studio.sim.presets import Preset, full_form
 from studio.sim.result import SimResult
 
 
@@ -64,14 +64,26 @@ def options_of(doubts: Sequence[Doubt]) -> str:
     return " ".join(dict.fromkeys(doubt.cure.option for doubt in doubts if doubt.cure))
 
 
-def doubts_of(result: SimResult, parts: Parts | None = None) -> tuple[Doubt, ...]:
-    """Return the doubts about a result, what is impossible first.
+def doubts_of(result: SimResult, system: Parts | Preset | None = None) -> tuple[Doubt, ...]:
+    """Return why a simulation is not to be believed as it stands, what is impossible first; nothing where nothing speaks against it.
+
+    The command says the same before its answer. Each doubt has a `code` and a `message`, says whether it is `impossible` (no such
+    network could do it) and which `cure` there is, options of `chakra-studio simulate`; docs/simulator.md lists them.
 
     Args:
-        result: The result.
-        parts: The system in the form that says which preset it is; without it nothing is said about the preset's size.
+        result: The simulation.
+        system: The preset that was simulated, or its parts, which say which preset it is; without it nothing is said about the
+            preset's size.
+
+    Example:
+        >>> import studio
+        >>> trace, system = studio.generate("resnet50", ranks=17), studio.preset("hgx-h100", npus=17)
+        >>> for doubt in studio.doubts_of(studio.simulate(trace, system), system):
+        ...     print(doubt.mark, doubt.code, doubt.message.partition(":")[0])
+        DOUBTFUL uneven-nodes 17 NPUs fill no nodes of 8 alike
+        DOUBTFUL extrapolated 2 of 2 collectives are extrapolated
     """
-    facts = Facts(result, parts)
+    facts = Facts(result, system.parts if isinstance(system, Preset) else system)
     found = [
         Doubt(check.code, message, check.impossible, cure)
         for check in CHECKS

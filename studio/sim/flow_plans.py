@@ -35,6 +35,7 @@ from studio.sim.config import SystemConfig
 from studio.sim.costs import GroupShape
 from studio.sim.known import Known, can_share
 from studio.sim.matched import by_number
+from studio.sim.unrecorded import beyond_hint
 from studio.trace import NONE, WORLD, Bool, CommGroup, Int32, Int64, Trace
 
 Int8 = npt.NDArray[np.int8]
@@ -379,7 +380,8 @@ class _Found:
         if len(set(ranks)) != len(ranks) or not all(0 <= rank < self.npus for rank in ranks):
             raise ConfigError(
                 f"comm group {group.name!r} has the ranks {_some(ranks)}; "
-                f"allowed: each rank from 0 to {self.npus - 1} once"
+                f"allowed: each rank from 0 to {self.npus - 1} once",
+                hint=beyond_hint(ranks, self.npus),
             )
         if group.outsiders:
             raise TraceError(

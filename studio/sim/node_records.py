@@ -251,7 +251,8 @@ class Draft:
             raise self.fail(
                 int(np.flatnonzero(among)[0]),
                 "a memory node, but the system has no remote memory",
-                "Give a remote memory configuration.",
+                "Give it one: settings memory-type=PER_NPU_MEMORY_EXPANSION, remote-mem-bw=64 (GB/s) and "
+                "remote-mem-latency=1000 (ns) of a preset, or read_config(…, remote_memory=FILE).",
             )
         size = self._require("tensor_size", among)
         time = memory.latency_ns + (size / memory.bytes_per_ns).astype(np.int64)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.completeness import completeness
 from studio.errors import ConfigError
 from studio.sim.arena import aligned
 from studio.sim.config import SystemConfig
@@ -23,6 +24,7 @@ from studio.sim.links import Float64
 from studio.sim.planning import GraphPlan, Planning
 from studio.sim.rank_classes import fold_ranks, name_neighbourhoods, put_uses
 from studio.sim.rank_records import put_ranks
+from studio.sim.unrecorded import COMPLETE
 from studio.trace import Int64, Trace
 from studio.units import format_counted
 
@@ -95,8 +97,18 @@ def _check_ranks(trace: Trace, config: SystemConfig) -> None:
         raise ConfigError(
             f"the topology has {format_counted(npus, 'NPU')}, the trace {format_counted(len(numbers), 'rank')}{what}; "
             "allowed: one rank per NPU, numbered from 0",
-            hint="Change the sizes of the dimensions so that their product is the number of ranks.",
+            hint=_size_hint(trace, len(numbers)),
         )
+
+
+def _size_hint(trace: Trace, count: int) -> str:
+    known = completeness(trace)
+    if not known.is_whole:
+        return f"{known.sentence()} {COMPLETE}"
+    return (
+        "Change the sizes of the dimensions so that their product is the number of ranks; "
+        f"a preset takes it: preset(NAME, npus={count})."
+    )
 
 
 def _lay_out(planning: Planning, folded: bool) -> Plan:

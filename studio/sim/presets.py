@@ -7,15 +7,15 @@ hgx-h100-64 does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
-from studio.notebook import line, one_line, table
+from studio.notebook import line, table
 from studio.sim.config import SystemConfig
 from studio.sim.models import Model, with_model
 from studio.sim.network import UNIT
-from studio.sim.parts import Parts, Table, interpret, is_extended
+from studio.sim.parts import Parts, Table, interpret, is_extended, with_settings
 from studio.sim.systems import SYSTEMS, System, find_system, is_built_in, measured_error_words
 from studio.units import format_counted
 
@@ -27,12 +27,16 @@ class Preset:
     Attributes:
         system: What it is of.
         npus: Its size.
+        settings: What is changed of it, each KEY=VALUE as `--set` takes it.
     """
 
     system: System
     npus: int
+    settings: tuple[str, ...] = ()
 
-    __repr__ = one_line
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        return line("Preset", [self.name, format_counted(self.npus, "NPU"), *self.settings])
 
     @property
     def name(self) -> str:
@@ -51,12 +55,12 @@ class Preset:
 
     @property
     def measured_error(self) -> str:
-        """How far simulated collectives are from measured ones, in words."""
+        """How far simulated collectives of the system as it is, without settings, are from measured ones, in words."""
         return measured_error_words(self.system)
 
     def under(self, model: Model) -> Parts:
         """Return the system as ASTRA-sim would write it, as the full model or that of ASTRA-sim needs it."""
-        return self.system.parts(self.npus, model)
+        return with_settings(self.system.parts(self.npus, model), self.settings)
 
     @property
     def parts(self) -> Parts:
@@ -103,19 +107,24 @@ class Presets(Mapping[str, Preset]):
         return table(repr(self), ("name", "sizes", "what it is", "measured error"), rows)
 
 
-def preset(name: str, npus: int | None = None) -> Preset:
+def preset(name: str, npus: int | None = None, settings: Sequence[str] | str = ()) -> Preset:
     """Return a preset.
 
     Args:
         name: A built-in system, one with a size such as hgx-h100-64, or a path to a system file.
         npus: How many NPUs; None is what the name says, or the size that the system begins with.
+        settings: What to change of it, each KEY=VALUE as `chakra-studio simulate --set` takes it;
+            `chakra-studio presets NAME --json` lists the keys.
 
     Raises:
-        ConfigError: There is no preset of this name; names the nearest. Or it does not come in this size.
+        ConfigError: There is no preset of this name; names the nearest. Or it does not come in this size, or has no such
+            setting.
 
     Example:
         >>> preset("hgx-h100", npus=64).config.topology.npus
         64
+        >>> preset("hgx-h100", npus=64, settings=["bandwidth[1]=25"]).config.topology.dims[1].bytes_per_ns
+        25
     """
     if npus is not None and (isinstance(npus, bool) or not isinstance(npus, int)):
         raise ConfigError(
@@ -123,7 +132,12 @@ def preset(name: str, npus: int | None = None) -> Preset:
         )
     system, said = find_system(name)
     system.dimensions(npus or said)
-    return Preset(system, npus or said or system.npus)
+    chosen = (settings,) if isinstance(settings, str) else tuple(settings)
+    made = Preset(system, npus or said or system.npus, chosen)
+    if chosen:
+        # What is wrong with a setting is said where it is given.
+        interpret(made.parts)
+    return made
 
 
 def said_npus(name: str) -> int | None:

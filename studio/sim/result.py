@@ -146,7 +146,7 @@ class SimResult:
             >>> trace = studio.read(studio.sample_path("transformer_8r"))
             >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
             >>> result.timeline(3), result.timeline([0, 3])
-            (Timeline(297 spans, 7 lanes, 1 ranks, 44.4 ms), Timeline(594 spans, 14 lanes, 2 ranks, 44.5 ms))
+            (Timeline(297 spans, 7 lanes, 1 rank, 44.4 ms), Timeline(594 spans, 14 lanes, 2 ranks, 44.5 ms))
         """
         chosen = rank_indices(self.trace, ranks)
         groups = self.trace.groups if self.config.groups is None else self.config.groups

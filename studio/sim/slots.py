@@ -17,6 +17,7 @@ from studio.sim.folding import WORLD_NAMES
 from studio.sim.kernel import records as k
 from studio.sim.phase_lists import phase_list, turns
 from studio.sim.planning import GraphPlan, Planning, Variety
+from studio.sim.unrecorded import beyond_hint
 from studio.trace import CommGroup, Int64, Rank
 
 _TAGS_PER_GROUP = 2 * k.Channel.CONTROL_TAG
@@ -158,7 +159,8 @@ def _group(planning: Planning, group: CommGroup) -> int:
         if len(set(ranks)) != len(ranks) or not all(0 <= r < planning.npus for r in ranks):
             raise ConfigError(
                 f"comm group {group.name!r} has the ranks {_some(ranks)}; "
-                f"allowed: each rank from 0 to {planning.npus - 1} once"
+                f"allowed: each rank from 0 to {planning.npus - 1} once",
+                hint=beyond_hint(ranks, planning.npus),
             )
         members = planning.arena.put(np.array(ranks, np.int64))
         record = np.array([len(ranks), members, 0, 0], np.int64)

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from studio.trace import Finding, NodeType, Trace, int_column
 from studio.units import format_counted
 
+COMPLETE = (
+    "studio.complete, or `chakra-studio complete`, makes missing ranks of recorded ones; `replaying()` of a system's config, or --replay, "
+    "replays the known ones with their recorded times."
+)
+"""What to do about a job of which some ranks are missing."""
 _TALKS = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+
+def beyond_hint(ranks: Sequence[int], npus: int) -> str:
+    """Return what to do about a comm group that has not each rank from 0 to the number of NPUs once.
+
+    Example:
+        >>> beyond_hint([0, 0], 2)
+        'Correct the comm group file.'
+    """
+    if any(rank >= npus for rank in ranks):
+        return f"Ranks of the group are missing from the job: {COMPLETE}"
+    return "Correct the comm group file."
 
 
 def missing_fact(trace: Trace) -> Finding | None:

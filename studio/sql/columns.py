@@ -57,7 +57,11 @@ _ID = Column(
 )
 _NAME = Column("name", "VARCHAR", "Name of the node.")
 _TYPE = Column(
-    "type", "VARCHAR", "`COMP`, `COMM_COLL`, `COMM_SEND`, `COMM_RECV`, `MEM_LOAD`, …; `COPY` for copies."
+    "type",
+    "VARCHAR",
+    "`COMP`, `COMM_COLL`, `COMM_SEND`, `COMM_RECV`, `MEM_LOAD`, …; `COPY` for copies. What is written as compute and is none "
+    "is told apart, as `info` counts it: `host gap` and `device gap` (time in which no operator ran, or a stream stood idle), "
+    "`communication kernel` (of a library, neither size nor group known), `assumed arrival` (of ranks that were not recorded).",
 )
 _COLLECTIVE = Column("collective", "VARCHAR", "`ALL_REDUCE`, `ALL_GATHER`, …; empty (NULL) for other nodes.")
 _GROUP = Column("comm_group", "VARCHAR", "Name of the comm group; NULL where the node names none.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.arrow import optional_numbers, optional_texts, to_arrow
 from studio.sql.arrow_columns import column_of, flags, joined, numbers_of, pooled, table_of, utf8, worded
 from studio.timeline import LANE_KINDS, graph_lanes
@@ -34,8 +35,6 @@ from studio.trace import (
     dependency_ids,
     int_column,
     kind_table,
-    shown_types,
-    type_name,
 )
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def _nodes(graph: Graph, origin_ns: int) -> dict[str, pa.Array]:
     return {
         "id": to_arrow(graph.id),
         "name": pooled(graph.strings, graph.name),
-        "type": worded(shown_types(graph), type_name),
+        "type": worded(counted_types(graph), counted_type_name),
         "collective": worded(collective, collective_name, missing=graph.type != NodeType.COMM_COLL),
         "group_slot": to_arrow(group_slot),
         "bytes": numbers_of(*int_column(graph, "comm_size"), len(graph)),

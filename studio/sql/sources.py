@@ -15,8 +15,10 @@ from studio.trace import Trace
 if TYPE_CHECKING:
     from studio.comparing import Compared
     from studio.session import Session
-    from studio.store.runs import Run
+    from studio.sim.result import SimResult
 
+SIMULATED = "simulated"
+"""What the column `run` says of a simulation that is not kept in a workspace."""
 Keep = Callable[[Hashable, Callable[[], Any]], Any]
 """Returns what is kept under a name, made where it is not there."""
 
@@ -46,14 +48,14 @@ class RunSource:
         job: The job it is of.
         label: What the column `run` says: its id, or `recorded`.
         side: Opens its times.
-        stored: Opens what was stored; None for a recording.
+        result: Opens what was simulated; None for a recording.
         keep: Keeps what is made of it for the next query.
     """
 
     job: JobSource
     label: str
     side: Callable[[], Compared]
-    stored: Callable[[], Run] | None
+    result: Callable[[], SimResult] | None
     keep: Keep
 
 
@@ -104,12 +106,7 @@ def file_source(name: str, files: Sequence[Path], open_trace: Callable[[Sequence
     # Lists of the workspace need none of it.
     from studio.comparing import RECORDED, name_in_errors, recording
 
-    made: dict[Hashable, Any] = {}
-
-    def keep(what: Hashable, make: Callable[[], Any]) -> Any:
-        if what not in made:
-            made[what] = make()
-        return made[what]
+    keep = _keeper()
 
     def trace() -> Trace:
         with name_in_errors(name):
@@ -119,6 +116,40 @@ def file_source(name: str, files: Sequence[Path], open_trace: Callable[[Sequence
     job = JobSource(name, trace, keep)
     run = RunSource(job, RECORDED, lambda: keep("side", lambda: recording(trace(), name)), None, keep)
     return Sources((job,), (run,))
+
+
+def result_source(name: str, result: SimResult) -> Sources:
+    """Return a simulation that is at hand.
+
+    Args:
+        name: What to call it.
+        result: What was simulated.
+    """
+    from studio.comparing import Compared
+    from studio.sim.compared import side_of
+
+    keep = _keeper()
+    job = JobSource(name, lambda: result.trace, keep)
+    run = RunSource(
+        job,
+        SIMULATED,
+        lambda: keep("side", lambda: Compared(name, side_of(result), run=SIMULATED)),
+        lambda: result,
+        keep,
+    )
+    return Sources((job,), (run,))
+
+
+def _keeper() -> Keep:
+    """Return what keeps things for as long as it is there itself."""
+    made: dict[Hashable, Any] = {}
+
+    def keep(what: Hashable, make: Callable[[], Any]) -> Any:
+        if what not in made:
+            made[what] = make()
+        return made[what]
+
+    return keep
 
 
 def stored_source(session: Session, job: str, run: str = "") -> Sources:
@@ -147,7 +178,7 @@ def stored_source(session: Session, job: str, run: str = "") -> Sources:
         of_job,
         stored or RECORDED,
         lambda: session.load_side(job, stored or RECORDED),
-        (lambda: session.run(job, stored)) if stored else None,
+        (lambda: session.run(job, stored).result) if stored else None,
         lambda what, make: session.keep_of_job(("sql", what), job, make, stored),
     )
     return Sources((of_job,), (of_run,), session.workspace, (job,))

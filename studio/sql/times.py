@@ -28,7 +28,7 @@ _TOLD_APART = ("queueing", "latency", "transfer")
 
 def has_times(run: RunSource) -> bool:
     """Return whether a run is one: a recording may hold no times."""
-    if run.stored is not None:
+    if run.result is not None:
         return True
     return any(bool((graph.start_ns >= 0).any()) for graph in run.job.trace().graphs)
 
@@ -107,9 +107,9 @@ def collectives_table(side: Compared) -> pa.Table:
 
 def links_table(run: RunSource) -> pa.Table | None:
     """Return what the links of a run carried; None where it has none: a recording, or a network without them."""
-    if run.stored is None:
+    if run.result is None:
         return None
-    result = run.stored().result
+    result = run.result()
     links: LinkTraffic = result.links
     if not len(links):
         return None

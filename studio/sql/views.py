@@ -147,7 +147,7 @@ class Views:
         self._put(own["timed"], lambda: run.keep("timed", lambda: timed_table(run.side())))
         self._put(own["times"], lambda: run.keep("times", lambda: times_table(run.side())))
         lane = {"lane": "lane", "lane_name": "NULL"}
-        if run.stored is None:
+        if run.result is None:
             lane = {"lane": "recorded_lane", "lane_name": "n.lane_name"}
         labels = {"job": _quote(run.job.label), "run": _quote(run.label)}
         parts = self._of_job("spans", run.job)

@@ -246,7 +246,7 @@ class Workspace:
 
         Example:
             >>> workspace.load(job_id)
-            Trace(2 ranks, 1 graphs, 612 nodes, 1 comm groups, 1 findings)
+            Trace(2 ranks, 1 graph, 612 nodes, 1 comm group, 1 finding)
         """
         self.info(job_id)
         folder = self._folder(job_id)

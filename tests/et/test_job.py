@@ -150,7 +150,24 @@ def test_several_files_without_a_rank_are_asked_for(tmp_path):
 def test_a_rank_told_by_the_user_counts_most(tmp_path):
     put(tmp_path, ["job.0.et", "job.1.et"])
     name = f"{tmp_path.name}/job.0.et"
-    assert numbers(studio.read(tmp_path, ranks={name: 7})) == [1, 7]
+    trace = studio.read(tmp_path, ranks={name: 7})
+    assert (numbers(trace), trace.findings) == ([1, 7], ())
+
+
+def test_a_rank_told_by_the_user_against_the_file_is_said(tmp_path):
+    """A slip of the user would else make a job of wrong ranks that nothing tells."""
+    inside = framed(sized(1, "1.0") + sized(2, sized(1, "rank") + num(9, 6)))
+    make(tmp_path, job__0__et=file_of(NODE, metadata=inside), job__1__et=file_of(NODE))
+    trace = studio.read(tmp_path, ranks={"job.0.et": 7})
+    [finding] = trace.findings
+    assert (numbers(trace), finding.code, finding.level, finding.rank) == (
+        [1, 7],
+        "rank-overridden",
+        "warning",
+        7,
+    )
+    assert "job.0.et: says that it is rank 6; taken as rank 7" in finding.message
+    assert studio.read(tmp_path, ranks={"job.0.et": 6}).findings == ()
 
 
 def test_of_two_files_that_claim_one_rank_the_later_is_left_out(tmp_path):

@@ -336,3 +336,22 @@ def test_a_recording_that_was_faster_than_its_own_hardware_is_told_with_what_to_
         assert "recorded-faster" not in {one.code for one in looked_at(on_h100(20), other)[1]}
     # A member of a broadcast is done before the last one comes.
     assert "recorded-faster" not in {one.code for one in looked_at(on_h100(20, "BROADCAST"), h100)[1]}
+
+
+def test_a_preset_is_told_by_itself_or_by_its_parts():
+    """A program holds a preset, and hears the same of it as the command says."""
+    nine = preset("hgx-h100", 9)
+    job = trace_of([[collective(1, "ALL_REDUCE", MIB), collective(2, "ALL_REDUCE", 4 * MIB, 1)]] * 9)
+    result = simulate(job, nine, native=compiled())
+    assert doubts_of(result, nine) == doubts_of(result, nine.parts) != doubts_of(result)
+    assert "uneven-nodes" in {doubt.code for doubt in doubts_of(result, nine)}
+
+
+def test_one_of_several_collectives_is_extrapolated():
+    """`1 of 14 collective is` was said."""
+    job = trace_of([[collective(1, "ALL_REDUCE", MIB), collective(2, "ALL_REDUCE", 1024 * MIB, 1)]] * 8)
+    system = preset("dgx-v100", 8)
+    [doubt] = [
+        one for one in doubts_of(simulate(job, system, native=compiled())) if one.code == "extrapolated"
+    ]
+    assert doubt.message.startswith("1 of 2 collectives is extrapolated")

@@ -89,6 +89,21 @@ def test_bandwidths_of_astra_sims_own_numbers_are_in_its_gb():
     assert config.local_memory_bytes_per_ns == 700
 
 
+def test_a_preset_takes_settings_as_the_command_does():
+    """What another bandwidth would do is the first question: a program asks it without knowing a system's parts."""
+    changed = preset("hgx-h100", 16, ["bandwidth[1]=25", "preferred-dataset-splits=2"])
+    for model in ("full", "astra-sim"):
+        assert changed.under(model) == with_settings(preset("hgx-h100", 16).under(model), changed.settings)
+    assert [dim.bytes_per_ns for dim in changed.config.topology.dims] == [450, 25]
+    assert preset("hgx-h100", 16, "bandwidth[1]=25").config.topology == changed.config.topology
+    assert repr(changed) == "Preset(hgx-h100, 16 NPUs, bandwidth[1]=25, preferred-dataset-splits=2)"
+    with pytest.raises(ConfigError, match="no such key") as caught:
+        preset("hgx-h100", 16, ["bandwith[1]=25"])
+    assert "bandwidth" in caught.value.hint
+    with pytest.raises(ConfigError, match="above 0"):
+        preset("hgx-h100", 16, ["bandwidth[1]=-1"])
+
+
 def test_an_unknown_preset_names_the_nearest():
     with pytest.raises(ConfigError, match=r"preset is 'hgx-h10'; allowed: dgx-2, .*hgx-h100") as caught:
         preset("hgx-h10")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from studio.errors import ConfigError
+from studio.sim import simulate
+from studio.sim.presets import preset
 from studio.sim.unrecorded import missing_fact
 from tests.doctor.broken_jobs import started
 from tests.handmade import collective, node, trace_of
+from tests.kernels import compiled
 
 
 def test_calls_without_times_are_of_threads_that_were_not_recorded():
@@ -33,3 +39,16 @@ def test_ranks_of_one_group_that_recorded_unequally_many_calls_lack_some():
     fact = missing_fact(started(trace_of(ranks, {"0": [0, 1]}), [0, 1, 2], [0, 1]))
     assert fact is not None
     assert fact.message.startswith("The recording holds 3 collectives of rank 0 and 2 of rank 1")
+
+
+def test_a_job_of_which_ranks_are_missing_is_told_how_to_get_them():
+    """Another size of the network, which was advised, does not bring them."""
+    job = trace_of([[collective(1, "ALL_REDUCE", 1 << 20, group="0")]], {"0": [0, 1, 2, 3]})
+    for npus in (1, 4):
+        with pytest.raises(ConfigError) as caught:
+            simulate(job, preset("hgx-h100", npus=npus), native=compiled())
+        assert "studio.complete" in caught.value.hint
+    whole = trace_of([[collective(1, "ALL_REDUCE", 1 << 20)]] * 2)
+    with pytest.raises(ConfigError, match="the topology has 4 NPUs, the trace 2 ranks") as caught:
+        simulate(whole, preset("hgx-h100", npus=4), native=compiled())
+    assert "preset(NAME, npus=2)" in caught.value.hint

@@ -28,7 +28,7 @@ from studio.analysis.collectives.group_sizes import settle_members, told_sizes
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, CollectiveType, CommGroup, Float64, Int64, Trace
+from studio.trace import NONE, Bool, CollectiveType, CommGroup, Float64, Int64, Trace, collective_name
 
 _WHOLE_IS_ALL_INPUTS = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
 _ONE_TO_ALL = (CollectiveType.BROADCAST, CollectiveType.REDUCE)
@@ -92,6 +92,17 @@ class CollectiveTimes:
         """(C,) how long the first member waited for the last one."""
         skew: Int64 = self.arrived_ns - self.start_ns
         return skew
+
+    def name(self, index: int, most: int | None = None) -> str:
+        """Return what to call a collective: its type, and which of its group it is, counted from 0 as `position` is.
+
+        Args:
+            index: The collective.
+            most: Letters of a group's name that are kept; None keeps all. Names are untrusted.
+        """
+        group = self.groups[int(self.group[index])][:most]
+        of_group = f" of group {group}" if group else ""
+        return f"{collective_name(int(self.type[index]))}, collective {self.position[index]}{of_group}"
 
     def apart_by_group(self) -> Iterator[tuple[str, Int64]]:
         """Yield the groups in which something was matched that is no collective, with the positions."""

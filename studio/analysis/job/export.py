@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.trace import (
     NONE,
     Graph,
@@ -16,9 +17,8 @@ from studio.trace import (
     collective_name,
     dense_column,
     dependency_ids,
+    int_column,
     node_attributes,
-    shown_types,
-    type_name,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
     """Return the nodes of a rank as a table, or those of all ranks, one row per node in file order.
 
     Columns: rank (where none is chosen), id, name, type, start_ns (missing where not recorded), duration_ns, operations,
-    collective, group, bytes, ctrl_deps and data_deps (lists of ids).
+    collective, group, bytes, is_cpu_op (work of the host), stream (of a device; missing where none is written), ctrl_deps and
+    data_deps (lists of ids). Types are those that `chakra-studio info` counts: `COPY` for copies, and `host gap`, `device gap`,
+    `communication kernel` and `assumed arrival` for what is written as compute and is none. Starts are those of the
+    file. What a file does not say of duration, operations and bytes is 0.
 
     Args:
         trace: The job.
@@ -73,17 +76,21 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
             collective[row] = collective_name(number)
         if slot != NONE:
             group[row] = str(owner.slots[slot])
+    streams = np.zeros(len(graph), np.bool_)
+    streams[int_column(graph, "stream")[0]] = True
     return pd.DataFrame(
         {
             "id": graph.id,
             "name": [names[code] for code in graph.name.tolist()],
-            "type": pd.Categorical([type_name(number) for number in shown_types(graph).tolist()]),
+            "type": pd.Categorical([counted_type_name(number) for number in counted_types(graph).tolist()]),
             "start_ns": pd.Series(graph.start_ns, dtype="Int64").mask(graph.start_ns < 0),
             "duration_ns": graph.duration_ns,
             "operations": dense_column(graph, "num_ops", 0),
             "collective": collective,
             "group": group,
             "bytes": dense_column(graph, "comm_size", 0),
+            "is_cpu_op": dense_column(graph, "is_cpu_op", 0) != 0,
+            "stream": pd.Series(dense_column(graph, "stream", NONE), dtype="Int64").mask(~streams),
             "ctrl_deps": _ids(graph, "ctrl"),
             "data_deps": _ids(graph, "data"),
         }
@@ -123,8 +130,8 @@ def to_arrow(trace: Trace, rank: int | Rank | None = None) -> pa.Table:
 def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
     """Return a rank as a graph with edges from each node to the nodes that wait for it.
 
-    Nodes are row numbers with `id`, `name`, `type`, `start_ns`, `duration_ns` and `attributes` (name → value); edges
-    have `kind`, "data" or "ctrl". Dangling dependencies have no edge.
+    Nodes are row numbers with `id`, `name`, `type` (as in `to_pandas`), `start_ns` (-1 where not recorded), `duration_ns` (0
+    where not recorded) and `attributes` (name → value); edges have `kind`, "data" or "ctrl". Dangling dependencies have no edge.
 
     Args:
         trace: The job.
@@ -144,7 +151,7 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
 
     owner = trace.known_rank(rank)
     graph = trace.graph_of(owner)
-    types = shown_types(graph).tolist()
+    types = counted_types(graph).tolist()
     result: nx.MultiDiGraph[int] = nx.MultiDiGraph(rank=rank)
     for row in range(len(graph)):
         attributes = {
@@ -154,7 +161,7 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
             row,
             id=int(graph.id[row]),
             name=graph.strings[int(graph.name[row])],
-            type=type_name(types[row]),
+            type=counted_type_name(types[row]),
             start_ns=int(graph.start_ns[row]),
             duration_ns=int(graph.duration_ns[row]),
             attributes=attributes,

@@ -9,10 +9,10 @@ import numpy as np
 from studio.analysis.compare.runs import Side
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.path.critical import CAUSES, CriticalPath, critical_path
-from studio.analysis.path.words import Share, path_shares
-from studio.notebook import one_line
+from studio.analysis.path.words import Share, path_sentence, path_shares
+from studio.notebook import line, table
 from studio.trace import NONE, Int64, Trace
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 _GAPS = {
     "launch": "between its launch and its beginning",
@@ -38,7 +38,18 @@ class WholePath:
     path: CriticalPath
     shares: tuple[Share, ...]
 
-    __repr__ = one_line
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        count = format_counted(len(self.path), "segment")
+        return line("WholePath", [format_ns(self.path.length_ns), count, path_sentence(self.shares)])
+
+    def _repr_html_(self) -> str:
+        """Return its shares as a table."""
+        rows = [
+            (share.what, share.cause, format_ns(share.ns), f"{100 * share.share:.1f} %", len(share.ranks))
+            for share in self.shares
+        ]
+        return table(repr(self), ("on the path", "cause", "time", "share", "ranks"), rows)
 
     def why(self, trace: Trace, place: int, row: int) -> str:
         """Return why a node is on the path, in words; "" where it is not.

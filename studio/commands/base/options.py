@@ -116,7 +116,7 @@ rank_option = click.option(
     multiple=True,
     metavar="FILE=NUMBER",
     callback=_ranks,
-    help="Rank of a file whose name and metadata do not give it; may be repeated.",
+    help="Rank of a file, in place of what its metadata or its name say; may be repeated.",
 )
 
 

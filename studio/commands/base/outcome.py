@@ -346,9 +346,7 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
     ]
     for place in slowest:
         index = int(first[place])
-        group = times.groups[int(times.group[index])]
-        name = f"{collective_name(int(times.type[index]))} #{times.position[index]}"
-        name = shorten(printable(name + (f", group {group}" if group else "")), 30)
+        name = shorten(printable(times.name(index)), 44)
         rates = (float(column[index]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
         cells = (
             format_bytes(int(times.bytes[index])),
@@ -358,7 +356,7 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
         )
         shown = (format_rate(rate) if rate == rate else "-" for rate in rates)
         rows.append((count_alike(name, int(alike[place])), *cells, *shown))
-    widths = (30, 12, *((len(WHOLE) + 2,) if has_whole else ()), 12, 12, 14, 14)
+    widths = (44, 12, *((len(WHOLE) + 2,) if has_whole else ()), 12, 12, 14, 14)
     yield from _indent(align_columns(rows, widths))
     if has_whole:
         yield f"  {WHOLE_WORDS}"

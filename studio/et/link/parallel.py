@@ -29,6 +29,7 @@ from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, may_belong, pair
 from studio.et.link.rank_files import RankFiles
+from studio.et.ranks import rank_overridden
 from studio.et.recording import DeviceTrace
 from studio.et.seen import JobSeen, RankSeen, Work, device_seen, with_communication
 from studio.et.shelf import Shelf
@@ -187,7 +188,8 @@ def draft_files(files: RankFiles, options: LinkOptions, scratch: Path, marked: b
     said = device.trace.head.rank
     if said not in (None, files.number) and not files.by_user:
         return None
-    findings = {files.device.name: device.findings}
+    given = files.number if files.by_user else None
+    findings = {files.device.name: (*device.findings, *rank_overridden(device.trace.file, said, given))}
     both = Pair(files.number, None, device.trace)
     for host in hosts:
         assert isinstance(host, HostPart)

@@ -96,7 +96,7 @@ def make_network_job(network: Network, replicas: Replicas, speed: Speed | None =
     Example:
         >>> from studio.generation.families.presets import find_network
         >>> make_network_job(find_network("resnet50"), Replicas(8, 256))
-        Trace(8 ranks, 1 graphs, 2,448 nodes, 1 comm groups, 1 findings)
+        Trace(8 ranks, 1 graph, 2,448 nodes, 1 comm group, 1 finding)
     """
     kinds = replicas.ranks if network.tables and replicas.ranks > 1 else 1
     nodes = kinds * replicas.steps * 4 * len(network.parts)

@@ -47,7 +47,7 @@ def generate_inference(model: str | Model, *, ranks: int, **options: Any) -> Tra
     Example:
         >>> import studio
         >>> studio.generate_inference("llama3-8b", ranks=8, tp=8, batch=32, context=4096)
-        Trace(8 ranks, 1 graphs, 3,376 nodes, 1 comm groups, 1 findings)
+        Trace(8 ranks, 1 graph, 3,376 nodes, 1 comm group, 1 finding)
     """
     return steps_job(asked_of(model, ranks, options))
 

@@ -12,7 +12,7 @@ from studio.analysis.job.nodes import find_node, node_ref
 from studio.analysis.job.steps import graph_steps
 from studio.comparing import Lineup
 from studio.errors import TraceError
-from studio.trace import NONE, collective_name
+from studio.trace import NONE
 from studio.units import format_bytes
 
 ALIGN_START = "start"
@@ -49,9 +49,7 @@ def _collectives(side: Side) -> list[dict[str, str]]:
     items = []
     for index in np.argsort(-times.duration_ns, kind="stable")[:_COLLECTIVES].tolist():
         rank, row = int(times.last_rank[index]), int(times.last_row[index])
-        group = times.groups[int(times.group[index])]
-        label = f"{collective_name(int(times.type[index]))} #{times.position[index]}"
-        label += f" of {group[:24]}" if group else ""
+        label = times.name(index, 24)
         value = f"{_NODE}:{rank}.{node_ref(graphs[rank], row)}"
         items.append({"value": value, "label": f"{label} · {format_bytes(int(times.bytes[index]))}"})
     return items

@@ -9,6 +9,7 @@ import pytest
 import studio
 from studio.errors import TraceError
 from studio.samples import sample_path
+from tests.handmade import node, trace_of
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,27 @@ def test_each_rank_has_its_own_groups_and_peers() -> None:
     groups = [set(studio.to_pandas(shared, rank)["group"].dropna()) for rank in (0, 4)]
     assert shared.ranks[0].graph == shared.ranks[4].graph
     assert groups[0] != groups[1]
+
+
+def test_time_in_which_nothing_ran_is_no_compute() -> None:
+    """It is written as compute; summed as such it would contradict what `info` says."""
+    nodes = [
+        node(1, "COMP", micros=5, is_cpu_op=True),
+        node(2, "COMP", 1, name="host gap", micros=7, is_cpu_op=True, gap="program"),
+        node(3, "COMP", 1, micros=11, is_cpu_op=False, stream=7),
+        node(4, "COMP", 3, name="device gap", micros=13, is_cpu_op=False, stream=7, gap="stall"),
+        node(5, "COMP", 4, name="ncclDevKernel_AllReduce", micros=17, is_cpu_op=False, stream=9),
+    ]
+    job = trace_of([nodes])
+    table = studio.to_pandas(job, 0)
+    expected = ["COMP", "host gap", "COMP", "device gap", "communication kernel"]
+    assert table["type"].tolist() == expected == studio.to_arrow(job)["type"].to_pylist()
+    assert [of["type"] for _, of in studio.to_networkx(job, 0).nodes(data=True)] == expected
+    kernels = table[(table["type"] == "COMP") & ~table["is_cpu_op"]]
+    assert kernels["duration_ns"].sum() == 11_000
+    assert table["stream"].tolist()[2:] == [7, 7, 9]
+    assert table["stream"].isna().tolist() == [True, True, False, False, False]
+    assert "<td>gap</td><td>2</td>" in job._repr_html_()
 
 
 def test_an_unknown_rank_is_named(trace: studio.Trace) -> None:

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,10 +58,10 @@ def job_of(folder: Path, count: int = 3) -> Path:
     return folder
 
 
-def by_one(folder: Path, monkeypatch) -> studio.Trace:
+def by_one(folder: Path, monkeypatch, **given: Any) -> studio.Trace:
     with monkeypatch.context() as patched:
         patched.setattr(job, "_WORTH_PROCESSES", 1 << 60)
-        return studio.link(folder)
+        return studio.link(folder, **given)
 
 
 def test_several_processes_give_the_same_trace_and_findings(several, monkeypatch, tmp_path):
@@ -102,6 +103,19 @@ def test_kineto_traces_alone_are_linked_the_same_by_several_processes(
     assert [rank.number for rank in trace.ranks] == [0, 1]
     [lacking] = [finding for finding in trace.findings if finding.code == "no-host-trace"]
     assert (lacking.rank, ", 2 files: a Kineto trace without" in lacking.message) == (None, True)
+
+
+def test_a_rank_given_against_the_file_is_said_by_several_processes_too(processes, monkeypatch, tmp_path):
+    folder = job_of(tmp_path / "run", 2)
+    for path in folder.glob("pytorch_et_*"):
+        path.unlink()
+    given = {"kineto_1.json": 5}
+    trace = studio.link(folder, executor=processes, ranks=given)
+    other = by_one(folder, monkeypatch, ranks=given)
+    assert (trace, trace.findings) == (other, other.findings)
+    assert [rank.number for rank in trace.ranks] == [0, 5]
+    [said] = [finding for finding in trace.findings if finding.code == "rank-overridden"]
+    assert (said.rank, "says that it is rank 1; taken as rank 5" in said.message) == (5, True)
 
 
 def test_ranks_of_equal_recordings_share_a_graph_linked_by_several_processes(processes, tmp_path):
