@@ -56,6 +56,7 @@ from studio.pages.overview.verdict import (
 )
 from studio.pages.overview.words import (
     collectives_table,
+    doubt_lines,
     imported_from,
     recorded_times_of,
     told_findings,
@@ -132,6 +133,7 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
         _missing_ranks(here, ran, view),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
         follow_tasks("overview"),
+        doubt_lines(simulated),
         html.Div(None if run is None else headline_skeleton(), id="overview-headline"),
         html.Div(
             [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dash import html
+from dash import dcc, html
 
 from studio.analysis.collectives.groups import GroupUse
 from studio.analysis.job.files import LEFT_OUT
@@ -14,7 +14,9 @@ from studio.analysis.job.summary import Summary
 from studio.analysis.job.type_times import TypeTime
 from studio.doctor.diagnosis import Diagnosis
 from studio.pages.base.export import Table, with_copy_button
-from studio.pages.base.widgets import aria_label, exact, hint, table, term
+from studio.pages.base.widgets import aria_label, exact, hint, link, table, term
+from studio.pages.simulate.believing import mark
+from studio.store.run_infos import RunInfo
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns
 
@@ -59,6 +61,27 @@ _COLOUR = {
     "MEM_LOAD": "memory",
     "MEM_STORE": "memory",
 }
+
+
+def doubt_lines(info: RunInfo | None) -> Any:
+    """Say why the times of a run are not to be believed as they stand, None where nothing is doubtful."""
+    if info is None or not info.doubts:
+        return None
+    more = dcc.Link(
+        "Simulate: what to do about it", href=link("/simulate", {"job": info.job, "run": info.id})
+    )
+    items = [
+        html.Li(
+            [
+                html.Span(mark([doubt]), className=f"cs-level-{'error' if doubt.impossible else 'warning'}"),
+                f" {doubt.message}",
+            ]
+        )
+        for doubt in info.doubts
+    ]
+    return html.Section(
+        [html.Ul(items), more], className="sim-doubts", **aria_label("Why this run is doubtful")
+    )
 
 
 def told_findings(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
