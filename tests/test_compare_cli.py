@@ -107,8 +107,8 @@ def test_jobs_of_one_rank_are_told_once_with_their_devices_and_what_one_side_has
     assert re.search(r"device +NVIDIA H100 +AMD Instinct MI300X", said)
     found = json.loads(invoke(one, other, "--json"))
     assert found["comparisons"][0]["removed_by_name"] == [
-        {"name": "flash", "count": 2, "total_ns": 50_000},
-        {"name": "norm", "count": 1, "total_ns": 5_000},
+        {"name": "flash", "count": 2, "total_ns": 50_000, "ranks": 1},
+        {"name": "norm", "count": 1, "total_ns": 5_000, "ranks": 1},
     ]
     assert "device" in found["differing_settings"]
 

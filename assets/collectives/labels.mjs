@@ -57,7 +57,10 @@ export function measureNames(pen, data) {
  * @param {Place | null} pointed bin
  */
 export function drawNames(pen, look, box, data, pointed) {
-  const every = Math.max(1, Math.ceil(LEAST_LABEL / box.ch)), room = box.x - box.sections - 16;
+  const room = box.x - box.sections - 16;
+  const every = data.pairs
+    ? labelStep(LEAST_LABEL, box.ch)
+    : Math.max(1, Math.ceil(LEAST_LABEL / box.ch));
   const { down, window: [low, high] } = data, measure = ruler(pen);
   let last = -Infinity;
   pen.textAlign = "right";

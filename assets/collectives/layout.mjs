@@ -227,17 +227,13 @@ export function describeWindow(data) {
   return `${rows} × ${columns}${binned}`;
 }
 
-/** Steps between the numbers of ranks, where not each has room. */
-const STEPS = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500, 512];
-
 /**
- * Return every how many ranks a number has room.
+ * Return every how many ranks a number has room: a power of two, as nodes and groups of neighbours have.
  * @param {number} widest pixels that a number needs
  * @param {number} width pixels of a rank
  */
 export function labelStep(widest, width) {
-  const every = Math.max(1, Math.ceil(widest / width));
-  return STEPS.find((step) => step >= every) ?? every;
+  return 2 ** Math.ceil(Math.log2(Math.max(1, Math.ceil(widest / width))));
 }
 
 /**

@@ -8,7 +8,7 @@ import {
   announce, changeView, copyText, goTo, isChosen, noteDrawn, onViewChange, publishView, readView, timeUnit,
   visit,
 } from "../base/view.mjs";
-import { pageAddress } from "./jumps.mjs";
+import { pageAddress, viewOfJob } from "./jumps.mjs";
 import { changedParts, PARTS } from "./parts.mjs";
 import { pinnedNode, withPin } from "./pin.mjs";
 import { report } from "./report.mjs";
@@ -102,7 +102,7 @@ const navLinks = (view, ids) => ids.map((id) => pageAddress(id.nav, view));
 function switchJob(job, view) {
   const path = window.location.pathname;
   if (job && job !== view.job && isChosen("job-pick", view.job)) {
-    goTo(path === "/" ? "/overview" : path, { job });
+    goTo(path === "/" ? "/overview" : path, viewOfJob(path, readView(), job));
   }
   return noUpdate;
 }

@@ -19,6 +19,36 @@ import { addressOf } from "../base/view.mjs";
 const keptParts = ({ job, run, rank, node }) => ({ job, run, rank, node });
 
 /**
+ * Parts of a page's view that say how to look, not at what of a job: they stay when another job is shown.
+ *
+ * @type {Record<string, readonly string[]>}
+ */
+const LOOKS = {
+  "/collectives": ["tab", "metric", "rel", "scale", "by", "sort", "order"],
+  "/compare": ["layout", "basis", "settings"],
+  "/graph": ["show", "by", "depth", "dir", "deps", "colour", "crit", "wide"],
+  "/nodes": ["sort"],
+  "/sql": ["sql"],
+  "/timeline": ["counters", "order", "per", "by", "hide"],
+  "/validate": ["tables", "machine", "system", "curve"],
+};
+/** Drawings of the graph between nodes that are named: another job has others. */
+const OF_NODES = ["path", "gate"];
+
+/**
+ * Return the view of a page that shows another job in the same way.
+ *
+ * @param {string} path of the page that is shown
+ * @param {View} view
+ * @param {string} job
+ * @returns {Patch}
+ */
+export function viewOfJob(path, view, job) {
+  const kept = (LOOKS[path] ?? []).filter((part) => part in view && !OF_NODES.includes(view[part]));
+  return { job, ...Object.fromEntries(kept.map((part) => [part, view[part]])) };
+}
+
+/**
  * Return the address of a page of the navigation.
  *
  * @param {string} path
@@ -37,8 +67,9 @@ export function jumpTo(item, path, view) {
   if (item.kind === "rank") return jumpToRank(item.view, path, view);
   const isHome = path === "/";
   if (!isHome && item.kind !== "job") return { patch: item.view };
+  if (!isHome) return { path, view: { ...viewOfJob(path, view, item.view.job), ...item.view } };
   const home = item.kind === "node" ? "/graph" : "/overview";
-  return { path: isHome ? home : path, view: item.kind === "job" ? item.view : { ...view, ...item.view } };
+  return { path: home, view: item.kind === "job" ? item.view : { ...view, ...item.view } };
 }
 
 /**

@@ -3,6 +3,7 @@
 import { noUpdate } from "../base/dash.mjs";
 import { byId, setText } from "../base/dom.mjs";
 import { drawShapes } from "../base/shapes.mjs";
+import { changeView } from "../base/view.mjs";
 
 /** @typedef {import("../base/shapes.mjs").Drawing & { caption: string }} Ranks */
 
@@ -34,4 +35,10 @@ function show(name, drawing) {
   box.replaceChildren(svg);
 }
 
-export const callbacks = { draw };
+/** @param {string | null} form what of it is no longer as it began */
+function remember(form) {
+  if (form !== null) changeView({ form: form || null }, { replace: true });
+  return noUpdate;
+}
+
+export const callbacks = { draw, remember };

@@ -275,7 +275,9 @@ def _node_report(side: Side, node: NodeAlone) -> dict[str, Any]:
 
 def _alone_report(side: Side, alignment: Alignment, *, of_b: bool) -> list[dict[str, Any]]:
     found = alone_by_name(side, alignment, of_b=of_b)[:MOST_LISTED]
-    return [{"name": one.name, "count": one.count, "total_ns": one.total_ns} for one in found]
+    return [
+        {"name": one.name, "count": one.count, "total_ns": one.total_ns, "ranks": one.ranks} for one in found
+    ]
 
 
 def _differing(sides: Sequence[Compared]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, MemoryUse, memory_use
+from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, MemoryUse, holder_words, memory_use
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -107,7 +107,7 @@ def text(listed: Listed) -> str:
         lines.append(
             f"rank {use.rank}, {place}: {format_bytes(use.peak_bytes)} at {format_ns(use.peak_ns)}{reserved}{how}"
         )
-        lines += [_holder(one) for one in use.holders[:_SHOWN]]
+        lines += [_holder(use, one) for one in use.holders[:_SHOWN]]
         rest = use.holders[_SHOWN:]
         if rest:
             held = format_bytes(sum(one.bytes for one in rest))
@@ -122,9 +122,10 @@ def text(listed: Listed) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _holder(one: Holder) -> str:
+def _holder(use: MemoryUse, one: Holder) -> str:
     if one.name == BEFORE and not one.count:
-        return f"  {'allocated before the recording':{_NAME_WIDTH}}{format_bytes(one.bytes):>12}"
+        name = holder_words(use, one) if use.counted else f"allocated {holder_words(use, one)}"
+        return f"  {name:{_NAME_WIDTH}}{format_bytes(one.bytes):>12}"
     return f"  {shorten(one.name, _NAME_WIDTH - 1):{_NAME_WIDTH}}{format_bytes(one.bytes):>12}{format_count(one.count):>9}"
 
 

@@ -49,10 +49,13 @@ def rank_times(run: Trace | SimResult, *, dark: bool = False) -> Any:
         >>> [bar.name for bar in figure.data][:2]
         ['compute', 'overlapped']
     """
+    from studio.analysis.job.blame import assumed_ns
     from studio.figures.ranks import rank_times as bars
     from studio.sim.compared import side_of
 
-    return bars(side_of(run).ledger(), dark=dark)
+    side = side_of(run)
+    account = side.ledger()
+    return bars(account, dark=dark, assumed_ns=assumed_ns(side.trace, side.times, account))
 
 
 def activity(run: Trace | SimResult, *, bins: int = 480, dark: bool = False) -> Any:

@@ -16,6 +16,8 @@ from studio.units import format_ns
 _HEIGHT = 300
 _ACROSS = 4
 """Heatmaps of one line."""
+_NO_AXIS = {"type": "linear", "range": [0, 1], "showgrid": False, "showticklabels": False}
+"""The axes of a heatmap of nothing."""
 
 
 def beside(
@@ -36,6 +38,8 @@ def beside(
         names: What the runs are called, short.
         dark: Which theme.
         rows: (L,) what the rows of each are called, no two alike; numbered where nothing is given.
+
+    A run of which no rank takes part in any is told so in its place.
     """
     import plotly.graph_objects as go
 
@@ -58,8 +62,12 @@ def beside(
     for index, (table, numbers, labels, name) in enumerate(zip(tables, ranks, called, names, strict=True)):
         axis = "" if index == 0 else str(index + 1)
         numbered = is_numbered(numbers)
+        # An axis of categories without one has no length, which the browser takes as an error.
+        empty = not table.size
         figure.add_trace(
-            go.Heatmap(
+            go.Scatter(x=[None], y=[None], xaxis=f"x{axis}", yaxis=f"y{axis}", showlegend=False)
+            if empty
+            else go.Heatmap(
                 z=parts[index].reshape(table.shape).astype(np.float32),
                 customdata=(table / scale).astype(np.float32),
                 x=list(numbers) if numbered else [str(number) for number in numbers],
@@ -82,17 +90,22 @@ def beside(
             {
                 f"xaxis{axis}": {
                     "domain": domain, "anchor": f"y{axis}", "title": {"text": "rank", "font": {"size": 11}},
-                    **(NUMBERED if numbered else {"type": "category", "showgrid": False}), "title_standoff": 2, "tickfont": {"color": colours.dim, "size": 11},
+                    **(_NO_AXIS if empty else NUMBERED if numbered else {"type": "category", "showgrid": False}), "title_standoff": 2, "tickfont": {"color": colours.dim, "size": 11},
                 },
                 f"yaxis{axis}": {
                     "domain": [1 - (line + 1) * high + (0.06 if line + 1 < lines else 0), top],
-                    "anchor": f"x{axis}", "autorange": "reversed", "showgrid": False, "type": "category",
+                    "anchor": f"x{axis}", **(_NO_AXIS if empty else {"autorange": "reversed", "showgrid": False, "type": "category"}),
                     "tickvals": every, "ticktext": [label.split(" ")[0] for label in every],
                     "tickfont": {"color": colours.dim, "size": 11},
                     "title": {"text": "collectives" if place == 0 else "", "font": {"size": 11}}, "title_standoff": 4,
                 },
             }
         )  # fmt: skip
+        if empty:
+            figure.add_annotation(
+                text="no collectives", x=sum(domain) / 2, y=top - high / 2, xref="paper", yref="paper",
+                showarrow=False, font={"color": colours.dim, "size": 12},
+            )  # fmt: skip
         figure.add_annotation(
             text=f"<b>{name}</b>", x=domain[0], y=top, xref="paper", yref="paper", xanchor="left", yanchor="bottom",
             showarrow=False, font={"color": colours.text, "size": 12},

@@ -27,6 +27,8 @@ _END = 8
 """Characters from which on an end of a run can be told from others."""
 _LIBRARY = re.compile(r"^.*(?:::|: )(?=.)")
 """What stands before the name of an operator or of a gradient: its library, and what evaluates it."""
+_END_WORD = re.compile(r"[\w:]*$")
+"""The last word of a text, which may go on in another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,7 @@ def folded_elements(
         data["inside"] = block_ref(block.path[:-1])
         elements.append({"group": "nodes", "data": data, "position": boxes[block.path].middle})
         ids.append(data["id"])
+    _tell_apart([element["data"] for element in elements if "block" in element["data"]])
     return elements + _lines(folded, ids, [boxes[drawn_block.path] for drawn_block in folded.shown])
 
 
@@ -293,6 +296,56 @@ def _shown_name(name: str, most: int) -> str:
         return f"{shorten(low, room - 1)}{_TO}…"
     first = min(len(low), max(room // 2, room - len(high)))
     return f"{shorten(low, first)}{_TO}{shorten(high, room - first)}"
+
+
+def _tell_apart(blocks: Sequence[dict[str, Any]]) -> None:
+    """Let the labels of blocks side by side that look alike say what tells these apart: where their names differ, else which of them it is."""
+    for key, most in (("label", _NAME), ("short", _SHORT_NAME)):
+        alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for data in sorted(blocks, key=lambda data: [int(part) for part in data["block"].split(".")]):
+            shown = data[key].partition("\n")[0]
+            alike.setdefault((data["block"].rpartition(".")[0], shown), []).append(data)
+        for (_, shown), group in alike.items():
+            if len({data["count"] for data in group}) == len(group):
+                continue  # How many nodes they have tells.
+            names = _names_apart([" ".join(data["name"].split()) for data in group], shown, most)
+            for data, name in zip(group, names, strict=True):
+                data[key] = name + data[key][len(shown) :]
+
+
+def _names_apart(names: Sequence[str], shown: str, most: int) -> list[str]:
+    """Return a text for each of several names that are shown alike, none equal to another.
+
+    Example:
+        >>> _names_apart(["aten::add to aten::mm", "aten::add to aten::sum"], "add to …", 16)
+        ['add…mm', 'add…sum']
+        >>> _names_apart(["aten::as_strided"] * 2, "aten::as_strided", 16)
+        ['as_strided #1', 'as_strided #2']
+    """
+    begin = shown.removesuffix(f"{_TO}…")
+    parts = [_LIBRARY.sub("", part) for part in _differing(names)]
+    texts = [f"{shorten(begin, most - len(part) - 1)}…{part}" for part in parts if 0 < len(part) <= most // 2]
+    if len(set(texts)) == len(names):
+        return texts
+    marks = [f" #{number}" for number in range(1, len(names) + 1)]
+    room = most - len(marks[-1])
+    begin = begin if len(begin) <= room else _LIBRARY.sub("", begin)
+    if room >= 2 * _END + len(_TO):  # Both ends of a run have room.
+        return [f"{_shown_name(name, room)}{mark}" for name, mark in zip(names, marks, strict=True)]
+    return [f"{shorten(begin, room)}{mark}" for mark in marks]
+
+
+def _differing(names: Sequence[str]) -> list[str]:
+    """Return what of names lies between the words that all begin with and those that all end with."""
+    first = _END_WORD.sub("", _common_start(names))
+    rest = [name[len(first) :] for name in names]
+    last = _END_WORD.sub("", _common_start([name[::-1] for name in rest]))
+    return [name[: len(name) - len(last)] for name in rest]
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    low, high = min(texts), max(texts)
+    return next((low[:place] for place, letter in enumerate(low) if high[place : place + 1] != letter), low)
 
 
 def _shares(kinds: Int32, count: Int64) -> list[list[Any]]:

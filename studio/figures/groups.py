@@ -17,8 +17,8 @@ _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
-_NAMED, _NAMED_OF_MANY = 16, 3
-"""Ranks that are all named below the matrix, and how many of more are."""
+_NAMED, _NAMED_OF_MANY = 16, 4
+"""Ranks that are all named below the matrix, and how many of more are, at most: as a narrow window has room for."""
 
 
 MOST_CELLS = 200
@@ -51,7 +51,9 @@ class _Blocks:
 
 def _blocks(use: GroupUse) -> _Blocks:
     """Return the cells of the matrix, each of as many neighbours as have to share one."""
-    rows, columns = (max(1, -(-len(each) // MOST_CELLS)) for each in (use.groups, use.ranks))
+    rows = max(1, -(-len(use.groups) // MOST_CELLS))
+    # Nodes and groups of neighbours have powers of two of ranks: cells of others would lie across them.
+    columns = _power_of_two(-(-len(use.ranks) // MOST_CELLS))
     shape = -(-len(use.groups) // rows), -(-len(use.ranks) // columns)
     cell, where = np.unique((use.group // rows) * shape[1] + use.rank // columns, return_inverse=True)
     sums = [np.zeros(len(cell), np.int64) for _ in range(4)]
@@ -61,6 +63,16 @@ def _blocks(use: GroupUse) -> _Blocks:
     np.add.at(sized, where, use.sized)
     np.maximum.at(most, where, use.bytes)
     return _Blocks(shape, rows, columns, cell // shape[1], cell % shape[1], members, count, most, sized)
+
+
+def _power_of_two(least: int) -> int:
+    """Return the least power of two that is not less.
+
+    Example:
+        >>> [_power_of_two(least) for least in (0, 1, 3, 8, 9)]
+        [1, 1, 4, 8, 16]
+    """
+    return 1 << max(0, least - 1).bit_length()
 
 
 def _columns(ranks: Sequence[int], each: int) -> list[str]:
@@ -144,7 +156,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         "ticktext": [*([zero] if zero else []), *(format_bytes(step) for step in steps)],
     }
     columns = _columns(use.ranks, blocks.columns)
-    step = max(1, -(-len(columns) // (_NAMED if len(columns) <= _NAMED else _NAMED_OF_MANY)))
+    step = 1 if len(columns) <= _NAMED else _power_of_two(-(-len(columns) // _NAMED_OF_MANY))
     heat = go.Heatmap(
         z=size,
         x=columns,
@@ -176,7 +188,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         title=_title("rank", blocks.columns),
         type="category",
         showgrid=False,
-        # As many as a narrow window has room for, of ranges the first rank: more would overprint.
+        # Of ranges the first rank: more would overprint.
         tickvals=columns[::step],
         ticktext=[name.partition("–")[0] for name in columns[::step]],
         tickangle=0,

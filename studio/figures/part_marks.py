@@ -56,6 +56,11 @@ def mark_of(part: Part, colours: Palette) -> dict[str, Any]:
     return {"color": plain[part], "line": _NO_LINE}
 
 
+def assumed_mark(colours: Palette) -> dict[str, Any]:
+    """Return plotly's marker of assumed arrivals: host time that nobody recorded."""
+    return _hatch(colours.host, colours.panel, "/")
+
+
 def area_of(part: Part, colours: Palette) -> tuple[str, dict[str, Any]]:
     """Return fill colour and pattern of a part as an area; "" for what stays empty."""
     mark = mark_of(part, colours)

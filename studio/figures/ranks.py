@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from studio.analysis.job.kinds import ASSUMED_ARRIVAL
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NAMES
-from studio.figures.part_marks import STACKED, mark_of
+from studio.figures.part_marks import STACKED, assumed_mark, mark_of
 from studio.figures.rank_axis import NUMBERED, is_numbered
 from studio.figures.theme import FIGURE_PX, axis_unit, layout, palette
 from studio.trace import Int64
@@ -20,7 +21,7 @@ _ROOM = 6
 """Fewer columns are as wide as if there were so many."""
 
 
-def rank_times(account: Ledger, *, dark: bool) -> Any:
+def rank_times(account: Ledger, *, dark: bool, assumed_ns: Int64 | None = None) -> Any:
     """Return columns of the parts of each rank's time, up to its finish.
 
     Above 128 ranks a column stands for several neighbours and shows the one that finishes last.
@@ -28,6 +29,7 @@ def rank_times(account: Ledger, *, dark: bool) -> Any:
     Args:
         account: Where the time goes, per rank.
         dark: Which theme.
+        assumed_ns: (K,) how much of each rank's host time is an assumed arrival, a part of its own in the figure.
     """
     import plotly.graph_objects as go
 
@@ -38,6 +40,10 @@ def rank_times(account: Ledger, *, dark: bool) -> Any:
     gap = 0.15 if len(chosen) <= 64 else 0
     times = account.totals()
     parts = [(NAMES[part], times.of(part), mark_of(part, colours)) for part in STACKED]
+    if assumed_ns is not None and assumed_ns.any():
+        host = STACKED.index("host")
+        parts[host] = (NAMES["host"], times.of("host") - assumed_ns, mark_of("host", colours))
+        parts.insert(host + 1, (ASSUMED_ARRIVAL, assumed_ns, assumed_mark(colours)))
     unit, scale = axis_unit(int(finish_ns.max()))
     figure = go.Figure(
         [

@@ -24,6 +24,7 @@ from studio.analysis.compare.words import (
     why_mean,
 )
 from studio.analysis.job.alike import count_alike, first_alike
+from studio.analysis.job.blame import assumed_host_words, assumed_ns
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.function_names import distinct_names
 from studio.analysis.job.kernels import describe_receives, kernels
@@ -217,7 +218,12 @@ def _run(document: Document, run: Compared, *, alone: bool) -> None:
         occupancy_areas(busy, dark=False),
         "Share of all ranks; a moment counts for one part only. What stays empty is idle: bubbles and stalls.",
     )
-    document.figure("Where the time of each rank went", rank_times(account, dark=False))
+    arriving = assumed_ns(side.trace, side.times, account)
+    document.figure(
+        "Where the time of each rank went",
+        rank_times(account, dark=False, assumed_ns=arriving),
+        assumed_host_words(account, arriving),
+    )
     _parts(document, account)
     write_path(document, side, account)
     write_waits(document, side, account)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from studio.analysis.compare.runs import Side
-from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, how_known, memory_use
+from studio.analysis.job.memory import HOST_MEMORY, holder_words, how_known, memory_use
 from studio.reporting.document import Cell, Document
 from studio.units import format_bytes, format_count, format_ns
 
@@ -20,7 +20,9 @@ def write_memory(document: Document, side: Side) -> None:
     document.heading(3, "Memory at the peak")
     rows: list[list[Cell]] = []
     for use in shown[:_LISTED]:
-        held = "; ".join(_held(one) for one in use.holders[:_HOLDERS])
+        held = "; ".join(
+            f"{holder_words(use, one)} {format_bytes(one.bytes)}" for one in use.holders[:_HOLDERS]
+        )
         size: Cell = (format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes")
         when: Cell = (format_ns(use.peak_ns), f"{use.peak_ns:,} ns")
         place = "processor" if use.device == HOST_MEMORY else f"device {use.device}"
@@ -37,8 +39,3 @@ def write_memory(document: Document, side: Side) -> None:
         numeric=(0, 2, 3),
         caption=f"What the allocator had given out; it reserves more of the device.{rest}",
     )
-
-
-def _held(one: Holder) -> str:
-    name = "before the recording" if one.name == BEFORE and not one.count else one.name
-    return f"{name} {format_bytes(one.bytes)}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from studio.calibration.reading.csv_tables import write_csv
-from studio.calibration.reading.files import read_tables
+from studio.calibration.reading.files import is_text, join_tables, read_tables
 from studio.calibration.reading.given import Given, Tables
 from studio.errors import ConfigError, StudioError
 from studio.et.job import recognise
@@ -78,10 +79,15 @@ class Shelf:
             StudioError: The workspace cannot be written.
         """
         with TemporaryDirectory(prefix="chakra-studio-") as scratch:
-            paths = []
-            for number, (name, content) in enumerate(files.items()):
-                path = Path(scratch, str(number), _plain(name, keep_ending=True))
-                path.parent.mkdir()
+            paths: list[Path] = []
+            for name, content in files.items():
+                # A recorded job is called as its folder is.
+                folders = (
+                    Path(scratch, f"recording {number}" if number else "recording") for number in count()
+                )
+                places = (folder / _plain(name, keep_ending=True) for folder in folders)
+                path = next(place for place in places if place not in paths)
+                path.parent.mkdir(exist_ok=True)
                 path.write_bytes(content)
                 paths.append(path)
             systems, refused = _check_systems(path for path in paths if is_system_file(path))
@@ -127,25 +133,44 @@ def _check_systems(paths: Iterable[Path]) -> tuple[list[Path], list[StudioError]
 
 
 def _read_readable(paths: Sequence[Path], given: Given) -> tuple[list[Path], Tables, list[StudioError]]:
-    """Return the files that can be read, their tables, and why other files cannot; files of a recorded job count as one."""
-    try:
-        return list(paths), read_tables(paths, given) if paths else Tables(()), []
-    except StudioError as error:
-        if len(paths) == 1:
-            return [], Tables(()), [error]
-    recorded = [path for path in paths if recognise(head(SourceFile(path.name, path))) is not None]
+    """Return the files that can be read, their tables, and why other files cannot.
+
+    Each text is read by itself, once. Files of recorded jobs and archives, which may hold such files, are read together.
+    """
+    texts = [path for path in paths if _is_table(path)]
+    others = [path for path in paths if path not in texts]
     good: list[Path] = []
+    found: list[Tables] = []
     refused: list[StudioError] = []
-    for part in [*([path] for path in paths if path not in recorded), recorded]:
+
+    def read(part: list[Path]) -> None:
         try:
-            if part:
-                read_tables(part, given)
+            found.append(read_tables(part, given))
+            good.extend(part)
         except StudioError as error:
-            refused.append(error)
-        else:
-            good += part
-    good.sort(key=paths.index)
-    return good, read_tables(good, given) if good else Tables(()), refused
+            recorded = [path for path in part if recognise(_start(path)) is not None]
+            if recorded == part or len(part) == 1:
+                refused.append(error)
+                return
+            for archive in part:
+                if archive not in recorded:
+                    read([archive])
+            if recorded:
+                read(recorded)
+
+    for part in [*([path] for path in texts), others]:
+        if part:
+            read(part)
+    return sorted(good, key=paths.index), join_tables(found), refused
+
+
+def _is_table(path: Path) -> bool:
+    start = _start(path)
+    return is_text(start) and recognise(start) is None
+
+
+def _start(path: Path) -> bytes:
+    return head(SourceFile(path.name, path))
 
 
 def _plain(name: str, *, keep_ending: bool = False) -> str:

@@ -221,7 +221,8 @@ test("figures have their units; numbers of ranks and names what has room", () =>
   assert.equal(formatFigure(0, "ratio"), "0×");
   assert.equal(formatFigure(65_540_096, "bytes"), "62.5 MiB");
   assert.equal(labelStep(25, 10), 4);
-  assert.equal(labelStep(25, 0.01), 2500);
+  assert.equal(labelStep(25, 0.01), 4096);
+  assert.deepEqual([1, 3, 8, 90].map((ranks) => labelStep(ranks, 1)), [1, 4, 8, 128]);
   const measure = (/** @type {string} */ text) => text.length;
   assert.equal(cutText("abcdef", 4, true, measure), "…def");
   const name = "step0.mb1.layer2.moe.dispatch.fwd #3";

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { addressOf } from "../../assets/base/view.mjs";
-import { jumpTo } from "../../assets/frame/jumps.mjs";
+import { jumpTo, viewOfJob } from "../../assets/frame/jumps.mjs";
 import { changedParts } from "../../assets/frame/parts.mjs";
 import { pinnedNode, withPin } from "../../assets/frame/pin.mjs";
 
@@ -66,6 +66,21 @@ test("another job is shown on the same page, from Home on the Overview", () => {
   const item = { kind: "job", title: "", about: "", view: { job: "k" } };
   assert.deepEqual(jumpTo(item, "/graph", VIEW), { path: "/graph", view: { job: "k" } });
   assert.deepEqual(jumpTo(item, "/", VIEW), { path: "/overview", view: { job: "k" } });
+});
+
+test("another job is shown in the same way: what says how to look stays, what is of a job goes", () => {
+  const item = { kind: "job", title: "", about: "", view: { job: "k" } };
+  const tab = { ...VIEW, tab: "sizes", sort: "spread", of: "tp0", rows: "1-2" };
+  assert.deepEqual(viewOfJob("/collectives", tab, "k"), { job: "k", tab: "sizes", sort: "spread" });
+  assert.deepEqual(
+    jumpTo(item, "/collectives", tab),
+    { path: "/collectives", view: { job: "k", tab: "sizes", sort: "spread" } },
+  );
+  assert.deepEqual(viewOfJob("/validate", { job: "j", tables: "t1" }, "k"), { job: "k", tables: "t1" });
+  assert.deepEqual(viewOfJob("/overview", VIEW, "k"), { job: "k" });
+  const drawn = { job: "j", show: "near", colour: "group", node: "7", open: "1" };
+  assert.deepEqual(viewOfJob("/graph", drawn, "k"), { job: "k", show: "near", colour: "group" });
+  assert.deepEqual(viewOfJob("/graph", { job: "j", show: "path", anchor: "3" }, "k"), { job: "k" });
 });
 
 test("a rank is seen where the page shows ranks, elsewhere in the graph", () => {

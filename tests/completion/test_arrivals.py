@@ -10,14 +10,17 @@ import pytest
 
 import studio
 from studio.analysis.compare.runs import recorded_side
-from studio.analysis.job.blame import blame
+from studio.analysis.job.blame import assumed_host_words, assumed_ns, blame
 from studio.analysis.job.summary import summarise
 from studio.analysis.path.critical import critical_path
 from studio.analysis.path.words import path_shares
 from studio.completion import Spread, complete
 from studio.et.write import write_with_copies
+from studio.figures.ranks import rank_times
+from studio.pages.base.rank_table import rank_table
 from studio.sim import simulate
 from studio.sim.presets import preset
+from studio.sim.result import ledger_of
 from studio.timeline import node_times
 from studio.timeline import recorded as timeline
 from studio.trace import NodeType, Trace, assumed_arrivals
@@ -86,6 +89,26 @@ def test_an_assumed_arrival_is_told_apart_from_time_of_the_host_that_was_recorde
     assert {share.what: share.ns for share in shares}["assumed arrivals of rank 1"] == 80_000
     types = {share.name: share.nodes for share in summarise(made).types}
     assert (types["assumed arrival"], types.get("host gap")) == (2, None)
+
+
+def test_what_nobody_recorded_is_drawn_apart_from_the_time_of_the_host():
+    """In a simulation, as in a recording: of each rank by itself, and the figure adds up to the finish."""
+    made = complete(recorded({0: [10, 10, 60, 10, 40]}), ranks=2)
+    result = simulate(made, preset("hgx-h100", 2).config)
+    account = ledger_of(result)
+    arriving = assumed_ns(made, result.node_times(), account)
+    assert arriving.tolist() == [0, 80_000]
+    assert "80.0 µs host" not in assumed_host_words(account, arriving)
+    assert "40.0 µs is assumed arrival" in assumed_host_words(account, arriving)
+    bars = {bar.name: bar.y for bar in rank_times(account, dark=False, assumed_ns=arriving).data}
+    assert bars["assumed arrival"][1] > 0
+    assert sum(bars.values()).tolist() == pytest.approx([bar / 1000 for bar in account.finish_ns.tolist()])
+    assert rank_table(account, arriving).head[-1] == "assumed_arrival_ns"
+    whole = complete(recorded({0: [10, 10, 60], 1: [10, 10, 10]}), ranks=2)
+    alike = simulate(whole, preset("hgx-h100", 2).config)
+    nothing = assumed_ns(whole, alike.node_times(), ledger_of(alike))
+    assert assumed_host_words(ledger_of(alike), nothing) == ""
+    assert rank_table(ledger_of(alike), nothing) == rank_table(ledger_of(alike))
 
 
 def test_who_of_several_known_ranks_came_last_tells():

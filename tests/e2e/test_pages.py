@@ -397,6 +397,19 @@ def test_a_link_of_the_navigation_keeps_a_job_that_has_just_come(studio: Studio,
     page.wait_for_selector("#nodes-grid .ag-row")
 
 
+@pytest.mark.parametrize("width", [740, 1024, 1201])
+def test_the_bar_has_room_for_what_runs(studio: Studio, page, width: int) -> None:
+    """No button is cut when the count of tasks comes."""
+    page.set_viewport_size({"width": width, "height": 700})
+    page.goto(studio.address("nodes", "imbalance_8r"))
+    page.wait_for_selector(".ag-row")
+    page.evaluate(
+        "() => { document.getElementById('activity').hidden = false;"
+        " document.getElementById('activity-count').textContent = '2 running'; }"
+    )
+    assert page.evaluate("document.getElementById('theme-toggle').getBoundingClientRect().right") <= width
+
+
 def test_an_unknown_job_is_an_error_in_place(studio: Studio, page) -> None:
     """An address with a job that is gone says so and names the way out."""
     page.goto(f"{studio.url}/overview?job=transformer-8r-000000")

@@ -20,11 +20,14 @@ DROP = """([name, text]) => {
     document.getElementById("home-drop").dispatchEvent(
         new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
 }"""
-COUNT_CLICKS = """() => {
-    sessionStorage.setItem("clicks", "0");
+COUNT_ON = """() => {
     document.addEventListener("pointerdown", () =>
         sessionStorage.setItem("clicks", String(Number(sessionStorage.getItem("clicks")) + 1)), true);
 }"""
+COUNT_CLICKS = f"""() => {{
+    sessionStorage.setItem("clicks", "0");
+    ({COUNT_ON})();
+}}"""
 
 
 def name_of(page) -> str:
@@ -90,6 +93,12 @@ def test_one_kineto_file_becomes_64_ranks_on_two_systems(studio: Studio, page) -
     assert page.get_by_role("textbox", name="Replicas").input_value() == "64"
     until(page, lambda: page.locator("#ranks-after rect.rk-assumed").count() == 56)
     assert page.locator("#ranks-after rect.rk-kept").count() == 8
+    # What was entered is in the address.
+    assert json.loads(view(page)["form"])["ranks"] == "64"
+    page.reload()
+    page.locator("#ranks-make", has_text="Make the job of 64 ranks").wait_for()
+    assert page.get_by_role("textbox", name="Ranks of the larger job").input_value() == "64"
+    page.evaluate(COUNT_ON)
     follows(page)
     page.click("#ranks-make")
     page.get_by_text("63 of 64 ranks assumed equal to rank 0.").wait_for()

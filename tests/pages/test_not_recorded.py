@@ -92,6 +92,14 @@ def test_heatmaps_beside_each_other_share_a_logarithmic_scale() -> None:
     assert drawn.data[0].customdata.tolist() == [[np.float32(1e-6), np.float32(1e-3)]]
 
 
+def test_a_run_without_collectives_says_so_in_the_place_of_its_heatmap() -> None:
+    """A heatmap without rows has axes without a length, of which the browser complains."""
+    drawn = beside([np.zeros((0, 1)), np.array([[1e3]])], [[0], [0]], ["A", "B"], dark=False)
+    assert [trace.type for trace in drawn.data] == ["scatter", "heatmap"]
+    assert (drawn.layout.xaxis.type, list(drawn.layout.yaxis.range)) == ("linear", [0, 1])
+    assert "no collectives" in [note.text for note in drawn.layout.annotations]
+
+
 def test_rows_of_a_matrix_without_sizes_are_empty() -> None:
     members = collective_members(job(None))
     assert np.isnan(matrix(members, rows_of(members), "size")).all()

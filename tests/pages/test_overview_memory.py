@@ -22,8 +22,8 @@ def test_the_ranks_that_hold_most_come_first_and_what_does_not_fit_is_told() -> 
     assert "Does not fit: so." in said
     assert "processor" not in said
     assert said.index(
-        "9 device 0 3.00 GiB 7.00 ms 4.00 GiB before the recording 2.00 GiB; aten::mm 1.00 GiB"
-    ) < said.index("8 device 0")
+        "9 device\N{NO-BREAK SPACE}0 3.00 GiB 7.00 ms 4.00 GiB before the recording 2.00 GiB; aten::mm 1.00 GiB"
+    ) < said.index("8 device\N{NO-BREAK SPACE}0")
     assert "2 more hold at most 3.00 GiB each." in said
 
 
@@ -35,3 +35,9 @@ def test_an_estimate_says_that_it_is_one() -> None:
     assert "about 3.00 GiB" in said
     assert "processor" in said
     assert "Reserved" not in said
+
+
+def test_what_a_generated_job_holds_from_the_beginning_is_not_called_recorded() -> None:
+    said = texts(peaks([replace(NOTED, counted=True, noted=False)], {"job": "a"}, ""))
+    assert "there from the beginning 2.00 GiB" in said
+    assert "recording" not in said

@@ -12,8 +12,9 @@ from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.job.stretches import Stretches
 from studio.analysis.job.summary import Share, counts_too_much_as_compute, summarise
 from studio.analysis.job.type_times import TypeTime, type_times
-from studio.pages.overview.times import _in_words
-from studio.pages.overview.words import types_table
+from studio.doctor.diagnosis import Diagnosis
+from studio.pages.overview.times import _in_words, untimed
+from studio.pages.overview.words import told_findings, types_table
 from studio.timeline import NodeTimes, recorded_times
 from studio.trace import NONE, Trace
 from tests.handmade import collective, node, trace_of
@@ -57,6 +58,18 @@ def test_nodes_by_type_tell_the_run_that_is_shown_before_what_was_recorded() -> 
     alone = texts(types_table(summarise(job(0)), type_times(job(0), RUN)))
     assert "4.67 µs 1.71 on rank 2" in alone
     assert "Recorded" not in alone
+    # Without times there is no column of them, and what was not recorded is not called so.
+    assert "mean rank" not in texts(types_table(summarise(job(0))))
+    assert "In the files, mean rank ?" in texts(types_table(summarise(job(20)), ran=False))
+    assert texts(untimed("j", True)).startswith("The files say how long nodes take, not when they ran.")
+    assert texts(untimed("j", False)).startswith("The files hold no times.")
+
+
+def test_a_file_that_is_no_part_of_the_job_is_no_finding_of_its_overview() -> None:
+    notes = Diagnosis("ignored-file", "info", "", "notes.txt: a text file, no execution trace, left out.")
+    lost = Diagnosis("ignored-file", "warning", "", "a.3.et: binary data of an unknown kind, left out.")
+    clock = Diagnosis("clock", "info", "", "Clocks compared.")
+    assert told_findings([lost, clock, notes]) == [lost, clock]
 
 
 def test_time_in_which_nothing_ran_is_no_compute_of_its_rank() -> None:

@@ -12,8 +12,9 @@ from studio.advice.words import together_words
 from studio.analysis.job.blame import blame
 from studio.analysis.job.ledger import recorded_ledger
 from studio.analysis.job.rank_rows import rank_rows
-from studio.pages.overview.verdict import _blamed, _in_words, _shares, waits_for
+from studio.pages.overview.verdict import _blamed, _in_words, _shares, idle_words, waits_for
 from studio.timeline import recorded, recorded_times
+from studio.trace import STALLED
 from tests.handmade import collective, node, trace_of
 from tests.pages.test_simulate_runs import texts
 
@@ -81,6 +82,25 @@ def test_equal_ranks_that_others_wait_for_are_named_together() -> None:
     # Where all are alike, nobody in particular is waited for.
     alike = replace(account, course=np.zeros(4, np.int64))
     assert _blamed(alike, found) == ""
+
+
+def test_what_keeps_a_device_idle_for_most_of_the_finish_is_said() -> None:
+    """The host is busy for 60 of 90 µs, or for 20; without an accelerator it is what computes; without its calls nobody knows."""
+
+    def said(*nodes) -> str:
+        trace = trace_of([list(nodes)])
+        return idle_words(trace, recorded_ledger(trace, recorded(trace), 10_000))
+
+    def host(micros: int):
+        return at(10, node(1, "COMP", micros=micros, is_cpu_op=True))
+
+    assert said(host(60), at(70, node(2, "COMP", micros=30))).startswith(
+        "For 67 % of the finish the device has nothing to do because of the host"
+    )
+    assert said(host(20), at(30, node(2, "COMP", micros=30))) == ""
+    assert said(host(60)) == ""
+    gap = at(10, node(1, "COMP", micros=60, gap=STALLED))
+    assert said(gap, at(70, node(2, "COMP", micros=30))).startswith("Nothing of the host was recorded")
 
 
 def test_a_rank_that_has_finished_waits_for_nobody() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from studio.calibration.judging import judge_all
 from studio.calibration.reading.csv_tables import write_csv
+from studio.calibration.reading.files import read_tables
 from studio.calibration.reading.given import Given
 from studio.calibration.tables import MeasuredTable
 from studio.errors import StudioError
@@ -55,6 +56,28 @@ def test_files_that_are_no_tables_take_no_others_with_them(tmp_path):
     assert [error.message.partition(":")[0] for error in added.refused] == ["b.txt", "wrong.csv"]
     assert (added.tables, shelf.tables()) == ("z", ["z"])
     assert [each.collective for each in shelf.read("z").tables] == ["all_reduce", "all_gather"]
+
+
+def test_no_file_is_read_twice_where_another_is_refused(tmp_path, monkeypatch):
+    handed: list[str] = []
+
+    def count(paths, *given):
+        handed.extend(path.name for path in paths)
+        return read_tables(paths, *given)
+
+    monkeypatch.setattr("studio.store.measured.read_tables", count)
+    files = {
+        "z.csv": write_csv([table()]).encode(),
+        "wrong.csv": b"size,time_us\n8,-1\n",
+        "a.csv": write_csv([table(), table("all_gather")]).encode(),
+        "rank0.json": b'{"schemaVersion": 1, "traceEvents": []}',
+    }
+    added = Shelf(tmp_path).keep(files, Given())
+    assert sorted(handed) == sorted(files)
+    monkeypatch.undo()
+    assert {error.message.partition(":")[0] for error in added.refused} == {"wrong.csv", "recording"}
+    names = [each.table_id for each in Shelf(tmp_path).read("z").tables]
+    assert len({*names}) == len(names) == 3
 
 
 def test_marks_are_measured_lines_simulated_and_residuals_below():

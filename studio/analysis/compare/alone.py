@@ -21,11 +21,18 @@ class AloneName:
         name: As recorded, with * for numbers of steps, layers and the like; untrusted text.
         count: How many there are, on all ranks.
         total_ns: How long they run, added up; those without times do not count.
+        ranks: How many ranks have some.
+        rank, row: Place in the trace, and row of the graph, of the one that runs longest; the first where none has times.
+        longest_ns: How long that one runs, -1 where it has no times.
     """
 
     name: str
     count: int
     total_ns: int
+    ranks: int
+    rank: int
+    row: int
+    longest_ns: int
 
     __repr__ = one_line
 
@@ -40,6 +47,8 @@ def alone_by_name(side: Side, alignment: Alignment, *, of_b: bool) -> list[Alone
     """
     counts: Counter[str] = Counter()
     totals: Counter[str] = Counter()
+    having: Counter[str] = Counter()
+    longest: dict[str, tuple[int, int, int]] = {}
     ranks = alignment.rank_b if of_b else alignment.rank_a
     for index, pairs in enumerate(alignment.pairs):
         rows = pairs.only_b if of_b else pairs.only_a
@@ -51,12 +60,26 @@ def alone_by_name(side: Side, alignment: Alignment, *, of_b: bool) -> list[Alone
         names = [family(graph.strings[text]) for text in codes.tolist()]
         for name, count in zip(names, np.bincount(code).tolist(), strict=True):
             counts[name] += count * len(mine)
+        for name in {*names}:
+            having[name] += len(mine)
         # Ranks with equal times are looked at once.
         _, distinct, many = np.unique(side.times.first[mine], return_index=True, return_counts=True)
         for rank, times in zip(mine[distinct].tolist(), many.tolist(), strict=True):
+            lasted = durations(side, rank, rows)
             total = np.zeros(len(codes), np.int64)
-            np.add.at(total, code, np.maximum(durations(side, rank, rows), 0))
-            for name, ns in zip(names, total.tolist(), strict=True):
+            np.add.at(total, code, np.maximum(lasted, 0))
+            # The last of each name in the order of time is its longest, of equal ones the first in the file.
+            order = np.lexsort((-rows, lasted, code))
+            ends = order[np.searchsorted(code[order], np.arange(len(codes)), side="right") - 1]
+            for name, ns, place in zip(names, total.tolist(), ends.tolist(), strict=True):
                 totals[name] += times * ns
-    found = [AloneName(name, count, totals[name]) for name, count in counts.items()]
-    return sorted(found, key=lambda one: (-one.total_ns, -one.count, one.name))
+                found = (int(lasted[place]), rank, int(rows[place]))
+                if name not in longest or found[0] > longest[name][0]:
+                    longest[name] = found
+    summed = [
+        AloneName(
+            name, count, totals[name], having[name], longest[name][1], longest[name][2], longest[name][0]
+        )
+        for name, count in counts.items()
+    ]
+    return sorted(summed, key=lambda one: (-one.total_ns, -one.count, one.name))

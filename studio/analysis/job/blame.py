@@ -19,6 +19,7 @@ from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, Int64, Trace, assumed_arrivals
+from studio.units import format_ns
 
 _STALL, _HOST = PARTS.index("stall"), PARTS.index("host")
 _WAITS = (PARTS.index("waiting"), PARTS.index("bubble"))
@@ -204,15 +205,11 @@ def _arriving(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64) -> 
     for one in find_distinct(other[other != NONE]).tolist():
         place = int(account.places[one])
         rows = int(times.first[place]) + np.flatnonzero(chosen[trace.ranks[place].graph])
-        rows = rows[times.start_ns[rows] >= 0]
-        rows = rows[np.argsort(times.start_ns[rows], kind="stable")]
-        if not len(rows):
+        since, until = _apart(times, rows)
+        if not len(since):
             continue
         mine = np.flatnonzero(other == one)
         moved = _clock_lead(account, rank[mine], other[mine]) + account.origin_ns
-        # Several may be under way at once: each counts from where those before it have ended.
-        until = np.maximum.accumulate(times.end_ns[rows])
-        since = np.maximum(times.start_ns[rows], np.append(0, until[:-1]))
         total = np.append(0, np.cumsum(until - since))
 
         def covered(moment: Int64, since: Int64 = since, until: Int64 = until, total: Int64 = total) -> Int64:
@@ -222,6 +219,47 @@ def _arriving(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64) -> 
 
         found[mine] = covered(end[mine] + moved) - covered(start[mine] + moved)
     return found
+
+
+def assumed_ns(trace: Trace, times: NodeTimes, account: Ledger) -> Int64:
+    """Return (K,) how much of each rank's host time is an assumed arrival, which nobody recorded."""
+    found = np.zeros(len(account), np.int64)
+    chosen = [assumed_arrivals(graph) for graph in trace.graphs]
+    if not any(of_graph.any() for of_graph in chosen):
+        return found
+    known: dict[tuple[int, int], int] = {}
+    for index, (place, course) in enumerate(
+        zip(account.places.tolist(), account.course.tolist(), strict=True)
+    ):
+        key = course, trace.ranks[place].graph
+        if key not in known:
+            rows = int(times.first[place]) + np.flatnonzero(chosen[key[1]])
+            since, until = _apart(times, rows)
+            line = np.full(len(since), course, np.int64)
+            spent = account.stretches.until(line, until - account.origin_ns, len(PARTS))
+            spent -= account.stretches.until(line, since - account.origin_ns, len(PARTS))
+            known[key] = int(spent[:, _HOST].sum())
+        found[index] = known[key]
+    return found
+
+
+def assumed_host_words(account: Ledger, arriving_ns: Int64) -> str:
+    """Say how much of the host's time nobody recorded, "" where all was; `arriving_ns` is that of `assumed_ns`."""
+    if not arriving_ns.any():
+        return ""
+    host = account.totals().of("host")
+    return (
+        f"Of {format_ns(float(host.mean()))} host time, in the mean of all ranks, {format_ns(float(arriving_ns.mean()))} is assumed arrival: "
+        f"time before collectives that recorded ranks seem to have waited for ranks which nobody recorded."
+    )
+
+
+def _apart(times: NodeTimes, rows: Int64) -> tuple[Int64, Int64]:
+    """Return from when until when nodes were under way, each from where those before it had ended, in order of their starts."""
+    rows = rows[times.start_ns[rows] >= 0]
+    rows = rows[np.argsort(times.start_ns[rows], kind="stable")]
+    until = np.maximum.accumulate(times.end_ns[rows])
+    return np.maximum(times.start_ns[rows], np.append(0, until)[:-1]), until
 
 
 def _clock_lead(account: Ledger, rank: Int64, other: Int64) -> Int64:

@@ -208,6 +208,13 @@ def _holders(graph: Graph, live: Sequence[tuple[int, int]], peak: int) -> tuple[
     return tuple(sorted(holders, key=lambda holder: -holder.bytes))
 
 
+def holder_words(use: MemoryUse, one: Holder) -> str:
+    """Name who holds memory: an operator, or what was there before all of them."""
+    if one.name != BEFORE or one.count:
+        return one.name
+    return "there from the beginning" if use.counted else "before the recording"
+
+
 # ---------------------------------------------------------------------------------------------------
 # Storages of tensors
 

@@ -7,6 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from studio.calibration.reading.benchmarks import is_benchmark, read_benchmarks
@@ -67,9 +68,18 @@ def read_tables(
         notes.append(
             f"{format_counted(len(unknown), 'file')} without measured times left out: {_first(unknown)}."
         )
-    return Tables(
-        tuple(_with_own_names([table for tables in found for table in tables.tables])), tuple(notes)
-    )
+    return Tables(join_tables(found).tables, tuple(notes))
+
+
+def join_tables(found: Sequence[Tables]) -> Tables:
+    """Return tables that were read one after another as one set, each with a name that no other has."""
+    tables = [table for one in found for table in one.tables]
+    return Tables(tuple(_with_own_names(tables)), tuple(note for one in found for note in one.notes))
+
+
+def is_text(start: bytes) -> bool:
+    """Whether a file that begins so is a text, as far as that tells."""
+    return b"\0" not in start or start.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
 def _first(names: Sequence[str]) -> str:
@@ -84,7 +94,7 @@ def _tables_of(file: SourceFile, given: Given) -> tuple[Tables | None, bool]:
     # Long warnings of libraries may stand before a table.
     if reader is None and recognise(head(file)) is not None:
         return None, True
-    if reader is None and not _is_text(head(file)):
+    if reader is None and not is_text(head(file)):
         return None, False
     text = decode(_content(file))
     reader = reader or _reader(text)
@@ -95,10 +105,6 @@ def _reader(text: str) -> Callable[[str, str, Given], Tables] | None:
     if is_benchmark(text):
         return read_benchmarks
     return read_csv_tables if is_csv(text) else None
-
-
-def _is_text(start: bytes) -> bool:
-    return b"\0" not in start or start.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
 def _content(file: SourceFile) -> bytes:
@@ -122,9 +128,13 @@ def _content(file: SourceFile) -> bytes:
 def _with_own_names(tables: Sequence[MeasuredTable]) -> list[MeasuredTable]:
     """Return the tables, each with a name that no other has."""
     seen: Counter[str] = Counter()
+    used = {table.table_id for table in tables}
     named = []
     for table in tables:
-        seen[table.table_id] += 1
-        count = seen[table.table_id]
-        named.append(table if count == 1 else replace(table, table_id=f"{table.table_id}_{count}"))
+        name = table.table_id
+        seen[name] += 1
+        if seen[name] > 1:
+            name = next(free for number in count(seen[name]) if (free := f"{name}_{number}") not in used)
+            used.add(name)
+        named.append(table if name == table.table_id else replace(table, table_id=name))
     return named

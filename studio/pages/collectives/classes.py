@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from dash import dcc, html
@@ -55,7 +57,11 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
         head.insert(8, _named(f"of {attained.system}", _ATTAINED))
     # Of one member alone nothing tells when the others came.
     alone = len(session().trace(job).ranks) == 1
-    rows = [_row(job, view, index, each, attained, alone=alone) for index, each in enumerate(found[:_SHOWN])]
+    shown = found[:_SHOWN]
+    rows = [
+        _row(job, view, (index, size), each, attained, alone=alone)
+        for index, (each, size) in enumerate(zip(shown, size_texts(shown), strict=True))
+    ]
     more = len(found) - _SHOWN
     # Members of which none comes first may be recorded to begin together.
     note = (
@@ -97,19 +103,43 @@ def _named(name: str, about: str) -> Any:
     return html.Span([name, hint(name, about)])
 
 
+def size_texts(found: Sequence[SizeClass]) -> list[str]:
+    """Return the sizes of classes, in bytes where two of one type among as many ranks would read the same."""
+    texts = [_size_text(each.least_bytes, each.most_bytes) for each in found]
+    often = Counter((each.type, each.members, text) for each, text in zip(found, texts, strict=True))
+    return [
+        _exactly(each) if often[each.type, each.members, text] > 1 and each.most_bytes else text
+        for each, text in zip(found, texts, strict=True)
+    ]
+
+
+def _exactly(each: SizeClass) -> str:
+    low = "" if each.least_bytes == each.most_bytes else f"{each.least_bytes:,} to "
+    return f"{low}{each.most_bytes:,} B"
+
+
+def _size_text(least: int, most: int) -> str:
+    if not most:
+        return "–"
+    return format_bytes(most) if least == most else f"{format_bytes(least)} to {format_bytes(most)}"
+
+
 def _row(
-    job: str, view: dict[str, Any], index: int, each: SizeClass, attained: Attained | None, *, alone: bool
+    job: str,
+    view: dict[str, Any],
+    at: tuple[int, str],
+    each: SizeClass,
+    attained: Attained | None,
+    *,
+    alone: bool,
 ) -> list[Any]:
+    index, size = at
     groups = (
         html.Bdi(each.groups[0] or "(all ranks)") if len(each.groups) == 1 else format_count(len(each.groups))
     )
     ranks: Any = format_count(each.members)
     if each.is_open:
         ranks = exact(f"{ranks}+", open_words(each.members, told_ranks(session().trace(job))))
-    size = "–"
-    if each.most_bytes:
-        size = format_bytes(each.most_bytes)
-        size = size if each.least_bytes == each.most_bytes else f"{format_bytes(each.least_bytes)} to {size}"
     rate = each.bus_bytes_per_ns
     last: Any = "–"
     if each.last_rank != NONE:

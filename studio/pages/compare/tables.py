@@ -13,6 +13,7 @@ from dash import dcc, html
 
 from studio.analysis.collectives.imbalance import joined_matrix, rows_of
 from studio.analysis.collectives.members import collective_members
+from studio.analysis.compare.alone import AloneName, alone_by_name
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side
 from studio.analysis.compare.words import node_words, signed_ns
 from studio.analysis.job.part_words import ABOUT, NAMES
@@ -26,6 +27,8 @@ from studio.units import format_count, format_counted, format_ns
 
 _LISTED = 12
 _OPERATIONS = 16
+_NAMES = 2000
+"""Names of nodes of one side that a file holds."""
 _CELLS = 20_000
 _MATCHED = (
     "Nodes of one job are matched by rank and id. Nodes of different jobs are matched by structure: type, name, size and "
@@ -163,8 +166,8 @@ def nodes_tables(shown: Lineup, pair: int, sides: Sequence[Sequence[str]]) -> An
     parts = [
         _list_changes(comparison, f"Slower in {letter}", comparison.slower, letter, a),
         _list_changes(comparison, f"Faster in {letter}", comparison.faster, letter, a),
-        _list_alone(comparison.b, f"Only in {letter}", comparison.added, comparison.added_count, b),
-        _list_alone(comparison.a, "Only in A", comparison.removed, comparison.removed_count, a),
+        _list_alone(comparison, f"Only in {letter}", b, of_b=True),
+        _list_alone(comparison, "Only in A", a, of_b=False),
     ]
     return html.Section(
         [
@@ -247,20 +250,88 @@ def _colour(ns: int) -> Any:
     return exact(signed_ns(ns), f"{ns:+,} ns", classes=kind)
 
 
-def _list_alone(
-    side: Side, title: str, alone: Sequence[NodeAlone], count: int, address: Sequence[str]
-) -> Any:
-    if not alone:
+def _list_alone(comparison: Comparison, title: str, address: Sequence[str], *, of_b: bool) -> Any:
+    """List what only one side has, a row for each name, and below, folded, the longest nodes one by one."""
+    side = comparison.b if of_b else comparison.a
+    nodes, count = (
+        (comparison.added, comparison.added_count) if of_b else (comparison.removed, comparison.removed_count)
+    )
+    if not nodes:
         return html.Div([html.H3(title), html.P("none", className="cs-dim")])
+    names = alone_by_name(side, comparison.alignment, of_b=of_b)
+    rows = [
+        (
+            _alone_name(side, one, address),
+            format_count(one.count),
+            _lasted(one.total_ns if one.longest_ns >= 0 else -1),
+            format_count(one.ranks),
+            _longest(side, one, address),
+        )
+        for one in names[:_LISTED]
+    ]
+    rest = names[_LISTED:]
+    if rest:
+        more, total = sum(one.count for one in rest), sum(one.total_ns for one in rest)
+        rows.append((f"{format_count(len(rest))} more names", format_count(more), _lasted(total), "", ""))
+    ran = format_ns(sum(one.total_ns for one in names))
+    timed = any(one.longest_ns >= 0 for one in names)
+    head = f"{title}: {format_counted(count, 'node')}" + (f", {ran} together" if timed else "")
+    data = [(one.name, one.count, one.total_ns, one.ranks, one.longest_ns) for one in names[:_NAMES]]
+    columns = ("name", "nodes", "total_ns", "ranks", "longest_ns")
+    heading = html.Div(
+        [
+            html.H3(head),
+            html.Span(style={"flex": 1}),
+            exports(f"only-{'b' if of_b else 'a'}", table=Table(columns, data), title=title),
+        ],
+        className="cs-compare-controls",
+    )
+    return html.Div(
+        [
+            heading,
+            _node_table(("Name", "nodes", "together", "ranks", "longest"), rows, title),
+            html.Details(
+                [html.Summary("Single nodes, the longest"), _single_nodes(side, nodes, address, title)],
+                className="cs-compare-single",
+            ),
+        ]
+    )
+
+
+def _single_nodes(side: Side, alone: Sequence[NodeAlone], address: Sequence[str], title: str) -> Any:
     rows = []
     for node in alone[:_LISTED]:
         words = node_words(side, node.rank, node.row)
-        lasted = exact(format_ns(node.ns), f"{node.ns:,} ns") if node.ns >= 0 else "no time"
-        rows.append(
-            (_node(words, address, select=False), str(words["rank"]), lasted, format_count(node.ranks))
-        )
-    head = ("Node", "on rank", "lasts", "ranks")
-    return html.Div([html.H3(f"{title}: {format_count(count)}"), _node_table(head, rows, title)])
+        shown = _node(words, address, select=False, several=True)
+        rows.append((shown, str(words["rank"]), _lasted(node.ns), format_count(node.ranks)))
+    return _node_table(("Node", "on rank", "lasts", "ranks"), rows, f"{title}, single nodes")
+
+
+def _lasted(ns: int) -> Any:
+    return exact(format_ns(ns), f"{ns:,} ns") if ns >= 0 else "no time"
+
+
+def _alone_name(side: Side, one: AloneName, address: Sequence[str]) -> Any:
+    """Return the name, as a link to the list of its nodes where it stands for one recorded name."""
+    words = node_words(side, one.rank, one.row)
+    name = one.name or "(no name)"
+    if one.name and one.name == words["name"]:
+        filters = json.dumps({"name": ["equals", one.name]}, ensure_ascii=False)
+        to = link("/nodes", {"job": address[0], "run": address[1], "f": filters})
+        return html.A(html.Bdi(name), href=to, title=f"{name}: list the nodes of this name")
+    return html.Bdi(name, title=f"{name} \N{MIDDLE DOT} {words['type']}")
+
+
+def _longest(side: Side, one: AloneName, address: Sequence[str]) -> Any:
+    """Return a link to the longest node of a name."""
+    words = node_words(side, one.rank, one.row)
+    to = link(
+        "/timeline", {"job": address[0], "run": address[1], "rank": words["rank"], "node": words["node"]}
+    )
+    shown = format_ns(one.longest_ns) if one.longest_ns >= 0 else "first"
+    return html.A(
+        shown, href=to, title=f"{words['name']} \N{MIDDLE DOT} rank {words['rank']}, id {words['node']}"
+    )
 
 
 def _list_operations(comparison: Comparison, letter: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, MemoryUse
+from studio.analysis.job.memory import HOST_MEMORY, MemoryUse, holder_words
 from studio.errors import ConfigError
 from studio.pages.base.export import Table, exports
 from studio.pages.base.state import session
@@ -85,19 +85,15 @@ def _unfit(job: str, uses: Sequence[MemoryUse]) -> str:
 
 def _row(use: MemoryUse, view: dict[str, Any], *, reserved: bool) -> list[Any]:
     how = "" if use.noted else "about "
-    held = "; ".join(f"{_name(one)} {format_bytes(one.bytes)}" for one in use.holders[:_HOLDERS])
+    held = "; ".join(f"{holder_words(use, one)} {format_bytes(one.bytes)}" for one in use.holders[:_HOLDERS])
     return [
         dcc.Link(str(use.rank), href=link("/timeline", view, rank=str(use.rank))),
-        "processor" if use.device == HOST_MEMORY else f"device {use.device}",
+        "processor" if use.device == HOST_MEMORY else f"device\N{NO-BREAK SPACE}{use.device}",
         exact(how + format_bytes(use.peak_bytes), f"{use.peak_bytes:,} bytes"),
         exact(format_ns(use.peak_ns), f"{use.peak_ns:,} ns"),
         *([exact(format_bytes(use.reserved_bytes), f"{use.reserved_bytes:,} bytes")] if reserved else []),
         html.Bdi(held),
     ]
-
-
-def _name(one: Holder) -> str:
-    return "before the recording" if one.name == BEFORE and not one.count else one.name
 
 
 def _numbers(uses: list[MemoryUse]) -> Table:

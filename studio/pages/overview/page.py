@@ -56,8 +56,10 @@ from studio.pages.overview.verdict import (
 )
 from studio.pages.overview.words import (
     collectives_table,
+    doubt_lines,
     imported_from,
     recorded_times_of,
+    told_findings,
     types_table,
     use_table,
 )
@@ -117,18 +119,21 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
     trace = session().trace(view["job"])
     summary = _summary(info, trace)
     here = completeness(trace)
+    ran = is_recording(trace)
     (use, alone), run = shared_use(group_use(trace)), shown_run(session(), view["job"], view)
     simulated = _run_info(info.id, run)
     is_gone = bool(run) and simulated is None
     if is_gone:
         run = None  # nothing is read of it: said once, instead of in every section
+    layout_place = html.Div(layout_section(info.id, None), id="overview-layout")
     figure = used_matrix(use, dark=theme == "dark")
     shown = page(
         info.name,
         lost_line(trace, info.id),
-        _missing_ranks(here, is_recording(trace), view),
+        _missing_ranks(here, ran, view),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
         follow_tasks("overview"),
+        doubt_lines(simulated),
         html.Div(None if run is None else headline_skeleton(), id="overview-headline"),
         html.Div(
             [
@@ -137,7 +142,7 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
                         html.Div(
                             verdict_skeleton(summary.ranks)
                             if run is not None
-                            else untimed(info.id, is_gone=is_gone),
+                            else untimed(info.id, summary.duration_ns > 0, is_gone=is_gone),
                             id="overview-ranks",
                         ),
                         html.Div(None if run is None else times_skeleton(), id="overview-times"),
@@ -150,12 +155,9 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
         _facts(summary, simulated, here),
         assumed_section(trace, info),
         html.Div(
-            [
-                html.Div(
-                    None if run is None else html.Div(className="cs-kernels-place"), id="overview-kernels"
-                ),
-                html.Div(layout_section(info.id, None), id="overview-layout"),
-            ],
+            [layout_place, html.Div(id="overview-kernels")]
+            if run is None
+            else [html.Div(html.Div(className="cs-kernels-place"), id="overview-kernels"), layout_place],
             className="cs-columns cs-verdict",
         ),
         html.Div(id="overview-tornado"),
@@ -168,9 +170,9 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
                     [
                         html.H2("Nodes by type"),
                         html.Div(
-                            reserved(types_table(summary, recorded_times_of(summary)))
+                            reserved(types_table(summary, recorded_times_of(summary), ran=ran))
                             if simulated
-                            else types_table(summary),
+                            else types_table(summary, ran=ran),
                             id="overview-types",
                         ),
                     ],
@@ -226,12 +228,11 @@ def show_findings(shown: list[Any], _activity: str | None) -> Any:
     if examination is None:
         list_tasks_again(began=start_check(tasks(), session(), job))
         return loading("Checking the job…")
-    if not examination.diagnoses:
+    told = told_findings(examination.diagnoses)
+    if not told:
         said: Any = html.P(f"No problems: {len(CHECKS)} checks ran, and the files were read without any.")
     else:
-        said = findings_list(
-            examination.diagnoses, most=_FINDINGS_SHOWN, rest="more are not shown here; Findings lists all."
-        )
+        said = findings_list(told, most=_FINDINGS_SHOWN, rest="more are not shown here; Findings lists all.")
     return still(
         html.Div(
             [said, html.P(dcc.Link("Findings: what follows from each, what can be repaired", href=href))]
@@ -269,7 +270,8 @@ def _types_section(job: str, run: str, dark: bool) -> Any:
     took = session().keep_of_job(
         f"types {run}", job, lambda: type_times(session().trace(job), session().times(job, run))
     )
-    return types_table(_summary(workspace().info(job), session().trace(job)), took)
+    trace = session().trace(job)
+    return types_table(_summary(workspace().info(job), trace), took, ran=is_recording(trace))
 
 
 def _summary(info: JobInfo, trace: Trace) -> Summary:

@@ -34,15 +34,18 @@ def times_skeleton() -> Any:
     )
 
 
-def untimed(job: str, *, is_gone: bool = False) -> Any:
-    """Return what is said of a job without times, or of a run that is not there."""
+def untimed(job: str, has_durations: bool, *, is_gone: bool = False) -> Any:
+    """Return what is said of a job of which nothing says when it ran, or of a run that is not there."""
     if is_gone:
         said = "The run that the address names is not there. Choose another one in the bar above."
         return html.P(said, className="cs-dim")
     simulate = dcc.Link("Simulate it", href=link("/simulate", {"job": job}))
-    return html.P(
-        ["The files hold no times. ", simulate, " to see where the time would go."], className="cs-dim"
+    told = (
+        "The files say how long nodes take, not when they ran. "
+        if has_durations
+        else "The files hold no times. "
     )
+    return html.P([told, simulate, " to see where the time would go."], className="cs-dim")
 
 
 def over_time_section(job: str, run: str, *, dark: bool) -> Any:

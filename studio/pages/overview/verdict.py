@@ -10,10 +10,11 @@ from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, ht
 
 from studio.analysis.collectives.groups import group_use
 from studio.analysis.job.blame import Blame, blame
+from studio.analysis.job.kinds import lacks_host, runs_on_processor
 from studio.analysis.job.layout_imbalance import Unevenness, unevenness
 from studio.analysis.job.ledger import AFTER_FINISH, Ledger
 from studio.analysis.job.measures import share_of_finish
-from studio.analysis.job.part_words import ABOUT, DID, NAMES
+from studio.analysis.job.part_words import ABOUT, DID, NAMES, NO_HOST
 from studio.analysis.job.rank_rows import RankRow, rank_rows, ranks_label, unrecorded_words, waiting_ns
 from studio.analysis.job.step_spans import StepSpans
 from studio.analysis.job.together import ready_words
@@ -32,6 +33,8 @@ from studio.units import format_count, format_counted, format_ns
 
 _ROWS = 8
 _EVEN = 0.005
+_MOSTLY = 0.5
+"""The share of the finish from which on the host is what a job waits for."""
 _SHARES = {
     "compute": -1.0,
     "overlapped": 0.0,
@@ -176,9 +179,25 @@ def rank_section(job: str, run: str, *, dark: bool) -> Any:
                     room=min(len(account), _ROWS),
                 ),
             ),
-            html.P(_in_words(rows, account, found, view), className="cs-dim cs-verdict-caption"),
+            html.P(
+                [idle_words(session().trace(job), account), *_in_words(rows, account, found, view)],
+                className="cs-dim cs-verdict-caption",
+            ),
         ],
         className="cs-section",
+    )
+
+
+def idle_words(trace: Trace, account: Ledger) -> str:
+    """Say what keeps devices idle for most of the finish, and what would tell or help; "" where they are not, or there are none."""
+    if any(map(lacks_host, trace.graphs)):
+        return f"{NO_HOST[0].upper()}{NO_HOST[1:]}. "
+    share = share_of_finish(account.totals(), "host", account.makespan_ns)
+    if share < _MOSTLY or runs_on_processor(trace):
+        return ""
+    return (
+        f"For {100 * share:.0f} % of the finish the device has nothing to do because of the host: the lanes of its threads in the Timeline show "
+        "what it does then. Larger batches, CUDA or HIP graphs and compiled code need less of it. "
     )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dash import html
+from dash import dcc, html
 
 from studio.analysis.collectives.groups import GroupUse
+from studio.analysis.job.files import LEFT_OUT
 from studio.analysis.job.kinds import ASSUMED_ARRIVAL, DEVICE_GAP, HOST_GAP, LIBRARY_KERNEL
 from studio.analysis.job.summary import Summary
 from studio.analysis.job.type_times import TypeTime
+from studio.doctor.diagnosis import Diagnosis
 from studio.pages.base.export import Table, with_copy_button
-from studio.pages.base.widgets import aria_label, exact, hint, table, term
+from studio.pages.base.widgets import aria_label, exact, hint, link, table, term
+from studio.pages.simulate.believing import mark
+from studio.store.run_infos import RunInfo
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns
 
@@ -59,6 +63,32 @@ _COLOUR = {
 }
 
 
+def doubt_lines(info: RunInfo | None) -> Any:
+    """Say why the times of a run are not to be believed as they stand, None where nothing is doubtful."""
+    if info is None or not info.doubts:
+        return None
+    more = dcc.Link(
+        "Simulate: what to do about it", href=link("/simulate", {"job": info.job, "run": info.id})
+    )
+    items = [
+        html.Li(
+            [
+                html.Span(mark([doubt]), className=f"cs-level-{'error' if doubt.impossible else 'warning'}"),
+                f" {doubt.message}",
+            ]
+        )
+        for doubt in info.doubts
+    ]
+    return html.Section(
+        [html.Ul(items), more], className="sim-doubts", **aria_label("Why this run is doubtful")
+    )
+
+
+def told_findings(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """Return what Overview lists of a check: files that are no part of the job stand in the list of files."""
+    return [one for one in diagnoses if one.level != "info" or one.code not in LEFT_OUT]
+
+
 def recorded_times_of(summary: Summary) -> dict[str, TypeTime]:
     """Return the recorded times of types, as wide in a table as those of a run that is still added up."""
     return {
@@ -67,10 +97,16 @@ def recorded_times_of(summary: Summary) -> dict[str, TypeTime]:
     }
 
 
-def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> Any:
-    """Return the table of nodes by type; times of a run, if one is shown, stand before the recorded ones."""
+def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None, *, ran: bool = True) -> Any:
+    """Return the table of nodes by type; times of a run, if one is shown, stand before those of the files, if these hold some.
+
+    Args:
+        summary: What the job consists of.
+        run: Times of a run by type.
+        ran: Whether the job ran and was recorded: durations of other files are estimates of whoever wrote them.
+    """
     rows = []
-    recorded = run is None or summary.duration_ns > 0
+    recorded = summary.duration_ns > 0
     for share in summary.types:
         swatch = html.Span(
             className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"}
@@ -91,7 +127,8 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> 
     if run is not None:
         head += [["In run, mean rank", hint("time in the run", _ADDED)], _max_over_mean("time in the run")]
     if recorded:
-        head += [["Recorded, mean rank", hint("recorded time", _ADDED)], _max_over_mean("recorded time")]
+        name, what = ("Recorded", "recorded time") if ran else ("In the files", "time in the files")
+        head += [[f"{name}, mean rank", hint(what, _ADDED)], _max_over_mean(what)]
     return with_copy_button(table(head, rows, numeric=range(1, len(head))), "nodes by type")
 
 

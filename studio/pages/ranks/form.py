@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,8 +54,57 @@ _BATCHES = {"weak": "grows with them", "strong": "stays, and is shared"}
 _SHARES = {"divided": "share the layers", "kept": "add layers"}
 _LAYERS = "The same model over more stages, each with fewer layers; or as many layers in each stage as before: a deeper model."
 
+_ALIKE = {"jitter": "0", "imbalance": "0", "seed": "0", "damaged": ""}
+"""Fields of how copies differ, and what they begin with."""
+_LONGEST_TEXT = 400
+"""Characters of a field in the address."""
+
 Fields = Mapping[str, str]
 """Texts of the controls by name."""
+
+
+def fields_to_complete(layout: str) -> dict[str, str]:
+    """Return what the form that completes a job begins with."""
+    return {"layout": layout, **_ALIKE}
+
+
+def fields_to_scale(mesh: Mesh, replicas: int) -> dict[str, str]:
+    """Return what the form that scales a job begins with: twice as large."""
+    grown = {name: str(size_of(mesh, name)) for name, *_ in _GROWING}
+    first = {"strong": next(iter(_BATCHES)), "layers": next(iter(_SHARES))}
+    return {"layout": mesh.layout, "ranks": str(2 * mesh.world), "dp": str(2 * replicas), **grown, **first}
+
+
+def write_form(fields: Fields, begun: Fields) -> str:
+    """Return what the address keeps of a form: the fields that are no longer as they began.
+
+    Example:
+        >>> write_form({"layout": "dp=8", "ranks": "64"}, {"layout": "dp=8", "ranks": "16"})
+        '{"ranks":"64"}'
+    """
+    changed = {name: fields[name] for name in begun if name in fields and fields[name] != begun[name]}
+    return json.dumps(changed, separators=(",", ":"), ensure_ascii=False) if changed else ""
+
+
+def read_form(text: str, begun: Fields) -> dict[str, str]:
+    """Return the fields of a form as the address says; what it cannot say is left as it begins.
+
+    Example:
+        >>> read_form('{"ranks":"64","strong":"no such"}', {"ranks": "16", "strong": "weak"})
+        {'ranks': '64', 'strong': 'weak'}
+    """
+    try:
+        said = json.loads(text or "{}")
+    except ValueError:
+        return dict(begun)
+    said = said if isinstance(said, dict) else {}
+    allowed = {"strong": _BATCHES, "layers": _SHARES}
+    kept = {
+        name: value[:_LONGEST_TEXT]
+        for name, value in said.items()
+        if name in begun and isinstance(value, str) and value in allowed.get(name, (value,))
+    }
+    return {**begun, **kept}
 
 
 def control_id(name: str) -> dict[str, str]:
@@ -116,11 +166,11 @@ def dimensions_text(fields: Fields) -> str:
     return ",".join(f"{fields[f'name-{index}']}={fields[f'size-{index}'].strip()}" for index in range(count))
 
 
-def advanced(*, is_damaged: bool) -> Any:
+def advanced(fields: Fields, *, is_damaged: bool) -> Any:
     """Return the fold of how copies differ, and whether damaged ranks are copied."""
     damaged = dcc.Checklist(
         [{"label": " Complete it although something could not be read", "value": "yes"}],
-        [],
+        ["yes"] if fields["damaged"] else [],
         id=control_id("damaged"),
         className="rk-check",
     )
@@ -129,16 +179,22 @@ def advanced(*, is_damaged: bool) -> Any:
             html.Summary("Advanced: let durations of assumed ranks differ"),
             html.Div(
                 [
-                    labelled("each node", _NODE, text_field("jitter", "Spread of each node", "0", 64)),
-                    labelled("each rank", _RANK, text_field("imbalance", "Spread of each rank", "0", 64)),
-                    labelled("seed", _SEED, text_field("seed", "Seed", "0", 64)),
+                    labelled(
+                        "each node", _NODE, text_field("jitter", "Spread of each node", fields["jitter"], 64)
+                    ),
+                    labelled(
+                        "each rank",
+                        _RANK,
+                        text_field("imbalance", "Spread of each rank", fields["imbalance"], 64),
+                    ),
+                    labelled("seed", _SEED, text_field("seed", "Seed", fields["seed"], 64)),
                 ],
                 className="rk-line",
             ),
             html.Div(damaged, hidden=not is_damaged),
         ],
         className="rk-fold",
-        open=is_damaged,
+        open=is_damaged or any(fields[name] != text for name, text in _ALIKE.items()),
     )
 
 
@@ -257,12 +313,12 @@ def legend(*items: tuple[str, str]) -> Any:
     )
 
 
-def _choose(name: str, label: str, choices: Mapping[str, str]) -> Any:
-    """Return a field with few values, of which the first is chosen."""
+def _choose(name: str, label: str, choices: Mapping[str, str], chosen: str) -> Any:
+    """Return a field with few values."""
     return dmc.Select(
         id=control_id(name),
         data=[{"value": value, "label": words} for value, words in choices.items()],
-        value=next(iter(choices)),
+        value=chosen,
         size="xs",
         w=172,
         allowDeselect=False,
@@ -271,16 +327,17 @@ def _choose(name: str, label: str, choices: Mapping[str, str]) -> Any:
     )
 
 
-def scale_fields(mesh: Mesh) -> list[Any]:
+def scale_fields(mesh: Mesh, fields: Fields) -> list[Any]:
     """Return the fields of what else can grow, as far as the job has it, and of how."""
     parts: list[Any] = [
-        labelled(axis_words, about, text_field(name, label, str(axis.size), 64))
+        labelled(axis_words, about, text_field(name, label, fields[name], 64))
         for name, axis_words, about, label in _GROWING
         if (axis := mesh.axis(name)) is not None and axis.size > 1
     ]
-    parts.append(labelled("the batch", _STRONG, _choose("strong", "The batch", _BATCHES)))
+    parts.append(labelled("the batch", _STRONG, _choose("strong", "The batch", _BATCHES, fields["strong"])))
     if size_of(mesh, PIPELINE) > 1:
-        parts.append(labelled("more stages", _LAYERS, _choose("layers", "Layers of more stages", _SHARES)))
+        choose = _choose("layers", "Layers of more stages", _SHARES, fields["layers"])
+        parts.append(labelled("more stages", _LAYERS, choose))
     return parts
 
 

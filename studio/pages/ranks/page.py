@@ -47,17 +47,21 @@ from studio.pages.ranks.form import (
     dimensions_text,
     drawing_place,
     evidence_table,
+    fields_to_complete,
+    fields_to_scale,
     file_text,
     labelled,
     layout_fields,
     layout_file,
     legend,
     question,
+    read_form,
     rules_table,
     scale_fields,
     scaling,
     text_field,
     whole_number,
+    write_form,
 )
 from studio.pages.ranks.words import planned_words
 from studio.store.tasks import cancel, get, wait
@@ -100,6 +104,7 @@ def layout(**_query: str) -> Any:
             dcc.Store(id="ranks-shown"),
             dcc.Store(id="ranks-drawings"),
             dcc.Store(id="ranks-making"),
+            dcc.Store(id="ranks-form"),
             html.Div(id="ranks-sync", hidden=True),
         ]
     )
@@ -116,12 +121,12 @@ def show(view: dict[str, Any], shown: str | None) -> Any:
     job = view.get("job") or ""
     if shown is not None and shown == job:
         return no_update, no_update
-    return show_job(job), job
+    return show_job(job, view.get("form") or ""), job
 
 
 @show_errors
-def show_job(job: str) -> Any:
-    """Return the content of the page for a job."""
+def show_job(job: str, form: str) -> Any:
+    """Return the content of the page for a job, with the form as the address says."""
     if not job:
         return no_job()
     info, known = workspace().info(job), trace(job)
@@ -137,11 +142,17 @@ def show_job(job: str) -> Any:
             why,
             error_box(error, title="The ranks form no mesh"),
         )
-    parts = (
-        _scale_form(layouts, known_word(known))
-        if here.is_whole
-        else _complete_form(here, layouts, known_word(known), is_damaged=unreadable(known) is not None)
-    )
+    word = known_word(known)
+    if here.is_whole:
+        parts = _scale_form(layouts, word, form)
+    else:
+        likely = layouts.fitting[0].layout if layouts.fitting else f"dp={max(here.world, 2)}"
+        begun = fields_to_complete(likely)
+        damaged = unreadable(known) is not None
+        parts = [
+            dcc.Store(id="ranks-begun", data=begun),
+            *_complete_form(layouts, word, read_form(form, begun), is_damaged=damaged),
+        ]
     head = [lost_line(known, job), origin_line(info), html.P(_here(here, known), className="rk-ask")]
     if not here.is_whole:
         head.append(html.P(here.sentence(), className="cs-dim"))
@@ -178,36 +189,37 @@ def _make_line(verb: str, *fields: Any) -> list[Any]:
     ]
 
 
-def _complete_form(here: Completeness, layouts: Layouts, word: str, *, is_damaged: bool) -> list[Any]:
-    likely = layouts.fitting[0].layout if layouts.fitting else f"dp={max(here.world, 2)}"
+def _complete_form(layouts: Layouts, word: str, fields: Fields, *, is_damaged: bool) -> list[Any]:
     return [
-        html.Div(question(layouts.fitting, layouts.why, likely), id="ranks-question"),
-        *_make_line("complete", *layout_fields(likely), layout_file()),
+        html.Div(question(layouts.fitting, layouts.why, fields["layout"]), id="ranks-question"),
+        *_make_line("complete", *layout_fields(fields["layout"]), layout_file()),
         drawing_place(
             "ranks-before", "Ranks of the whole job", legend(("rk-recorded", word), _ASSUMED, _OPEN)
         ),
         html.Div(id="ranks-evidence", className="cs-section"),
-        advanced(is_damaged=is_damaged),
+        advanced(fields, is_damaged=is_damaged),
         html.Div(id="ranks-rules", hidden=True),
     ]
 
 
-def _scale_form(layouts: Layouts, word: str) -> list[Any]:
+def _scale_form(layouts: Layouts, word: str, form: str) -> list[Any]:
     mesh = layouts.fitting[0] if layouts.fitting else Mesh.of([(DATA, max(layouts.world, 1))])
     data = mesh.axis(DATA)
-    size = data.size if data else 1
+    begun = fields_to_scale(mesh, data.size if data else 1)
+    fields = read_form(form, begun)
     return [
+        dcc.Store(id="ranks-begun", data=begun),
         html.H2("Scale it"),
         *_make_line(
             "scale",
             labelled(
                 "Ranks",
                 "",
-                text_field("ranks", "Ranks of the larger job", str(2 * mesh.world), 84),
+                text_field("ranks", "Ranks of the larger job", fields["ranks"], 84),
             ),
             html.Span("or", className="cs-dim"),
-            labelled("data-parallel replicas", _REPLICAS, text_field("dp", "Replicas", str(2 * size), 84)),
-            *scale_fields(mesh),
+            labelled("data-parallel replicas", _REPLICAS, text_field("dp", "Replicas", fields["dp"], 84)),
+            *scale_fields(mesh, fields),
         ),
         html.Div(
             [
@@ -217,8 +229,8 @@ def _scale_form(layouts: Layouts, word: str) -> list[Any]:
             className="rk-beside",
         ),
         html.H2("The layout as it is"),
-        html.Div(question(layouts.fitting, layouts.why, mesh.layout), id="ranks-question"),
-        html.Div(layout_fields(mesh.layout), className="rk-line"),
+        html.Div(question(layouts.fitting, layouts.why, fields["layout"]), id="ranks-question"),
+        html.Div(layout_fields(fields["layout"]), className="rk-line"),
         html.Div(id="ranks-evidence", className="cs-section"),
         html.Div(id="ranks-rules"),
     ]
@@ -239,24 +251,29 @@ _REPLICAS = "How many times the model is there."
     Output("ranks-make", "disabled"),
     Output("ranks-make", "children"),
     Output("ranks-rules", "children"),
+    Output("ranks-form", "data"),
     Input({"ranks": ALL}, "value"),
     State({"ranks": ALL}, "id"),
     State("ranks-shown", "data"),
+    State("ranks-begun", "data"),
     prevent_initial_call=True,
 )
-def follow(values: list[Any], ids: list[dict[str, str]], job: str | None) -> Any:
-    """Draw the mesh that the form describes, and show the errors of its fields."""
+def follow(
+    values: list[Any], ids: list[dict[str, str]], job: str | None, begun: dict[str, str] | None
+) -> Any:
+    """Draw the mesh that the form describes, show the errors of its fields, and keep them in the address."""
     fields = _fields(ids, values)
     if not job or "layout" not in fields:
-        return [no_update] * 7
+        return [no_update] * 8
     touched = {one["ranks"] for one in _touched()}
     if any(name.startswith(("name-", "size-")) for name in touched) and "layout" not in touched:
         fields["layout"] = dimensions_text(fields)
         dash.set_props(control_id("layout"), {"value": fields["layout"]})
     try:
-        return _show_valid(job, fields, touched)
+        shown = _show_valid(job, fields, touched)
     except StudioError as error:
-        return [*_show_errors(job, fields, error)]
+        shown = _show_errors(job, fields, error)
+    return [*shown, write_form(fields, begun or {})]
 
 
 def _touched() -> list[dict[str, str]]:
@@ -486,5 +503,11 @@ clientside_callback(
     ClientsideFunction("studio_ranks", "draw"),
     Output("ranks-sync", "title"),
     Input("ranks-drawings", "data"),
+    prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction("studio_ranks", "remember"),
+    Output("ranks-sync", "lang"),
+    Input("ranks-form", "data"),
     prevent_initial_call=True,
 )

@@ -9,6 +9,7 @@ import numpy as np
 from dash import dcc, html
 
 from studio.analysis.job.alike import count_alike
+from studio.analysis.job.blame import assumed_host_words, assumed_ns
 from studio.analysis.job.ledger import MADE_OF, PartTimes
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.distinct import find_distinct
@@ -39,6 +40,7 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
     """Show the result of a run, and how its system differs from the form."""
     outcome = run.result
     account = ledger_of(outcome)
+    arriving = assumed_ns(outcome.trace, outcome.node_times(), account)
     numbers = [rank.number for rank in outcome.trace.ranks]
     run_of = {"job": info.job, "run": info.id}
     slowest = link("/collectives", {**run_of, "metric": "duration", "sort": "time"})
@@ -60,7 +62,12 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
             ),
             html.Div(compare_with_form(info, in_form), id={"sim-made": info.id}),
             _figures(outcome, account.totals(), numbers, show_mark(info)),
-            html.P(f"{info.assumed}.", className="sim-assumed") if info.assumed else None,
+            html.P(
+                " ".join(filter(None, [f"{info.assumed}.", assumed_host_words(account, arriving)])),
+                className="sim-assumed",
+            )
+            if info.assumed
+            else None,
             html.P(_compute_words(outcome), className="cs-dim"),
             html.Div(
                 [
@@ -68,13 +75,13 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
                     exports(
                         "ranks",
                         figure="sim-ranks",
-                        table=rank_table(account),
+                        table=rank_table(account, arriving),
                         title="where the time of each rank went",
                     ),
                 ],
                 className="cs-figure-head",
             ),
-            drawn_figure("sim-ranks", rank_times(account, dark=dark)),
+            drawn_figure("sim-ranks", rank_times(account, dark=dark, assumed_ns=arriving)),
             _links(outcome),
         ],
         className="sim-result",
