@@ -11,6 +11,8 @@ LINE = 120
 """Characters a line has at most."""
 _VALUE = 40
 _ROWS = 24
+_FEW = 16
+"""Items that may be shown in full, where they are short."""
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), "�")
 
 
@@ -70,6 +72,8 @@ def _brief(value: Any) -> str:
             return f"{len(value):,} in all"
         if len(value) <= 3:
             return _cut(repr(value))
+        if len(value) <= _FEW and len(whole := repr(value)) <= _VALUE:
+            return whole
         some = ", ".join(_brief(item) for item, _ in zip(value, range(3), strict=False))
         return f"({some}, …, {len(value):,} in all)"
     return _cut(repr(value))

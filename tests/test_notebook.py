@@ -216,3 +216,15 @@ def test_the_critical_path_adds_up_to_the_finish(trace: Trace, result: SimResult
         assert len(repr(found)) <= LINE
     share = replace(found.shares[0], what=EVIL)
     assert "<img" not in replace(found, shares=(share,))._repr_html_()
+
+
+def test_a_short_list_is_shown_in_full() -> None:
+    """Of four ranks three were shown, and that they are four."""
+    assert repr(CommGroup("tp0", (0, 1, 2, 3))) == "CommGroup(name='tp0', ranks=(0, 1, 2, 3), inferred=False)"
+    assert "(0, 1, 2, …, 40 in all)" in repr(CommGroup("dp", tuple(range(40))))
+
+
+def test_a_number_given_as_text_is_shown_as_text() -> None:
+    """`--tp is 8; allowed: a whole number` was no help."""
+    with pytest.raises(studio.ConfigError, match="--tp is '8'; allowed: a whole number"):
+        studio.generate("llama3-8b", ranks=8, tp="8")

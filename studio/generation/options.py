@@ -308,4 +308,6 @@ def _check(option: Option, value: Any) -> None:
         "choice": value in option.choices,
     }.get(option.kind, True)
     if not fits:
-        raise ConfigError(f"{name} is {str(value)[:80]}; allowed: {allowed}.", key=option.key)
+        # A number that is given as text looks like one that is allowed.
+        text = f"{value!r:.80}" if isinstance(value, str) and option.kind != "choice" else str(value)[:80]
+        raise ConfigError(f"{name} is {text}; allowed: {allowed}.", key=option.key)

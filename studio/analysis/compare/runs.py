@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from studio.analysis.compare.alignment import Alignment, GraphPairs, align, plain_name
+from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.analysis.job.ledger import (
     AFTER_FINISH,
     EXPOSED,
@@ -29,7 +30,7 @@ from studio.analysis.job.ledger import (
 from studio.errors import TraceError
 from studio.notebook import line, one_line, table
 from studio.timeline import NodeTimes
-from studio.trace import NONE, CommGroup, Float64, Graph, Int64, Trace, shown_types, type_name
+from studio.trace import NONE, CommGroup, Float64, Graph, Int64, Trace
 from studio.units import format_ns
 
 MOST_LISTED = 50
@@ -264,7 +265,7 @@ class Operation:
     """All nodes of one type and name, ignoring numbers in names, on all ranks.
 
     Attributes:
-        type: Name of the node type.
+        type: Name of the node type, as nodes are counted by: gaps are apart from compute.
         name: What the nodes share of their names; untrusted text.
         count_a, count_b: How many ran.
         a_ns, b_ns: How long, added up.
@@ -760,7 +761,7 @@ def _operation_codes(graph: Graph) -> tuple[Int64, list[tuple[str, str]]]:
         [number.setdefault(plain_name(pool[code]), len(number)) for code in used.tolist()], np.int64
     )
     names = list(number)
-    pair = shown_types(graph).astype(np.int64) * len(names) + plain[inverse]
+    pair = counted_types(graph).astype(np.int64) * len(names) + plain[inverse]
     kinds, code = np.unique(pair, return_inverse=True)
-    keys = [(type_name(kind // len(names)), names[kind % len(names)]) for kind in kinds.tolist()]
+    keys = [(counted_type_name(kind // len(names)), names[kind % len(names)]) for kind in kinds.tolist()]
     return code, keys

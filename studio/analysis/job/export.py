@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.job.kinds import counted_type_name, counted_types
@@ -82,7 +84,7 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
         {
             "id": graph.id,
             "name": [names[code] for code in graph.name.tolist()],
-            "type": pd.Categorical([counted_type_name(number) for number in counted_types(graph).tolist()]),
+            "type": pd.Categorical(_type_names(graph)),
             "start_ns": pd.Series(graph.start_ns, dtype="Int64").mask(graph.start_ns < 0),
             "duration_ns": graph.duration_ns,
             "operations": dense_column(graph, "num_ops", 0),
@@ -151,7 +153,7 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
 
     owner = trace.known_rank(rank)
     graph = trace.graph_of(owner)
-    types = counted_types(graph).tolist()
+    types = _type_names(graph).tolist()
     result: nx.MultiDiGraph[int] = nx.MultiDiGraph(rank=rank)
     for row in range(len(graph)):
         attributes = {
@@ -161,7 +163,7 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
             row,
             id=int(graph.id[row]),
             name=graph.strings[int(graph.name[row])],
-            type=counted_type_name(types[row]),
+            type=types[row],
             start_ns=int(graph.start_ns[row]),
             duration_ns=int(graph.duration_ns[row]),
             attributes=attributes,
@@ -175,7 +177,13 @@ def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
     return result
 
 
+def _type_names(graph: Graph) -> NDArray[np.object_]:
+    """Return (N,) the types that nodes are counted by, in words."""
+    numbers, which = np.unique(counted_types(graph), return_inverse=True)
+    return np.array([counted_type_name(number) for number in numbers.tolist()], object)[which]
+
+
 def _ids(graph: Graph, kind: str) -> list[list[int]]:
     deps = getattr(graph, kind)
-    ids = dependency_ids(graph, deps)
-    return [part.tolist() for part in np.split(ids, deps.offsets[1:-1])] if len(graph) else []
+    ids, offsets = dependency_ids(graph, deps).tolist(), deps.offsets.tolist()
+    return [ids[low:high] for low, high in pairwise(offsets)]

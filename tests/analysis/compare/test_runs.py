@@ -196,6 +196,19 @@ def test_nodes_that_changed_most_come_first_with_the_rank_where_they_did():
     ]
 
 
+def test_operations_tell_gaps_from_compute():
+    """They are written as compute, and were called so where a difference is taken apart by operation."""
+    nodes = [
+        timed(node(1, "COMP", is_cpu_op=True, name="aten::mm"), 0, 5),
+        timed(node(2, "COMP", 1, is_cpu_op=True, name="host gap", gap="program"), 5, 7),
+    ]
+    job = side([nodes])
+    assert {(one.type, one.name) for one in compare(job, job).operations} == {
+        ("COMP", "aten::mm"),
+        ("host gap", "host gap"),
+    }
+
+
 def test_operations_add_up_over_ranks_and_numbers_in_names():
     found = compare(two_ranks(50, 0), two_ranks(50, 30))
     told = {(one.type, one.name): (one.count_a, one.count_b, one.a_ns, one.b_ns) for one in found.operations}
