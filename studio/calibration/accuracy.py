@@ -265,7 +265,7 @@ _WORDS = (
     ),
     (
         "- Trees over two nodes: NCCL counts with up to twice the rate between nodes for them, as each byte goes to the other node once. "
-        "On two nodes of GH200 it takes one (158 GB/s of bus bandwidth, where ports carry a ring 100); the model expects a ring, 80 % too "
+        "On two nodes of GH200 it takes one (158 GB/s of bus bandwidth, where ports carry a ring 100); the model expects a ring, 70 to 80 % too "
         "long from 256 MiB on. With `--set costs.algorithm=tree` these sizes are within 5 %, nothing fitted between nodes. Two nodes of V100 and A100 take rings."
     ),
 )
