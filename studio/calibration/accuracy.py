@@ -263,6 +263,11 @@ _WORDS = (
         "- One node from two whose times are out of line: the fit to the 219 µs of two nodes of MI300X makes launches and channels inside a "
         "node slower as well, so that small and middle sizes of one node come out 25 to 52 % too long."
     ),
+    (
+        "- Trees over two nodes: NCCL counts with up to twice the rate between nodes for them, as each byte goes to the other node once. "
+        "On two nodes of GH200 it takes one (158 GB/s of bus bandwidth, where ports carry a ring 100); the model expects a ring, 70 to 80 % too "
+        "long from 256 MiB on. With `--set costs.algorithm=tree` these sizes are within 5 %, nothing fitted between nodes. Two nodes of V100 and A100 take rings."
+    ),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +25,8 @@ from studio.generation.job import make_job
 from studio.generation.layout import Layout
 from studio.generation.models import Model
 from studio.generation.workload import CUSTOM, INFERENCE, NETWORK, TRAINING, Workload, workload_of
-from studio.trace import NONE, RECIPE, Graph, NodeType, Trace, dense_column
+from studio.sim.generated import told_recipe
+from studio.trace import NONE, Graph, NodeType, Trace, dense_column
 
 _TOLD = ("num_ops", "tensor_size", "comm_type", "comm_size", "comm_tag")
 """Attributes that say what a node does."""
@@ -191,15 +191,12 @@ def scale_job(trace: Trace, before: Mesh, wanted: Growth) -> tuple[Trace, Mesh, 
 
 def recipe_of(trace: Trace) -> Recipe | None:
     """Return what a job was generated from; None for other jobs."""
-    text = next((str(item.value) for item in trace.ranks[0].metadata if item.name == RECIPE), None)
-    if text is None:
-        return None
+    told = told_recipe(trace)
     try:
-        told = json.loads(text)
         given = {key: _read(value) for key, value in told["given"].items()}
         recipe = Recipe(_read(told["model"]), int(told["ranks"]), given, told.get("kind", TRAINING))
         return recipe if recipe.kind in (TRAINING, INFERENCE, NETWORK) else None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

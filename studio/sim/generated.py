@@ -1,4 +1,4 @@
-"""The GPU that a generated job has durations of, and the command that generates it for another one."""
+"""What a generated job keeps of what was said: its GPU, and the command that generates it for another one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPTION = {"sequence": "seq"}
 def gpu_of_generation(trace: Trace) -> Gpu | None:
     """Return the GPU that a job was generated for; None for jobs that were not, or that no GPU was said of."""
     try:
-        return find_gpu(_recipe(trace)["given"]["gpu"])
+        return find_gpu(told_recipe(trace)["given"]["gpu"])
     except (ConfigError, KeyError, TypeError, AttributeError):
         return None
 
@@ -38,8 +38,11 @@ def generate_anew(trace: Trace, gpu: Gpu) -> str:
     return f"Generate it anew with --gpu {name}{f': {command}' if command else ''}."
 
 
-def _recipe(trace: Trace) -> Mapping[str, Any]:
-    """Return what was said of a generated job; empty where its first rank does not tell."""
+def told_recipe(trace: Trace) -> Mapping[str, Any]:
+    """Return what was said of a generated job, as its first rank keeps it; empty for other jobs.
+
+    `studio.generation.recipe` generates from it.
+    """
     text = trace.ranks[0].metadata_value(RECIPE) if trace.ranks else None
     try:
         told = json.loads(text) if isinstance(text, str) else None
@@ -50,7 +53,7 @@ def _recipe(trace: Trace) -> Mapping[str, Any]:
 
 def _command(trace: Trace, gpu: str) -> str:
     """Return the command that generates a job for a GPU; "" where its model has no name or nothing tells the command."""
-    told = _recipe(trace)
+    told = told_recipe(trace)
     made, model, given = trace.ranks[0].metadata_value(GENERATED), told.get("model"), told.get("given")
     if not isinstance(made, str) or not isinstance(model, str) or not isinstance(given, dict):
         return ""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from studio.distinct import find_distinct
 from studio.sim.charges import FLOW_KINDS, SEND_RECV, passes_links
 from studio.sim.flow_plans import SENDS, Bundles
 from studio.trace import Bool, Int64
@@ -109,7 +110,7 @@ def _passings(bundles: Bundles, linked: Bool, messages: Bool, per_node: int) -> 
     begins = np.flatnonzero((np.diff(bundle, prepend=-1) != 0) | (np.diff(node, prepend=-1) != 0))
     counts = np.diff(begins, append=len(bundle))
     links, passing = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for count in np.unique(counts[counts > 1]).tolist():
+    for count in find_distinct(counts[counts > 1]).tolist():
         here = begins[counts == count]
         one, other = np.nonzero(~np.eye(count, dtype=np.bool_))
         source, target = here[:, None] + one, here[:, None] + other
@@ -128,7 +129,7 @@ def _distinct(bundle: Int64, begins: Int64, counts: Int64) -> NodeLinks:
         counts: How many there are.
     """
     links: list[npt.NDArray[np.int64]] = []
-    for count in np.unique(counts).tolist():
+    for count in find_distinct(counts).tolist():
         passed = bundle[begins[counts == count][:, None] + np.arange(count)]
         links.extend(np.unique(passed, axis=0))
     if not links:

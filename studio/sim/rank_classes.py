@@ -116,7 +116,8 @@ def _flow_classes(
 
     if planning.known is None:
         return find()
-    key = bundles, cost.tobytes(), kind_of.tobytes(), per_node, by_node, links.bundle.tobytes()
+    shared = links.link.tobytes(), links.bundle.tobytes()
+    key = bundles, cost.tobytes(), kind_of.tobytes(), per_node, by_node, shared
     return planning.known.once("classes", key, find)
 
 

@@ -176,7 +176,7 @@ def test_protocols_reach_less_together_of_a_network_that_carries_less_than_it_st
 
 
 def test_every_second_size_of_two_nodes_tells_of_those_between(shared: Path) -> None:
-    """33 MB on two nodes of ABCI take 6.2 ms; fitted to every second smaller size they came out at a quarter."""
+    """33 MB on two nodes of ABCI take 1.89 ms; fitted to every second smaller size they came out at a quarter."""
     tables = read_csv(shared / "measured" / "measured.csv")
     own = [table for table in tables if table.machine == "abci_a100" and len(table.size_bytes) > 1]
     start = from_data_sheet(machine_for(own, None))

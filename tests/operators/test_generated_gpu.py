@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from studio.generation.options import OPTIONS
 from studio.generation.recipe import recipe_of
 from studio.sim.generated import generate_anew, gpu_of_generation
 from studio.sim.systems.gpus import find_gpu
-from studio.trace import Trace
+from studio.trace import RECIPE, Trace
 
 _SHAPE = {
     "layers": 1,
@@ -53,6 +54,15 @@ def test_gpu_of_generation() -> None:
     assert gpu_of_generation(_made(gpu="h100")) == find_gpu("h100")
     assert gpu_of_generation(_made()) is None
     assert gpu_of_generation(studio.read(studio.sample_path("transformer_8r"))) is None
+
+
+def test_a_job_without_ranks_or_with_a_recipe_that_cannot_be_read_was_generated_for_none() -> None:
+    made = _made(gpu="h100")
+    first = made.ranks[0]
+    broken = tuple(replace(item, value="[" * 9) if item.name == RECIPE else item for item in first.metadata)
+    for trace in (Trace((), ()), replace(made, ranks=(replace(first, metadata=broken), *made.ranks[1:]))):
+        assert gpu_of_generation(trace) is None
+        assert recipe_of(trace) is None
 
 
 def test_the_command_makes_the_same_job_for_the_other_gpu(job: Path, tmp_path: Path) -> None:
