@@ -85,6 +85,48 @@ def pareto(rows: Sequence[Row]) -> list[Row]:
     return front
 
 
+def enough(rows: Sequence[Row]) -> Row | None:
+    """Return the cheapest point that finishes within a hundredth of the quickest one; None without costs.
+
+    Example:
+        >>> enough([Row(0, 1000, cost=9.0), Row(1, 1009, cost=5.0), Row(2, 1100, cost=1.0)]).index
+        1
+    """
+    priced = [row for row in believed(rows) if row.cost is not None]
+    least = min((row.finish_ns or 0 for row in priced), default=0)
+    near = [row for row in priced if (row.finish_ns or 0) <= least * (1 + LITTLE)]
+    return min(near, key=lambda row: (row.cost or 0.0, row.finish_ns, row.index), default=None)
+
+
+def slower_with_more(space: Space, rows: Sequence[Row]) -> tuple[str, Row] | None:
+    """Return a bandwidth of which the quickest point has less than another one, all else equal, with that one; None where more never takes longer.
+
+    Differences below a thousandth do not count; of several the least bandwidth above.
+    """
+    first = best(rows, 1)[0]
+    chosen = space.point(first.index)
+    for key in space.keys:
+        if not key.startswith("bandwidth"):
+            continue
+        found = []
+        for row in believed(rows):
+            point = space.point(row.index)
+            alike = all(point[other] == value for other, value in chosen.items() if other != key)
+            more = _number(point[key]) - _number(chosen[key])
+            if alike and more > 0 and (row.finish_ns or 0) > (first.finish_ns or 0) * 1.001:
+                found.append((more, row.index, row))
+        if found:
+            return key, min(found)[2]
+    return None
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return float("nan")
+
+
 def reasons(rows: Sequence[Row]) -> list[tuple[str, int]]:
     """Return why points are impossible, and how many for each reason, most first."""
     return Counter(row.error for row in rows if row.error).most_common()

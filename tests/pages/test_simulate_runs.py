@@ -122,7 +122,20 @@ def test_links_that_carried_the_same_share_a_row_and_nothing_is_a_share_of_the_d
     shown = show_summary(lineup(made))
     tables = find_all(shown, "Table")
     [head, *links] = find_all(tables[2], "Tr")
-    assert texts(head).split() == ["Link", "A,", "time", "sending", "B", "B", "−", "A", "A,", "bytes", "B"]
+    assert texts(head).split() == [
+        "Link",
+        "A,",
+        "time",
+        "sending",
+        "B",
+        "B",
+        "−",
+        "A,",
+        "time",
+        "A,",
+        "bytes",
+        "B",
+    ]
     assert len(links) == 1
     assert "and 15 more links alike" in texts(links[0])
     loads = [float(load) for load in re.findall(r"([\d.]+) %", texts(shown))]

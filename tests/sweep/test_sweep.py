@@ -22,7 +22,7 @@ from studio.sim import simulate
 from studio.sim.parts import interpret
 from studio.sim.result import ledger_of
 from studio.sweep import running
-from studio.sweep.analysis import best, finish_varies, importance, pareto, reasons
+from studio.sweep.analysis import best, enough, finish_varies, importance, pareto, reasons, slower_with_more
 from studio.sweep.costs import Costs, costs_of, load_costs, port_rates
 from studio.sweep.journal import Journal, fingerprint, journal_of, read_journal
 from studio.sweep.running import Elsewhere, Here, Row, run_piece, store_job
@@ -463,3 +463,16 @@ def test_a_text_workload_is_read_for_each_number_of_npus(tmp_path):
     both = run(*words, "--set", "npus=2,4", "--npus", "4")
     assert both.exit_code == 1
     assert "Leave --npus out" in both.output
+
+
+def test_a_bandwidth_of_which_more_takes_longer_is_found() -> None:
+    """The quickest point has 50 of 25, 50 and 100 GB/s; what differs in another setting says nothing."""
+    space = parse_space(["bandwidth[0]=100,200", "bandwidth[1]=25,50,100"])
+    finishes = [950, 919, 930, 940, 909, 921]
+    rows = [Row(index, finish * 1000, cost=1.0 + index) for index, finish in enumerate(finishes)]
+    key, slower = slower_with_more(space, rows)
+    assert (key, slower.index) == ("bandwidth[1]", 5)
+    assert slower_with_more(space, [replace(row, finish_ns=1000 - row.index) for row in rows]) is None
+    assert enough(rows).index == 4
+    assert enough([*rows, Row(6, 915_000, cost=0.5)]).index == 6
+    assert enough([replace(row, cost=None) for row in rows]) is None

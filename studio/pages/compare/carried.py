@@ -55,7 +55,8 @@ def show_carried(shown: Lineup, what: Literal["dimensions", "links"]) -> list[An
     for letter in letters:
         head.append(f"{letter}, {measure}" if letter == "A" else letter)
         if letter != "A" and len(letters) <= BESIDE:
-            head.append(f"{letter} \N{MINUS SIGN} A")
+            # The columns beside it are shares of the finish.
+            head.append(f"{letter} \N{MINUS SIGN} A, time")
     head += [f"{letter}, bytes" if letter == "A" else letter for letter in letters]
     columns = [f"{letter}_{name}" for letter in letters for name in ("busy_ns", "bytes", "load")]
     saved = [

@@ -21,21 +21,25 @@ from studio.sim.presets import PRESETS
 from studio.sim.setting_values import rate_of, unit_of
 from studio.sweep.analysis import (
     IMPORTANCE,
+    LITTLE,
     NOTHING_MATTERS,
     Importance,
     best,
     describe_finishes,
     describe_little,
     doubted,
+    enough,
     finish_varies,
     importance,
     models,
     pareto,
     possible,
     reasons,
+    slower_with_more,
 )
 from studio.sweep.running import Row
 from studio.sweep.search import cheapest
+from studio.sweep.space import Space
 from studio.sweep.sweep import values_of
 from studio.sweep.tables import columns_of
 from studio.units import format_count, format_counted, format_ns, format_si
@@ -64,6 +68,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
             html.P(kept.asked.doubt, className="cs-level-warning") if kept.asked.doubt else None,
             _doubts(rows),
             _name_cheapest(kept, rows),
+            conclusion(kept.space, rows, kept.asked.job) if kept.target is None else None,
             html.Div(
                 [
                     html.Div(
@@ -154,6 +159,37 @@ def _name_cheapest(kept: Kept, rows: list[Row]) -> Any:
         ],
         className="sweep-row sweep-found",
     )
+
+
+def conclusion(space: Space, rows: list[Row], job: str) -> Any:
+    """Say which point is the quickest, which is nearly as quick and cheaper, and where more bandwidth takes longer; None where nothing compares."""
+    if len(models(rows)) > 1 or not finish_varies(rows):
+        return None
+    quickest, near = best(rows, 1)[0], enough(rows)
+    said: list[Any] = ["Quickest: ", html.Bdi(_point_words(space, quickest)), "."]
+    if near is not None and quickest.cost and (near.cost or 0.0) < quickest.cost * (1 - LITTLE / 10):
+        less = 100 * (1 - (near.cost or 0.0) / quickest.cost)
+        said += [
+            f" Within {100 * LITTLE:.0f} % of it, {less:.2g} % cheaper: ",
+            html.Bdi(_point_words(space, near)),
+            ".",
+        ]
+    if found := slower_with_more(space, rows):
+        key, row = found
+        value = space.point(row.index)[key]
+        said += [
+            f" More {key} is not quicker: with {value} it takes {format_ns(row.finish_ns or 0)}, all else equal.",
+            " Libraries choose the way of a collective by estimates of their own; ",
+            dcc.Link("Explain", href=link("/explain", {"job": job})),
+            " compares the ways.",
+        ]
+    return html.P(said, className="sweep-conclusion")
+
+
+def _point_words(space: Space, row: Row) -> str:
+    values = ", ".join(f"{key}={value}" for key, value in space.point(row.index).items())
+    costs = "" if row.cost is None else f" for {format_si(row.cost)}"
+    return f"{values}: {format_ns(row.finish_ns or 0)}{costs}"
 
 
 def _say_why_unexplained(shares: list[Importance]) -> str:
