@@ -16,6 +16,7 @@ import pytest
 
 from studio.errors import ConfigError
 from studio.server import serve
+from tests.processes import marked_processes
 from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -247,5 +248,7 @@ def test_a_window_of_its_own_is_opened_in_a_browser_of_the_chromium_family(tmp_p
     serve.open_app(str(browser), "http://127.0.0.1:1/overview?job=a&b")
     wait_until(told.exists)
     assert told.read_text() == "--app=http://127.0.0.1:1/overview?job=a&b\n"
+    # It has told before it ends.
+    wait_until(lambda: not marked_processes())
     with pytest.raises(ConfigError, match="cannot be started"):
         serve.open_app(str(tmp_path / "gone"), "http://127.0.0.1:1/")
