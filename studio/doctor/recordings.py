@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.collectives.groups import empty_collectives
 from studio.analysis.collectives.matching import GroupMatching, disagreement
 from studio.distinct import find_distinct
 from studio.doctor.across import comparable
@@ -192,6 +193,8 @@ def _times(case: Case, group: GroupMatching) -> _Times | None:
             continue
         sequence, graph = group.sequences[index], case.by_rank[member].graph
         rows = sequence.rows[np.isin(sequence.type, NEEDS_ALL) & (sequence.rows != NONE)]
+        # Of empty tensors a library waits for nobody.
+        rows = rows[~empty_collectives(graph)[rows]]
         start = graph.start_ns[rows]
         if not len(rows) or (start < 0).any() or _are_calls(graph, rows):
             continue

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.collectives.groups import empty_collectives
 from studio.analysis.collectives.matching import GroupMatching, match_collectives
 from studio.analysis.collectives.messages import match_messages
 from studio.distinct import find_distinct
@@ -99,8 +100,8 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
 
     A node ends as long after the last arrival as it did in the recording, where all who take part have start times;
     else after the shortest time that one of them recorded, for the others' hold their waiting for that one. A send
-    waits for nobody, nor does a member of a collective with a root that had ended before the last one came, nor a
-    receive that had ended before its send began, which recorders of gloo note down late.
+    waits for nobody, nor does a member of a collective with a root, or of no bytes, that had ended before the last one
+    came, nor a receive that had ended before its send began, which recorders of gloo note down late.
     """
     place = {rank.number: place for place, rank in enumerate(trace.ranks)}
     columns, counts, known = [np.zeros((4, 0), np.int64)], [np.zeros(0, np.int64)], 0
@@ -125,6 +126,7 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
         columns.append(np.stack([place_of[there], row[there], number[there], np.full(int(there.sum()), how)]))
     rank, row, meeting, how = np.concatenate(columns, axis=1)
     count = np.concatenate(counts)
+    how[(how == _TOGETHER) & _are_empty(trace, rank, row)] = _ONE_WAY
     start, own = _recorded_times(trace, rank, row)
     waits, time_ns = _times(len(count), meeting, how, start, own)
     return Meetings(count, rank, row, meeting, waits, time_ns)
@@ -147,6 +149,16 @@ def _end_kinds(matching: GroupMatching) -> Int64:
     for sequence in matching.sequences:
         ends[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ONE_WAY
     return ends
+
+
+def _are_empty(trace: Trace, rank: Int64, row: Int64) -> Bool:
+    """Return which nodes (P,) are collectives of no bytes."""
+    empty = np.zeros(len(rank), np.bool_)
+    graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
+    for index in find_distinct(graph_of).tolist():
+        mine = graph_of == index
+        empty[mine] = empty_collectives(trace.graphs[index])[row[mine]]
+    return empty
 
 
 def _recorded_times(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
