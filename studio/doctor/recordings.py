@@ -15,7 +15,7 @@ from studio.distinct import find_distinct
 from studio.doctor.across import comparable
 from studio.doctor.diagnosis import Case, Found, NodeAt
 from studio.sim.agreement import group_label, rank_list
-from studio.trace import NEEDS_ALL, NONE, TIMES_NOTICED, Graph, Int64
+from studio.trace import NEEDS_ALL, NONE, TIMES_NOTICED, UNRECORDED_CALLS, Graph, Int64
 from studio.units import format_count, format_counted, format_ns
 
 _CONTRADICTING_NS = 1_000_000
@@ -190,6 +190,8 @@ def _times(case: Case, group: GroupMatching) -> _Times | None:
     for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
         rank = case.rank_of.get(member)
         if index == NONE or rank is None or rank.metadata_value(TIMES_NOTICED) is not None:
+            continue
+        if rank.metadata_number(UNRECORDED_CALLS) > 0:
             continue
         sequence, graph = group.sequences[index], case.by_rank[member].graph
         rows = sequence.rows[np.isin(sequence.type, NEEDS_ALL) & (sequence.rows != NONE)]

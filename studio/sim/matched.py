@@ -20,7 +20,18 @@ from studio.distinct import find_distinct
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.sim.agreement import rank_list
 from studio.sim.config import SystemConfig
-from studio.trace import NONE, Bool, CollectiveType, CommGroup, Finding, Graph, Int64, NodeType, Trace
+from studio.trace import (
+    NONE,
+    UNRECORDED_CALLS,
+    Bool,
+    CollectiveType,
+    CommGroup,
+    Finding,
+    Graph,
+    Int64,
+    NodeType,
+    Trace,
+)
 
 
 def by_number(config: SystemConfig) -> bool:
@@ -101,16 +112,20 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     A node ends as long after the last arrival as it did in the recording, where all who take part have start times;
     else after the shortest time that one of them recorded, for the others' hold their waiting for that one. A send
     waits for nobody, nor does a member of a collective with a root, or of no bytes, that had ended before the last one
-    came, nor a receive that had ended before its send began, which recorders of gloo note down late.
+    came, nor a receive that had ended before its send began, which recorders of gloo note down late. In groups of which a
+    member's recording lacks calls, which meet is not known: all take the time they recorded, their waiting included.
     """
     place = {rank.number: place for place, rank in enumerate(trace.ranks)}
     columns, counts, known = [np.zeros((4, 0), np.int64)], [np.zeros(0, np.int64)], 0
+    lacking = ranks_with_unrecorded_calls(trace)
     for matching in match_collectives(trace, groups):
         inside = np.array([place.get(member, NONE) for member in matching.members], np.int64)
         rows = matching.rows()
         member, position = np.nonzero(rows != NONE)
-        rooted = _end_kinds(matching)[position]
-        columns.append(np.stack([inside[member], rows[member, position], known + position, rooted]))
+        how = _end_kinds(matching)[position]
+        if not lacking.isdisjoint(matching.members):
+            how[:] = _ALONE
+        columns.append(np.stack([inside[member], rows[member, position], known + position, how]))
         # Members that never issue it count too, and it never completes; ranks of which nothing is known cannot come.
         counts.append(np.full(rows.shape[1], int((matching.sequence_of != NONE).sum())))
         known += rows.shape[1]
@@ -119,7 +134,7 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     known_ends = [np.isin(end, list(place)) for end in (messages.source, messages.target)]
     counts.append(known_ends[0].astype(np.int64) + known_ends[1])
     for place_of, row, how in (
-        (messages.send_rank, messages.send_row, _SEND),
+        (messages.send_rank, messages.send_row, _ALONE),
         (messages.receive_rank, messages.receive_row, _ONE_WAY),
     ):
         there = row != NONE
@@ -132,7 +147,7 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     return Meetings(count, rank, row, meeting, waits, time_ns)
 
 
-_TOGETHER, _ONE_WAY, _SEND = range(3)
+_TOGETHER, _ONE_WAY, _ALONE = range(3)
 """How nodes end: not before all have come; not so where one had ended before that; by themselves."""
 _ROOTED_TYPES = (
     CollectiveType.BROADCAST,
@@ -179,9 +194,14 @@ def _times(count: int, meeting: Int64, how: Int64, start: Int64, own: Int64) -> 
     np.maximum.at(last, meeting, start)
     np.logical_and.at(timed, meeting, start >= 0)
     after = start + own - last[meeting]
-    waits = (how != _SEND) & ~((how == _ONE_WAY) & timed[meeting] & (after <= 0))
+    waits = (how != _ALONE) & ~((how == _ONE_WAY) & timed[meeting] & (after <= 0))
     together = np.where(timed[meeting], np.maximum(after, 1), shortest[meeting])
     return waits, np.where(waits, together, own)
+
+
+def ranks_with_unrecorded_calls(trace: Trace) -> set[int]:
+    """Return the ranks whose recordings lack collectives, or have some without a time."""
+    return {rank.number for rank in trace.ranks if rank.metadata_number(UNRECORDED_CALLS) > 0}
 
 
 def rank_starts(trace: Trace) -> Int64:
@@ -199,7 +219,16 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def unrecorded_findings(trace: Trace) -> Iterator[Finding]:
-    """Find communication without recorded durations, which a replay needs."""
+    """Find communication without recorded durations, which a replay needs, and calls that were not recorded at all."""
+    lacking = ranks_with_unrecorded_calls(trace)
+    if lacking:
+        yield Finding(
+            "warning",
+            "replay-unmatched",
+            f"The recording lacks collectives of {rank_list(sorted(lacking))}, or their times, so which ones met is not known: those of the "
+            "comm groups of these ranks take the time they recorded, waiting for others included.",
+            hint="Record with studio.collect, which records all threads, for a replay in which ranks wait for each other.",
+        )
     kinds = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     talks = [np.isin(graph.type, kinds) for graph in trace.graphs]
     without = [

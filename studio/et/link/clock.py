@@ -7,7 +7,7 @@ bound the offset from both sides.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -82,8 +82,13 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     """
     if len(drafts) < 2:
         return []
-    ends = [_evidence(rank_draft) for rank_draft in drafts]
     every = range(len(drafts))
+    ends = [
+        _without_collectives(_evidence(drafts[rank]))
+        if _may_mislead(drafts, rank)
+        else _evidence(drafts[rank])
+        for rank in every
+    ]
     # A rank whose files were cut off is no measure: it may match none of the others.
     first = next(
         (
@@ -117,6 +122,16 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
         drafts[rank].clock = drafts[first].clock
         waiting.discard(rank)
     return _findings(drafts, waiting)
+
+
+def _may_mislead(drafts: Sequence[RankDraft], rank: int) -> bool:
+    """Whether the n-th collectives of a rank may be none of the others', and nothing has to be compared: it shares its clock."""
+    lacking = drafts[rank].communication.unrecorded > 0
+    return lacking and any(same_clock(drafts[rank], other) for other in drafts if other is not drafts[rank])
+
+
+def _without_collectives(evidence: _Evidence) -> _Evidence:
+    return replace(evidence, ends={}, begins={})
 
 
 def _collective_times(rank_draft: RankDraft) -> tuple[_Ends, _Ends]:
