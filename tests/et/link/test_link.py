@@ -19,6 +19,7 @@ from studio.sim.parts import interpret
 from studio.sim.replays import as_replay, idle_system
 from studio.trace import NodeType, dense_column, int_column, node_attributes
 from tests.et.pytorch_files import (
+    THREAD,
     device_file,
     event,
     host_file,
@@ -555,6 +556,39 @@ def test_a_thread_waits_for_the_one_that_set_it_going(tmp_path):
     gaps = [row for row, name in enumerate(names(graph)) if name == "host gap"]
     assert sorted(graph.duration_ns[gaps].tolist()) == [20_000, 80_000]
     assert reasons(graph)["aten::worker", "host gap"] == DepKind.THREAD
+
+
+def test_a_thread_is_set_going_by_nothing_within_an_operator_that_computes_on(tmp_path):
+    """What a product calls first ends in a replay after the product's own time; and what stands for a thread waits for no other."""
+    host = host_file(
+        [
+            node(3, "aten::before", rf_id=3),
+            node(4, "aten::mm", rf_id=4),
+            node(5, "aten::resolve_conj", 4, rf_id=5),
+            node(6, THREAD, 1, tid=10),
+            node(7, "aten::worker", 6, rf_id=7, tid=10),
+            node(8, "aten::after", rf_id=8),
+        ]
+    )
+    device = device_file(
+        [
+            event("aten::before", 10, 80, rf=3),
+            event("aten::mm", 100, 3000, rf=4),
+            event("aten::resolve_conj", 110, 5, rf=5),
+            event("aten::worker", 400, 5000, tid=8, rf=7),
+            event("aten::after", 3200, 10, rf=8),
+        ]
+    )
+    trace = studio.link(rank_files(tmp_path, 0, host, device))
+    graph = trace.graphs[0]
+    gaps = {
+        int(graph.start_ns[row]): int(graph.duration_ns[row])
+        for row, name in enumerate(names(graph))
+        if name == "host gap"
+    }
+    assert gaps[80_000] == 310_000
+    finished = simulate(trace, interpret(as_replay(idle_system(1))).config).finish_ns
+    assert finished[0] == pytest.approx(5_390_000, abs=100)
 
 
 def test_dependencies_never_form_a_cycle_even_where_clocks_disagree(tmp_path):
