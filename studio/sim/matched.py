@@ -122,10 +122,10 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
         inside = np.array([place.get(member, NONE) for member in matching.members], np.int64)
         rows = matching.rows()
         member, position = np.nonzero(rows != NONE)
-        how = _end_kinds(matching)[position]
+        ends = _end_kinds(matching)[position]
         if not lacking.isdisjoint(matching.members):
-            how[:] = _ALONE
-        columns.append(np.stack([inside[member], rows[member, position], known + position, how]))
+            ends[:] = _ALONE
+        columns.append(np.stack([inside[member], rows[member, position], known + position, ends]))
         # Members that never issue it count too, and it never completes; ranks of which nothing is known cannot come.
         counts.append(np.full(rows.shape[1], int((matching.sequence_of != NONE).sum())))
         known += rows.shape[1]
@@ -220,12 +220,12 @@ _NEVER = np.iinfo(np.int64).max
 
 def unrecorded_findings(trace: Trace) -> Iterator[Finding]:
     """Find communication without recorded durations, which a replay needs, and calls that were not recorded at all."""
-    lacking = ranks_with_unrecorded_calls(trace)
-    if lacking:
+    unmatched = ranks_with_unrecorded_calls(trace)
+    if unmatched:
         yield Finding(
             "warning",
             "replay-unmatched",
-            f"The recording lacks collectives of {rank_list(sorted(lacking))}, or their times, so which ones met is not known: those of the "
+            f"The recording lacks collectives of {rank_list(sorted(unmatched))}, or their times, so which ones met is not known: those of the "
             "comm groups of these ranks take the time they recorded, waiting for others included.",
             hint="Record with studio.collect, which records all threads, for a replay in which ranks wait for each other.",
         )
