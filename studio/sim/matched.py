@@ -20,9 +20,9 @@ from studio.distinct import find_distinct
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.sim.agreement import rank_list
 from studio.sim.config import SystemConfig
+from studio.sim.unrecorded import ranks_with_unrecorded_calls
 from studio.trace import (
     NONE,
-    UNRECORDED_CALLS,
     Bool,
     CollectiveType,
     CommGroup,
@@ -197,11 +197,6 @@ def _times(count: int, meeting: Int64, how: Int64, start: Int64, own: Int64) -> 
     waits = (how != _ALONE) & ~((how == _ONE_WAY) & timed[meeting] & (after <= 0))
     together = np.where(timed[meeting], np.maximum(after, 1), shortest[meeting])
     return waits, np.where(waits, together, own)
-
-
-def ranks_with_unrecorded_calls(trace: Trace) -> set[int]:
-    """Return the ranks whose recordings lack collectives, or have some without a time."""
-    return {rank.number for rank in trace.ranks if rank.metadata_number(UNRECORDED_CALLS) > 0}
 
 
 def rank_starts(trace: Trace) -> Int64:
