@@ -141,6 +141,8 @@ WAITS_FOR = "waits_for"
 STEP = "ProfilerStep"
 """Annotations that start so, with a number behind, stand for a whole training step and take no time of their own: PyTorch's word."""
 
+UNRECORDED_CALLS = "unrecorded_calls"
+"""Metadata of a rank: how many of its collectives the recording lacks, or has without a time though they were made while it was recorded."""
 TIMES_NOTICED = "times_noticed"
 """Metadata of a rank: how many of its operations are timed by when a watchdog looked, up to a tenth of a second late."""
 

@@ -131,6 +131,7 @@ KEPT_METADATA = frozenset(
     {
         "rank", "global_rank", "rank_id", "world_size", "link_attributed", "link_device_operations",
         "link_host_events", "link_host_operations", "link_linked", "assumed_from_rank", "assumed_stage",
+        "unrecorded_calls",
     }
 )  # fmt: skip
 """Numbers that files say of themselves and that tools need."""

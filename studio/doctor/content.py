@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,6 +39,7 @@ def _first(nodes: Where) -> str:
 # Linking
 
 
+_EMPTY_TENSORS = "The job asked for it: leave collectives of empty tensors out if their latency counts."
 _ONE_SESSION = (
     "Both files are of one session, since most operators agree: these began before the recording or had not ended with it, "
     "on threads of their own. Wait for what runs in the background (such as asynchronous collectives) before a step ends."
@@ -271,10 +273,22 @@ def size_negative(case: Case) -> Iterator[Found]:
 
 
 def size_zero(case: Case) -> Iterator[Found]:
-    """Yield communication nodes with a size of 0."""
+    """Yield communication nodes with a size of 0; a note where a recording tells that their tensors were empty."""
+
+    def are_empty(graph_case: GraphCase) -> Bool:
+        given, taken = (dense_column(graph_case.graph, key, NONE) for key in ("bytes_in", "bytes_out"))
+        timed = graph_case.graph.start_ns >= 0
+        return np.asarray(timed & (np.maximum(given, taken) == 0))
+
+    words = ("moves 0 bytes", "move 0 bytes")
     yield from _nodes(
-        case, lambda graph_case: graph_case.sizes == 0, "warning", ("moves 0 bytes", "move 0 bytes")
+        case, lambda graph_case: (graph_case.sizes == 0) & ~are_empty(graph_case), "warning", words
     )
+    told = tuple(f"{word}, as the recording tells: their tensors were empty" for word in words)
+    for found in _nodes(
+        case, lambda graph_case: (graph_case.sizes == 0) & are_empty(graph_case), "info", (told[0], told[1])
+    ):
+        yield replace(found, advice=_EMPTY_TENSORS)
 
 
 def comm_untyped(case: Case) -> Iterator[Found]:

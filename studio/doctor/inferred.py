@@ -10,7 +10,7 @@ import numpy as np
 from studio.analysis.job.completeness import is_recording
 from studio.analysis.job.inferred_facts import is_inferred
 from studio.doctor.diagnosis import Case, Found, NodeAt
-from studio.trace import NONE, CollectiveType, Int64, Level, NodeType
+from studio.trace import NONE, UNRECORDED_CALLS, CollectiveType, Int64, Level, NodeType
 
 _WORDS = {
     "group": "The recording names no comm group there: it was inferred, and may be another one.",
@@ -32,8 +32,17 @@ _UNTIMED = (
 )
 
 
+_UNRECORDED = (
+    "The recording lacks calls of these ranks, or their times, as of those that gloo's own threads make for hooks: what stands beside "
+    "each other there need not have met."
+)
+
+
 def hedge(case: Case, found: Found) -> Found:
-    """Return the result of a check, as a warning where it rests on groups or sizes that were inferred, or on calls without a time."""
+    """Return the result of a check, as a warning where it rests on groups or sizes that were inferred, or on calls without a time.
+
+    Likewise where the recording of a rank lacks calls that gloo's threads made: what comes after these is matched with others.
+    """
     if found.level != "error":
         return found
     differ = dict(found.evidence).get("they differ in")
@@ -50,7 +59,14 @@ def hedge(case: Case, found: Found) -> Found:
         return replace(found, level="warning", message=f"{found.message} {_ELSEWHERE}")
     if any(_is_untimed(case, node) for node in found.nodes):
         return replace(found, level="warning", message=f"{found.message} {_UNTIMED}")
+    if differ and not _lacking(case).isdisjoint([*found.ranks, *(node.rank for node in found.nodes)]):
+        return replace(found, level="warning", message=f"{found.message} {_UNRECORDED}")
     return found
+
+
+def _lacking(case: Case) -> set[int]:
+    """Return the ranks whose recordings lack calls."""
+    return {rank.number for rank in case.trace.ranks if rank.metadata_number(UNRECORDED_CALLS) > 0}
 
 
 def level_of_missing(case: Case, *, everywhere: bool) -> Level:

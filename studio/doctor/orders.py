@@ -147,7 +147,8 @@ class _Search:
             {key: (*sends[key], bits) for key, bits in own.items() if key in sends} for own in receives
         ]
         self.bits_of = {
-            name: [(rank, self.in_group[rank][name]) for rank in ranks] for name, ranks in members.items()
+            name: [(rank, self.in_group[rank].get(name, 0)) for rank in ranks]
+            for name, ranks in members.items()
         }
         self.known: list[dict[int, _Next]] = [{} for _ in self.events]
         self.is_large = count_events(case) > FEW_EVENTS

@@ -13,13 +13,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.collectives.groups import empty_collectives
 from studio.analysis.collectives.matching import GroupMatching, match_collectives
 from studio.analysis.collectives.messages import match_messages
 from studio.distinct import find_distinct
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.sim.agreement import rank_list
 from studio.sim.config import SystemConfig
-from studio.trace import NONE, Bool, CollectiveType, CommGroup, Finding, Graph, Int64, NodeType, Trace
+from studio.sim.unrecorded import ranks_with_unrecorded_calls
+from studio.trace import (
+    NONE,
+    Bool,
+    CollectiveType,
+    CommGroup,
+    Finding,
+    Graph,
+    Int64,
+    NodeType,
+    Trace,
+)
 
 
 def by_number(config: SystemConfig) -> bool:
@@ -99,17 +111,21 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
 
     A node ends as long after the last arrival as it did in the recording, where all who take part have start times;
     else after the shortest time that one of them recorded, for the others' hold their waiting for that one. A send
-    waits for nobody, nor does a member of a collective with a root that had ended before the last one came, nor a
-    receive that had ended before its send began, which recorders of gloo note down late.
+    waits for nobody, nor does a member of a collective with a root, or of no bytes, that had ended before the last one
+    came, nor a receive that had ended before its send began, which recorders of gloo note down late. In groups of which a
+    member's recording lacks calls, which meet is not known: all take the time they recorded, their waiting included.
     """
     place = {rank.number: place for place, rank in enumerate(trace.ranks)}
     columns, counts, known = [np.zeros((4, 0), np.int64)], [np.zeros(0, np.int64)], 0
+    lacking = ranks_with_unrecorded_calls(trace)
     for matching in match_collectives(trace, groups):
         inside = np.array([place.get(member, NONE) for member in matching.members], np.int64)
         rows = matching.rows()
         member, position = np.nonzero(rows != NONE)
-        rooted = _end_kinds(matching)[position]
-        columns.append(np.stack([inside[member], rows[member, position], known + position, rooted]))
+        ends = _end_kinds(matching)[position]
+        if not lacking.isdisjoint(matching.members):
+            ends[:] = _ALONE
+        columns.append(np.stack([inside[member], rows[member, position], known + position, ends]))
         # Members that never issue it count too, and it never completes; ranks of which nothing is known cannot come.
         counts.append(np.full(rows.shape[1], int((matching.sequence_of != NONE).sum())))
         known += rows.shape[1]
@@ -118,19 +134,20 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     known_ends = [np.isin(end, list(place)) for end in (messages.source, messages.target)]
     counts.append(known_ends[0].astype(np.int64) + known_ends[1])
     for place_of, row, how in (
-        (messages.send_rank, messages.send_row, _SEND),
+        (messages.send_rank, messages.send_row, _ALONE),
         (messages.receive_rank, messages.receive_row, _ONE_WAY),
     ):
         there = row != NONE
         columns.append(np.stack([place_of[there], row[there], number[there], np.full(int(there.sum()), how)]))
     rank, row, meeting, how = np.concatenate(columns, axis=1)
     count = np.concatenate(counts)
+    how[(how == _TOGETHER) & _are_empty(trace, rank, row)] = _ONE_WAY
     start, own = _recorded_times(trace, rank, row)
     waits, time_ns = _times(len(count), meeting, how, start, own)
     return Meetings(count, rank, row, meeting, waits, time_ns)
 
 
-_TOGETHER, _ONE_WAY, _SEND = range(3)
+_TOGETHER, _ONE_WAY, _ALONE = range(3)
 """How nodes end: not before all have come; not so where one had ended before that; by themselves."""
 _ROOTED_TYPES = (
     CollectiveType.BROADCAST,
@@ -147,6 +164,16 @@ def _end_kinds(matching: GroupMatching) -> Int64:
     for sequence in matching.sequences:
         ends[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ONE_WAY
     return ends
+
+
+def _are_empty(trace: Trace, rank: Int64, row: Int64) -> Bool:
+    """Return which nodes (P,) are collectives of no bytes."""
+    empty = np.zeros(len(rank), np.bool_)
+    graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
+    for index in find_distinct(graph_of).tolist():
+        mine = graph_of == index
+        empty[mine] = empty_collectives(trace.graphs[index])[row[mine]]
+    return empty
 
 
 def _recorded_times(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
@@ -167,7 +194,7 @@ def _times(count: int, meeting: Int64, how: Int64, start: Int64, own: Int64) -> 
     np.maximum.at(last, meeting, start)
     np.logical_and.at(timed, meeting, start >= 0)
     after = start + own - last[meeting]
-    waits = (how != _SEND) & ~((how == _ONE_WAY) & timed[meeting] & (after <= 0))
+    waits = (how != _ALONE) & ~((how == _ONE_WAY) & timed[meeting] & (after <= 0))
     together = np.where(timed[meeting], np.maximum(after, 1), shortest[meeting])
     return waits, np.where(waits, together, own)
 
@@ -187,7 +214,16 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def unrecorded_findings(trace: Trace) -> Iterator[Finding]:
-    """Find communication without recorded durations, which a replay needs."""
+    """Find communication without recorded durations, which a replay needs, and calls that were not recorded at all."""
+    unmatched = ranks_with_unrecorded_calls(trace)
+    if unmatched:
+        yield Finding(
+            "warning",
+            "replay-unmatched",
+            f"The recording lacks collectives of {rank_list(sorted(unmatched))}, or their times, so which ones met is not known: those of the "
+            "comm groups of these ranks take the time they recorded, waiting for others included.",
+            hint="Record with studio.collect, which records all threads, for a replay in which ranks wait for each other.",
+        )
     kinds = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     talks = [np.isin(graph.type, kinds) for graph in trace.graphs]
     without = [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from studio.trace import Finding, NodeType, Trace, int_column
+from studio.trace import UNRECORDED_CALLS, Finding, NodeType, Trace, int_column
 from studio.units import format_counted
 
 COMPLETE = (
@@ -78,3 +78,8 @@ def missing_fact(trace: Trace) -> Finding | None:
                 "Record whole steps with studio.collect, which records all threads.",
             )
     return None
+
+
+def ranks_with_unrecorded_calls(trace: Trace) -> set[int]:
+    """Return the ranks whose recordings lack collectives, or have some without a time."""
+    return {rank.number for rank in trace.ranks if rank.metadata_number(UNRECORDED_CALLS) > 0}

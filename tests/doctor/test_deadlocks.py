@@ -213,6 +213,19 @@ def test_where_times_decide_some_orders_may_hang():
     assert "The job ran" in found.message
 
 
+def test_groups_of_broadcasts_alone_keep_nobody_waiting_in_any_order():
+    """No member of a broadcast waits for the others, so their order decides nothing."""
+    ranks = []
+    for first, second in (("1", "2"), ("2", "1")):
+        works = [node(1, "COMP", micros=1), node(2, "COMP", micros=1)]
+        sent = collective(3, "BROADCAST", 64, 1, group="3", comm_root=0)
+        ranks.append([*works, sent, reduces(8, first, 1), reduces(9, second, 2)])
+    trace = trace_of(ranks, {"1": [0, 1], "2": [0, 1], "3": [0, 1]})
+    found = deadlock_of(trace)
+    assert found is not None
+    assert "may hang" in found.message
+
+
 def test_orders_of_large_jobs_are_tried_too():
     """More than 400 communication nodes before the two whose order times decide."""
     groups = {"1": [0, 1], "2": [0, 1]}

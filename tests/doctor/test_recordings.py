@@ -137,6 +137,24 @@ def test_calls_that_hand_a_collective_over_prove_nothing():
     assert not found(on_one_machine(trace_of([rank(0), rank(5000)])), "times-contradict")
 
 
+def test_collectives_of_empty_tensors_may_end_before_others_come():
+    def rank(start: int):
+        return [
+            at(start + 1, 10, collective(1, "ALL_REDUCE", 0)),
+            at(9001, 10, collective(2, "ALL_REDUCE", 8)),
+        ]
+
+    assert not found(on_one_machine(trace_of([rank(0), rank(5000)])), "times-contradict")
+
+
+def test_that_recorded_tensors_were_empty_is_a_note():
+    [one] = found(trace_of([[at(1, 1, collective(1, "ALL_REDUCE", 0, bytes_in=0))]]), "size-zero")
+    assert (one.level, one.count) == ("info", 1)
+    assert one.message.startswith("1 communication node of rank 0 moves 0 bytes, as the recording tells")
+    [one] = found(trace_of([[at(1, 1, collective(1, "ALL_REDUCE", 0))]]), "size-zero")
+    assert one.level == "warning"
+
+
 def test_clocks_that_are_not_known_may_be_moved_but_not_stretched():
     plain = [(0, 10), (5_000, 10), (10_000, 10), (15_000, 10)]
     assert not found(

@@ -134,6 +134,16 @@ def test_without_start_times_a_replayed_collective_takes_the_shortest_recorded_t
     assert ends(trace_of(ranks), system(extensions=REPLAY)) == [[10, 13], [13]]
 
 
+@pytest.mark.parametrize(("size", "ended"), [(0, 2), (8, 30)], ids=["empty tensors", "others"])
+def test_a_replayed_collective_of_empty_tensors_waits_for_nobody(size, ended):
+    """A library returns from it at once, whoever is still to come; of others an earlier end is a matter of clocks."""
+    ranks = [[collective(1, "ALL_REDUCE", size)], [kernel(2, 30), collective(1, "ALL_REDUCE", size, 2)]]
+    for nodes in ranks:
+        nodes[-1].duration_micros = 2
+    trace = timed(trace_of(ranks), [[0], [0, 30]])
+    assert ends(trace, system(extensions=REPLAY))[0] == [ended]
+
+
 def test_a_replayed_send_waits_for_nobody_and_its_receive_for_both():
     send = node(1, "COMM_SEND", comm_dst=1, comm_size=8, comm_tag=0, micros=2)
     receive = node(2, "COMM_RECV", 1, comm_src=0, comm_size=8, comm_tag=0, micros=3)

@@ -60,6 +60,20 @@ def comm_nodes(graph: Graph) -> CommNodes:
     return CommNodes(rows, graph.type[rows], kind, size, group_slots(graph)[rows], sized)
 
 
+def empty_collectives(graph: Graph) -> Bool:
+    """Return which nodes (N,) are collectives that move nothing by what they say, for which libraries wait for nobody.
+
+    Those of empty tensors: gloo returns from them at once, whoever is missing. A barrier has no size and waits for all.
+    """
+    empty = np.zeros(len(graph), np.bool_)
+    rows, size = int_column(graph, "comm_size")
+    empty[rows[size == 0]] = True
+    empty &= (graph.type == NodeType.COMM_COLL) & (
+        dense_column(graph, "comm_type", NONE) != CollectiveType.BARRIER
+    )
+    return empty
+
+
 @dataclass(frozen=True, slots=True)
 class GroupUse:
     """How much each rank communicates in each comm group.

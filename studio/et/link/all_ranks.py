@@ -17,6 +17,7 @@ from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, pair
 from studio.et.link.scattered import share_sizes
 from studio.et.link.senders import find_senders
+from studio.et.link.unrecorded import find_unrecorded
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding
 
@@ -84,6 +85,7 @@ def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
     groups, about_groups = resolve(ordered)
     number(ordered)
     share_sizes(ordered)
+    about_calls = find_unrecorded(ordered)
     about_clocks = align(ordered) if options.align_clocks else []
     find_senders(ordered)
     origin = min(
@@ -95,7 +97,7 @@ def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
         default=0,
     )
     world = max([len(ordered), *(len(group.ranks) for group in groups), *_told_sizes(ordered)])
-    return Settled(ordered, groups, [*about_groups, *about_clocks], origin, world)
+    return Settled(ordered, groups, [*about_groups, *about_calls, *about_clocks], origin, world)
 
 
 def _mismatch_findings(pairs: Sequence[Pair]) -> list[Finding]:

@@ -27,6 +27,7 @@ from studio.trace import (
     LAUNCHED_BY,
     NONE,
     STALLED,
+    UNRECORDED_CALLS,
     WAITS_FOR,
     WITH_STACK,
     Attribute,
@@ -390,6 +391,8 @@ def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribu
     }
     entries += [(f"link_{key}", ValueKind.INT64, value) for key, value in figures.items()]
     entries.append(("link_method", ValueKind.STRING, joined.method if joined is not None else "none"))
+    if rank_draft.communication.unrecorded:
+        entries.append((UNRECORDED_CALLS, ValueKind.INT64, rank_draft.communication.unrecorded))
     if device is not None:
         entries += [
             ("clock_origin_ns", ValueKind.INT64, origin_ns),

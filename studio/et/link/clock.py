@@ -7,14 +7,14 @@ bound the offset from both sides.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from studio.et.link.communication import Facts
 from studio.et.link.draft import Clock, RankDraft
 from studio.et.link.names import RECEIVE, SEND
-from studio.trace import NEEDS_ALL, NONE, Finding, Int64
+from studio.trace import NEEDS_ALL, NONE, CollectiveType, Finding, Int64
 from studio.units import format_counted, format_ns
 
 _LEAST_CONTRADICTING = 2
@@ -82,8 +82,13 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     """
     if len(drafts) < 2:
         return []
-    ends = [_evidence(rank_draft) for rank_draft in drafts]
     every = range(len(drafts))
+    ends = [
+        _without_collectives(_evidence(drafts[rank]))
+        if _may_mislead(drafts, rank)
+        else _evidence(drafts[rank])
+        for rank in every
+    ]
     # A rank whose files were cut off is no measure: it may match none of the others.
     first = next(
         (
@@ -119,20 +124,33 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     return _findings(drafts, waiting)
 
 
+def _may_mislead(drafts: Sequence[RankDraft], rank: int) -> bool:
+    """Whether the n-th collectives of a rank may be none of the others', and nothing has to be compared: it shares its clock."""
+    lacking = drafts[rank].communication.unrecorded > 0
+    return lacking and any(same_clock(drafts[rank], other) for other in drafts if other is not drafts[rank])
+
+
+def _without_collectives(evidence: _Evidence) -> _Evidence:
+    return replace(evidence, ends={}, begins={})
+
+
 def _collective_times(rank_draft: RankDraft) -> tuple[_Ends, _Ends]:
-    """Return ends and begins (C,) of collectives whose members end together, by group, kind and side, in order."""
+    """Return ends and begins (C,) of collectives whose members end together, by group, kind and side, in order.
+
+    Those of no bytes are none: for empty tensors a library waits for nobody.
+    """
     if rank_draft.device is None or rank_draft.launched is None:
         return {}, {}
     ends_by_key: dict[_Key, list[tuple[int, int]]] = {}
     operations, device = rank_draft.operations, rank_draft.device
     for row, facts in rank_draft.communication.operators.items():
-        if facts.kind in NEEDS_ALL and operations.start_ns[row] >= 0:
+        if _ends_together(facts) and operations.start_ns[row] >= 0:
             key = facts.group or "", facts.kind, False
             ends_by_key.setdefault(key, []).append(
                 (int(operations.start_ns[row]), int(operations.end_ns[row]))
             )
     for place, facts in rank_draft.communication.devices.items():
-        if facts.kind in NEEDS_ALL:
+        if _ends_together(facts):
             event = int(rank_draft.launched.event[place])
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
@@ -141,6 +159,11 @@ def _collective_times(rank_draft: RankDraft) -> tuple[_Ends, _Ends]:
     return {key: ends for key, (_, ends) in pairs.items()}, {
         key: begins for key, (begins, _) in pairs.items()
     }
+
+
+def _ends_together(facts: Facts) -> bool:
+    moved = max(facts.bytes_in, facts.bytes_out)
+    return facts.kind in NEEDS_ALL and (moved != 0 or facts.kind == CollectiveType.BARRIER)
 
 
 def _evidence(rank_draft: RankDraft) -> _Evidence:

@@ -125,6 +125,7 @@ class Communication:
         issued_by: Row of the call behind a communicating operation of another thread.
         groups: Process groups the rank's files list.
         unknown: Names of collectives that are not known → how often.
+        unrecorded: How many of its collectives the recording lacks, or has without a time.
     """
 
     operators: dict[int, Facts] = field(default_factory=dict)
@@ -133,6 +134,7 @@ class Communication:
     issued_by: dict[int, int] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
+    unrecorded: int = 0
 
     def add_unknown(self, name: str) -> None:
         """Count a collective that is not known."""

@@ -41,6 +41,7 @@ from studio.et.link.spans import (
     COMPUTING,
     add_callers,
     find_around,
+    find_early_ends,
     find_inside,
     find_within_library,
     join_columns,
@@ -125,6 +126,7 @@ def depend(
         launching[operations.named(lambda name: name.startswith(COMPUTING))] = False
     inside = find_inside(operations, around, library, launching, options)
     telling = ~find_within_library(operations, around, library) & (inner < 0)
+    telling &= ~find_early_ends(operations, around, options.thread_gap_ns)
     lost = lost_calls(operations, communication, in_place)
     ends = ends_of_floating(operations, floating, threads)
     own_times = OwnTimes(telling, library, begin_of_first_callee(operations, around), ends)

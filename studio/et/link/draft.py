@@ -15,6 +15,7 @@ from studio.et.link.depend import Plan, depend
 from studio.et.link.gaps import no_gaps
 from studio.et.link.idle import find_held_up, no_idles
 from studio.et.link.join import Joined
+from studio.et.link.lanes import end_before_callbacks
 from studio.et.link.operations import Operations, from_device, from_host
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
@@ -128,6 +129,7 @@ def draft(pair: Pair, options: LinkOptions) -> RankDraft:
         raise ValueError("a pair without files")
     launched = attribute(operations, device) if device is not None else None
     communication = communicate(operations, host, device, launched)
+    operations = end_before_callbacks(operations, communication)
     plan = depend(operations, host, device, launched, communication, options)
     if launched is not None:
         launched, communication, plan = spread(launched, communication, plan)

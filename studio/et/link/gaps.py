@@ -293,10 +293,14 @@ class _HeldBy:
 
 
 def replace_lost(operations: Operations, lost: Sequence[int], own: Int64, options: LinkOptions) -> Gaps:
-    """Return a gap for the time that each lost call took its thread, as the call itself is no part of the thread."""
+    """Return a gap for the time that each lost call took its thread, as the call itself is no part of the thread.
+
+    What a thread of the library called within another operation of it has none: its time is that of this operation.
+    """
     if not options.host_gaps:
         return no_gaps()
-    calls = np.array([call for call in lost if operations.timed[call]], np.int64)
+    own_thread = operations.timed & (operations.thread < FIRST_LANE)
+    calls = np.array([call for call in lost if own_thread[call]], np.int64)
     why = np.full(len(calls), _CALL)
     return _between(operations.thread[calls], operations.begin[calls], own[calls], why, options)
 

@@ -7,7 +7,8 @@ which asked for it and went on.
 Some calls gloo carries out in place, by messages of its own (the monitored barrier): the time of these is that of the call.
 
 What gloo's own threads call while they carry out a collective is part of it: its time is that of the collective, in which
-they may have waited for other ranks before, between and after those calls.
+they may have waited for other ranks before, between and after those calls. Where they called for more communication, though, they
+ran what the program had asked for at the end of the collective (`then` of its future, as PyTorch's hooks do): it ended before that.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from studio.et.link.communication import Communication
 from studio.et.link.intervals import find_parents
 from studio.et.link.names import RECEIVE, SEND, operator_kind
 from studio.et.link.operations import Operations
-from studio.trace import NONE, Bool, Int64
+from studio.trace import NONE, Bool, CollectiveType, Int64
+
+_IN_PLACE = (CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST, CollectiveType.REDUCE)
+"""Kinds for which gloo calls no operator itself."""
 
 
 def find_floating(operations: Operations, communication: Communication) -> Bool:
@@ -51,6 +55,53 @@ def carried_in_place(operations: Operations, communication: Communication) -> di
         if within.any():
             around[row] = int(calls[np.argmax(within)])
     return around
+
+
+def end_before_callbacks(operations: Operations, communication: Communication) -> Operations:
+    """Return the operations; those in which gloo's thread ran what was to follow them end where that begins.
+
+    gloo notes the end of an operation down when all that was to follow has run, too. Only the program calls for
+    communication, so what holds such a call is its own: of the tensors that gloo itself puts together or apart on the way the
+    last are done by then.
+    """
+    known = communication.issued_by
+    carrying = [row for row, call in known.items() if operations.thread[row] != operations.thread[call]]
+    start, end, thread = operations.start_ns, operations.end_ns, operations.thread
+    asked = {*known.values(), *(row for row in communication.operators if row not in known)}
+    calls = np.array(sorted(row for row in asked if start[row] >= 0), np.int64)
+    ends = {}
+    for row in carrying if len(calls) else ():
+        same = (thread[calls] == thread[row]) & (start[calls] > start[row]) & (end[calls] <= end[row])
+        if start[row] >= 0 and same.any():
+            ends[row] = _begin_of_callbacks(operations, communication, row, int(start[calls[same]].min()))
+    if not ends:
+        return operations
+    finish, rows = operations.finish.copy(), list(ends)
+    end = end.copy()
+    end[rows] = finish[rows] = list(ends.values())
+    return replace(operations, end_ns=end, finish=finish)
+
+
+def _begin_of_callbacks(
+    operations: Operations, communication: Communication, row: int, first_call: int
+) -> int:
+    """Return when a library's operation began what was to follow it, which holds a call made at `first_call`.
+
+    Of kinds for which gloo copies tensors itself that is after the longest time without an operator: it exchanged data then.
+    """
+    start, end = operations.start_ns, operations.end_ns
+    inside = np.flatnonzero(
+        (operations.thread == operations.thread[row])
+        & (start > start[row])
+        & (end <= end[row])
+        & (start <= first_call)
+        & ~operations.frame
+    )
+    inside = inside[np.argsort(start[inside], kind="stable")]
+    if communication.operators[row].kind in _IN_PLACE:
+        return int(start[inside[0]])
+    reached = np.maximum.accumulate(np.append(start[row], end[inside]))[:-1]
+    return int(start[inside[int(np.argmax(start[inside] - reached))]])
 
 
 def without_times(operations: Operations, rows: Iterable[int]) -> Operations:

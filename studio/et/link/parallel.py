@@ -37,6 +37,8 @@ from studio.et.source import SourceFile, load, mark_content
 from studio.files import scratch_folder
 from studio.trace import Finding, Graph, Rank, digest_array
 
+SettledPart = tuple[dict[int, Facts], dict[int, Facts], int, Clock]
+"""Of a rank its communication on the host and on devices, how much was not recorded, and its clock."""
 _WORTH_COMPILING_BYTES = 1 << 29
 """Bytes of Kineto traces from which on a job is linked sooner compiled, including the wait for the compiler."""
 
@@ -233,9 +235,10 @@ def _sure(both: Pair) -> bool:
     return both.joined is not None and both.joined.share >= LEAST_SHARE and not both.refused
 
 
-def settled_part(rank_draft: RankDraft) -> tuple[dict[int, Facts], dict[int, Facts], Clock]:
-    """Return what was settled of a rank: its communication and its clock."""
-    return rank_draft.communication.operators, rank_draft.communication.devices, rank_draft.clock
+def settled_part(rank_draft: RankDraft) -> SettledPart:
+    """Return what was settled of a rank: its communication, how much of it was not recorded, and its clock."""
+    communication = rank_draft.communication
+    return communication.operators, communication.devices, communication.unrecorded, rank_draft.clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,7 @@ class Finished:
 def finish(  # noqa: PLR0913 - called by position, in another process
     scratch: Path,
     number: int,
-    settled: tuple[dict[int, Facts], dict[int, Facts], Clock],
+    settled: SettledPart,
     origin_ns: int,
     world: int,
     options: LinkOptions,
@@ -267,7 +270,8 @@ def finish(  # noqa: PLR0913 - called by position, in another process
 ) -> Finished:
     """Finish a rank that was put aside with what was settled of it, and put its graph where it belongs."""
     rank_draft: RankDraft = take_up(scratch / f"{number}.draft")
-    rank_draft.communication.operators, rank_draft.communication.devices, rank_draft.clock = settled
+    communication = rank_draft.communication
+    communication.operators, communication.devices, communication.unrecorded, rank_draft.clock = settled
     part = assemble(rank_draft, origin_ns, world, options)
     shelved = put(f"{number}.graph", part.graph)
     return Finished(part.rank, part.number, part.findings, shelved, digest_array(part.graph.start_ns))

@@ -52,6 +52,23 @@ def add_callers(rows: Int64, around: Int64) -> Bool:
     return chosen
 
 
+def find_early_ends(operations: Operations, around: Int64, least_ns: int) -> Bool:
+    """Return which operations (N,) ended long before an operator that computes around them.
+
+    Operators that compute keep the time that is their own in one piece, before what they call; so in a replay what they called first
+    ends as late as they do, and sets nothing going before.
+    """
+    computing = mark_names(operations.names, operations.name, lambda name: name.startswith(COMPUTING))
+    early = np.zeros(len(operations), np.bool_)
+    rows, above = np.arange(len(operations)), around
+    while len(rows):
+        inside = above >= 0
+        rows, above = rows[inside], above[inside]
+        early[rows] |= computing[above] & (operations.end_ns[above] - operations.end_ns[rows] >= least_ns)
+        above = around[above]
+    return early
+
+
 def find_within_library(operations: Operations, around: Int64, library: dict[int, int]) -> Bool:
     """Return which operations (N,) lie within one of a communication library."""
     count = len(operations)

@@ -19,9 +19,13 @@ Lanes = dict[int, tuple[Int64, Int64]]
 
 
 def order_lanes(operations: Operations, gaps: Gaps, order: Int64, lost: Sequence[int]) -> Lanes:
-    """Return the rows of each thread in order, including gaps, and when they began; without lost calls."""
+    """Return the rows of each thread in order, including gaps, and when they began; without lost calls.
+
+    What stands for the process or a thread is no part of it: recorders write it down while another thread runs.
+    """
     thread = np.concatenate((operations.thread, gaps.thread))
     thread[list(lost)] = NONE
+    thread[np.flatnonzero(operations.frame & ~operations.timed)] = NONE
     times = np.concatenate((operations.begin, gaps.start_ns))
     by_lane = {}
     for lane in find_distinct(thread[thread != NONE]).tolist():

@@ -19,6 +19,7 @@ from studio.sim.parts import interpret
 from studio.sim.replays import as_replay, idle_system
 from studio.trace import NodeType, dense_column, int_column, node_attributes
 from tests.et.pytorch_files import (
+    THREAD,
     device_file,
     event,
     host_file,
@@ -557,6 +558,39 @@ def test_a_thread_waits_for_the_one_that_set_it_going(tmp_path):
     assert reasons(graph)["aten::worker", "host gap"] == DepKind.THREAD
 
 
+def test_a_thread_is_set_going_by_nothing_within_an_operator_that_computes_on(tmp_path):
+    """What a product calls first ends in a replay after the product's own time; and what stands for a thread waits for no other."""
+    host = host_file(
+        [
+            node(3, "aten::before", rf_id=3),
+            node(4, "aten::mm", rf_id=4),
+            node(5, "aten::resolve_conj", 4, rf_id=5),
+            node(6, THREAD, 1, tid=10),
+            node(7, "aten::worker", 6, rf_id=7, tid=10),
+            node(8, "aten::after", rf_id=8),
+        ]
+    )
+    device = device_file(
+        [
+            event("aten::before", 10, 80, rf=3),
+            event("aten::mm", 100, 3000, rf=4),
+            event("aten::resolve_conj", 110, 5, rf=5),
+            event("aten::worker", 400, 5000, tid=8, rf=7),
+            event("aten::after", 3200, 10, rf=8),
+        ]
+    )
+    trace = studio.link(rank_files(tmp_path, 0, host, device))
+    graph = trace.graphs[0]
+    gaps = {
+        int(graph.start_ns[row]): int(graph.duration_ns[row])
+        for row, name in enumerate(names(graph))
+        if name == "host gap"
+    }
+    assert gaps[80_000] == 310_000
+    finished = simulate(trace, interpret(as_replay(idle_system(1))).config).finish_ns
+    assert finished[0] == pytest.approx(5_390_000, abs=100)
+
+
 def test_dependencies_never_form_a_cycle_even_where_clocks_disagree(tmp_path):
     """The kernel starts before its launch, its operator's caller after it."""
     host = host_file([node(3, "late", rf_id=3), node(4, "early", 3, rf_id=4)])
@@ -866,6 +900,70 @@ def test_collectives_are_numbered_and_chained_as_issued_whichever_thread_begins_
     assert_acyclic(graph)
     off = studio.link(tmp_path, options=LinkOptions(sequence=False)).graphs[0]
     assert ("gloo:all_reduce", "gloo:all_gather") not in reasons(off)
+
+
+def hooked(tmp_path, *, lost: bool = False):
+    """A thread of gloo goes on with a hook when its collective is done, 40 µs after its begin; it asks for another one.
+
+    Args:
+        tmp_path: Where the files go.
+        lost: Whether the other one's operation ended after the recording.
+    """
+    nodes = [
+        node(3, "c10d::allreduce_", rf_id=3, inputs=[[T(1)], "<Object>"]),
+        node(4, "gloo:all_reduce", 3, rf_id=4),
+        node(5, "aten::mul", rf_id=5, tid=2),
+        node(6, "c10d::allreduce_", rf_id=6, tid=2, inputs=[[T(2)], "<Object>"]),
+        *([] if lost else [node(7, "gloo:all_reduce", 6, rf_id=7, tid=3)]),
+        node(8, "aten::after", rf_id=8),
+    ]
+    events = [
+        event("c10d::allreduce_", 0, 5, rf=3),
+        event("gloo:all_reduce", 10, 300, "user_annotation", tid=8, rf=4),
+        event("aten::mul", 50, 20, tid=8, rf=5),
+        event("c10d::allreduce_", 170, 5, tid=8, rf=6),
+        *([] if lost else [event("gloo:all_reduce", 180, 60, "user_annotation", tid=9, rf=7)]),
+        event("aten::after", 310, 10, rf=8),
+    ]
+    return comm(tmp_path, nodes, events)
+
+
+def test_a_collective_ends_where_gloo_goes_on_with_what_was_to_follow_it(tmp_path):
+    """What a hook does is no communication: it is work of the thread, with the 100 µs that it spent in Python."""
+    trace, found = hooked(tmp_path)
+    graph = trace.graphs[0]
+    durations = [
+        int(graph.duration_ns[row])
+        for row, name in enumerate(names(graph))
+        if name == "gloo:all_reduce" and graph.start_ns[row] == 10_000
+    ]
+    assert durations == [40_000]
+    assert len(found) == 2
+    gaps = [int(graph.duration_ns[row]) for row, name in enumerate(names(graph)) if name == "host gap"]
+    assert 100_000 in gaps
+    assert reasons(graph)["gloo:all_reduce", "aten::mul"] & DepKind.ORDER
+
+
+def test_a_call_of_a_hook_whose_operation_was_not_recorded_any_more_can_be_linked(tmp_path):
+    _, found = hooked(tmp_path, lost=True)
+    assert [name for name, *_ in found] == ["gloo:all_reduce", "c10d::allreduce_"]
+
+
+def test_clocks_are_not_compared_by_collectives_of_empty_tensors(tmp_path):
+    for rank in (0, 1):
+        nodes, events = [], []
+        for at, elements in enumerate((0, 4)):
+            nodes.append(
+                node(3 + at, "c10d::allreduce_", rf_id=3 + at, inputs=[[T(1, elements)], "<Object>"])
+            )
+            events.append(
+                event("c10d::allreduce_", 100_000 * at + (0 if elements else 70_000 * rank), 9, rf=3 + at)
+            )
+        device = device_file(events, distributedInfo={"rank": rank})
+        rank_files(tmp_path, rank, host_file(nodes, pid=7 + rank), device)
+    trace = studio.link(tmp_path)
+    assert trace.ranks[1].metadata_number("clock_matched") == 1
+    assert trace.ranks[1].metadata_number("clock_residual_ns") == 0
 
 
 def test_a_clock_that_runs_slow_is_moved_and_stretched(tmp_path):

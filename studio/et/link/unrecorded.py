@@ -1,0 +1,161 @@
+"""Find calls for collectives that a recording lacks because gloo's own threads made them.
+
+What is to follow a collective (`then` of its future, as hooks of PyTorch do) gloo runs on the thread that carried it out, and notes it
+down as part of it. Unless all threads are recorded, a Kineto trace holds nothing of what it calls for there, and an execution trace the
+calls without times. Which call a rank lacks varies, since a collective that is done at once is followed up on the thread that called.
+
+What tells it in a Kineto trace: another member took part in a collective for which this rank has none at that time, while an operation
+of gloo went on here that had ended there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.distinct import find_distinct
+from studio.et.link.clock import same_clock
+from studio.et.link.draft import RankDraft
+from studio.trace import NEEDS_ALL, NONE, Bool, CollectiveType, Finding, Int64
+
+_NEAR_NS = 1_000_000
+"""What recorders note late: collectives that are apart by less may have met."""
+_COMPARED = 4
+"""Members of a group that each is compared with."""
+_RANKS_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """The collectives of a comm group on one rank.
+
+    C collectives that need all members.
+
+    Attributes:
+        begin, end: (C,) recorded times, begin rising.
+        key: (C,) a number for type and size.
+        empty: (C,) whether it moves nothing.
+        apart: (C,) whether a thread of the library carried it out.
+    """
+
+    begin: Int64
+    end: Int64
+    key: Int64
+    empty: Int64
+    apart: Int64
+
+
+def find_unrecorded(drafts: Sequence[RankDraft]) -> list[Finding]:
+    """Set how many calls the recording of each rank lacks, or has without times; return a finding about those it lacks."""
+    lacking: dict[int, int] = {}
+    by_group: dict[str, list[int]] = {}
+    for place, rank_draft in enumerate(drafts):
+        communication = rank_draft.communication
+        communication.unrecorded = _untimed(rank_draft)
+        if communication.issued_by and rank_draft.device is not None:
+            for group in {facts.group or "" for facts in communication.operators.values()}:
+                by_group.setdefault(group, []).append(place)
+    keys: dict[tuple[int, int], int] = {}
+    for group, places in by_group.items():
+        times = {place: _times_of(drafts[place], group, keys) for place in places}
+        # An execution trace holds all calls.
+        for place in [place for place in places if drafts[place].host is None]:
+            others = [
+                other for other in places if other != place and same_clock(drafts[place], drafts[other])
+            ]
+            counts = [_count_lacking(times[place], times[other]) for other in others[:_COMPARED]]
+            if any(counts):
+                lacking[place] = lacking.get(place, 0) + max(counts)
+    for place, count in lacking.items():
+        drafts[place].communication.unrecorded += count
+    return (
+        [_finding({drafts[place].number or 0: count for place, count in lacking.items()})] if lacking else []
+    )
+
+
+def _untimed(rank_draft: RankDraft) -> int:
+    """Return how many collectives have no time, although they were called for while the rank was recorded."""
+    operations, communication = rank_draft.operations, rank_draft.communication
+    timed = np.flatnonzero(operations.timed)
+    rows = [row for row in communication.operators if operations.start_ns[row] < 0]
+    if not len(timed) or not rows:
+        return 0
+    begin = operations.begin[[communication.issued_by.get(row, row) for row in rows]]
+    first, last = int(operations.start_ns[timed].min()), int(operations.end_ns[timed].max())
+    return int(((begin >= first) & (begin <= last)).sum())
+
+
+def _times_of(rank_draft: RankDraft, group: str, keys: dict[tuple[int, int], int]) -> _Times:
+    """Return the collectives of a group on a rank; numbers of types and sizes are added to `keys`."""
+    operations, known = rank_draft.operations, rank_draft.communication.issued_by
+    found = []
+    for row, facts in rank_draft.communication.operators.items():
+        if facts.kind not in NEEDS_ALL or (facts.group or "") != group or operations.start_ns[row] < 0:
+            continue
+        size = NONE if facts.kind == CollectiveType.ALL_TO_ALL else facts.bytes
+        key = keys.setdefault((facts.kind, size), len(keys))
+        moved = max(facts.bytes_in, facts.bytes_out)
+        apart = row in known and operations.thread[row] != operations.thread[known[row]]
+        empty = moved == 0 and facts.kind != CollectiveType.BARRIER
+        found.append((int(operations.start_ns[row]), int(operations.end_ns[row]), key, empty, apart))
+    return _Times(*np.array(sorted(found), np.int64).reshape(-1, 5).T)
+
+
+def _count_lacking(own: _Times, other: _Times) -> int:
+    """Return how many collectives of another member a rank lacks that gloo's threads called for while an operation went on."""
+    if not own.apart.any():
+        return 0
+    lacking = np.flatnonzero((other.empty == 0) & ~_met(other, own))
+    if not len(lacking):
+        return 0
+    # Operations here that went on although what they are part of had ended there.
+    until = np.where(own.empty > 0, own.begin, _end_of_partner(own, other))
+    holds = (own.apart > 0) & (until != NONE)
+    begin, end = other.begin[lacking], other.end[lacking]
+    within = (
+        (until[holds] <= begin[:, np.newaxis] + _NEAR_NS)
+        & (own.begin[holds] <= begin[:, np.newaxis] + _NEAR_NS)
+        & (own.end[holds] >= end[:, np.newaxis] - _NEAR_NS)
+        & (own.end[holds] - own.begin[holds] > _NEAR_NS)
+    )
+    return int(within.any(axis=1).sum())
+
+
+def _met(these: _Times, others: _Times) -> Bool:
+    """Return which of these (C,) another rank has one of the same type and size for, at the same time."""
+    met = np.zeros(len(these.begin), np.bool_)
+    for key in find_distinct(these.key):
+        mine, theirs = np.flatnonzero(these.key == key), others.key == key
+        begin, latest = others.begin[theirs], np.maximum.accumulate(others.end[theirs])
+        place = np.searchsorted(begin, these.end[mine] + _NEAR_NS, "right") - 1
+        there = place >= 0
+        met[mine[there]] = latest[place[there]] >= these.begin[mine[there]] - _NEAR_NS
+    return met
+
+
+def _end_of_partner(own: _Times, other: _Times) -> Int64:
+    """Return when the first collective (C,) of another rank ended that may be the other part of each; -1 where there is none."""
+    ends = np.full(len(own.begin), NONE, np.int64)
+    for place, (begin, end, key) in enumerate(zip(own.begin, own.end, own.key, strict=True)):
+        may = (other.key == key) & (other.begin <= end) & (other.end >= begin - _NEAR_NS)
+        if may.any():
+            ends[place] = other.end[may].min()
+    return ends
+
+
+def _finding(lacking: dict[int, int]) -> Finding:
+    several = len(lacking) > 1
+    ranks = ", ".join(
+        f"{count:,} of rank {number}" for number, count in sorted(lacking.items())[:_RANKS_LISTED]
+    )
+    more = (
+        f" and those of {len(lacking) - _RANKS_LISTED:,} more ranks" if len(lacking) > _RANKS_LISTED else ""
+    )
+    message = (
+        f"Collectives that other members have are missing where gloo's own threads called for them ({ranks}{more}): the profiler "
+        f"recorded none of what hooks do there, so counts and bytes of {'these ranks' if several else 'this rank'} are too low."
+    )
+    hint = "Record with studio.collect, which records all threads."
+    return Finding("warning", "calls-unrecorded", message, hint)
