@@ -69,6 +69,8 @@ def end_before_callbacks(operations: Operations, communication: Communication) -
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
     asked = {*known.values(), *(row for row in communication.operators if row not in known)}
     calls = np.array(sorted(row for row in asked if start[row] >= 0), np.int64)
+    # Most jobs call on threads of their own alone: then there is nothing to compare.
+    calls = calls[np.isin(thread[calls], thread[carrying])]
     ends = {}
     for row in carrying if len(calls) else ():
         same = (thread[calls] == thread[row]) & (start[calls] > start[row]) & (end[calls] <= end[row])
