@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from studio.operators.report import OperatorReport, OperatorRow, UncoveredRow
-from studio.pages.overview.operators import _table, _words
+from studio.pages.overview.operators import _table, _undrawn, _words
 from studio.pages.simulate.recompute import show_recompute
 from studio.sim.presets import preset
 from studio.sim.systems.gpus import find_gpu
@@ -33,6 +33,16 @@ def test_words_say_whose_roofs_and_how_much_is_known() -> None:
     assert said.endswith("without a formula: own_kernel 10.0 %")
     assert "the peaks of the device are not known (“NVIDIA H100 80GB HBM3”)" in _words(_REPORT, None)
     assert "operators on the processor" in _words(replace(_REPORT, on_device=False), None)
+
+
+def test_hardly_anything_with_a_formula_is_no_figure() -> None:
+    """What runs from a CUDA graph has no shapes: one dot of 0.6 % would stand for all of it."""
+    graphs = UncoveredRow("a kernel", 9, 80_000_000, "replayed graph, no operator recorded")
+    hardly = replace(_REPORT, time_ns=100_000_000, uncovered=(*_REPORT.uncovered, graphs))
+    assert _undrawn(hardly) == (
+        "Operators that could be drawn take 0.6 % of the compute time, too little for a figure: 80.0 % is without a formula "
+        "(replayed graph, no operator recorded)."
+    )
 
 
 def test_the_table_has_what_is_drawn_and_what_is_not() -> None:

@@ -29,6 +29,8 @@ _ABOUT = (
     "shares of the compute time. Operations and bytes follow from the recorded shapes by a formula per operator."
 )
 _LISTED = 3
+_LEAST_DRAWN = 0.05
+"""A figure of less of the compute time would stand for what nobody asked about."""
 
 
 def operators_place() -> Any:
@@ -46,7 +48,8 @@ def show_operators(shown: list[Any]) -> Any:
     figure = roofline_figure(found, gpu, dark=theme == "dark")
     if figure is None:
         return None
-    shown_name = "overview-roofline"
+    is_drawn = _drawn_ns(found) >= _LEAST_DRAWN * found.time_ns
+    shown_name = "overview-roofline" if is_drawn else ""
     return still(
         html.Div(
             [
@@ -57,7 +60,7 @@ def show_operators(shown: list[Any]) -> Any:
                     ],
                     className="cs-figure-head",
                 ),
-                drawn_figure(shown_name, figure),
+                drawn_figure(shown_name, figure) if is_drawn else html.P(_undrawn(found)),
                 html.P(_words(found, gpu), className="cs-dim cs-overview-caption"),
             ],
             className="cs-section",
@@ -76,6 +79,24 @@ def _gpu(trace: Trace) -> Gpu | None:
         return None
 
 
+def _drawn_ns(found: OperatorReport) -> int:
+    return sum(row.time_ns for row in drawable(found))
+
+
+def _undrawn(found: OperatorReport) -> str:
+    """Say why there is no figure: how little could be drawn, and why most of the rest has no formula."""
+    by_why: dict[str, int] = {}
+    for row in found.uncovered:
+        by_why[row.why] = by_why.get(row.why, 0) + row.time_ns
+    why = max(by_why, key=by_why.__getitem__, default="")
+    rest = f": {_share(by_why[why], found)} is without a formula ({why})" if why else ""
+    return f"Operators that could be drawn take {_share(_drawn_ns(found), found)} of the compute time, too little for a figure{rest}."
+
+
+def _share(ns: int, found: OperatorReport) -> str:
+    return f"{100 * ns / max(found.time_ns, 1):.1f} %"
+
+
 def _words(found: OperatorReport, gpu: Gpu | None) -> str:
     """Say whose roofs these are, how much of the compute time has a formula, and what has none."""
     if not found.on_device:
@@ -86,11 +107,8 @@ def _words(found: OperatorReport, gpu: Gpu | None) -> str:
     else:
         roofs = f"roofs of {gpu.name}"
     share = f"{100 * (found.coverage or 0):.1f} % of {format_ns(found.time_ns)} compute time by formula"
-    drawn = sum(row.time_ns for row in drawable(found))
-    moving = f"{100 * max(found.covered_ns - drawn, 0) / max(found.time_ns, 1):.1f} % only moves data and is not drawn"
-    lacking = ", ".join(
-        f"{row.name[:40]} {100 * row.time_ns / found.time_ns:.1f} %" for row in found.uncovered[:_LISTED]
-    )
+    moving = f"{_share(max(found.covered_ns - _drawn_ns(found), 0), found)} only moves data and is not drawn"
+    lacking = ", ".join(f"{row.name[:40]} {_share(row.time_ns, found)}" for row in found.uncovered[:_LISTED])
     rest = f"without a formula: {lacking}" if lacking else ""
     return " · ".join(part for part in (roofs, share, moving, rest, _doubted(found, gpu)) if part)
 
