@@ -7,12 +7,15 @@ from dataclasses import replace
 import pytest
 from flask import Flask
 
+from studio.analysis.compare.runs import recorded_side
 from studio.doctor import believed, examination
 from studio.doctor.believed import doubt_of_times
 from studio.et import write
+from studio.pages.overview.verdict import _noticed
 from studio.server.report import report_blueprint
 from studio.session import Session
 from studio.store.workspace import Workspace
+from studio.timeline import node_times, recorded
 from studio.trace import Finding
 from tests.doctor.broken_jobs import BROKEN, on_one_machine, reductions
 from tests.test_cli import run
@@ -63,6 +66,21 @@ def test_errors_are_counted_and_come_before_doubts():
     assert doubt_of_times(mixed).startswith("`check` finds 2 errors, the first: The files of ranks 0–1")
     lost = Finding("error", "damaged-file", "a.et: the file ends inside a record.")
     assert doubt_of_times(replace(reductions([(0, 9)], [(0, 9)]), findings=(lost,))) == ""
+
+
+def test_what_readers_notice_of_times_is_told_last(monkeypatch):
+    busy = Finding("warning", "busy-before", "a.json: the device may have been busy with work from before.")
+    fine = reductions([(0, 9)], [(0, 9)])
+    noticed = replace(fine, findings=(busy,))
+    assert doubt_of_times(noticed) == f"`check` finds a doubt: {busy.message}"
+    assert (
+        _noticed(noticed, recorded_side(noticed, node_times(noticed, recorded(noticed))).ledger())
+        == f"{busy.message} "
+    )
+    doubted = replace(CONTRADICTS(), findings=(busy,))
+    assert doubt_of_times(doubted).startswith("`check` finds a doubt: Rank 0")
+    monkeypatch.setattr(believed, "MOST_NODES", 1)
+    assert doubt_of_times(noticed).startswith("`check` finds a doubt: a.json")
 
 
 def test_of_a_large_job_only_times_are_looked_at(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from studio.doctor.checks import CHECKS, Examination, examination
 from studio.doctor.diagnosis import Case, Found
 from studio.doctor.recordings import early_ends, impossible_times, mixed_runs
-from studio.trace import Trace
+from studio.trace import Finding, Trace
 from studio.units import format_counted
 
 MOST_NODES = 200_000
@@ -14,14 +14,16 @@ MOST_RANKS = 1024
 """The same of jobs with more ranks."""
 _OF_TIMES = ("mixed-runs", "ends-early", "times-contradict")
 """Checks whose warnings make every account of the ranks' times doubtful."""
+_NOTICED = ("busy-before",)
+"""The same of what readers notice."""
 _CODES = frozenset(check.code for check in CHECKS)
 
 
 def doubt_of_times(trace: Trace, known: Examination | None = None) -> str:
     """Return why the times of a recording are in doubt, "" where nothing is found: how many errors there are, and the first.
 
-    What the reader noticed is left out: commands tell of data that was lost by themselves. A large job that was not examined
-    before is not examined for this; then only its times are looked at.
+    What the reader lost is left out: commands tell of that by themselves. A large job that was not examined before is not
+    examined for this; then only its times are looked at.
 
     Args:
         trace: The recording.
@@ -29,12 +31,21 @@ def doubt_of_times(trace: Trace, known: Examination | None = None) -> str:
     """
     nodes = sum(map(len, trace.graphs))
     if known is None and (nodes > MOST_NODES or len(trace.ranks) > MOST_RANKS):
-        found = _of_times(trace)
+        found = _of_times(trace) or noticed_of_times(trace)
         return _line(found[0].message, sum(one.level == "error" for one in found)) if found else ""
     made = [one for one in (known or examination(trace)).diagnoses if one.code in _CODES]
     errors = [one for one in made if one.level == "error"]
-    doubts = errors or [one for one in made if one.level == "warning" and one.code in _OF_TIMES]
+    doubts = (
+        errors
+        or [one for one in made if one.level == "warning" and one.code in _OF_TIMES]
+        or noticed_of_times(trace)
+    )
     return _line(doubts[0].message, len(errors)) if doubts else ""
+
+
+def noticed_of_times(trace: Trace) -> list[Finding]:
+    """Return what was noticed on reading that makes an account of a rank's times doubtful."""
+    return [one for one in trace.findings if one.code in _NOTICED]
 
 
 def _of_times(trace: Trace) -> list[Found]:

@@ -21,6 +21,7 @@ from studio.analysis.job.together import ready_words
 from studio.completion import layouts
 from studio.completion.clues import dimension_words
 from studio.completion.mesh import Mesh
+from studio.doctor.believed import noticed_of_times
 from studio.errors import StudioError
 from studio.figures.rank_bars import bars_height_px, rank_bars
 from studio.pages.base.export import exports
@@ -180,7 +181,11 @@ def rank_section(job: str, run: str, *, dark: bool) -> Any:
                 ),
             ),
             html.P(
-                [idle_words(session().trace(job), account), *_in_words(rows, account, found, view)],
+                [
+                    _noticed(session().trace(job), account),
+                    idle_words(session().trace(job), account),
+                    *_in_words(rows, account, found, view),
+                ],
                 className="cs-dim cs-verdict-caption",
             ),
         ],
@@ -287,6 +292,15 @@ def _in_words(rows: Sequence[RankRow], account: Ledger, found: Blame, view: dict
         said.append(f"{before[0].upper()}{before[1:]}. ")
     said.append(dcc.Link("Open in Timeline", href=link("/timeline", view, rank=str(rows[0].ranks[0]))))
     return said
+
+
+def _noticed(trace: Trace, account: Ledger) -> str:
+    """Say why the times of a recording are in doubt, of the first rank of which that was noticed; "" where nothing was."""
+    found = noticed_of_times(trace) if account.is_recording else []
+    if not found:
+        return ""
+    more = f" So it is with {format_counted(len(found) - 1, 'more rank')}." if len(found) > 1 else ""
+    return f"{found[0].message}{more} "
 
 
 # ---------------------------------------------------------------------------------------------------
