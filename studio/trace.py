@@ -565,6 +565,11 @@ class Rank:
         """
         return next((item.value for item in self.metadata if item.name == name), missing)
 
+    @property
+    def lacks_calls(self) -> bool:
+        """Whether its recording lacks some of its collectives, or has some without a time."""
+        return self.metadata_number(UNRECORDED_CALLS) > 0
+
     def metadata_number(self, name: str) -> int:
         """Return a whole number from the metadata, -1 where there is none of that name.
 

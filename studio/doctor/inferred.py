@@ -10,7 +10,8 @@ import numpy as np
 from studio.analysis.job.completeness import is_recording
 from studio.analysis.job.inferred_facts import is_inferred
 from studio.doctor.diagnosis import Case, Found, NodeAt
-from studio.trace import NONE, UNRECORDED_CALLS, CollectiveType, Int64, Level, NodeType
+from studio.sim.unrecorded import ranks_with_unrecorded_calls
+from studio.trace import NONE, CollectiveType, Int64, Level, NodeType
 
 _WORDS = {
     "group": "The recording names no comm group there: it was inferred, and may be another one.",
@@ -59,14 +60,11 @@ def hedge(case: Case, found: Found) -> Found:
         return replace(found, level="warning", message=f"{found.message} {_ELSEWHERE}")
     if any(_is_untimed(case, node) for node in found.nodes):
         return replace(found, level="warning", message=f"{found.message} {_UNTIMED}")
-    if differ and not _lacking(case).isdisjoint([*found.ranks, *(node.rank for node in found.nodes)]):
+    if differ and not ranks_with_unrecorded_calls(case.trace).isdisjoint(
+        [*found.ranks, *(node.rank for node in found.nodes)]
+    ):
         return replace(found, level="warning", message=f"{found.message} {_UNRECORDED}")
     return found
-
-
-def _lacking(case: Case) -> set[int]:
-    """Return the ranks whose recordings lack calls."""
-    return {rank.number for rank in case.trace.ranks if rank.metadata_number(UNRECORDED_CALLS) > 0}
 
 
 def level_of_missing(case: Case, *, everywhere: bool) -> Level:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.groups import empty_collectives
-from studio.analysis.collectives.matching import GroupMatching, disagreement
+from studio.analysis.collectives.clocks import tells_meetings
+from studio.analysis.collectives.matching import GroupMatching, disagreement, find_empty
 from studio.distinct import find_distinct
 from studio.doctor.across import comparable
 from studio.doctor.diagnosis import Case, Found, NodeAt
 from studio.sim.agreement import group_label, rank_list
-from studio.trace import NEEDS_ALL, NONE, TIMES_NOTICED, UNRECORDED_CALLS, Graph, Int64
+from studio.trace import NEEDS_ALL, NONE, Graph, Int64
 from studio.units import format_count, format_counted, format_ns
 
 _CONTRADICTING_NS = 1_000_000
@@ -189,14 +189,12 @@ def _times(case: Case, group: GroupMatching) -> _Times | None:
     clocks: dict[int, object] = {}
     for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
         rank = case.rank_of.get(member)
-        if index == NONE or rank is None or rank.metadata_value(TIMES_NOTICED) is not None:
-            continue
-        if rank.metadata_number(UNRECORDED_CALLS) > 0:
+        if index == NONE or rank is None or not tells_meetings(rank):
             continue
         sequence, graph = group.sequences[index], case.by_rank[member].graph
-        rows = sequence.rows[np.isin(sequence.type, NEEDS_ALL) & (sequence.rows != NONE)]
         # Of empty tensors a library waits for nobody.
-        rows = rows[~empty_collectives(graph)[rows]]
+        waits = np.isin(sequence.type, NEEDS_ALL) & ~find_empty(graph, sequence)
+        rows = sequence.rows[waits & (sequence.rows != NONE)]
         start = graph.start_ns[rows]
         if not len(rows) or (start < 0).any() or _are_calls(graph, rows):
             continue

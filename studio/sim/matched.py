@@ -172,7 +172,7 @@ def _are_empty(trace: Trace, rank: Int64, row: Int64) -> Bool:
     graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
     for index in find_distinct(graph_of).tolist():
         mine = graph_of == index
-        empty[mine] = empty_collectives(trace.graphs[index])[row[mine]]
+        empty[mine] = empty_collectives(trace.graphs[index], row[mine])
     return empty
 
 

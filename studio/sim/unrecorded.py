@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from studio.trace import UNRECORDED_CALLS, Finding, NodeType, Trace, int_column
+from studio.trace import Finding, NodeType, Trace, int_column
 from studio.units import format_counted
 
 COMPLETE = (
@@ -82,4 +82,4 @@ def missing_fact(trace: Trace) -> Finding | None:
 
 def ranks_with_unrecorded_calls(trace: Trace) -> set[int]:
     """Return the ranks whose recordings lack collectives, or have some without a time."""
-    return {rank.number for rank in trace.ranks if rank.metadata_number(UNRECORDED_CALLS) > 0}
+    return {rank.number for rank in trace.ranks if rank.lacks_calls}

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.collectives.groups import empty_collectives
-from studio.analysis.collectives.matching import GroupMatching
-from studio.trace import NEEDS_ALL, NONE, TIMES_NOTICED, UNRECORDED_CALLS, Bool, Graph, Int64, Rank, Trace
+from studio.analysis.collectives.matching import GroupMatching, find_empty
+from studio.trace import NEEDS_ALL, NONE, TIMES_NOTICED, Bool, Graph, Int64, Rank, Trace
 
 _LEAST_MATCHED = 2
 _LEAST_SKEW_NS = 50_000
@@ -56,12 +55,7 @@ def clock_offsets(trace: Trace, groups: Sequence[GroupMatching]) -> list[ClockOf
         groups: Its matched collectives.
     """
     offsets: dict[int, ClockOffset] = {}
-    # Times that a watchdog noticed tell when it looked; where calls are missing, others than those that met stand beside each other.
-    measured = {
-        rank.number: rank
-        for rank in trace.ranks
-        if rank.metadata_value(TIMES_NOTICED) is None and rank.metadata_number(UNRECORDED_CALLS) <= 0
-    }
+    measured = {rank.number: rank for rank in trace.ranks if tells_meetings(rank)}
     graph_of = {number: trace.graph_of(rank) for number, rank in measured.items()}
     waiting = [ends for group in groups if len(ends := _ends(graph_of, group)) > 1]
     waiting.sort(key=lambda ends: (min(ends), -sum(int(there.sum()) for _, _, there, _ in ends.values())))
@@ -102,6 +96,14 @@ def clocks_ahead(trace: Trace, groups: Sequence[GroupMatching]) -> Int64:
     return ahead
 
 
+def tells_meetings(rank: Rank) -> bool:
+    """Whether the times of a rank tell when its collectives met those of others.
+
+    Times that a watchdog noticed tell when it looked; where calls are missing, others than those that met stand beside each other.
+    """
+    return rank.metadata_value(TIMES_NOTICED) is None and not rank.lacks_calls
+
+
 def _on_one_machine(one: Rank, other: Rank) -> bool:
     """Whether linking noted the same machine down for both ranks."""
     host = one.metadata_value("clock_host")
@@ -121,7 +123,7 @@ def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[I
         start = graph.start_ns[sequence.rows]
         starts[: len(sequence)] = start
         ends[: len(sequence)] = start + graph.duration_ns[sequence.rows]
-        timed = (start >= 0) & (sequence.rows != NONE) & ~empty_collectives(graph)[sequence.rows]
+        timed = (start >= 0) & (sequence.rows != NONE) & ~find_empty(graph, sequence)
         there[: len(sequence)] = timed & np.isin(sequence.type, NEEDS_ALL)
         kind[: len(sequence)] = sequence.type
         if there.any():

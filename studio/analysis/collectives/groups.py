@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.job.renumbered import share_graphs
+from studio.distinct import find_distinct
 from studio.trace import (
     GROUP_KEYS,
     NONE,
@@ -60,18 +61,20 @@ def comm_nodes(graph: Graph) -> CommNodes:
     return CommNodes(rows, graph.type[rows], kind, size, group_slots(graph)[rows], sized)
 
 
-def empty_collectives(graph: Graph) -> Bool:
-    """Return which nodes (N,) are collectives that move nothing by what they say, for which libraries wait for nobody.
+def empty_collectives(graph: Graph, rows: Int64) -> Bool:
+    """Return which of some nodes (C,) are collectives that move nothing by what they say, for which libraries wait for nobody.
 
     Those of empty tensors: gloo returns from them at once, whoever is missing. A barrier has no size and waits for all.
+
+    Args:
+        graph: The graph.
+        rows: (C,) its nodes, in any order.
     """
-    empty = np.zeros(len(graph), np.bool_)
-    rows, size = int_column(graph, "comm_size")
-    empty[rows[size == 0]] = True
-    empty &= (graph.type == NodeType.COMM_COLL) & (
-        dense_column(graph, "comm_type", NONE) != CollectiveType.BARRIER
-    )
-    return empty
+    among = find_distinct(rows)
+    sized, size = int_column(graph, "comm_size", among=among)
+    empty = sized[(size == 0) & (graph.type[sized] == NodeType.COMM_COLL)].astype(np.int64)
+    typed, kind = int_column(graph, "comm_type", among=empty)
+    return np.isin(rows, empty) & ~np.isin(rows, typed[kind == CollectiveType.BARRIER])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.collectives.groups import comm_nodes, empty_collectives
 from studio.analysis.graph.issuing import find_issue_order, worth_compiling
 from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.trace import (
     NONE,
     WORLD,
+    Bool,
     CommGroup,
     Dependencies,
     Graph,
@@ -58,6 +59,15 @@ class Collectives:
     def count(self) -> int:
         """How many there are, without gaps."""
         return int((self.rows != NONE).sum())
+
+
+def find_empty(graph: Graph, sequence: Collectives) -> Bool:
+    """Return which collectives (C,) of a rank move nothing by what they say, see `empty_collectives`."""
+    empty = np.zeros(len(sequence), np.bool_)
+    without = np.flatnonzero((sequence.bytes == 0) & (sequence.rows != NONE))
+    if len(without):
+        empty[without] = empty_collectives(graph, sequence.rows[without])
+    return empty
 
 
 @dataclass(frozen=True, slots=True)

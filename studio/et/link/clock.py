@@ -14,7 +14,7 @@ import numpy as np
 from studio.et.link.communication import Facts
 from studio.et.link.draft import Clock, RankDraft
 from studio.et.link.names import RECEIVE, SEND
-from studio.trace import NEEDS_ALL, NONE, CollectiveType, Finding, Int64
+from studio.trace import NEEDS_ALL, NONE, Finding, Int64
 from studio.units import format_counted, format_ns
 
 _LEAST_CONTRADICTING = 2
@@ -162,8 +162,7 @@ def _collective_times(rank_draft: RankDraft) -> tuple[_Ends, _Ends]:
 
 
 def _ends_together(facts: Facts) -> bool:
-    moved = max(facts.bytes_in, facts.bytes_out)
-    return facts.kind in NEEDS_ALL and (moved != 0 or facts.kind == CollectiveType.BARRIER)
+    return facts.kind in NEEDS_ALL and not facts.is_empty
 
 
 def _evidence(rank_draft: RankDraft) -> _Evidence:

@@ -107,6 +107,11 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     inferred: tuple[str, ...] = ()
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it moves nothing, as collectives of empty tensors: a library waits for nobody then, but in a barrier."""
+        return max(self.bytes_in, self.bytes_out) == 0 and self.kind != CollectiveType.BARRIER
+
+    @property
     def bytes(self) -> int:
         """The size that simulators use: the bytes a rank sends, else those it receives; of a scatter those the root sends."""
         if self.kind == CollectiveType.SCATTER and self.bytes_in <= 0:

@@ -96,10 +96,8 @@ def _times_of(rank_draft: RankDraft, group: str, keys: dict[tuple[int, int], int
             continue
         size = NONE if facts.kind == CollectiveType.ALL_TO_ALL else facts.bytes
         key = keys.setdefault((facts.kind, size), len(keys))
-        moved = max(facts.bytes_in, facts.bytes_out)
         apart = row in known and operations.thread[row] != operations.thread[known[row]]
-        empty = moved == 0 and facts.kind != CollectiveType.BARRIER
-        found.append((int(operations.start_ns[row]), int(operations.end_ns[row]), key, empty, apart))
+        found.append((int(operations.start_ns[row]), int(operations.end_ns[row]), key, facts.is_empty, apart))
     return _Times(*np.array(sorted(found), np.int64).reshape(-1, 5).T)
 
 

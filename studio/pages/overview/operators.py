@@ -45,8 +45,7 @@ def show_operators(shown: list[Any]) -> Any:
     job, _, theme = shown
     found = _kept(session(), job)
     gpu = _gpu(session().trace(job)) if found.on_device else None
-    figure = roofline_figure(found, gpu, dark=theme == "dark")
-    if figure is None:
+    if not drawable(found):
         return None
     is_drawn = _drawn_ns(found) >= _LEAST_DRAWN * found.time_ns
     shown_name = "overview-roofline" if is_drawn else ""
@@ -60,7 +59,9 @@ def show_operators(shown: list[Any]) -> Any:
                     ],
                     className="cs-figure-head",
                 ),
-                drawn_figure(shown_name, figure) if is_drawn else html.P(_undrawn(found)),
+                drawn_figure(shown_name, roofline_figure(found, gpu, dark=theme == "dark"))
+                if is_drawn
+                else html.P(_undrawn(found)),
                 html.P(_words(found, gpu), className="cs-dim cs-overview-caption"),
             ],
             className="cs-section",
