@@ -567,7 +567,13 @@ class Rank:
 
     @property
     def lacks_calls(self) -> bool:
-        """Whether its recording lacks some of its collectives, or has some without a time."""
+        """Whether its recording lacks some of its collectives, or has some without a time.
+
+        Example:
+            >>> import studio
+            >>> studio.read(studio.sample_path("transformer_8r")).ranks[0].lacks_calls
+            False
+        """
         return self.metadata_number(UNRECORDED_CALLS) > 0
 
     def metadata_number(self, name: str) -> int:
