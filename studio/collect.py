@@ -245,18 +245,30 @@ def _refuse_others(folder: Path, size: int | None) -> None:
         )
 
 
-_Call = tuple[int, str, str, bool, int]
-"""Time since 1970 in ns, group, name, whether it is a collective, and the bytes given, -1 where not known."""
+_Call = tuple[int, str, str, bool, int, int]
+"""Time since 1970 in ns, group, name, whether it is a collective, the bytes given, and PyTorch's number; -1 where not known."""
 
 
 def _number_calls(calls: Sequence[_Call], since_ns: int) -> list[tuple[int, str, int, str, int]]:
-    """Return the recorded calls by time, the collectives of each group numbered from 0 on, which is the same on all ranks."""
-    count: Counter[str] = Counter()
+    """Return the recorded calls by time, the collectives of each group with numbers that are the same on all ranks.
+
+    PyTorch numbers them from the beginning of the job, so that a thread may communicate while steps end. A monitored barrier, for which
+    it leaves numbers out, and what older versions remember without one, come after the collective before them.
+
+    Example:
+        >>> calls = [(10, "0", "gloo:all_reduce", True, 8, 7), (20, "0", "monitored_barrier", True, -1, -1), (30, "0", "send", False, -1, -1)]
+        >>> _number_calls(calls, 15)
+        [(20, '0', 8, 'monitored_barrier', -1), (30, '0', -1, 'send', -1)]
+    """
+    following: Counter[str] = Counter()
     numbered = []
-    for time_ns, group, name, is_collective, size in sorted(calls):
+    for time_ns, group, name, is_collective, size, number in sorted(calls):
+        given = -1
+        if is_collective:
+            given = number if number >= 0 else following[group]
+            following[group] = max(following[group], given + 1)
         if time_ns >= since_ns:
-            numbered.append((time_ns, group, count[group] if is_collective else -1, name, size))
-            count[group] += is_collective
+            numbered.append((time_ns, group, given, name, size))
     return numbered
 
 
@@ -271,6 +283,7 @@ def _collectives(torch: Any) -> list[_Call]:
                 str(entry["profiling_name"]),
                 True,
                 _given_bytes(entry.get("input_sizes"), entry.get("input_dtypes")),
+                int(entry.get("collective_seq_id", -1)),
             )
             for entry in told.get("entries", ())
             if not entry.get("is_p2p")
@@ -315,7 +328,7 @@ def _messages(torch: Any) -> Iterator[list[_Call]]:
 
         @functools.wraps(inner)
         def call(self: Any, *args: Any, **keywords: Any) -> Any:
-            noted.append((time.time_ns(), str(self.group_name), name, name == _BARRIER, -1))
+            noted.append((time.time_ns(), str(self.group_name), name, name == _BARRIER, -1, -1))
             return inner(self, *args, **keywords)
 
         return call

@@ -121,7 +121,7 @@ def test_calls_that_were_noted_down_are_those_of_before_afterwards():
         assert group.send("tensor", 1) == (group, "tensor", 1)
     assert group.send("tensor", 1) == (group, "tensor", 1)
     assert vars(process_group)["send"] is sending
-    assert [call[1:] for call in noted] == [("3", "send", False, -1)]
+    assert [call[1:] for call in noted] == [("3", "send", False, -1, -1)]
 
 
 @needs_torch

@@ -9,6 +9,7 @@ from itertools import chain, islice
 
 import numpy as np
 
+from studio.analysis.collectives.borders import BorderCollectives
 from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, disagreement
 from studio.analysis.collectives.messages import Messages
 from studio.analysis.job.completeness import completeness, is_recording, range_words
@@ -25,6 +26,7 @@ from studio.sim.agreement import (
     node_label,
     rank_list,
 )
+from studio.sim.borders import border_words
 from studio.trace import NONE, CollectiveType, Graph, Int64, Level
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
@@ -145,11 +147,15 @@ def comparable(group: GroupMatching) -> GroupMatching:
 def collectives(case: Case) -> Iterator[Found]:
     """Yield the first collective of each group in which its members differ, in its root alone where they agree otherwise.
 
-    A flight recorder forgets the first operations, on each rank other ones; the check for hangs compares what is left.
+    A flight recorder forgets the first operations, on each rank other ones; the check for hangs compares what is left. What lies
+    before or after the recording of a member is told apart.
     """
     if is_flight(case.trace):
         return
     listed = 0
+    if case.borders:
+        yield _border_collectives(case.borders)
+        case = case.settled
     for group, ordered in zip(case.groups, case.ordered, strict=True):
         plain = comparable(group)
         difference = disagreement(plain)
@@ -172,6 +178,25 @@ def collectives(case: Case) -> Iterator[Found]:
         yield Found(
             "error", f"{format_counted(rest, 'more group')} {'disagrees' if rest == 1 else 'disagree'}."
         )
+
+
+def _border_collectives(found: BorderCollectives) -> Found:
+    """Return which collectives some members were not recorded long enough to have."""
+    return Found(
+        "warning",
+        border_words(found),
+        tuple(sorted({*found.counts, *found.lacking})),
+        (),
+        sum(found.counts.values()),
+        tuple(
+            (f"more on rank {number}", format_count(count))
+            for number, count in islice(found.counts.items(), _GROUPS_LISTED)
+        ),
+        "The job ran. The model full and a replay give these collectives the time they were recorded with, waiting included; ASTRA-sim "
+        "hangs at them.",
+        "Record whole steps on all ranks, with studio.collect for example.",
+        mends=False,
+    )
 
 
 def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *, ran: bool) -> Found:

@@ -87,7 +87,7 @@ def is_alike(case: Case) -> bool:
 
 def deadlocks(case: Case) -> Iterator[Found]:
     """Yield the first way in which ranks wait for each other for ever."""
-    for found in _deadlocks(case):
+    for found in _deadlocks(case.settled):
         # All messages alike behind a lost send are paired with another than theirs.
         may_follow = found.level == "error" and len(case.unmatched.receives)
         yield replace(found, advice=_RECEIVES_FIRST) if may_follow else found

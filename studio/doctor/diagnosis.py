@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from studio.analysis.collectives.borders import BorderCollectives, find_border_collectives
 from studio.analysis.collectives.clocks import ClockOffset, clock_offsets, clocks_ahead
 from studio.analysis.collectives.matching import GroupMatching, dependency_pairs, match_collectives
 from studio.analysis.collectives.messages import Messages, match_messages
@@ -251,6 +252,16 @@ class Case:
         if not any(group.by_number for group in self.groups):
             return self.groups
         return match_collectives(self.trace, by_number=False)
+
+    @cached_property
+    def borders(self) -> BorderCollectives:
+        """Collectives that some members were not recorded long enough to have."""
+        return find_border_collectives(self.trace, self.groups, self.windows)
+
+    @cached_property
+    def settled(self) -> Case:
+        """The job in which those wait for nobody; this one where there are none."""
+        return Case(self.borders.settled(self.trace), self.tick) if self.borders else self
 
     @cached_property
     def messages(self) -> Messages:

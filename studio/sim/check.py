@@ -19,6 +19,7 @@ from studio.analysis.job.completeness import Completeness, completeness, is_reco
 from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
+from studio.sim.borders import border_collectives, border_finding
 from studio.sim.collectives import (
     EXTENDED_KIND_OF,
     KIND_OF,
@@ -75,6 +76,10 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
     if any(finding.code == "ranks-unknown" for finding in about_ranks):
         # What else there is to say of such a run can wait until it could be one.
         return about_ranks
+    borders = border_collectives(trace, config)
+    if borders is not None and config.extensions is not None:
+        trace = borders.settled(trace)
+        about_ranks.append(border_finding(borders))
     findings = [
         *about_ranks,
         *_check_routes(config),

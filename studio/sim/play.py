@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from studio.analysis.job.renumbered import share_graphs
 from studio.errors import StudioError
+from studio.sim.borders import border_collectives
 from studio.sim.config import SystemConfig
 from studio.sim.engine import Cancel, Notice, Progress, execute, stopped_short
 from studio.sim.known import Known
@@ -41,8 +42,8 @@ def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
         ConfigError: The configuration does not fit the trace.
         Cancelled: `cancel` said so.
     """
-    played, _ = recomputed(trace, config)
-    # What is known of the recorded job does not hold of one that was recomputed for another GPU.
+    played, _ = recomputed(_settled(trace, config, known), config)
+    # What is known of the recorded job does not hold of one that was changed, as one recomputed for another GPU.
     known = known if played is trace else None
     # An algorithm of a single node is given by the node's id.
     shared = played if config.custom_nodes else share_graphs(played)
@@ -62,3 +63,17 @@ def play(  # noqa: PLR0913 (what `studio.sim.simulate` takes)
     if plan.folding is None:
         execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
     return result_of(trace, config, plan, reason), plan
+
+
+def _settled(trace: Trace, config: SystemConfig, known: Known | None) -> Trace:
+    """Return the job in which collectives at the borders of a recording take the time they were recorded with; ASTRA-sim knows none."""
+    if config.extensions is None:
+        return trace
+    found = (
+        border_collectives(trace, config)
+        if known is None
+        else known.once(
+            "borders", (config.groups, config.replay_only), lambda: border_collectives(trace, config)
+        )
+    )
+    return trace if found is None else found.settled(trace)

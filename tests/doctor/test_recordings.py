@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+import studio
 from studio.doctor import Diagnosis, examine, repair_all
+from studio.sim.check import check
+from studio.sim.models import config_with_model
 from studio.trace import Attribute, Trace, ValueKind
 from tests.doctor.broken_jobs import BROKEN, on_one_machine, reductions
 from tests.handmade import at, collective, node, trace_of
@@ -173,3 +177,55 @@ def test_a_clock_that_linking_moved_is_one_of_its_own():
     )
     whole = replace(trace.ranks[1], metadata=(*moved, Attribute("clock_drift_ppb", ValueKind.DOUBLE, 0.0)))
     assert not found(replace(trace, ranks=(trace.ranks[0], whole)), "times-contradict")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Borders
+
+
+def _cut(*numbers: Sequence[int], busy_until: int = 0) -> Trace:
+    """Ranks that reduce every 20 ms, each recorded for some of these collectives; rank 0 computes until then, in ms."""
+    ranks = []
+    for rank, own in enumerate(numbers):
+        nodes = [
+            at(1 + 20_000 * number, 5_000, collective(number + 1, "ALL_REDUCE", 64, comm_seq=number))
+            for number in own
+        ]
+        late = [at(1 + 1000 * busy_until, 1, node(99, "COMP"))] if busy_until and rank == 0 else []
+        ranks.append([*nodes, *late])
+    return on_one_machine(trace_of(ranks))
+
+
+def test_collectives_before_and_after_what_a_rank_recorded_are_no_error():
+    """Ranks recorded by time stop at other collectives of a job that ran; each takes what it recorded of them."""
+    trace = _cut(range(3), range(1, 5))
+    [one] = found(trace, "collectives-disagree")
+    assert (one.level, one.ranks, one.count, one.repair) == ("warning", (0, 1), 3, None)
+    assert one.message.startswith(
+        "The recordings of the ranks do not begin or end at the same collective: 1 of rank 0, 2 of rank 1 in the group of all ranks"
+    )
+    assert not found(trace, "deadlock")
+    config = studio.preset("hgx-h100", npus=2).config
+    for system in (config, config.extended().replaying()):
+        told = [(one.code, one.level) for one in check(trace, system) if one.level != "info"]
+        assert ("border-collectives", "warning") in told
+        assert "error" not in {level for _, level in told}
+        start, end = studio.simulate(trace, system).node_times().of_nodes(trace)
+        took = (end - start).tolist()
+        assert took[0] == took[5] == took[6] == 5_000_000
+    reference = check(trace, config_with_model(config, "astra-sim"))
+    assert {one.code: one.level for one in reference}["collectives-disagree"] == "error"
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        _cut(range(3), range(5), busy_until=150),
+        _cut(range(5), [0, 1, 3, 4]),
+        _cut(range(5), range(0)),
+    ],
+    ids=["goes on computing", "between others", "none at all"],
+)
+def test_what_a_rank_lacks_within_its_recording_is_an_error(trace):
+    [one] = found(trace, "collectives-disagree")
+    assert one.level == "error"

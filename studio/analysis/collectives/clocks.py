@@ -115,7 +115,7 @@ def _ends(graph_of: dict[int, Graph], group: GroupMatching) -> dict[int, tuple[I
     longest = max(map(len, group.sequences), default=0)
     ends_of = {}
     for member, index in zip(group.members, group.sequence_of.tolist(), strict=True):
-        if index == NONE or member not in graph_of:
+        if index == NONE or member not in graph_of or not group.sequences[index].count:
             continue
         sequence, graph = group.sequences[index], graph_of[member]
         starts, ends, kind = np.zeros((3, longest), np.int64)

@@ -1,0 +1,192 @@
+"""Find collectives at the borders of a recording, which some members were not recorded long enough to have.
+
+Profilers that are started by time, and threads that communicate regardless of training steps, stop on each rank at another collective.
+Such a job ran: what a member lacks there lies before or after its recording, not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.analysis.collectives.matching import GroupMatching
+from studio.analysis.job.inferred_facts import INFERRED, is_inferred
+from studio.analysis.job.recorded import Windows, recorded_windows
+from studio.trace import NEEDS_ALL, NONE, Bool, Int64, NodeType, Trace
+
+_LATE_NS = 1_000_000
+"""What recorders note late."""
+_MET = 0.9
+"""Share of the collectives all have that has to have met; the last one of a recording may be cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class BorderCollectives:
+    """Collectives that not all members of their groups recorded, before or after which the recordings of the others lie.
+
+    Attributes:
+        rows: Rows of such collectives, rising, by place of the graph in the trace.
+        counts: How many each rank has, by number; ranks without any are left out.
+        lacking: Numbers of the ranks that were not recorded then, rising.
+        names: Their comm groups; "" is that of all ranks.
+    """
+
+    rows: Mapping[int, Int64]
+    counts: Mapping[int, int]
+    lacking: tuple[int, ...]
+    names: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self.rows)
+
+    def settled(self, trace: Trace) -> Trace:
+        """Return the job in which these collectives wait for nobody: computation, which takes the time they were recorded with."""
+        graphs = list(trace.graphs)
+        for index, rows in self.rows.items():
+            kinds = graphs[index].type.copy()
+            kinds[rows] = NodeType.COMP
+            graphs[index] = replace(graphs[index], type=kinds)
+        return replace(trace, graphs=tuple(graphs)) if self.rows else trace
+
+
+def find_border_collectives(
+    trace: Trace, groups: Iterable[GroupMatching], windows: Windows | None = None
+) -> BorderCollectives:
+    """Return the collectives at the borders of a recording.
+
+    In a comm group that was not inferred and whose members number their collectives, each member has all from its first to its last, and those that all have
+    met in time. What others have beyond the last of a member did not end before the recording of that member did, and what they have
+    before its first did not begin after it.
+
+    Args:
+        trace: The job.
+        groups: Its matched collectives.
+        windows: When its ranks were recorded, see `recorded_windows`; None works it out.
+    """
+    rows: dict[int, set[int]] = {}
+    counts: dict[int, int] = {}
+    lacking: set[int] = set()
+    names = []
+    for group in groups:
+        if not group.by_number or all((sequence.rows != NONE).all() for sequence in group.sequences):
+            continue
+        windows = recorded_windows(trace) if windows is None else windows
+        found = _in_group(trace, group, windows)
+        if found is None:
+            continue
+        names.append(group.name)
+        lacking.update(found.lacking)
+        for number, own in found.rows.items():
+            rank = trace.rank(number)
+            if rank is not None:
+                rows.setdefault(rank.graph, set()).update(own)
+                counts[number] = counts.get(number, 0) + len(own)
+    return BorderCollectives(
+        {index: np.array(sorted(chosen), np.int64) for index, chosen in rows.items()},
+        dict(sorted(counts.items())),
+        tuple(sorted(lacking)),
+        tuple(names),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _OfGroup:
+    """The collectives at the borders of a comm group.
+
+    Attributes:
+        rows: Rows of each member that has some.
+        lacking: Members that lack some.
+    """
+
+    rows: Mapping[int, list[int]]
+    lacking: tuple[int, ...]
+
+
+def _in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfGroup | None:
+    """Return those of a comm group, None where what a member lacks is not explained by when it was recorded."""
+    there = group.sequence_of != NONE
+    members = [member for member, known in zip(group.members, there.tolist(), strict=True) if known]
+    if not all(member in windows for member in members):
+        return None
+    rows = group.rows()[there]
+    has = rows != NONE
+    if not has.any(axis=1).all():
+        return None
+    count = has.shape[1]
+    first, last = has.argmax(axis=1), count - 1 - has[:, ::-1].argmax(axis=1)
+    begin_of_all, end_of_all = int(first.max()), int(last.min()) + 1
+    is_whole = (has.sum(axis=1) == last - first + 1).all()
+    if not is_whole or begin_of_all >= end_of_all:
+        return None
+    begin, end = _times(trace, members, rows)
+    if begin is None or end is None:
+        return None
+    common = slice(begin_of_all, end_of_all)
+    waits = np.isin(group.content()[0][there][0, common], NEEDS_ALL)
+    met = begin[:, common].max(axis=0) <= end[:, common].min(axis=0) + _LATE_NS
+    if not waits.any() or met[waits].mean() < _MET:
+        return None
+    if not _are_outside([windows[member] for member in members], has, begin, end):
+        return None
+    short = [member for member, own in zip(members, has, strict=True) if not own.all()]
+    outside = np.ones(count, np.bool_)
+    outside[common] = False
+    chosen = {member: rows[at, has[at] & outside].tolist() for at, member in enumerate(members)}
+    # Where groups of a member were inferred, what it seems to lack may be in another one.
+    if any(
+        _infers_groups(trace, member) for member in (*short, *(one for one, own in chosen.items() if own))
+    ):
+        return None
+    return _OfGroup({member: own for member, own in chosen.items() if own}, tuple(short))
+
+
+def _are_outside(spans: list[tuple[int, int]], has: Bool, begin: Int64, end: Int64) -> bool:
+    """Whether what members lack lies outside of their recordings: what follows their last ends late enough, what precedes their first begins early enough.
+
+    Args:
+        spans: When the members (M) were recorded.
+        has: (M, C) which collectives each has.
+        begin: (M, C) when they began.
+        end: (M, C) when they ended.
+    """
+    count = has.shape[1]
+    first, last = has.argmax(axis=1), count - 1 - has[:, ::-1].argmax(axis=1)
+    latest_end = end.max(axis=0, where=has, initial=-1)
+    earliest_begin = begin.min(axis=0, where=has, initial=_NEVER)
+    for (opened, closed), before, after in zip(spans, (first - 1).tolist(), (last + 1).tolist(), strict=True):
+        if before >= 0 and earliest_begin[before] > opened + _LATE_NS:
+            return False
+        if after < count and latest_end[after] < closed - _LATE_NS:
+            return False
+    return True
+
+
+def _infers_groups(trace: Trace, member: int) -> bool:
+    """Whether the comm group of some node of a rank was inferred."""
+    rank = trace.rank(member)
+    if rank is None:
+        return True
+    graph = trace.graph_of(rank)
+    rows, _ = graph.rows_with(INFERRED)
+    return any(is_inferred(graph, row, "group") for row in rows.tolist())
+
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def _times(trace: Trace, members: list[int], rows: Int64) -> tuple[Int64, Int64] | tuple[None, None]:
+    """Return when the collectives (M, C) of members began and ended, 0 where a member has none; None where a time is missing."""
+    begin, end = np.zeros_like(rows), np.zeros_like(rows)
+    for at, member in enumerate(members):
+        rank = trace.rank(member)
+        if rank is None:
+            return None, None
+        graph, own = trace.graph_of(rank), rows[at] != NONE
+        begin[at, own] = graph.start_ns[rows[at, own]]
+        end[at, own] = begin[at, own] + np.maximum(graph.duration_ns[rows[at, own]], 0)
+        if (begin[at, own] < 0).any():
+            return None, None
+    return begin, end

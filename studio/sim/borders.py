@@ -1,0 +1,57 @@
+"""Let collectives at the borders of a recording wait for nobody: the job ran, and what some members lack lies outside of their recordings."""
+
+from __future__ import annotations
+
+from studio.analysis.collectives.borders import BorderCollectives, find_border_collectives
+from studio.analysis.collectives.matching import match_collectives
+from studio.analysis.job.completeness import is_recording
+from studio.sim.config import SystemConfig
+from studio.trace import Finding, Trace
+from studio.units import format_counted
+
+_LISTED = 4
+"""Ranks and comm groups that are named; the rest is counted."""
+
+
+def border_collectives(trace: Trace, config: SystemConfig) -> BorderCollectives | None:
+    """Return the collectives of a recording that not all members were recorded long enough to have, None where there are none."""
+    if (
+        config.replay_only
+        or not is_recording(trace)
+        or not any(len(graph.rows_with("comm_seq")[0]) for graph in trace.graphs)
+    ):
+        return None
+    return find_border_collectives(trace, match_collectives(trace, config.groups)) or None
+
+
+def border_finding(found: BorderCollectives, *, simulated: bool = True) -> Finding:
+    """Return a warning that says which collectives do not wait for the other members.
+
+    Args:
+        found: The collectives.
+        simulated: Whether the job is to be simulated; else it is checked.
+    """
+    words = border_words(found)
+    then = " They take the time they were recorded with, waiting for others included." if simulated else ""
+    return Finding(
+        "warning",
+        "border-collectives",
+        f"{words}{then}",
+        "Record whole steps on all ranks, with studio.collect for example.",
+    )
+
+
+def border_words(found: BorderCollectives) -> str:
+    """Say which collectives lie at the borders, and of whom."""
+    names = [f"group {name}" if name else "the group of all ranks" for name in found.names]
+    told = [f"{count:,} of rank {number}" for number, count in found.counts.items()]
+    ranks = ", ".join(told[:_LISTED]) + (
+        f" and those of {format_counted(len(told) - _LISTED, 'more rank')}" if len(told) > _LISTED else ""
+    )
+    where = ", ".join(names[:_LISTED]) + (
+        f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+    )
+    return (
+        f"The recordings of the ranks do not begin or end at the same collective: {ranks} in {where} were not recorded by all members, "
+        "as they lie before or after the recordings of these."
+    )
