@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.et.link.communication import Facts
 from studio.et.link.draft import Clock, RankDraft
 from studio.et.link.names import RECEIVE, SEND
@@ -30,7 +31,42 @@ _NO_EVIDENCE = 10
 
 _Key = tuple[str, int, bool]
 """Group, kind, and whether it ran on the device: a call ends long before the kernel that it launches."""
-_Ends = dict[_Key, Int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Meetings:
+    """Collectives of one key, by when they began.
+
+    C collectives.
+
+    Attributes:
+        begins: (C,) when they began.
+        ends: (C,) when they ended.
+        numbers: (C,) the numbers that the recorder gave them, each once; empty where it did not.
+        digest: Equal where the numbers are.
+    """
+
+    begins: Int64
+    ends: Int64
+    numbers: Int64
+    digest: bytes
+
+    def count_common(self, other: _Meetings) -> int:
+        """Return how many of these another rank has, see `common`."""
+        if self.digest == other.digest or not len(self.numbers) or not len(other.numbers):
+            return len(self.ends) if len(self.ends) == len(other.ends) else 0
+        return len(np.intersect1d(self.numbers, other.numbers, assume_unique=True))
+
+    def common(self, other: _Meetings) -> tuple[Int64, Int64]:
+        """Return the places of those that met, here and there: those of one number, or all where as many have no numbers.
+
+        Recordings that begin at different moments may hold as many collectives, and not the same.
+        """
+        if self.digest == other.digest or not len(self.numbers) or not len(other.numbers):
+            every = np.arange(len(self.ends) if len(self.ends) == len(other.ends) else 0)
+            return every, every
+        _, here, there = np.intersect1d(self.numbers, other.numbers, assume_unique=True, return_indices=True)
+        return here.astype(np.int64), there.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +74,13 @@ class _Evidence:
     """What the times of a rank can be compared by.
 
     Attributes:
-        ends: Ends of collectives.
-        begins: When they began, likewise.
+        collectives: Those that end together on all members.
         sent: When the rank began to send to others, by receiver and tag, in order.
         received: When it had received, by sender and tag, in order.
         number: The rank.
     """
 
-    ends: _Ends
-    begins: _Ends
+    collectives: dict[_Key, _Meetings]
     sent: dict[tuple[int, int], Int64]
     received: dict[tuple[int, int], Int64]
     number: int
@@ -68,7 +102,15 @@ class _Evidence:
         """Return how many collectives and messages two ranks share; messages count if they go both ways."""
         most, least = self.bounds(other)
         both = len(most) + len(least) if len(most) and len(least) else 0
-        return _count_shared(self.ends, other.ends) + both
+        return self.count_collectives(other) + both
+
+    def count_collectives(self, other: _Evidence) -> int:
+        """Return how many collectives two ranks share."""
+        return sum(
+            own.count_common(other.collectives[key])
+            for key, own in self.collectives.items()
+            if key in other.collectives
+        )
 
 
 _NONE = np.zeros(0, np.int64)
@@ -131,34 +173,45 @@ def _may_mislead(drafts: Sequence[RankDraft], rank: int) -> bool:
 
 
 def _without_collectives(evidence: _Evidence) -> _Evidence:
-    return replace(evidence, ends={}, begins={})
+    return replace(evidence, collectives={})
 
 
-def _collective_times(rank_draft: RankDraft) -> tuple[_Ends, _Ends]:
-    """Return ends and begins (C,) of collectives whose members end together, by group, kind and side, in order.
+def _collective_times(rank_draft: RankDraft) -> dict[_Key, _Meetings]:
+    """Return the collectives whose members end together, by group, kind and side.
 
     Those of no bytes are none: for empty tensors a library waits for nobody.
     """
     if rank_draft.device is None or rank_draft.launched is None:
-        return {}, {}
-    ends_by_key: dict[_Key, list[tuple[int, int]]] = {}
+        return {}
+    by_key: dict[_Key, list[tuple[int, int, int]]] = {}
     operations, device = rank_draft.operations, rank_draft.device
     for row, facts in rank_draft.communication.operators.items():
         if _ends_together(facts) and operations.start_ns[row] >= 0:
             key = facts.group or "", facts.kind, False
-            ends_by_key.setdefault(key, []).append(
-                (int(operations.start_ns[row]), int(operations.end_ns[row]))
+            by_key.setdefault(key, []).append(
+                (int(operations.start_ns[row]), int(operations.end_ns[row]), _recorded_number(facts))
             )
     for place, facts in rank_draft.communication.devices.items():
         if _ends_together(facts):
             event = int(rank_draft.launched.event[place])
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
-            ends_by_key.setdefault((facts.group or "", facts.kind, True), []).append((start, end))
-    pairs = {key: np.array(sorted(times), np.int64).T for key, times in ends_by_key.items()}
-    return {key: ends for key, (_, ends) in pairs.items()}, {
-        key: begins for key, (begins, _) in pairs.items()
-    }
+            by_key.setdefault((facts.group or "", facts.kind, True), []).append(
+                (start, end, _recorded_number(facts))
+            )
+    return {key: _meetings(times) for key, times in by_key.items()}
+
+
+def _recorded_number(facts: Facts) -> int:
+    return NONE if "seq" in facts.inferred else facts.seq
+
+
+def _meetings(times: Sequence[tuple[int, int, int]]) -> _Meetings:
+    """Return collectives by when they began, of which begin, end and number, -1 for none, are given."""
+    begins, ends, numbers = np.array(sorted(times), np.int64).T
+    if int(numbers.min()) < 0 or len(find_distinct(numbers)) < len(numbers):
+        numbers = _NONE
+    return _Meetings(begins, ends, numbers, numbers.tobytes())
 
 
 def _ends_together(facts: Facts) -> bool:
@@ -175,7 +228,7 @@ def _evidence(rank_draft: RankDraft) -> _Evidence:
         else:
             received.setdefault((facts.peer, facts.tag), []).append(end)
     return _Evidence(
-        *_collective_times(rank_draft),
+        _collective_times(rank_draft),
         {key: np.array(times, np.int64) for key, times in sent.items()},
         {key: np.array(times, np.int64) for key, times in received.items()},
         rank_draft.number or 0,
@@ -201,18 +254,12 @@ def _message_times(rank_draft: RankDraft) -> Iterator[tuple[int, int, int, Facts
             yield start, start, start + int(device.duration_ns[event]), facts
 
 
-def _count_shared(this: _Ends, other: _Ends) -> int:
-    return sum(len(ends) for key, ends in this.items() if key in other and len(other[key]) == len(ends))
-
-
 def _fit(reference: RankDraft, evidence: _Evidence, other: RankDraft, other_evidence: _Evidence) -> Clock:
     """Return the clock of `other` relative to that of `reference`: by collectives where they share any, else by messages."""
-    ends, other_ends = evidence.ends, other_evidence.ends
-    if not _count_shared(ends, other_ends):
+    _, ends, _, theirs = _common_times(evidence, other_evidence)
+    if not len(theirs):
         return _fit_messages(reference, evidence, other, other_evidence)
-    shared = [key for key in ends if key in other_ends and len(ends[key]) == len(other_ends[key])]
-    measure = correct_times(np.concatenate([ends[key] for key in shared]), reference.clock)
-    theirs = np.concatenate([other_ends[key] for key in shared])
+    measure = correct_times(ends, reference.clock)
     difference = measure - theirs
     if same_clock(reference, other) and not _is_contradicted(evidence, other_evidence):
         clock = reference.clock
@@ -239,24 +286,32 @@ def _fit(reference: RankDraft, evidence: _Evidence, other: RankDraft, other_evid
 def _is_contradicted(this: _Evidence, other: _Evidence) -> bool:
     """Whether all collectives of the processor ended on one rank before they began on the other: then they do not share a clock, whatever they say."""
     # A device's times are converted to the clock of its machine, each by its own profiler.
-    shared = [
-        key
-        for key in this.ends
-        if not key[2] and key in other.ends and len(this.ends[key]) == len(other.ends[key])
-    ]
-    if not shared:
+    begins, ends, other_begins, other_ends = _common_times(this, other, on_device=False)
+    if not len(ends):
         return False
-    begins, other_begins = (
-        np.concatenate([evidence.begins[key] for key in shared]) for evidence in (this, other)
-    )
-    ends, other_ends = (np.concatenate([evidence.ends[key] for key in shared]) for evidence in (this, other))
     apart = np.maximum(other_begins - ends, begins - other_ends)
     return len(apart) >= _LEAST_CONTRADICTING and bool(apart.min() > _CONTRADICTING_NS)
 
 
+def _common_times(
+    this: _Evidence, other: _Evidence, *, on_device: bool = True
+) -> tuple[Int64, Int64, Int64, Int64]:
+    """Return begins and ends of the collectives that two ranks share, on this rank and on the other; without those of devices if so asked."""
+    times: list[list[Int64]] = [[_NONE], [_NONE], [_NONE], [_NONE]]
+    for key, own in this.collectives.items():
+        if key in other.collectives and (on_device or not key[2]):
+            theirs = other.collectives[key]
+            here, there = own.common(theirs)
+            columns = own.begins[here], own.ends[here], theirs.begins[there], theirs.ends[there]
+            for kept, column in zip(times, columns, strict=True):
+                kept.append(column)
+    begins, ends, other_begins, other_ends = map(np.concatenate, times)
+    return begins, ends, other_begins, other_ends
+
+
 def _shares_clock(drafts: Sequence[RankDraft], ends: Sequence[_Evidence], one: int, other: int) -> bool:
     """Whether two ranks name one machine, and their collectives bear that out."""
-    if not same_clock(drafts[one], drafts[other]) or not _count_shared(ends[one].ends, ends[other].ends):
+    if not same_clock(drafts[one], drafts[other]) or not ends[one].count_collectives(ends[other]):
         return False
     return not _is_contradicted(ends[one], ends[other])
 
