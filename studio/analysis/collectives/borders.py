@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.collectives.matching import GroupMatching
+from studio.analysis.collectives.matching import GroupMatching, disagreement
 from studio.analysis.job.inferred_facts import INFERRED, is_inferred
 from studio.analysis.job.recorded import Windows, recorded_windows
 from studio.trace import NEEDS_ALL, NONE, Bool, Int64, NodeType, Trace
 
 _LATE_NS = 1_000_000
 """What recorders note late."""
+_SOON = 0.05
+"""Share of a recording within which those have to begin elsewhere that were under way when it began."""
 _MET = 0.9
 """Share of the collectives all have that has to have met; the last one of a recording may be cut."""
 
@@ -71,7 +73,7 @@ def find_border_collectives(
     lacking: set[int] = set()
     names = []
     for group in groups:
-        if not group.by_number or all((sequence.rows != NONE).all() for sequence in group.sequences):
+        if not group.by_number or disagreement(group) is None:
             continue
         windows = recorded_windows(trace) if windows is None else windows
         found = _in_group(trace, group, windows)
@@ -113,6 +115,8 @@ def _in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfGroup 
         return None
     rows = group.rows()[there]
     has = rows != NONE
+    for at, member in enumerate(members):
+        _leave_out_cut(trace, member, rows[at], has[at])
     if not has.any(axis=1).all():
         return None
     count = has.shape[1]
@@ -131,16 +135,28 @@ def _in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfGroup 
         return None
     if not _are_outside([windows[member] for member in members], has, begin, end):
         return None
-    short = [member for member, own in zip(members, has, strict=True) if not own.all()]
+    short = [member for member, own in zip(members, rows != NONE, strict=True) if not own.all()]
     outside = np.ones(count, np.bool_)
     outside[common] = False
-    chosen = {member: rows[at, has[at] & outside].tolist() for at, member in enumerate(members)}
+    chosen = {member: rows[at, (rows[at] != NONE) & outside].tolist() for at, member in enumerate(members)}
     # Where groups of a member were inferred, what it seems to lack may be in another one.
     if any(
         _infers_groups(trace, member) for member in (*short, *(one for one, own in chosen.items() if own))
     ):
         return None
     return _OfGroup({member: own for member, own in chosen.items() if own}, tuple(short))
+
+
+def _leave_out_cut(trace: Trace, member: int, rows: Int64, has: Bool) -> None:
+    """Clear in `has` (C,) the last collectives of a member whose end was not recorded: they went on beyond its recording."""
+    rank = trace.rank(member)
+    if rank is None:
+        return
+    graph = trace.graph_of(rank)
+    for place in np.flatnonzero(rows != NONE)[::-1].tolist():
+        if not is_inferred(graph, int(rows[place]), "end"):
+            return
+        has[place] = False
 
 
 def _are_outside(spans: list[tuple[int, int]], has: Bool, begin: Int64, end: Int64) -> bool:
@@ -157,7 +173,9 @@ def _are_outside(spans: list[tuple[int, int]], has: Bool, begin: Int64, end: Int
     latest_end = end.max(axis=0, where=has, initial=-1)
     earliest_begin = begin.min(axis=0, where=has, initial=_NEVER)
     for (opened, closed), before, after in zip(spans, (first - 1).tolist(), (last + 1).tolist(), strict=True):
-        if before >= 0 and earliest_begin[before] > opened + _LATE_NS:
+        # One that was under way when a recording began is not in it, and others may have come to it later.
+        soon = max(_LATE_NS, int(_SOON * (closed - opened)))
+        if before >= 0 and earliest_begin[before] > opened + soon:
             return False
         if after < count and latest_end[after] < closed - _LATE_NS:
             return False

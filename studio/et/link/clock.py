@@ -42,7 +42,7 @@ class _Meetings:
     Attributes:
         begins: (C,) when they began.
         ends: (C,) when they ended.
-        numbers: (C,) the numbers that the recorder gave them, each once; empty where it did not.
+        numbers: (C,) the numbers that the recorder gave them, or by which recordings begin apart, each once; empty where there are none.
         digest: Equal where the numbers are.
     """
 
@@ -189,7 +189,11 @@ def _collective_times(rank_draft: RankDraft) -> dict[_Key, _Meetings]:
         if _ends_together(facts) and operations.start_ns[row] >= 0:
             key = facts.group or "", facts.kind, False
             by_key.setdefault(key, []).append(
-                (int(operations.start_ns[row]), int(operations.end_ns[row]), _recorded_number(facts))
+                (
+                    int(operations.start_ns[row]),
+                    int(operations.end_ns[row]),
+                    _proven_number(rank_draft, facts),
+                )
             )
     for place, facts in rank_draft.communication.devices.items():
         if _ends_together(facts):
@@ -197,13 +201,15 @@ def _collective_times(rank_draft: RankDraft) -> dict[_Key, _Meetings]:
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
             by_key.setdefault((facts.group or "", facts.kind, True), []).append(
-                (start, end, _recorded_number(facts))
+                (start, end, _proven_number(rank_draft, facts))
             )
     return {key: _meetings(times) for key, times in by_key.items()}
 
 
-def _recorded_number(facts: Facts) -> int:
-    return NONE if "seq" in facts.inferred else facts.seq
+def _proven_number(rank_draft: RankDraft, facts: Facts) -> int:
+    """Return the number of a collective in its group, -1 where it was counted from the beginning of the recording."""
+    counted = "seq" in facts.inferred and (facts.group or "") not in rank_draft.communication.begins_apart
+    return NONE if counted else facts.seq
 
 
 def _meetings(times: Sequence[tuple[int, int, int]]) -> _Meetings:

@@ -131,6 +131,7 @@ class Communication:
         groups: Process groups the rank's files list.
         unknown: Names of collectives that are not known → how often.
         unrecorded: How many of its collectives the recording lacks, or has without a time.
+        begins_apart: Comm groups of which the recording begins with another collective than that of some other rank.
     """
 
     operators: dict[int, Facts] = field(default_factory=dict)
@@ -140,6 +141,7 @@ class Communication:
     groups: dict[str, Group] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
     unrecorded: int = 0
+    begins_apart: set[str] = field(default_factory=set)
 
     def add_unknown(self, name: str) -> None:
         """Count a collective that is not known."""

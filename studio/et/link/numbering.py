@@ -14,10 +14,11 @@ from msgspec.structs import replace
 from studio.et.link.communication import Communication
 from studio.et.link.draft import RankDraft
 from studio.et.link.sequence import Place, facts_of, issue_order
+from studio.et.link.shifts import find_shifts
 
 
 def number(drafts: Sequence[RankDraft]) -> None:
-    """Give every collective its number in its comm group, continuing recorded numbers, else from 0.
+    """Give every collective its number in its comm group, continuing recorded numbers, else from the first that any rank has.
 
     Where a recorder numbered those of some ranks of a group, the others are left without: theirs would not fit.
     """
@@ -29,24 +30,38 @@ def number(drafts: Sequence[RankDraft]) -> None:
     for rank_draft, order in zip(drafts, orders, strict=True):
         known = [facts_of(rank_draft.communication, place) for place in order]
         recorded.update({facts.group for facts in known if facts.group and facts.seq >= 0})
-    by_group: dict[str, list[tuple[Communication, list[Place]]]] = {}
+    by_group: dict[str, list[tuple[RankDraft, list[Place]]]] = {}
     for rank_draft, order in zip(drafts, orders, strict=True):
         groups: dict[str, list[Place]] = {}
         for place in order:
             groups.setdefault(facts_of(rank_draft.communication, place).group or "", []).append(place)
         for name, places in groups.items():
-            by_group.setdefault(name, []).append((rank_draft.communication, places))
+            by_group.setdefault(name, []).append((rank_draft, places))
     for name, ranks in by_group.items():
-        written = [
-            [facts_of(communication, place).seq for place in places] for communication, places in ranks
-        ]
+        _number_group(name, ranks, is_recorded=recorded[name] > 0)
+
+
+def _number_group(name: str, ranks: Sequence[tuple[RankDraft, list[Place]]], *, is_recorded: bool) -> None:
+    """Number the collectives of a group, given those of each rank in the order of the calls."""
+    drafts, places = zip(*ranks, strict=True)
+    written = [
+        [facts_of(rank_draft.communication, place).seq for place in own]
+        for rank_draft, own in zip(drafts, places, strict=True)
+    ]
+    if is_recorded:
         counted = _count_all(written) or [_fill_numbers(own) for own in written]
-        for (communication, places), own, numbers in zip(ranks, written, counted, strict=True):
-            if max(own) < 0 and recorded[name]:
-                continue
-            for place, seq, before in zip(places, numbers, own, strict=True):
-                if seq != before:
-                    _renumber(communication, place, seq)
+    else:
+        shifts = find_shifts(drafts, places)
+        if any(shifts):
+            for rank_draft in drafts:
+                rank_draft.communication.begins_apart.add(name)
+        counted = [list(range(shift, shift + len(own))) for shift, own in zip(shifts, written, strict=True)]
+    for (rank_draft, own), before, numbers in zip(ranks, written, counted, strict=True):
+        if is_recorded and max(before) < 0:
+            continue
+        for place, seq, old in zip(own, numbers, before, strict=True):
+            if seq != old:
+                _renumber(rank_draft.communication, place, seq)
 
 
 def _fill_numbers(written: Sequence[int]) -> list[int]:

@@ -1,0 +1,156 @@
+"""Find how many collectives after that of another rank a recording begins, where no recorder numbers them.
+
+Profilers that are started by time begin on each rank at another collective of a group. What tells it is which kinds and sizes follow each
+other and, on one machine, which were under way at the same time: none ends on one rank before it begins on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.et.link.communication import Facts
+from studio.et.link.draft import RankDraft
+from studio.et.link.sequence import Place, facts_of
+from studio.trace import NEEDS_ALL, NONE, Bool, CollectiveType, Int64
+
+_LATE_NS = 1_000_000
+"""What recorders note late."""
+_FARTHEST = 64
+"""By so many collectives recordings may begin apart."""
+_LEAST = 3
+"""So many collectives have to agree."""
+_MET, _MISSED = 0.9, 0.5
+"""Shares of collectives that have to have been under way at the same time, and that may have been where they were not the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """The collectives of a group on one rank, in the order of their calls.
+
+    C collectives.
+
+    Attributes:
+        kind: (C,) what each is.
+        size: (C,) its bytes; -1 where they are not known, or members may bring different ones.
+        begin: (C,) when each began, -1 where that is not known.
+        end: (C,) when it ended.
+        waits: (C,) whether it cannot end before all members have begun it.
+        machine: Whose clock it is; "" where that is not known.
+    """
+
+    kind: Int64
+    size: Int64
+    begin: Int64
+    end: Int64
+    waits: Bool
+    machine: str
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+def find_shifts(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) -> list[int]:
+    """Return with which collective of a group each rank begins, counted from the first that any of them has.
+
+    All are 0 where nothing proves another beginning.
+
+    Args:
+        drafts: The ranks that have collectives of the group.
+        places: Their collectives, in the order of their calls.
+    """
+    calls = [_calls_of(rank_draft, own) for rank_draft, own in zip(drafts, places, strict=True)]
+    longest = max(calls, key=len)
+    shifts = [0 if own is longest else _shift(longest, own) for own in calls]
+    return [shift - min(shifts) for shift in shifts]
+
+
+def _calls_of(rank_draft: RankDraft, places: Sequence[Place]) -> _Calls:
+    """Return the collectives of a rank."""
+    facts = [facts_of(rank_draft.communication, place) for place in places]
+    times = np.array([_times(rank_draft, place) for place in places], np.int64).reshape(-1, 2)
+    head = None if rank_draft.device is None else rank_draft.device.head
+    return _Calls(
+        np.array([one.kind for one in facts], np.int64),
+        np.array([_size(one) for one in facts], np.int64),
+        times[:, 0],
+        times[:, 1],
+        np.array([_waits(rank_draft, *one) for one in zip(places, facts, strict=True)], np.bool_),
+        "" if head is None or head.base_ns is None else head.host,
+    )
+
+
+def _size(facts: Facts) -> int:
+    """Return the bytes that all members bring, -1 where they may be others or were not recorded."""
+    unknown = facts.kind == CollectiveType.ALL_TO_ALL or (facts.bytes <= 0 and not facts.is_empty)
+    return NONE if unknown else facts.bytes
+
+
+def _waits(rank_draft: RankDraft, place: Place, facts: Facts) -> bool:
+    """Whether it cannot end before all members have begun it: a call that hands it over to another thread does."""
+    on_device, at = place
+    hands_over = not on_device and rank_draft.operations.name_of(at).startswith("c10d::")
+    return facts.kind in NEEDS_ALL and not facts.is_empty and not hands_over
+
+
+def _times(rank_draft: RankDraft, place: Place) -> tuple[int, int]:
+    """Return when a collective began and ended, -1 where that is not known."""
+    on_device, at = place
+    if not on_device:
+        return int(rank_draft.operations.start_ns[at]), int(rank_draft.operations.end_ns[at])
+    if rank_draft.device is None or rank_draft.launched is None:
+        return NONE, NONE
+    event = int(rank_draft.launched.event[at])
+    start = int(rank_draft.device.start_ns[event])
+    return start, start + int(rank_draft.device.duration_ns[event])
+
+
+def _shift(longest: _Calls, own: _Calls) -> int:
+    """Return after how many collectives of the longest recording another one begins; less than 0 where it began before that."""
+    if _may_begin_together(longest, own):
+        return 0
+    most = min(_FARTHEST, max(len(longest), len(own)) - _LEAST)
+    fitting = [shift for shift in range(-most, most + 1) if shift and _fits(longest, own, shift)]
+    if longest.machine and longest.machine == own.machine:
+        fitting = [shift for shift in fitting if _share_met(longest, own, shift) >= _MET]
+    # Where several fit, as in a job that repeats itself, nothing tells which it is.
+    return fitting[0] if len(fitting) == 1 else 0
+
+
+def _may_begin_together(longest: _Calls, own: _Calls) -> bool:
+    """Whether both begin with the same collective, by what they hold and when that was."""
+    if not _fits(longest, own, 0):
+        return False
+    same_clock = longest.machine != "" and longest.machine == own.machine
+    return not same_clock or _share_met(longest, own, 0) > _MISSED
+
+
+def _overlap(longest: _Calls, own: _Calls, shift: int) -> tuple[slice, slice]:
+    """Return the collectives that both hold, on either."""
+    first = max(shift, 0)
+    count = min(len(longest) - first, len(own) - max(-shift, 0))
+    return slice(first, first + max(count, 0)), slice(first - shift, first - shift + max(count, 0))
+
+
+def _fits(longest: _Calls, own: _Calls, shift: int) -> bool:
+    """Whether kinds and sizes agree, of enough collectives."""
+    here, there = _overlap(longest, own, shift)
+    count = here.stop - here.start
+    enough = max(_LEAST, len(own) // 2) if shift else 0
+    sizes, others = longest.size[here], own.size[there]
+    known = (sizes >= 0) & (others >= 0)
+    kinds_agree = np.array_equal(longest.kind[here], own.kind[there])
+    return count >= enough and kinds_agree and bool((sizes == others)[known].all())
+
+
+def _share_met(longest: _Calls, own: _Calls, shift: int) -> float:
+    """Return which share of the collectives was under way on both at some time, 1 where no times tell."""
+    here, there = _overlap(longest, own, shift)
+    timed = longest.waits[here] & own.waits[there] & (longest.begin[here] >= 0) & (own.begin[there] >= 0)
+    if not timed.any():
+        return 1.0
+    begin = np.maximum(longest.begin[here], own.begin[there])[timed]
+    end = np.minimum(longest.end[here], own.end[there])[timed]
+    return float((begin <= end + _LATE_NS).mean())
