@@ -40,7 +40,7 @@ from studio.et.ranks import rank_overridden, ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.seen import JobSeen, RankSeen, graph_seen, half_seen, seen_by
 from studio.et.shelf import Shelf
-from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
+from studio.et.source import SourceFile, foreign, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
 from studio.machine_memory import available_bytes
 from studio.trace import (
@@ -91,7 +91,7 @@ class RanksNeededError(TraceError):
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(
             f"The rank of {format_counted(len(files), 'file')} is unknown: {first_of(files)}.",
-            hint="Name them <job>.<rank>.et, or give --rank FILE=NUMBER once per file.",
+            hint="Name them <job>.<rank>.et, or after their ranks (rank0_results.json), or give --rank FILE=NUMBER once per file.",
         )
         self.names = tuple(files)
 
@@ -309,6 +309,9 @@ def _unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatE
         message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."
     elif not start:
         return TraceFormatError(f"{name}: an empty file, no bytes at all.", hint="Record or copy it again.")
+    elif of_program := foreign(start):
+        what, instead = of_program
+        return TraceFormatError(f"{name}: {what}, which cannot be read.", hint=instead)
     hint = " ".join((f"Formats that can be opened: {known}.", *others.problems))
     return TraceFormatError(message, hint=hint)
 
