@@ -739,6 +739,7 @@ class _Builder:
             number = named if given is None else given
             self.hosts.append((part.trace, number))
         else:
+            named, given = (_rank_of_device(part.trace, process) for process in (named, given))
             of_file = named if part.trace.head.rank is None else part.trace.head.rank
             number = of_file if given is None else given
             self.findings += rank_overridden(part.trace.file, part.trace.head.rank, given)
@@ -752,6 +753,7 @@ class _Builder:
         """Link the sides of all ranks and add the results."""
         if not self.hosts and not self.devices:
             return
+        self._settle_devices()
         # Loaded where it is needed: linking is half of what reading files could load.
         from studio.et.link.all_ranks import link_ranks
 
@@ -764,6 +766,21 @@ class _Builder:
             self.add(part, part.number, alone=len(parts) == 1)
         self.groups += groups
         self.findings += tuple(findings)
+
+    def _settle_devices(self) -> None:
+        """Number the devices of the only process of a job, and tell each rank which groups of its programs it is in."""
+        if len({trace.file for trace, _ in self.devices}) == 1:
+            self.devices = [
+                (trace, _rank_of_device(trace, 0) if number is None and trace.head.place else number)
+                for trace, number in self.devices
+            ]
+        if any(trace.head.backend == "xla" for trace, _ in self.devices):
+            from studio.et.xla import settle_groups
+
+            self.devices = [
+                (settle_groups(trace, number or 0) if trace.head.backend == "xla" else trace, number)
+                for trace, number in self.devices
+            ]
 
     def link_files(
         self,
@@ -915,6 +932,14 @@ class _Builder:
             why = f"claims rank {rank.number} like {first.file}, which is used, and holds something else"
             self.left_out.append(LeftOut(rank.file, why, lost=True, claims=rank.number))
         return kept
+
+
+def _rank_of_device(trace: DeviceTrace, process: int | None) -> int | None:
+    """Return the rank of a device by the number of its process: those of a process follow each other."""
+    if process is None or trace.head.place is None:
+        return process
+    place, count = trace.head.place
+    return process * count + place
 
 
 def left_out_findings(left_out: Sequence[LeftOut]) -> list[Finding]:
