@@ -769,11 +769,14 @@ class _Builder:
 
     def _settle_devices(self) -> None:
         """Number the devices of the only process of a job, and tell each rank which groups of its programs it is in."""
-        if len({trace.file for trace, _ in self.devices}) == 1:
-            self.devices = [
-                (trace, _rank_of_device(trace, 0) if number is None and trace.head.place else number)
-                for trace, number in self.devices
-            ]
+        first, number = self.devices[0] if self.devices else (None, None)
+        alone = len({trace.file for trace, _ in self.devices}) == 1
+        if alone and first is not None and first.head.place and number is None:
+            count = first.head.place[1]
+            self.devices = [(trace, _rank_of_device(trace, 0)) for trace, _ in self.devices]
+            message = f"{first.file}: not told which of the job's devices its {count} are; taken as ranks 0-{count - 1}."
+            hint = "Give the number of the process by --rank FILE=NUMBER."
+            self.findings += (Finding("info", "rank-assumed", message, hint, file=first.file),)
         if any(trace.head.backend == "xla" for trace, _ in self.devices):
             from studio.et.xla import settle_groups
 

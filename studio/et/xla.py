@@ -196,8 +196,9 @@ def of_text(text: str) -> Collective | None:
     """Return the collective in the text of an operation.
 
     Example:
-        >>> of_text("%ar = f32[8]{0} all-reduce(f32[8]{0} %x), replica_groups={{0,1},{2,3}}, to_apply=%sum")
-        Collective(opcode='all-reduce', bytes_in=32, bytes_out=32, members=2, devices=4)
+        >>> found = of_text("%ar = f32[8]{0} all-reduce(f32[8]{0} %x), replica_groups={{0,1},{2,3}}, to_apply=%sum")
+        >>> found.opcode, found.bytes_in, found.bytes_out, found.groups
+        ('all-reduce', 32, 32, ((0, 1), (2, 3)))
     """
     known = _TEXT.search(text)
     if known is None:

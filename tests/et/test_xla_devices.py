@@ -253,6 +253,28 @@ def test_gpus_of_several_processes_follow_each_other(tmp_path: Path) -> None:
     assert [Path(rank.file).name for rank in other.ranks][:2] == ["node1.xplane.pb"] * 2
 
 
+def test_machines_of_one_run_are_one_job_whatever_they_are_called(tmp_path: Path) -> None:
+    """Names of machines need not differ by a number alone; they were a job each, of which each began with rank 0."""
+    made = program("jit_f", [("psum.1", "all-reduce", 1024, [[0, 1, 2, 3]])], [0, 1, 2, 3])
+    folder = tmp_path / "plugins" / "profile" / "2026_11_28"
+    for name in ("alpha", "beta"):
+        gpus(folder / f"{name}.xplane.pb", 2, made)
+    with pytest.raises(studio.TraceError, match="rank of 4|rank of 2") as caught:
+        studio.read(tmp_path)
+    assert "--rank FILE=NUMBER" in str(caught.value.hint)
+    for opened in (tmp_path, folder):
+        trace = studio.read(opened, ranks={"beta.xplane.pb": 0, "alpha.xplane.pb": 1})
+        assert [Path(rank.file).name[:5] for rank in trace.ranks] == ["beta.", "beta.", "alpha", "alpha"]
+
+
+def test_devices_that_may_be_any_of_a_job_say_so(tmp_path: Path) -> None:
+    made = program("jit_f", [("psum.1", "all-reduce", 1024, [[0, 1, 2, 3]])], [0, 1, 2, 3])
+    trace = studio.read(gpus(tmp_path / "host.xplane.pb", 2, made))
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+    [told] = [finding.message for finding in trace.findings if finding.code == "rank-assumed"]
+    assert "taken as ranks 0-1" in told
+
+
 def test_programs_of_one_name_are_told_apart_by_number(tmp_path: Path) -> None:
     """A function that is compiled for two shapes makes two programs of one name."""
     made = [program("jit_f", [("psum.1", "all-reduce", size, [[0, 1]])], [0, 1]) for size in (8, 1024)]
