@@ -774,9 +774,10 @@ class _Builder:
         if alone and first is not None and first.head.place and number is None:
             count = first.head.place[1]
             self.devices = [(trace, _rank_of_device(trace, 0)) for trace, _ in self.devices]
-            message = f"{first.file}: not told which of the job's devices its {count} are; taken as ranks 0-{count - 1}."
-            hint = "Give the number of the process by --rank FILE=NUMBER."
-            self.findings += (Finding("info", "rank-assumed", message, hint, file=first.file),)
+            if first.head.world_size != count:
+                message = f"{first.file}: not told which of the job's devices its {count} are; taken as ranks 0-{count - 1}."
+                hint = "Give the number of the process by --rank FILE=NUMBER."
+                self.findings += (Finding("info", "rank-assumed", message, hint, file=first.file),)
         if any(trace.head.backend == "xla" for trace, _ in self.devices):
             from studio.et.xla import settle_groups
 
@@ -882,7 +883,8 @@ class _Builder:
     @collector_paused()
     def trace(self, job: JobFiles, given: Mapping[str, int]) -> Trace:
         """Return the finished trace, ranks in order; `given` are the rank numbers that the user gave to files."""
-        unknown = [rank.file for rank, _, number in self.ranks if number is None]
+        # A file may hold several ranks.
+        unknown = list(dict.fromkeys(rank.file for rank, _, number in self.ranks if number is None))
         findings = said_once(self.findings)
         if unknown and len(self.ranks) > 1:
             raise RanksNeededError(unknown)
