@@ -778,6 +778,15 @@ class _Builder:
                 message = f"{first.file}: not told which of the job's devices its {count} are; taken as ranks 0-{count - 1}."
                 hint = "Give the number of the process by --rank FILE=NUMBER."
                 self.findings += (Finding("info", "rank-assumed", message, hint, file=first.file),)
+        untold = {trace.file for trace, _ in self.devices if trace.head.place and trace.head.rank is None}
+        if untold and not alone:
+            message = (
+                f"{format_counted(len(untold), 'process', 'processes')} of several devices do not tell which of the job's these "
+                "are: they are taken one process after another, and in comm groups as such. Numbers of TPUs follow their places "
+                "instead: of these, members of groups may be others, while sizes of groups are right."
+            )
+            hint = "The number of a process is that in the name of its file, or --rank FILE=NUMBER."
+            self.findings += (Finding("warning", "rank-assumed", message, hint),)
         if any(trace.head.backend == "xla" for trace, _ in self.devices):
             from studio.et.xla import settle_groups
 

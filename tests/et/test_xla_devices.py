@@ -249,6 +249,8 @@ def test_gpus_of_several_processes_follow_each_other(tmp_path: Path) -> None:
         (0, "node0.xplane.pb"), (1, "node0.xplane.pb"), (2, "node1.xplane.pb"), (3, "node1.xplane.pb"),
     ]  # fmt: skip
     assert {group.ranks for group in trace.groups} == {(0, 2), (1, 3)}
+    [told] = [finding.message for finding in trace.findings if finding.code == "rank-assumed"]
+    assert "2 processes of several devices" in told
     other = studio.read(tmp_path, ranks={"node0.xplane.pb": 1, "node1.xplane.pb": 0})
     assert [Path(rank.file).name for rank in other.ranks][:2] == ["node1.xplane.pb"] * 2
 
@@ -293,9 +295,11 @@ def test_programs_of_one_name_are_told_apart_by_number(tmp_path: Path) -> None:
     assert summarise(trace).collectives[0].nodes == 6
 
 
-def tpu(path: Path) -> Path:
+def tpu(path: Path, groups: tuple[tuple[int, int], ...] = ((0, 1),)) -> Path:
     """A loop holds a fusion and an all-gather beside it, whose start and wait stand among the rest as well."""
-    made = program("jit_f", [("all-gather-start.1", "all-gather-start", 256, [[0, 1]])], [0, 1])
+    every = sorted(device for group in groups for device in group)
+    gather = ("all-gather-start.1", "all-gather-start", 256, [list(group) for group in groups])
+    made = program("jit_f", [gather], every)
     wrapped = made.hlo_module.computations.add(id=9).instructions
     given = wrapped.add(name=b"y", opcode=b"parameter", id=100)
     given.shape.element_type = 11
@@ -359,6 +363,18 @@ def test_asynchronous_operations_of_a_tpu_count_once_and_whole(tmp_path: Path) -
         "waits for asynchronous operations (4)",
     ):
         assert said in left
+
+
+def test_tpus_of_several_processes_are_in_groups_of_the_right_size_by_an_order_that_is_said_to_be_assumed(
+    tmp_path: Path,
+) -> None:
+    for process in range(2):
+        tpu(tmp_path / f"host{process}.xplane.pb", ((0, 2), (1, 3)))
+    trace = studio.read(tmp_path)
+    assert [rank.number for rank in trace.ranks] == [0, 1, 2, 3]
+    assert {group.ranks for group in trace.groups} >= {(0, 2), (1, 3)}
+    [told] = [finding for finding in trace.findings if finding.code == "rank-assumed"]
+    assert (told.level, "Numbers of TPUs follow their places" in told.message) == ("warning", True)
 
 
 def test_lines_of_two_cores_of_a_tpu_are_two_streams(tmp_path: Path) -> None:
