@@ -174,7 +174,8 @@ def _files(files: dict[str, Any]) -> list[str]:
     used, left_out = files["used"], files["left_out"]
     if not used and not left_out:
         return []
-    counts = f"{format_count(len(used))} used"
+    # A file may hold several ranks.
+    counts = f"{format_count(len({file['file'] for file in used}))} used"
     counts += f", {format_count(len(left_out))} left out" if left_out else ""
     lines = [f"  files         {counts}"]
     lines += [f"    {file['file']}: rank {file['rank']}" for file in used[:_FILES_NAMED]]

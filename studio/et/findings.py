@@ -37,9 +37,13 @@ def _said(finding: Finding) -> tuple[str, str, str]:
 
 
 def _together(same: Sequence[Finding]) -> Finding:
+    # A file may hold several ranks.
+    files = {finding.file for finding in same}
     if len(same) == 1:
         return same[0]
     ordered = sorted(same, key=lambda finding: -1 if finding.rank is None else finding.rank)
+    if len(files) == 1:
+        return replace(ordered[0], rank=None)
     first, last = ordered[0].file, ordered[-1].file
     _, said, _ = _said(ordered[0])
-    return replace(ordered[0], message=f"{first} … {last}, {len(same):,} files{said}", rank=None)
+    return replace(ordered[0], message=f"{first} … {last}, {len(files):,} files{said}", rank=None)

@@ -24,6 +24,8 @@ _SAYS_NOTHING = re.compile(
 )
 """Words in file names that distinguish the sides of a rank, not jobs."""
 _VERSION = re.compile(r"\.\d+\.\d+\.\d+(?=\D|$)")
+_RUNS = ("plugins", "profile")
+"""Folders above those of runs, for TensorBoard."""
 _SAME_RUN_US = 600_000_000
 """Traces of one run begin within this time of each other, whatever the clocks of the machines."""
 
@@ -64,7 +66,15 @@ class Half:
 def make_half(file: SourceFile, fmt: Format, start: bytes) -> Half:
     """Return a file with what its name and its beginning say."""
     prefix, number = rank_and_prefix(_VERSION.sub("", file.name))
-    return Half(file, fmt, number, stem_of(prefix), read_card(start, fmt.half))
+    stem = _run_of_jax(file) if fmt.name == "xplane" else None
+    return Half(file, fmt, number, stem_of(prefix) if stem is None else stem, read_card(start, fmt.half))
+
+
+def _run_of_jax(file: SourceFile) -> str | None:
+    """Return the folder of one run as JAX lays it out, with a file for each machine whatever that is called; None for others."""
+    name = PurePosixPath(file.name)
+    folders = (name.parent.parts, file.path.parent.parts)
+    return f"{name.parent}/" if any(parts[-3:-1] == _RUNS for parts in folders) else None
 
 
 def stem_of(prefix: str) -> str:

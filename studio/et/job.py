@@ -40,7 +40,7 @@ from studio.et.ranks import rank_overridden, ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.seen import JobSeen, RankSeen, graph_seen, half_seen, seen_by
 from studio.et.shelf import Shelf
-from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
+from studio.et.source import SourceFile, foreign, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
 from studio.machine_memory import available_bytes
 from studio.trace import (
@@ -91,7 +91,7 @@ class RanksNeededError(TraceError):
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(
             f"The rank of {format_counted(len(files), 'file')} is unknown: {first_of(files)}.",
-            hint="Name them <job>.<rank>.et, or give --rank FILE=NUMBER once per file.",
+            hint="Name them <job>.<rank>.et, or after their ranks (rank0_results.json), or give --rank FILE=NUMBER once per file.",
         )
         self.names = tuple(files)
 
@@ -309,6 +309,9 @@ def _unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatE
         message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."
     elif not start:
         return TraceFormatError(f"{name}: an empty file, no bytes at all.", hint="Record or copy it again.")
+    elif of_program := foreign(start):
+        what, instead = of_program
+        return TraceFormatError(f"{name}: {what}, which cannot be read.", hint=instead)
     hint = " ".join((f"Formats that can be opened: {known}.", *others.problems))
     return TraceFormatError(message, hint=hint)
 
@@ -736,6 +739,7 @@ class _Builder:
             number = named if given is None else given
             self.hosts.append((part.trace, number))
         else:
+            named, given = (_rank_of_device(part.trace, process) for process in (named, given))
             of_file = named if part.trace.head.rank is None else part.trace.head.rank
             number = of_file if given is None else given
             self.findings += rank_overridden(part.trace.file, part.trace.head.rank, given)
@@ -749,6 +753,7 @@ class _Builder:
         """Link the sides of all ranks and add the results."""
         if not self.hosts and not self.devices:
             return
+        self._settle_devices()
         # Loaded where it is needed: linking is half of what reading files could load.
         from studio.et.link.all_ranks import link_ranks
 
@@ -761,6 +766,34 @@ class _Builder:
             self.add(part, part.number, alone=len(parts) == 1)
         self.groups += groups
         self.findings += tuple(findings)
+
+    def _settle_devices(self) -> None:
+        """Number the devices of the only process of a job, and tell each rank which groups of its programs it is in."""
+        first, number = self.devices[0] if self.devices else (None, None)
+        alone = len({trace.file for trace, _ in self.devices}) == 1
+        if alone and first is not None and first.head.place and number is None:
+            count = first.head.place[1]
+            self.devices = [(trace, _rank_of_device(trace, 0)) for trace, _ in self.devices]
+            if first.head.world_size != count:
+                message = f"{first.file}: not told which of the job's devices its {count} are; taken as ranks 0-{count - 1}."
+                hint = "Give the number of the process by --rank FILE=NUMBER."
+                self.findings += (Finding("info", "rank-assumed", message, hint, file=first.file),)
+        untold = {trace.file for trace, _ in self.devices if trace.head.place and trace.head.rank is None}
+        if untold and not alone:
+            message = (
+                f"{format_counted(len(untold), 'process', 'processes')} of several devices do not tell which of the job's these "
+                "are: they are taken one process after another, and in comm groups as such. Numbers of TPUs follow their places "
+                "instead: of these, members of groups may be others, while sizes of groups are right."
+            )
+            hint = "The number of a process is that in the name of its file, or --rank FILE=NUMBER."
+            self.findings += (Finding("warning", "rank-assumed", message, hint),)
+        if any(trace.head.backend == "xla" for trace, _ in self.devices):
+            from studio.et.xla import settle_groups
+
+            self.devices = [
+                (settle_groups(trace, number or 0) if trace.head.backend == "xla" else trace, number)
+                for trace, number in self.devices
+            ]
 
     def link_files(
         self,
@@ -859,7 +892,8 @@ class _Builder:
     @collector_paused()
     def trace(self, job: JobFiles, given: Mapping[str, int]) -> Trace:
         """Return the finished trace, ranks in order; `given` are the rank numbers that the user gave to files."""
-        unknown = [rank.file for rank, _, number in self.ranks if number is None]
+        # A file may hold several ranks.
+        unknown = list(dict.fromkeys(rank.file for rank, _, number in self.ranks if number is None))
         findings = said_once(self.findings)
         if unknown and len(self.ranks) > 1:
             raise RanksNeededError(unknown)
@@ -912,6 +946,14 @@ class _Builder:
             why = f"claims rank {rank.number} like {first.file}, which is used, and holds something else"
             self.left_out.append(LeftOut(rank.file, why, lost=True, claims=rank.number))
         return kept
+
+
+def _rank_of_device(trace: DeviceTrace, process: int | None) -> int | None:
+    """Return the rank of a device by the number of its process: those of a process follow each other."""
+    if process is None or trace.head.place is None:
+        return process
+    place, count = trace.head.place
+    return process * count + place
 
 
 def left_out_findings(left_out: Sequence[LeftOut]) -> list[Finding]:

@@ -72,7 +72,9 @@ def sniff(head: bytes) -> bool:
     start = head.lstrip()[:1]
     if start == b"{":
         keys = rb'"(traceEvents|deviceProperties|distributedInfo|baseTimeNanoseconds|displayTimeUnit|schemaVersion)"'
-        return re.search(keys, head) is not None
+        # The first rocprof wrote such files too, without saying what an event is.
+        of_rocprof = b'"BeginNs"' in head and b'"cat"' not in head
+        return re.search(keys, head) is not None and not of_rocprof
     return start == b"[" and re.search(rb'"ph"\s*:\s*"', head) is not None
 
 

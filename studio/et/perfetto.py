@@ -15,7 +15,7 @@ from studio.et.collector import collector_paused
 from studio.et.format import DevicePart, Part, Reading
 from studio.et.profile_events import Event, Events, device_kind
 from studio.et.recording import EventKind, Head
-from studio.et.rocprof import RECORDER, findings_of
+from studio.et.rocprof import LIBRARY_KERNEL, RECORDER, LibraryCalls, findings_of
 from studio.et.varints import field_kinds
 from studio.trace import NONE
 
@@ -223,10 +223,19 @@ def read(reading: Reading) -> list[Part]:
     with collector_paused():
         found = slices_of(reading)
         events, left = Events(), dict[str, int]()
+        timed = [one for one in found.slices if "begin_ns" in one.said]
+        calls = LibraryCalls(
+            [(one.name, _number(one, "tid"), *_span(one)) for one in timed if one.category == "rccl_api"],
+            {
+                _number(one, "corr_id"): (_number(one, "tid"), _number(one, "begin_ns"))
+                for one in timed
+                if one.category == "hip_api"
+            },
+        )
         for one in found.slices:
             known = "begin_ns" in one.said and (one.category in _HOST or one.category in _DEVICE)
             if known:
-                events.add(_recorded(one, *found.tracks.get(one.track, ("", 0))))
+                events.add(_recorded(one, found.tracks.get(one.track, ("", 0))[0], calls))
             else:
                 left[one.category or "without category"] = left.get(one.category or "without category", 0) + 1
     if not events.rows:
@@ -239,22 +248,28 @@ def read(reading: Reading) -> list[Part]:
     return [DevicePart(trace, (*reading.findings, *findings_of(reading.name, events.damaged, left)))]
 
 
-def _recorded(one: Slice, track: str, _parent: int) -> Event:
-    def number(name: str, missing: int = NONE) -> int:
-        value = one.said.get(name)
-        return value if isinstance(value, int) else missing
+def _number(one: Slice, name: str) -> int:
+    value = one.said.get(name)
+    return value if isinstance(value, int) else NONE
 
-    begin = number("begin_ns")
-    times = begin, number("end_ns") - begin
-    correlation = number("corr_id")
+
+def _span(one: Slice) -> tuple[int, int]:
+    return _number(one, "begin_ns"), _number(one, "end_ns")
+
+
+def _recorded(one: Slice, track: str, calls: LibraryCalls) -> Event:
+    begin, end = _span(one)
+    times = begin, end - begin
+    correlation = _number(one, "corr_id")
     if one.category in _HOST:
         kind = _HOST[one.category]
-        thread = ("host", str(number("tid")))
+        thread = ("host", str(_number(one, "tid")))
         return Event(kind, one.name, *times, thread, correlation if kind == EventKind.RUNTIME else NONE)
     agent, stream = _places(track)
     kind = EventKind.COPY if one.category == "memory_copy" else device_kind(one.name)
     place = (f"device {agent}", f"stream {stream}")
-    return Event(kind, one.name, *times, place, correlation, stream, agent, number("copy_bytes"))
+    comm = calls.facts(correlation) if LIBRARY_KERNEL.search(one.name) else None
+    return Event(kind, one.name, *times, place, correlation, stream, agent, _number(one, "copy_bytes"), comm)
 
 
 def _places(track: str) -> tuple[int, int]:

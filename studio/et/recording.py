@@ -146,6 +146,7 @@ class Head:
         calls: What `studio.collect` wrote of each call for communication, by time.
         recorder: What to call the file.
         has_stacks: Whether Python stacks were recorded, which makes the program slower.
+        place: Of a process with several devices, each of which is a rank: the place of this one among them, and how many they are.
     """
 
     rank: int | None = None
@@ -158,6 +159,7 @@ class Head:
     calls: tuple[NotedCall, ...] = ()
     recorder: str = "Kineto trace"
     has_stacks: bool = False
+    place: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

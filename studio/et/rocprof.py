@@ -34,7 +34,7 @@ _DEVICE = ("kernel_dispatch", "memory_copy")
 _UNUSED = ("memory_allocation", "scratch_memory", "rocdecode_api", "rocjpeg_api")
 """Records that are no work of a stream and no call that launches any."""
 _COLLECTIVE = re.compile(r"nccl(?!Group|Comm|Get|Mem|RedOp)([A-Z]\w+)")
-_KERNEL = re.compile(r"(nccl|rccl)\w*Kernel", re.IGNORECASE)
+LIBRARY_KERNEL = re.compile(r"(nccl|rccl)\w*Kernel", re.IGNORECASE)
 
 
 def sniff(head: bytes) -> bool:
@@ -224,7 +224,7 @@ def _device_event(process: _Process, record: _Record, name: str, calls: LibraryC
         stream,
         device,
         record.bytes,
-        calls.facts(correlation) if _KERNEL.search(name) else None,
+        calls.facts(correlation) if LIBRARY_KERNEL.search(name) else None,
     )
 
 

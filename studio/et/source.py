@@ -6,8 +6,9 @@ import codecs
 import io
 import mmap
 import os
+import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -361,6 +362,44 @@ def looks_like(start: bytes) -> str:
         return "a JSON file"
     printable = sum(32 <= byte < 127 or byte in (9, 10, 13) for byte in start)
     return "a text file" if printable > 0.95 * len(start) else "binary data of an unknown kind"
+
+
+def foreign(start: bytes) -> tuple[str, str] | None:
+    """Return what a file of a known program is that cannot be read, and what to do about it; None where it is of none.
+
+    Example:
+        >>> foreign(b'"Kind","Agent_Id","Queue_Id","Kernel_Name"')[0]
+        'a table of rocprof (CSV)'
+    """
+    return next((said for is_so, said in _FOREIGN if is_so(start)), None)
+
+
+_TABLE = re.compile(
+    rb'"(Kind","[A-Z][a-z]+|Domain","Function|Correlation_Id","Dispatch_Id)|"?Index"?,"?KernelName'
+)
+_FOREIGN: tuple[tuple[Callable[[bytes], object], tuple[str, str]], ...] = (
+    (
+        lambda start: start.startswith(b"SQLite format 3") and b"rocpd_" in start,
+        (
+            "a database of rocprofv3 (rocpd)",
+            "Convert it with rocpd convert -i FILE --output-format pftrace, or record with rocprofv3 --output-format json.",
+        ),
+    ),
+    (
+        _TABLE.match,
+        (
+            "a table of rocprof (CSV)",
+            "A table holds records of one kind: record with rocprofv3 --sys-trace --output-format json.",
+        ),
+    ),
+    (
+        lambda start: b'"traceEvents"' in start and b'"BeginNs"' in start,
+        (
+            "a trace of rocprof v1 or v2 (JSON)",
+            "Its successor can be read: record with rocprofv3 --sys-trace --output-format json.",
+        ),
+    ),
+)
 
 
 _MAGIC = {

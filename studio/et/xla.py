@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from studio.et.recording import DeviceTrace
 from studio.trace import NONE
 
 _MESSAGES = {
@@ -18,8 +21,13 @@ _MESSAGES = {
         "computations": (3, "repeated HloComputation"),
         "device_assignment": (15, "DeviceAssignment"),
     },
-    "DeviceAssignment": {"replica_count": (1, "INT32"), "computation_count": (2, "INT32")},
-    "HloComputation": {"instructions": (2, "repeated HloInstruction")},
+    "DeviceAssignment": {
+        "replica_count": (1, "INT32"),
+        "computation_count": (2, "INT32"),
+        "computation_devices": (3, "repeated ComputationDevices"),
+    },
+    "ComputationDevices": {"device_ids": (1, "repeated INT64")},
+    "HloComputation": {"instructions": (2, "repeated HloInstruction"), "id": (5, "INT64")},
     "HloInstruction": {
         "name": (1, "BYTES"),
         "opcode": (2, "BYTES"),
@@ -32,7 +40,12 @@ _MESSAGES = {
     },
     "ReplicaGroup": {"replica_ids": (1, "repeated INT64")},
     "DeviceList": {"replica_groups": (1, "repeated ReplicaGroup"), "iota": (2, "IotaGroups")},
-    "IotaGroups": {"groups": (1, "INT64"), "devices_per_group": (2, "INT64")},
+    "IotaGroups": {
+        "groups": (1, "INT64"),
+        "devices_per_group": (2, "INT64"),
+        "reshape": (3, "repeated INT64"),
+        "transpose": (4, "repeated INT32"),
+    },
     "Shape": {
         "element_type": (2, "INT32"),
         "dimensions": (3, "repeated INT64"),
@@ -57,6 +70,7 @@ _GROUPS = re.compile(r"replica_groups=\{(\{[\d,]*\})")
 _IOTA_GROUPS = re.compile(r"replica_groups=\[(\d{1,9}),(\d{1,9})\]")
 _ALL_GROUPS = re.compile(r"replica_groups=\{([\d,{}]*)\}")
 _DEEPEST = 16
+_MOST_DEVICES = 1 << 20
 _SAYS = {"collective-broadcast": "broadcast", "ragged-all-to-all": "all-to-all"}
 
 
@@ -69,6 +83,7 @@ class Collective:
         bytes_in, bytes_out: What each device gives and receives, -1 where not known.
         members: Devices of a group, 0 where not known.
         devices: Devices of all groups, 0 where not known.
+        groups: The devices of each group by their numbers in the job, empty where not known.
     """
 
     opcode: str
@@ -76,6 +91,7 @@ class Collective:
     bytes_out: int = NONE
     members: int = 0
     devices: int = 0
+    groups: tuple[tuple[int, ...], ...] = ()
 
     def facts(self) -> dict[str, Any]:
         """Return it as recordings of PyTorch say it: elements of one byte each."""
@@ -86,7 +102,83 @@ class Collective:
             facts["out_elements"] = self.bytes_out
         if self.members:
             facts["group_size"] = self.members
+        if self.groups:
+            facts["groups"] = self.groups
         return facts
+
+
+@dataclass(slots=True)
+class Programs:
+    """The programs of a recording.
+
+    Attributes:
+        by_number: Collectives by number of the program and operation.
+        by_name: Collectives by name of the program and operation; of programs that share a name what they agree in.
+        devices: Numbers of all devices that any of them runs on.
+    """
+
+    by_number: dict[tuple[int, str], Collective] = field(default_factory=dict)
+    by_name: dict[tuple[str, str], Collective] = field(default_factory=dict)
+    devices: set[int] = field(default_factory=set)
+
+    def add(self, proto: bytes, number: int = NONE) -> None:
+        """Add a program, with its number in the recording; bytes that are none tell nothing."""
+        module = _module(proto)
+        if module is None:
+            return
+        self.devices.update(_placed(module.device_assignment))
+        name = _said(module.name)
+        for operation, collective in _of_module(module):
+            if number >= 0:
+                self.by_number[number, operation] = collective
+            known = self.by_name.setdefault((name, operation), collective)
+            if known != collective:
+                self.by_name[name, operation] = _agreed(known, collective)
+
+    def find(self, number: int, name: str, operation: str) -> Collective | None:
+        """Return the collective that an operation of a program is, None where it is none or not known."""
+        return self.by_number.get((number, operation)) or self.by_name.get((name, operation))
+
+
+def _agreed(one: Collective, other: Collective) -> Collective:
+    """Return what two programs of one name say alike of an operation of one name."""
+    if one.opcode != other.opcode:
+        return Collective("")
+    same = {
+        name: getattr(one, name)
+        for name in ("bytes_in", "bytes_out", "members", "devices", "groups")
+        if getattr(one, name) == getattr(other, name)
+    }
+    return Collective(one.opcode, **same)
+
+
+def settle_groups(trace: DeviceTrace, rank: int) -> DeviceTrace:
+    """Return a rank's trace in which each collective names the one of its program's groups that the rank is in."""
+    own: dict[int, tuple[int, ...]] = {}
+    comm = {}
+    for row, facts in trace.comm.items():
+        told = dict(facts)
+        groups = told.pop("groups", ())
+        # By identity: an operation's groups are one object, however often it ran.
+        if id(groups) not in own:
+            own[id(groups)] = next((group for group in groups if rank in group), ())
+        if group := own[id(groups)]:
+            told |= {"group": group_name(group), "group_ranks": list(group)}
+        comm[row] = told
+    return replace(trace, comm=comm)
+
+
+def group_name(ranks: Sequence[int]) -> str:
+    """Return a name that all members of a group give it, no other group's.
+
+    Example:
+        >>> group_name([0, 1, 2, 3]), group_name([1, 5]), group_name([0, 3, 1]), group_name([7])
+        ('ranks 0-3', 'ranks 1-5 by 4', 'ranks 0,3,1', 'ranks 7-7')
+    """
+    step = ranks[1] - ranks[0] if len(ranks) > 1 else 1
+    if step > 0 and list(ranks) == list(range(ranks[0], ranks[-1] + 1, step)):
+        return f"ranks {ranks[0]}-{ranks[-1]}" + (f" by {step}" if step > 1 else "")
+    return f"ranks {','.join(map(str, ranks))}"
 
 
 def of_name(name: str) -> Collective | None:
@@ -104,8 +196,9 @@ def of_text(text: str) -> Collective | None:
     """Return the collective in the text of an operation.
 
     Example:
-        >>> of_text("%ar = f32[8]{0} all-reduce(f32[8]{0} %x), replica_groups={{0,1},{2,3}}, to_apply=%sum")
-        Collective(opcode='all-reduce', bytes_in=32, bytes_out=32, members=2, devices=4)
+        >>> found = of_text("%ar = f32[8]{0} all-reduce(f32[8]{0} %x), replica_groups={{0,1},{2,3}}, to_apply=%sum")
+        >>> found.opcode, found.bytes_in, found.bytes_out, found.groups
+        ('all-reduce', 32, 32, ((0, 1), (2, 3)))
     """
     known = _TEXT.search(text)
     if known is None:
@@ -114,7 +207,8 @@ def of_text(text: str) -> Collective | None:
     given = _text_bytes(arguments)
     members, devices = _text_groups(rest)
     taken = NONE if known[3] else _text_bytes(known["result"])
-    return Collective(known[2], given, taken, members, devices)
+    groups = _consistent(_listed_groups(rest), members)
+    return Collective(known[2], given, taken, members, devices, groups)
 
 
 def _text_bytes(text: str) -> int:
@@ -138,6 +232,18 @@ def _text_groups(text: str) -> tuple[int, int]:
     return len(_dimensions(first[1])), len(_dimensions(every[1]))
 
 
+def _listed_groups(text: str) -> tuple[tuple[int, ...], ...]:
+    every = _ALL_GROUPS.search(text)
+    return tuple(tuple(_dimensions(part)) for part in re.findall(r"\{([\d,]+)\}", every[1])) if every else ()
+
+
+def _consistent(groups: Sequence[tuple[int, ...]], members: int) -> tuple[tuple[int, ...], ...]:
+    """Return groups of one size that share no device, none where they are something else."""
+    every = [device for group in groups for device in group]
+    fits = all(len(group) == members for group in groups) and len(set(every)) == len(every)
+    return tuple(groups) if fits and min(every, default=0) >= 0 else ()
+
+
 @lru_cache(maxsize=1)
 def messages() -> dict[str, Any]:
     """Return the message classes of the schemas."""
@@ -146,52 +252,96 @@ def messages() -> dict[str, Any]:
     return message_classes("xla", _MESSAGES)
 
 
-def of_module(proto: bytes) -> dict[str, Collective]:
-    """Return the collectives of a program by `module/operation`; none where the bytes are no program."""
+def _module(proto: bytes) -> Any | None:
+    """Return a program, None where the bytes are none."""
     program = messages()["HloProto"]()
     try:
         program.ParseFromString(proto)
     except Exception as error:
         if type(error).__name__ != "DecodeError":
             raise
-        return {}
-    module = program.hlo_module
-    assigned = module.device_assignment
+        return None
+    return program.hlo_module
+
+
+def _placed(assigned: Any) -> list[int]:
+    """Return the device of each replica and partition, replicas first, as groups number them; empty where not told."""
+    columns = [list(column.device_ids) for column in assigned.computation_devices]
+    if not columns or any(len(column) != assigned.replica_count for column in columns):
+        return []
+    return [column[replica] for replica in range(assigned.replica_count) for column in columns]
+
+
+def _of_module(module: Any) -> Iterator[tuple[str, Collective]]:
+    """Yield the collectives of a program by operation."""
+    wrapped = {computation.id: computation for computation in module.computations}
+    for computation in module.computations:
+        shapes = {instruction.id: instruction.shape for instruction in computation.instructions}
+        for instruction in computation.instructions:
+            collective = _of_instruction(instruction, shapes, module.device_assignment, wrapped)
+            if collective is not None:
+                yield _said(instruction.name), collective
+
+
+def _of_instruction(
+    instruction: Any, shapes: dict[int, Any], assigned: Any, wrapped: dict[int, Any]
+) -> Collective | None:
+    opcode = _said(instruction.opcode)
+    plain = opcode.removesuffix("-start")
+    telling = instruction
+    if opcode == "async-start":
+        # What has no operation of its own to be started by is wrapped in a computation.
+        inside = [
+            one
+            for called in instruction.called_ids
+            if called in wrapped
+            for one in wrapped[called].instructions
+        ]
+        telling = next((one for one in inside if _said(one.opcode) in _OPCODES), None)
+        plain = _said(telling.opcode) if telling is not None else ""
+    if plain not in _OPCODES:
+        return None
     devices = max(assigned.replica_count, 0) * max(assigned.computation_count, 0)
-    return {
-        f"{_said(module.name)}/{name}": collective
-        for computation in module.computations
-        for name, collective in _of_computation(computation, devices)
-    }
+    given = [_shape_bytes(shapes[operand]) for operand in instruction.operand_ids if operand in shapes]
+    members, groups = _proto_groups(telling, devices)
+    placed = _placed(assigned)
+    known: tuple[tuple[int, ...], ...] = ()
+    # Groups number replicas where there are several, else partitions; with both it depends on more.
+    if placed and 1 in (assigned.replica_count, assigned.computation_count):
+        inside_all = all(device < len(placed) for group in groups for device in group)
+        known = tuple(tuple(placed[device] for device in group) for group in groups) if inside_all else ()
+    return Collective(
+        plain,
+        NONE if not given or NONE in given else sum(given),
+        _shape_bytes(telling.shape) if _said(telling.opcode) == plain else NONE,
+        members,
+        max(sum(map(len, groups)), devices),
+        _consistent(known, members),
+    )
 
 
-def _of_computation(computation: Any, devices: int) -> Iterator[tuple[str, Collective]]:
-    shapes = {instruction.id: instruction.shape for instruction in computation.instructions}
-    for instruction in computation.instructions:
-        opcode = _said(instruction.opcode)
-        plain = opcode.removesuffix("-start")
-        if plain not in _OPCODES:
-            continue
-        given = [_shape_bytes(shapes[operand]) for operand in instruction.operand_ids if operand in shapes]
-        members, all_members = _proto_groups(instruction)
-        yield (
-            _said(instruction.name),
-            Collective(
-                plain,
-                NONE if not given or NONE in given else sum(given),
-                NONE if opcode != plain else _shape_bytes(instruction.shape),
-                members or devices,
-                max(all_members, devices),
-            ),
-        )
-
-
-def _proto_groups(instruction: Any) -> tuple[int, int]:
+def _proto_groups(instruction: Any, devices: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    """Return the size of the groups of a collective, 0 where not known, and their members where they are told."""
     listed = instruction.replica_groups or instruction.device_list.replica_groups
     if listed:
-        return len(listed[0].replica_ids), sum(len(group.replica_ids) for group in listed)
+        return len(listed[0].replica_ids), tuple(tuple(group.replica_ids) for group in listed)
     iota = instruction.device_list.iota
-    return max(iota.devices_per_group, 0), max(iota.groups * iota.devices_per_group, 0)
+    if iota.groups > 0 and iota.devices_per_group > 0:
+        return iota.devices_per_group, _iota_groups(iota)
+    if instruction.device_list.ByteSize() or _said(instruction.opcode).startswith("collective-permute"):
+        # Written in a way that is not known, or pairs.
+        return 0, ()
+    return devices, (tuple(range(devices)),) if 0 < devices <= _MOST_DEVICES else ()
+
+
+def _iota_groups(iota: Any) -> tuple[tuple[int, ...], ...]:
+    """Return groups that are written as all devices in a shape, transposed and cut into groups."""
+    count, shape = iota.groups * iota.devices_per_group, list(iota.reshape)
+    axes = list(iota.transpose) or list(range(len(shape)))
+    if count > _MOST_DEVICES or prod(shape) != count or sorted(axes) != list(range(len(shape))):
+        return ()
+    devices = np.arange(count).reshape(shape).transpose(axes).reshape(iota.groups, iota.devices_per_group)
+    return tuple(map(tuple, devices.tolist()))
 
 
 def _shape_bytes(shape: Any, depth: int = 0) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -292,3 +294,52 @@ def test_public_recordings_open_as_one_rank(shared: Path, file: str, kernels: in
     assert (~idles(graph)[rows]).sum() == kernels
     counts = {share.name: share.nodes for share in summarise(trace).types}
     assert counts["COPY"] == copies
+
+
+def test_in_perfettos_format_too_the_call_around_the_launch_names_the_collective(tmp_path: Path) -> None:
+    trace = perfetto.messages()["Trace"]()
+    trace.packet.add(sequence=1).track.CopyFrom(
+        perfetto.messages()["Track"](uuid=8, name=b"COMPUTE AGENT [2] STREAM [3] (GPU)")
+    )
+    for name, category, begin, notes in (
+        (b"ncclDevKernel_Generic_1(x)", b"kernel_dispatch", 300, {"corr_id": 2}),
+        (b"ncclAllReduce", b"rccl_api", 180, {"tid": 7}),
+        (b"hipLaunchKernel", b"hip_api", 190, {"corr_id": 2, "tid": 7}),
+    ):
+        packet = trace.packet.add(sequence=1, timestamp=begin)
+        packet.event.type, packet.event.track_uuid, packet.event.name = perfetto.BEGIN, 8, name
+        packet.event.categories.append(category)
+        for key, value in {"begin_ns": begin, "end_ns": begin + 50, **notes}.items():
+            packet.event.annotations.add(name=key.encode(), uint_value=value)
+    path = tmp_path / "42_results.pftrace"
+    path.write_bytes(trace.SerializeToString())
+    assert [share.name for share in summarise(studio.read(path)).collectives] == ["ALL_REDUCE"]
+
+
+TABLE = b'"Kind","Agent_Id","Queue_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+OLD = {"ph": "X", "pid": 6, "tid": 1, "ts": "1", "dur": "5", "name": "gemm", "args": {"BeginNs": "1000"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what", "instead"),
+    [
+        ("1_kernel_trace.csv", TABLE, "a table of rocprof", "rocprofv3"),
+        ("results.csv", b'"Index","KernelName","gpu-id"\n', "a table of rocprof", "rocprofv3"),
+        ("results.json", json.dumps({"traceEvents": [OLD]}).encode(), "rocprof v1 or v2", "rocprofv3"),
+        ("1_results.db", b"", "a database of rocprofv3", "rocpd convert"),
+    ],
+)
+def test_other_files_of_rocprof_are_called_by_name(
+    tmp_path: Path, name: str, content: bytes, what: str, instead: str
+) -> None:
+    """They were a text file, an SQLite database, or a recording of PyTorch in which nothing ran."""
+    path = tmp_path / name
+    if content:
+        path.write_bytes(content)
+    else:
+        with closing(sqlite3.connect(path)) as database:
+            database.execute('CREATE TABLE "rocpd_kernel_dispatch_1a" (id INTEGER)')
+            database.commit()
+    with pytest.raises(studio.TraceFormatError, match=what) as caught:
+        studio.read(path)
+    assert instead in str(caught.value.hint)

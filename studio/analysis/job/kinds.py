@@ -44,6 +44,8 @@ _HOST_GAP, _DEVICE_GAP, _LIBRARY_KERNEL_TYPE, _ASSUMED_ARRIVAL = _TYPES_APART
 _PIECE_BYTES = 1 << 20
 _LIBRARY_KERNEL = re.compile(rb"(?:nccl|rccl|msccl)\w*(?:Kernel|Func)", re.IGNORECASE)
 """Kernels of communication libraries. Of those that were launched before a recording began nothing else is known."""
+_PERMUTE = re.compile(rb"collective-permute")
+"""Begins what XLA's devices carry out as messages in a circle or the like, for which Chakra's schema has no type."""
 _LIBRARY_CALL = re.compile(
     rb"_?c10d(?:_functional)?(?:_autograd)?::|record_param_comms|(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl):"
 )
@@ -104,7 +106,7 @@ def work_kinds(trace: Trace) -> list[Int64]:
             working = kinds == CPU
             working[graph.rows_with("gap")[0]] = False
             kinds[working & computes_on_processor(graph)] = COMPUTE
-            kinds[working & _talks(graph)] = COMMUNICATION
+            kinds[working & (_talks(graph) | _permutes(graph))] = COMMUNICATION
     return found
 
 
@@ -140,8 +142,15 @@ def is_library_kernel(graph: Graph) -> Bool:
     texts = graph.strings.data.data
     # Looking for three letters takes a hundredth of the time of the pattern, and most graphs do not have them.
     if not _holds(texts, b"ccl") or not _LIBRARY_KERNEL.search(texts):
+        return _permutes(graph)
+    return _named(graph, _LIBRARY_KERNEL.search) | _permutes(graph)
+
+
+def _permutes(graph: Graph) -> Bool:
+    """Return (N,) which compute nodes are XLA's collective-permutes."""
+    if not _holds(graph.strings.data.data, b"collective-permute"):
         return np.zeros(len(graph), np.bool_)
-    return _named(graph, _LIBRARY_KERNEL.search)
+    return _named(graph, _PERMUTE.match)
 
 
 def _holds(texts: memoryview, letters: bytes) -> bool:

@@ -339,10 +339,12 @@ def _fit_messages(
 
 
 def same_clock(this: RankDraft, other: RankDraft) -> bool:
-    """Whether two ranks ran on one machine and count from a known time."""
+    """Whether two ranks ran on one machine and count from a known time, or are devices of one process."""
     if this.device is None or other.device is None:
         return False
     first, second = this.device.head, other.device.head
+    if first.place and second.place and this.device.file == other.device.file:
+        return True
     based = first.base_ns is not None and second.base_ns is not None
     return based and first.host != "" and first.host == second.host
 

@@ -227,6 +227,7 @@ def _calls(
     _add_recorded(operations, reader, recorders, rows, communication)
     _add_functional(operations, reader, functional, rows, communication)
     _add_launched(operations, reader, rows)
+    _add_programs(operations, device, rows, communication)
     return rows
 
 
@@ -290,6 +291,22 @@ def _add_launched(operations: Operations, reader: _FactReader, rows: dict[int, F
             taken = size if facts.kind in _ONE_LIST else facts.bytes_out
             inferred = tuple(dict.fromkeys((*facts.inferred, "size")))
             rows[call] = replace(facts, bytes_in=size, bytes_out=taken, inferred=inferred)
+
+
+def _add_programs(
+    operations: Operations, device: DeviceTrace | None, rows: dict[int, Facts], communication: Communication
+) -> None:
+    """Add the collectives of XLA's programs that processors carry out, which are operations of the host."""
+    if device is None or device.head.backend != "xla":
+        return
+    of_event = {event: row for row, event in enumerate(operations.event.tolist()) if event >= 0}
+    for event in device.comm.keys() & of_event.keys():
+        said = {_KINETO_NAMES.get(key, key): value for key, value in device.comm[event].items()}
+        kind = operator_kind(str(said.get("collective_name", "")))
+        if kind is not None:
+            rows[of_event[event]] = _of_metadata(kind, said)
+        else:
+            communication.add_unknown(str(said.get("collective_name")))
 
 
 def _call_around(operations: Operations, row: int, calls: Collection[int]) -> int:

@@ -174,6 +174,8 @@ def _missing(pair: Pair) -> list[Finding]:
         hint = (
             "With a schedule the profiler records after its wait and warmup steps only: call prof.step() in every "
             "step, for at least that many. Without one it records from start() to stop()."
+            if pair.device.head.recorder == Head().recorder
+            else "Start its recorder before the program works, and stop it after that."
         )
         return [Finding("error", "no-events", message, hint, file=pair.device.file)]
     if pair.device is not None and pair.host is None:
