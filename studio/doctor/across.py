@@ -216,10 +216,7 @@ def _range(least: int, most: int) -> str:
 
 def _differs_in(group: GroupMatching, difference: Disagreement) -> str:
     """Return how two ranks differ: number, membership, order, type or size."""
-    this, other = (
-        group.sequences[int(group.sequence_of[group.members.index(number)])]
-        for number in (difference.rank, difference.other_rank)
-    )
+    this, other = (group.find_sequence(number) for number in (difference.rank, difference.other_rank))
     if not this.count or not other.count:
         return "membership: one of them has no collective of the group"
     if NONE in (difference.row, difference.other_row) or this.count != other.count:
