@@ -22,6 +22,7 @@ from studio.anonymize.policy import (
     Policy,
 )
 from studio.anonymize.words import Renamer
+from studio.columns import group_places
 from studio.trace import (
     GENERATED,
     INT_KINDS,
@@ -194,7 +195,7 @@ class _Work:
         stays = np.full(len(attrs.key), True)
         value, items, kind = attrs.value.copy(), attrs.items.copy(), attrs.kind
         key = np.zeros(len(attrs.key), np.int32)
-        for code, where in entries_by_key(attrs):
+        for code, where in group_places(attrs.key):
             old = strings[code]
             new = self.key(old)
             if new is None:
@@ -343,13 +344,6 @@ class _Work:
                 new: list[Scalar] = [self.renamer.words(str(value)) for value in values]
                 key = f"own_{self.renamer.word(entry.name, 'attribute')}"
                 yield Attribute(key, entry.kind, new if entry.kind.is_list else new[0])
-
-
-def entries_by_key(attrs: Attributes) -> Iterator[tuple[int, Int64]]:
-    """Yield each name of attributes, as the index of its text, and the entries that have it."""
-    order = np.argsort(attrs.key, kind="stable")
-    codes, first = np.unique(attrs.key[order], return_index=True)
-    yield from zip(codes.tolist(), np.split(order, first[1:]), strict=False)
 
 
 class _Pool:

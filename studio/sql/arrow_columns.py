@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +21,6 @@ def table_of(**columns: pa.Array) -> pa.Table:
     import pyarrow as pa
 
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
-
-
-def joined(columns: Iterable[Int64]) -> Int64:
-    """Return columns one after another, of which there may be none."""
-    return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
 def column_of(values: NDArray[Any], there: Bool) -> pa.Array:

@@ -15,7 +15,8 @@ import numpy as np
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.arrow import optional_numbers, optional_texts, to_arrow
-from studio.sql.arrow_columns import column_of, flags, joined, numbers_of, pooled, table_of, utf8, worded
+from studio.columns import join_columns
+from studio.sql.arrow_columns import column_of, flags, numbers_of, pooled, table_of, utf8, worded
 from studio.timeline import LANE_KINDS, graph_lanes
 from studio.trace import (
     INT_KINDS,
@@ -69,7 +70,7 @@ def slots_table(trace: Trace) -> pa.Table:
     counts = [len(rank.slots) for rank in trace.ranks]
     return table_of(
         place=to_arrow(np.repeat(np.arange(len(counts)), counts)),
-        slot=to_arrow(joined([np.arange(count) for count in counts])),
+        slot=to_arrow(join_columns([np.arange(count) for count in counts])),
         value=optional_texts([utf8(str(value)) for rank in trace.ranks for value in rank.slots]),
     )
 
@@ -223,8 +224,8 @@ def dependencies_table(trace: Trace) -> pa.Table:
 
 def _dependencies(graph: Graph) -> dict[str, pa.Array]:
     pairs: list[tuple[str, Dependencies]] = [("data", graph.data), ("ctrl", graph.ctrl)]
-    node = joined([np.repeat(np.arange(len(graph)), np.diff(each.offsets)) for _, each in pairs])
-    on = joined([each.rows.astype(np.int64) for _, each in pairs])
+    node = join_columns([np.repeat(np.arange(len(graph)), np.diff(each.offsets)) for _, each in pairs])
+    on = join_columns([each.rows.astype(np.int64) for _, each in pairs])
     kind = np.repeat([0, 1], [len(each.rows) for _, each in pairs])
     return {
         "node": to_arrow(node),

@@ -12,9 +12,10 @@ from studio.analysis.job.group_times import COLUMNS as EXPOSED_PARTS
 from studio.analysis.job.group_times import group_times
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.arrow import optional_texts, to_arrow
+from studio.columns import join_columns
 from studio.comparing import Compared
 from studio.sim.traffic import LinkTraffic
-from studio.sql.arrow_columns import column_of, joined, table_of, worded
+from studio.sql.arrow_columns import column_of, table_of, worded
 from studio.sql.graphs import first_nodes
 from studio.sql.sources import RunSource
 from studio.trace import NONE, Float64, Int64, collective_name
@@ -53,11 +54,11 @@ def times_table(side: Compared) -> pa.Table:
             np.where(found.end_ns[own][rows] < 0, NONE, found.end_ns[own][rows] - side.side.origin_ns)
         )
         counts.append(len(rows))
-    end = joined(ends)
+    end = join_columns(ends)
     return table_of(
         times=to_arrow(np.repeat(np.arange(len(counts)), counts)),
-        at=to_arrow(joined(at)),
-        start_ns=to_arrow(joined(starts)),
+        at=to_arrow(join_columns(at)),
+        start_ns=to_arrow(join_columns(starts)),
         end_ns=column_of(end, end >= 0),
     )
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.path.critical import CAUSES, Cause, CriticalPath, by_rank
+from studio.analysis.path.critical import CAUSES, Cause, CriticalPath
+from studio.columns import group_places
 from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
@@ -90,7 +91,7 @@ def path_shares(
     world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
     found: dict[tuple[Cause, str], list[Int64]] = {}
     alone: dict[Cause, dict[int, list[Int64]]] = {}
-    for place, mine in by_rank(path.rank):
+    for place, mine in group_places(path.rank):
         names = _what(trace, account, path, mine, world)
         for code in find_distinct(path.cause[mine]).tolist():
             cause, of = CAUSES[code], mine[path.cause[mine] == code]
