@@ -36,7 +36,7 @@ from studio.sim.config import SystemConfig
 from studio.sim.costs import GroupShape
 from studio.sim.known import Known, can_share
 from studio.sim.matched import by_number
-from studio.sim.unrecorded import beyond_hint
+from studio.sim.unrecorded import beyond_hint, first_ranks
 from studio.trace import NONE, WORLD, Bool, CommGroup, Int32, Int64, Trace
 
 Int8 = npt.NDArray[np.int8]
@@ -380,14 +380,14 @@ class _Found:
         ranks = listed.ranks
         if len(set(ranks)) != len(ranks) or not all(0 <= rank < self.npus for rank in ranks):
             raise ConfigError(
-                f"comm group {group.name!r} has the ranks {_some(ranks)}; "
+                f"comm group {group.name!r} has the ranks {first_ranks(ranks)}; "
                 f"allowed: each rank from 0 to {self.npus - 1} once",
                 hint=beyond_hint(ranks, self.npus),
             )
         if group.outsiders:
             raise TraceError(
                 f"rank {group.outsiders[0]}: a collective names comm group {group.name!r}, which has the ranks "
-                f"{_some(ranks)} and not this one",
+                f"{first_ranks(ranks)} and not this one",
                 hint="Correct pg_name in the trace, or the comm group file.",
             )
 
@@ -544,8 +544,3 @@ def _contents(group: GroupMatching) -> tuple[Int64, Int64, Bool]:
     largest, smallest = size.max(axis=0), np.where(there, size, np.iinfo(np.int64).max).min(axis=0)
     uneven = np.isin(most, [FLOW_KINDS.index(EXTENDED_KIND_OF[kind]) for kind in UNEVEN_TYPES])
     return most, largest, (most == least) & (uneven | (largest == smallest))
-
-
-def _some(ranks: Sequence[int]) -> str:
-    shown = ", ".join(map(str, ranks[:8]))
-    return f"{shown}, … ({len(ranks):,} in all)" if len(ranks) > 8 else shown
