@@ -26,7 +26,7 @@ from studio.sim.agreement import (
     rank_list,
 )
 from studio.trace import NONE, CollectiveType, Graph, Int64, Level
-from studio.units import format_bytes, format_count, format_counted, format_ns
+from studio.units import format_bytes, format_count, format_count_range, format_counted, format_ns
 
 _CLOCKS_LISTED = 8
 _FAR_APART_NS = 1_000_000
@@ -203,15 +203,11 @@ def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *,
         (
             ("they differ in", _differs_in(group, difference)),
             ("members", rank_list(sorted(group.members))),
-            ("collectives of a member", _range(min(counts), max(counts))),
+            ("collectives of a member", format_count_range(min(counts), max(counts))),
         ),
         advice=_SEVERAL_RUNS if several_runs else f"{copy} {_PUT_BACK}" if copy else "",
         mends=not certain and not several_runs,
     )
-
-
-def _range(least: int, most: int) -> str:
-    return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
 
 
 def _differs_in(group: GroupMatching, difference: Disagreement) -> str:
