@@ -25,8 +25,9 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    dense_column,
+    communicates,
     group_slots,
+    is_flagged,
     named_lanes,
     world_names,
 )
@@ -357,9 +358,9 @@ def graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int
     """
     kind = np.full(len(graph), _CPU, np.int64)
     kind[graph.type == NodeType.COMP] = _COMPUTE
-    kind[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = _COMMUNICATION
+    kind[communicates(graph)] = _COMMUNICATION
     kind[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = _MEMORY
-    kind[dense_column(graph, "is_cpu_op", 0) != 0] = _CPU
+    kind[is_flagged(graph, "is_cpu_op")] = _CPU
     detail = np.where(kind == _COMMUNICATION, group_slots(graph), NONE)
     names: dict[int, list[str]] = {}
     if recording:

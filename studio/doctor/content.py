@@ -13,17 +13,7 @@ from studio.doctor.inferred import level_of_missing
 from studio.doctor.structure import percent, worth_warning
 from studio.et.link.communication import is_timeless
 from studio.sim.agreement import node_label, rank_list
-from studio.sim.check import flag
-from studio.trace import (
-    NONE,
-    Bool,
-    CollectiveType,
-    Graph,
-    Int64,
-    Level,
-    NodeType,
-    dense_column,
-)
+from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, Level, NodeType, dense_column, is_flagged
 from studio.units import format_count, format_counted
 
 _FEW = 0.01
@@ -57,7 +47,9 @@ def unlinked(case: Case) -> Iterator[Found]:
     lost = where(
         (
             graph_case,
-            np.flatnonzero(flag(graph_case.graph, "unlinked") & (graph_case.graph.type != NodeType.METADATA)),
+            np.flatnonzero(
+                is_flagged(graph_case.graph, "unlinked") & (graph_case.graph.type != NodeType.METADATA)
+            ),
         )
         for graph_case in case.graphs
     )
@@ -66,7 +58,8 @@ def unlinked(case: Case) -> Iterator[Found]:
         (
             graph_case,
             np.flatnonzero(
-                flag(graph_case.graph, "unattributed") & ~flag(graph_case.graph, "launched_before")
+                is_flagged(graph_case.graph, "unattributed")
+                & ~is_flagged(graph_case.graph, "launched_before")
             ),
         )
         for graph_case in case.graphs

@@ -35,6 +35,7 @@ from studio.trace import (
     dense_column,
     dependency_ids,
     int_column,
+    is_flagged,
     kind_table,
 )
 
@@ -108,7 +109,7 @@ def _nodes(graph: Graph, origin_ns: int) -> dict[str, pa.Array]:
         "operations": numbers_of(*int_column(graph, "num_ops"), len(graph)),
         "start_ns": column_of(graph.start_ns - origin_ns, timed),
         "duration_ns": column_of(graph.duration_ns, graph.duration_ns != 0),
-        "is_cpu_op": flags(dense_column(graph, "is_cpu_op", 0) != 0),
+        "is_cpu_op": flags(is_flagged(graph, "is_cpu_op")),
         "stream": numbers_of(*int_column(graph, "stream"), len(graph)),
         "waits_for": to_arrow((np.diff(graph.ctrl.offsets) + np.diff(graph.data.offsets)).astype(np.int64)),
         "lane": worded(plain_kinds[plain] if len(plain) else plain, lambda kind: LANE_KINDS[kind]),
