@@ -101,7 +101,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Anonymized:
-    """What was written.
+    """The anonymous job that was written, and what it still tells.
 
     Attributes:
         files: The files.

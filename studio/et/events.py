@@ -62,7 +62,7 @@ LOST_LINES = ("damaged-line", "bad-value")
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What a simulator says when a rank is done.
+    """The line by which a simulator says that a rank is done.
 
     Attributes:
         ticks: When.

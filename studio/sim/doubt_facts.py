@@ -1,4 +1,4 @@
-"""What is asked of a result to find doubts about it."""
+"""Facts of a result that the search for doubts asks for: times of collectives, rates of ports, memory, parts of time."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What levels are computed from.
+    """A graph as levels of folding read it.
 
     Attributes:
         graph, near: The graph and its dependencies.

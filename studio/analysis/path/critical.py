@@ -47,7 +47,7 @@ _OF_PART: Mapping[str, Cause] = {"host": "host", "stall": "stall", "waiting": "w
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """What the finish of a run consists of.
+    """The critical path of a run: the pieces of time, across ranks, that its finish consists of.
 
     S segments by time, one where the other ends, from 0 to the finish; R ranks.
 

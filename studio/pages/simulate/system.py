@@ -53,7 +53,7 @@ from studio.store.drafts import Draft, load_draft, save_draft
 
 
 class FormState(TypedDict):
-    """What the form shows.
+    """The job and system that the form shows, and since when.
 
     Attributes:
         job: Id of the job.
