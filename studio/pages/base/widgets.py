@@ -47,6 +47,21 @@ def hint(name: str, text: str) -> Any:
     return html.Button("?", className="cs-hint", **about)
 
 
+def with_hint(name: str, text: str) -> Any:
+    """Return a name with a question mark behind it that explains it on hover and focus."""
+    return html.Span([name, hint(name, text)])
+
+
+def as_sentence(words: str) -> str:
+    """Return words that begin in lower case as a sentence; "" of none.
+
+    Example:
+        >>> as_sentence("no link was busy"), as_sentence("")
+        ('No link was busy.', '')
+    """
+    return f"{words[0].upper()}{words[1:]}." if words else ""
+
+
 def error_box(error: StudioError, *, title: str = "This cannot be shown") -> Any:
     """Return an error shown in place: what, where, and what to do."""
     return html.Div(
