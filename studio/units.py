@@ -184,6 +184,16 @@ def format_counted(count: int, noun: str, plural: str = "") -> str:
     return f"{format_count(count)} {noun if count == 1 else plural or noun + 's'}"
 
 
+def format_percent(share: float, digits: int = 1) -> str:
+    """Format a share of a whole in percent, with so many digits behind the point.
+
+    Example:
+        >>> format_percent(0.1234), format_percent(2.5, 0)
+        ('12.3 %', '250 %')
+    """
+    return f"{100 * share:.{digits}f} %"
+
+
 def format_si(value: float, unit: str = "") -> str:
     """Format a number with its decimal prefix, such as a count of operations.
 
