@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec
@@ -45,6 +46,19 @@ def hint(name: str, text: str) -> Any:
     """Return a question mark that explains `name` on hover and focus: see `assets/frame/hints.mjs`."""
     about: dict[str, Any] = {"aria-label": f"What is {name}: {text}", "data-hint": text}
     return html.Button("?", className="cs-hint", **about)
+
+
+def read_upload(contents: str) -> bytes:
+    """Return the bytes of a file that Dash's upload sends as a data URL.
+
+    Raises:
+        ValueError: It is no base64.
+
+    Example:
+        >>> read_upload("data:text/plain;base64,aGk=")
+        b'hi'
+    """
+    return base64.b64decode(contents.partition(",")[2])
 
 
 def with_hint(name: str, text: str) -> Any:
