@@ -67,7 +67,7 @@ class Anonymous:
     kept: Mapping[str, int] = field(default_factory=dict)
 
 
-def anonymized(trace: Trace, policy: Policy, scaling: Scaling, renamer: Renamer) -> Anonymous:
+def anonymize_job(trace: Trace, policy: Policy, scaling: Scaling, renamer: Renamer) -> Anonymous:
     """Return the job without what the policy takes out of it.
 
     Ranks, nodes, ids, types, dependencies, comm groups' members, kinds of collectives and peers stay. Recorded times begin at 0.

@@ -47,7 +47,7 @@ def flags(values: Bool) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
 
 
-def worded(codes: NDArray[Any], word: Callable[[int], str], missing: Bool | None = None) -> pa.Array:
+def column_of_words(codes: NDArray[Any], word: Callable[[int], str], missing: Bool | None = None) -> pa.Array:
     """Return a column of words, each for a code; empty where it is missing."""
     import pyarrow as pa
 
@@ -58,7 +58,7 @@ def worded(codes: NDArray[Any], word: Callable[[int], str], missing: Bool | None
     return pa.DictionaryArray.from_arrays(column_of(index.astype(np.int32), there), optional_texts(words))
 
 
-def pooled(strings: Strings, codes: NDArray[Any]) -> pa.Array:
+def column_of_texts(strings: Strings, codes: NDArray[Any]) -> pa.Array:
     """Return a column of texts from a pool, empty where the code is -1; what is no UTF-8 is shown with marks."""
     import pyarrow as pa
 

@@ -15,7 +15,7 @@ from studio.arrow import optional_texts, to_arrow
 from studio.columns import join_columns
 from studio.comparing import Compared
 from studio.sim.traffic import LinkTraffic
-from studio.sql.arrow_columns import column_of, table_of, worded
+from studio.sql.arrow_columns import column_of, column_of_words, table_of
 from studio.sql.graphs import first_nodes
 from studio.sql.sources import RunSource
 from studio.trace import NONE, Float64, Int64, collective_name
@@ -99,8 +99,8 @@ def collectives_table(side: Compared) -> pa.Table:
         "bus_bytes_per_ns": found.bus_bytes_per_ns,
     }
     return table_of(
-        comm_group=worded(found.group, lambda number: found.groups[number]),
-        type=worded(found.type, collective_name),
+        comm_group=column_of_words(found.group, lambda number: found.groups[number]),
+        type=column_of_words(found.type, collective_name),
         **{name: to_arrow(column) for name, column in columns.items()},
         **{name: column_of(column, ~np.isnan(column)) for name, column in rates.items()},
     )

@@ -39,7 +39,7 @@ from studio.pages.base.still import still
 from studio.pages.base.widgets import error_box, link, loading, no_job, page, read_upload, show_errors
 from studio.pages.ranks.form import (
     Fields,
-    advanced,
+    advanced_fold,
     completing,
     control_id,
     dimension_fields,
@@ -196,7 +196,7 @@ def _complete_form(layouts: Layouts, word: str, fields: Fields, *, is_damaged: b
             "ranks-before", "Ranks of the whole job", legend(("rk-recorded", word), _ASSUMED, _OPEN)
         ),
         html.Div(id="ranks-evidence", className="cs-section"),
-        advanced(fields, is_damaged=is_damaged),
+        advanced_fold(fields, is_damaged=is_damaged),
         html.Div(id="ranks-rules", hidden=True),
     ]
 
