@@ -1,28 +1,23 @@
-"""The web app: creates the Dash app and the frame around the pages."""
+"""The web app: creates the Dash app, with its frame, pages and routes."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import time
 import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import dash
-import dash_mantine_components as dmc
 import flask
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import Dash
 from werkzeug.exceptions import HTTPException
 
-from studio import __version__
 from studio.jobs.simulations import Simulations
-from studio.pages.base.asked import ACTIVITY, Asked, answer, answer_output, stores
-from studio.pages.base.missing import list_missing
-from studio.pages.base.widgets import aria_label, job_options
-from studio.pages.frame.activity import badge_of, change_activity, list_run_choices, show_activity
+from studio.pages.frame.connect import connect_frame
+from studio.pages.frame.layout import draw_frame
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
 from studio.server.graph import graph_blueprint
@@ -37,7 +32,7 @@ from studio.server.traffic import traffic_blueprint
 from studio.server.uploads import uploads_blueprint
 from studio.session import Session
 from studio.store.imports import Registry
-from studio.units import TIME_UNITS, time_unit
+from studio.units import time_unit
 
 THEME_SCRIPT = (
     "(function(){var k='mantine-color-scheme-value',s;try{s=localStorage.getItem(k)}catch(e){}"
@@ -181,8 +176,8 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
     app.server.register_blueprint(uploads_blueprint(registry))
     for blueprint in _BLUEPRINTS:
         app.server.register_blueprint(blueprint())
-    app.layout = _frame()
-    _wire_frame(app, session)
+    app.layout = draw_frame(_pages())
+    connect_frame(app)
     # Only now are all pages and callbacks known.
     return app
 
@@ -216,73 +211,6 @@ def script_hashes(app: Dash) -> list[str]:
     return [*app.csp_hashes(), *map(script_hash, (THEME_SCRIPT, NATIVES_SCRIPT, _import_map()))]
 
 
-def _frame() -> Any:
-    """Return the frame: bar, navigation, inspector, and the place of the page."""
-    links = [
-        dmc.NavLink(
-            id={"nav": path},
-            label=name,
-            href=path,
-            className="cs-nav",
-            active="exact",
-            rightSection=html.Span(id="findings-badge") if path == "/findings" else None,
-        )
-        for name, path in _pages()
-    ]
-    return dmc.MantineProvider(
-        defaultColorScheme="auto",
-        theme={"fontFamily": "var(--cs-font)", "primaryColor": "violet", "defaultRadius": "sm"},
-        children=[
-            dcc.Store(id="view", data={}),
-            dcc.Store(id="theme", data="light"),
-            dcc.Store(id="job"),
-            dcc.Store(id="shown-run"),
-            dcc.Store(id="listed-run"),
-            dcc.Store(id="selection"),
-            dcc.Store(id="searched"),
-            dcc.Store(id="named"),
-            dcc.Store(id="imported"),
-            dcc.Store(id="activity-poke"),
-            dcc.Store(id="activity-known"),
-            stores(ACTIVITY),
-            dcc.Interval(id="activity-poll", interval=2000, disabled=True),
-            html.A("Skip to content", href="#content", className="cs-skip"),
-            dmc.AppShell(
-                [
-                    dmc.AppShellHeader(_context_bar(), className="cs-header"),
-                    dmc.AppShellNavbar(
-                        [
-                            html.Nav(links, **aria_label("Pages")),
-                            html.Span(f"v{__version__}", className="cs-dim cs-version"),
-                        ],
-                        className="cs-navbar",
-                    ),
-                    dmc.AppShellMain(
-                        # Mantine makes the main landmark around it.
-                        html.Div(
-                            [html.Div(id="view-missing", role="status"), dash.page_container],
-                            id="content",
-                            tabIndex=-1,
-                        ),
-                        className="cs-main",
-                    ),
-                    dmc.AppShellAside(
-                        html.Aside(id="inspector", **aria_label("Inspector")), className="cs-aside"
-                    ),
-                ],
-                id="shell",
-                header={"height": 44},
-                navbar={"width": 148, "breakpoint": "xs"},
-                aside={"width": 320, "breakpoint": "xs", "collapsed": {"desktop": True, "mobile": True}},
-                padding=0,
-                transitionDuration=0,
-            ),
-            html.Div(id="toast", role="alert", className="cs-toast"),
-            html.Div(id="said", role="status", className="cs-toast cs-said"),
-        ],
-    )
-
-
 def _pages() -> list[tuple[str, str]]:
     """Return name and path of each page, in order."""
     # The page for wrong addresses is none to go to.
@@ -293,232 +221,6 @@ def _pages() -> list[tuple[str, str]]:
 def _use_chosen_unit() -> None:
     """Use the unit of times that the user chose, for this request."""
     time_unit.set(flask.request.cookies.get("studio-time", ""))
-
-
-def _context_bar() -> Any:
-    followed: dict[str, Any] = {"data-link": ""}
-    return html.Div(
-        [
-            html.A(
-                [html.Img(src="/assets/logo.svg", alt="", height=20), "Chakra Studio"],
-                href="/",
-                className="cs-brand",
-                **followed,
-            ),
-            html.Label("job", htmlFor="job-pick", className="cs-dim"),
-            dmc.Select(
-                id="job-pick",
-                data=[],
-                placeholder="none open",
-                searchable=True,
-                nothingFoundMessage="No such job",
-                size="xs",
-                w=260,
-                comboboxProps={"shadow": "sm"},
-            ),
-            html.Span(
-                [
-                    html.Label("run", htmlFor="run-pick", className="cs-dim"),
-                    dmc.Select(
-                        id="run-pick",
-                        data=[],
-                        placeholder="none yet",
-                        searchable=True,
-                        allowDeselect=False,
-                        nothingFoundMessage="No such run",
-                        size="xs",
-                        w=230,
-                        comboboxProps={"shadow": "sm"},
-                    ),
-                    html.Button(
-                        [html.Span("Compare ", className="cs-roomy"), "+"],
-                        id="compare-shown",
-                        className="cs-button",
-                        **aria_label("Compare +: choose the shown run for a comparison"),
-                        title="Choose the shown run for a comparison; choose others the same way, here or on other pages",
-                    ),
-                ],
-                id="run-field",
-                className="cs-context-field",
-                hidden=True,
-            ),
-            html.Span(style={"flex": 1}),
-            html.Details(
-                [html.Summary(id="activity-count"), html.Ul(id="activity-list")],
-                id="activity",
-                className="cs-activity",
-                hidden=True,
-            ),
-            html.Button(
-                ["Search ", html.Kbd("Ctrl K")],
-                id="palette-open",
-                className="cs-button cs-search",
-                title="Jump to a page, job, run, rank or node (Ctrl+K)",
-            ),
-            html.Button(
-                "Report",
-                id="report",
-                className="cs-button",
-                title="Save this run, or this comparison, as one HTML file that opens from disk",
-            ),
-            html.Button("Share", id="share", className="cs-button", title="Copy the link to this view"),
-            dmc.Select(
-                id="time-unit",
-                data=[
-                    {"value": "auto", "label": "time: auto"},
-                    *({"value": unit, "label": f"time: {shown}"} for unit, shown in TIME_UNITS.items()),
-                ],
-                size="xs",
-                w=104,
-                allowDeselect=False,
-                comboboxProps={"shadow": "sm"},
-                **aria_label("Unit of times"),
-            ),
-            html.Button(
-                "\u25d0",
-                id="theme-toggle",
-                className="cs-button",
-                title="Theme: system, light or dark",
-                **aria_label("Theme"),
-            ),
-        ],
-        className="cs-context",
-    )
-
-
-def _wire_frame(app: Dash, session: Session) -> None:
-    """Connect the frame: address ⇄ view, theme, links, job switch, inspector."""
-    from studio.pages.frame import inspector
-
-    client = "studio_frame"
-    app.clientside_callback(
-        ClientsideFunction(client, "viewFromAddress"),
-        Output("view", "data"),
-        Output("job", "data"),
-        Output("shown-run", "data"),
-        Output("selection", "data"),
-        Output("searched", "data"),
-        Output("named", "data"),
-        # Dash sets it together with the page: no callback of the page that is left hears of a view it will not show.
-        Input("_pages_store", "data"),
-    )
-
-    @app.callback(Output("view-missing", "children"), Input("named", "data"))
-    def tell_missing(named: str | None) -> list[Any]:
-        return list_missing(named)
-
-    @app.callback(
-        Output("job-pick", "data"),
-        Output("job-pick", "value"),
-        Input("job", "data"),
-        Input("imported", "data"),
-    )
-    def list_jobs(job: str | None, _imported: str | None) -> tuple[list[dict[str, str]], str | None]:
-        return job_options(session.workspace.jobs()), job
-
-    @app.callback(
-        Output("run-pick", "data"),
-        Output("run-pick", "value"),
-        Output("listed-run", "data"),
-        Output("run-field", "hidden"),
-        Input("shown-run", "data"),
-        Input("activity-known", "data"),
-    )
-    def list_runs(shown: str | None, _activity: str | None) -> tuple[Any, ...]:
-        return list_run_choices(shown)
-
-    app.clientside_callback(
-        ClientsideFunction(client, "switchRun"),
-        Output("run-pick", "error"),
-        Input("run-pick", "value"),
-        State("listed-run", "data"),
-        prevent_initial_call=True,
-    )
-
-    @app.callback(
-        Output("activity-count", "children"),
-        Output("activity-list", "children"),
-        Output("activity", "hidden"),
-        Output("activity-known", "data"),
-        Output("activity-poll", "disabled"),
-        Input("activity-poke", "data"),
-        Input("activity-poll", "n_intervals"),
-        Input("job", "data"),
-        Input("imported", "data"),
-        State("activity-known", "data"),
-    )
-    def count_activity(_poke: Any, _tick: Any, _job: Any, _imported: Any, known: str | None) -> Any:
-        return show_activity(known)
-
-    app.clientside_callback(
-        ClientsideFunction(client, "tellTasks"),
-        Input("activity-known", "data"),
-        Input("activity-poll", "n_intervals"),
-        prevent_initial_call=True,
-    )
-
-    @app.callback(
-        Output("activity-poke", "data", allow_duplicate=True),
-        answer_output(ACTIVITY),
-        Input(ACTIVITY, "data"),
-        prevent_initial_call=True,
-    )
-    def end_activity(asked: Asked | None) -> Any:
-        if not asked:
-            return no_update, no_update
-        change_activity(asked)
-        return time.time(), answer(ACTIVITY, asked)
-
-    app.clientside_callback(
-        ClientsideFunction(client, "navLinks"),
-        Output({"nav": dash.ALL}, "href"),
-        Input("view", "data"),
-        State({"nav": dash.ALL}, "id"),
-    )
-
-    @app.callback(Output("findings-badge", "children"), Input("job", "data"), Input("activity-known", "data"))
-    def count_findings(job: str | None, _activity: str | None) -> Any:
-        return badge_of(job) if job else None
-
-    app.clientside_callback(
-        ClientsideFunction(client, "switchJob"),
-        Output("job-pick", "error"),
-        Input("job-pick", "value"),
-        State("view", "data"),
-        prevent_initial_call=True,
-    )
-    app.clientside_callback(
-        ClientsideFunction(client, "toggleTheme"),
-        Output("theme", "data"),
-        Output("theme-toggle", "children"),
-        Output("theme-toggle", "title"),
-        Output("theme-toggle", "aria-label"),
-        Input("theme-toggle", "n_clicks"),
-    )
-    app.clientside_callback(
-        ClientsideFunction(client, "share"),
-        Output("share", "disabled"),
-        Input("share", "n_clicks"),
-        prevent_initial_call=True,
-    )
-    app.clientside_callback(
-        ClientsideFunction(client, "report"),
-        Output("report", "disabled"),
-        Input("report", "n_clicks"),
-        Input("listed-run", "data"),
-    )
-    app.clientside_callback(
-        ClientsideFunction(client, "switchTime"),
-        Output("time-unit", "value"),
-        Input("time-unit", "value"),
-    )
-    app.clientside_callback(
-        ClientsideFunction(client, "showInspector"),
-        Output("shell", "aside"),
-        Input("view", "data"),
-        State("shell", "aside"),
-    )
-    inspector.connect(app)
 
 
 def _refuse(error: Exception) -> Any:

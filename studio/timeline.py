@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from studio.columns import join_columns
 from studio.distinct import find_distinct
 from studio.errors import TraceError
 from studio.notebook import line, one_line, table
@@ -24,8 +25,9 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
-    dense_column,
+    communicates,
     group_slots,
+    is_flagged,
     named_lanes,
     world_names,
 )
@@ -177,7 +179,7 @@ class NodeTimes:
             for begin, size in zip(self.first.tolist(), sizes.tolist(), strict=True)
         ]
         start, end = (
-            _join(
+            join_columns(
                 [
                     column[piece] if piece.start >= 0 else np.full(size, NONE, np.int64)
                     for piece, size in zip(pieces, sizes.tolist(), strict=True)
@@ -205,8 +207,8 @@ def recorded_times(trace: Trace) -> NodeTimes:
     """
     size = np.array([len(graph) for graph in trace.graphs], np.int64)
     begin = np.cumsum(size) - size
-    start = _join([graph.start_ns for graph in trace.graphs])
-    end = _join([graph.start_ns + graph.duration_ns for graph in trace.graphs])
+    start = join_columns([graph.start_ns for graph in trace.graphs])
+    end = join_columns([graph.start_ns + graph.duration_ns for graph in trace.graphs])
     known = start >= 0
     timed = np.array([bool((graph.start_ns >= 0).any()) for graph in trace.graphs], bool)
     graph_of = np.array([rank.graph for rank in trace.ranks], np.int64)
@@ -250,9 +252,9 @@ def recorded(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None = Non
     chosen = rank_indices(trace, ranks)
     timed = [np.flatnonzero(graph.start_ns >= 0) for graph in trace.graphs]
     graph_of = [trace.ranks[index].graph for index in chosen.tolist()]
-    row = _join([timed[index] for index in graph_of])
-    start = _join([trace.graphs[index].start_ns[timed[index]] for index in graph_of])
-    length = _join([trace.graphs[index].duration_ns[timed[index]] for index in graph_of])
+    row = join_columns([timed[index] for index in graph_of])
+    start = join_columns([trace.graphs[index].start_ns[timed[index]] for index in graph_of])
+    length = join_columns([trace.graphs[index].duration_ns[timed[index]] for index in graph_of])
     rank = np.repeat(chosen, [len(timed[index]) for index in graph_of])
     return arrange_lanes(trace, NodeSpans(rank, row, start, start + length), ranks=chosen, recording=True)
 
@@ -346,11 +348,7 @@ def _stack(columns: Mapping[int, Int64]) -> tuple[dict[int, int], Int64]:
     for index, column in columns.items():
         first[index] = end
         end += len(column)
-    return first, _join(list(columns.values()))
-
-
-def _join(columns: Sequence[Int64]) -> Int64:
-    return np.concatenate([np.zeros(0, np.int64), *columns])
+    return first, join_columns(list(columns.values()))
 
 
 def graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int, int | str]]]:
@@ -360,9 +358,9 @@ def graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int
     """
     kind = np.full(len(graph), _CPU, np.int64)
     kind[graph.type == NodeType.COMP] = _COMPUTE
-    kind[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = _COMMUNICATION
+    kind[communicates(graph)] = _COMMUNICATION
     kind[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = _MEMORY
-    kind[dense_column(graph, "is_cpu_op", 0) != 0] = _CPU
+    kind[is_flagged(graph, "is_cpu_op")] = _CPU
     detail = np.where(kind == _COMMUNICATION, group_slots(graph), NONE)
     names: dict[int, list[str]] = {}
     if recording:

@@ -900,6 +900,11 @@ def dense_column(graph: Graph, key: str, missing: int) -> Int64:
     return column
 
 
+def is_flagged(graph: Graph, key: str) -> Bool:
+    """Return (N,) which nodes have the attribute `key` with a value other than 0, such as `is_cpu_op`."""
+    return np.asarray(dense_column(graph, key, 0) != 0)
+
+
 def group_slots(graph: Graph) -> Int64:
     """Return (N,) the slot that holds the name of each node's comm group, -1 where the node names none."""
     slots = np.full(len(graph), NONE, np.int64)
@@ -929,6 +934,11 @@ def dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
     ids[there] = graph.id[deps.rows[there]]
     ids[~there] = deps.dangling[-1 - deps.rows[~there]]
     return ids
+
+
+def communicates(graph: Graph) -> Bool:
+    """Return (N,) which nodes are collectives, or halves of messages."""
+    return np.asarray((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
 
 
 def copies(graph: Graph) -> Bool:

@@ -164,6 +164,16 @@ def format_count(count: int) -> str:
     return f"{count:,d}"
 
 
+def format_count_range(least: int, most: int) -> str:
+    """Format the least and the most of counts; once where they are equal.
+
+    Example:
+        >>> format_count_range(7, 7), format_count_range(0, 1200)
+        ('7', '0 to 1,200')
+    """
+    return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
+
+
 def format_counted(count: int, noun: str, plural: str = "") -> str:
     """Format a count followed by its noun, singular or plural.
 
@@ -172,6 +182,16 @@ def format_counted(count: int, noun: str, plural: str = "") -> str:
         ('1 node', '1,200 nodes')
     """
     return f"{format_count(count)} {noun if count == 1 else plural or noun + 's'}"
+
+
+def format_percent(share: float, digits: int = 1) -> str:
+    """Format a share of a whole in percent, with so many digits behind the point.
+
+    Example:
+        >>> format_percent(0.1234), format_percent(2.5, 0)
+        ('12.3 %', '250 %')
+    """
+    return f"{100 * share:.{digits}f} %"
 
 
 def format_si(value: float, unit: str = "") -> str:

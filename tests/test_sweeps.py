@@ -13,7 +13,7 @@ from studio.jobs.sweeps import (
     delete_sweep,
     is_under_way,
     list_sweeps,
-    priced,
+    price_rows,
     start_point,
     start_sweep,
     task_of,
@@ -48,7 +48,7 @@ def test_a_sweep_is_kept_priced_and_its_point_becomes_a_run(opened):
     assert [one.id for one in list_sweeps(session, job)] == [kept.id]
     rows = kept.rows()
     assert [row.finish_ns is None for row in rows] == [False, True, False, True]
-    one, _, two, _ = priced(rows, Costs(gpu=1, gb_per_s_port=(1.0,)), kept)
+    one, _, two, _ = price_rows(rows, Costs(gpu=1, gb_per_s_port=(1.0,)), kept)
     # The rates are in GiB/s where a preset counts so: what counts is that they double.
     assert two.cost - 8 == pytest.approx(2 * (one.cost - 8))
     simulations = Simulations(tasks, simulate_jobs(session))

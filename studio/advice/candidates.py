@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from studio.advice.terms import Change, Kind
+from studio.analysis.job.completeness import range_words, ranges_of
 from studio.trace import NONE, CollectiveType, collective_name
 
 
@@ -97,15 +98,10 @@ def rank_words(ranks: tuple[int, ...]) -> str:
     """
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and runs[-1][1] == rank - 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
+    runs = ranges_of(ranks)
     if len(runs) > _RUNS_NAMED:
-        return f"{len(ranks):,} ranks ({', '.join(str(run[0]) for run in runs[:3])}, …)"
-    return "ranks " + ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
+        return f"{len(ranks):,} ranks ({', '.join(str(run.start) for run in runs[:3])}, …)"
+    return range_words(runs)
 
 
 _RUNS_NAMED = 4

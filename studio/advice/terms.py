@@ -156,7 +156,7 @@ class Sensitivity:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What changes are compared with.
+    """The run that changes are compared with.
 
     Attributes:
         finish_ns: When the last rank finishes.

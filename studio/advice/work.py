@@ -13,7 +13,7 @@ from studio.analysis.collectives.members import Members
 from studio.analysis.collectives.messages import match_messages
 from studio.analysis.job.kinds import COMPUTE, computes_on_processor, node_kinds
 from studio.distinct import find_distinct
-from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column
+from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column, is_flagged
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def compute_rows(graph: Graph) -> Int64:
     device = node_kinds(graph) == COMPUTE
     if (graph.duration_ns[device] > 0).any() or dense_column(graph, "num_ops", 0)[device].any():
         return np.flatnonzero(device)
-    on_host = computes_on_processor(graph) & (dense_column(graph, "is_cpu_op", 0) != 0)
+    on_host = computes_on_processor(graph) & is_flagged(graph, "is_cpu_op")
     return np.flatnonzero(on_host & (graph.duration_ns > 0))
 
 

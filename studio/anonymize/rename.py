@@ -22,6 +22,8 @@ from studio.anonymize.policy import (
     Policy,
 )
 from studio.anonymize.words import Renamer
+from studio.columns import group_places
+from studio.et.columns import Texts
 from studio.trace import (
     GENERATED,
     INT_KINDS,
@@ -65,7 +67,7 @@ class Anonymous:
     kept: Mapping[str, int] = field(default_factory=dict)
 
 
-def anonymized(trace: Trace, policy: Policy, scaling: Scaling, renamer: Renamer) -> Anonymous:
+def anonymize_job(trace: Trace, policy: Policy, scaling: Scaling, renamer: Renamer) -> Anonymous:
     """Return the job without what the policy takes out of it.
 
     Ranks, nodes, ids, types, dependencies, comm groups' members, kinds of collectives and peers stay. Recorded times begin at 0.
@@ -143,7 +145,7 @@ class _Work:
 
     def graph(self, graph: Graph) -> Graph:
         """Return an anonymous graph."""
-        pool = _Pool()
+        pool = Texts()
         name = self._names(graph, pool)
         attrs = self._attributes(graph, pool)
         io = self._io(graph, pool)
@@ -168,7 +170,7 @@ class _Work:
             pool.strings(),
         )
 
-    def _names(self, graph: Graph, pool: _Pool) -> Int32:
+    def _names(self, graph: Graph, pool: Texts) -> Int32:
         action = self.policy["names"]
         copied = copies(graph)
         distinct, back = np.unique(
@@ -189,12 +191,12 @@ class _Work:
             codes.append(pool.code(new))
         return np.array(codes, np.int32)[back.reshape(-1)] if codes else graph.name
 
-    def _attributes(self, graph: Graph, pool: _Pool) -> Attributes:
+    def _attributes(self, graph: Graph, pool: Texts) -> Attributes:
         attrs, strings = graph.attrs, graph.strings
         stays = np.full(len(attrs.key), True)
         value, items, kind = attrs.value.copy(), attrs.items.copy(), attrs.kind
         key = np.zeros(len(attrs.key), np.int32)
-        for code, where in entries_by_key(attrs):
+        for code, where in group_places(attrs.key):
             old = strings[code]
             new = self.key(old)
             if new is None:
@@ -215,7 +217,7 @@ class _Work:
     def _values(
         self,
         strings: Strings,
-        pool: _Pool,
+        pool: Texts,
         key: str,
         entries: tuple[Attributes, Int64],
         columns: tuple[Int64, Int64],
@@ -266,7 +268,7 @@ class _Work:
         new = [one if one < 0 else known.setdefault(one, len(known) + 1) for one in values.tolist()]
         return np.array(new, np.int64)
 
-    def _docs(self, strings: Strings, pool: _Pool, doc: Int32) -> Int32:
+    def _docs(self, strings: Strings, pool: Texts, doc: Int32) -> Int32:
         codes, back, count = np.unique(doc, return_inverse=True, return_counts=True)
         made = [NONE] * len(codes)
         for place, (code, entries) in enumerate(zip(codes.tolist(), count.tolist(), strict=True)):
@@ -276,7 +278,7 @@ class _Work:
                 made[place] = pool.code(new) if new else NONE
         return np.array(made, np.int32)[back.reshape(-1)]
 
-    def _io(self, graph: Graph, pool: _Pool) -> Int32:
+    def _io(self, graph: Graph, pool: Texts) -> Int32:
         if not len(graph.io):
             return graph.io
         made = graph.io.copy()
@@ -343,28 +345,6 @@ class _Work:
                 new: list[Scalar] = [self.renamer.words(str(value)) for value in values]
                 key = f"own_{self.renamer.word(entry.name, 'attribute')}"
                 yield Attribute(key, entry.kind, new if entry.kind.is_list else new[0])
-
-
-def entries_by_key(attrs: Attributes) -> Iterator[tuple[int, Int64]]:
-    """Yield each name of attributes, as the index of its text, and the entries that have it."""
-    order = np.argsort(attrs.key, kind="stable")
-    codes, first = np.unique(attrs.key[order], return_index=True)
-    yield from zip(codes.tolist(), np.split(order, first[1:]), strict=False)
-
-
-class _Pool:
-    """The texts of a new graph."""
-
-    def __init__(self) -> None:
-        self.codes: dict[str, int] = {}
-
-    def code(self, text: str) -> int:
-        """Return the number of a text."""
-        return self.codes.setdefault(text, len(self.codes))
-
-    def strings(self) -> Strings:
-        """Return all of them."""
-        return Strings.of(self.codes)
 
 
 def _type_word(number: int) -> str:

@@ -11,8 +11,9 @@ import numpy as np
 
 from studio.anonymize.numbers import Scaling
 from studio.anonymize.policy import GROUPS, KEPT_METADATA, STANDARD, TEXTS, Field, Policy
-from studio.anonymize.rename import Anonymous, entries_by_key
+from studio.anonymize.rename import Anonymous
 from studio.anonymize.words import SHORTEST, STAYS, vocabulary, words_in
+from studio.columns import group_places
 from studio.distinct import find_distinct
 from studio.trace import (
     Attributes,
@@ -42,7 +43,7 @@ def texts_of(trace: Trace) -> Iterator[tuple[Field | None, str]]:
             codes = graph.io[:, column] if len(graph.io) else np.zeros(0, np.int32)
             yield from ((_IO[what], strings[code]) for code in find_distinct(codes[codes >= 0]).tolist())
         yield from (("docs", strings[code]) for code in find_distinct(attrs.doc[attrs.doc >= 0]).tolist())
-        for code, where in entries_by_key(attrs):
+        for code, where in group_places(attrs.key):
             key = strings[code]
             own: Field = "own"
             if key not in STANDARD:

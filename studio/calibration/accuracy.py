@@ -9,6 +9,7 @@ from studio.calibration.judging import Judgement
 from studio.calibration.splits import Starts, judge_split
 from studio.calibration.tables import MeasuredTable
 from studio.calibration.validation import Summary, summary_of
+from studio.units import format_percent
 
 Progress = Callable[[str, int, int], None]
 
@@ -184,12 +185,8 @@ def _words_on_defaults(starts: Starts | None) -> list[str]:
 def _summary_row(part: Part, summary: Summary) -> str:
     cells = (part.letter, part.title, f"{summary.tables}")
     figures = (summary.gmf, summary.gm_error, summary.gmf_nine, summary.uncorrected_gmf, part.target)
-    shown = [_percent(value) if summary.tables else "–" for value in figures]
+    shown = [format_percent(value) if summary.tables else "–" for value in figures]
     return "| " + " | ".join((*cells, *shown)) + " |"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
 
 
 def _noise() -> list[str]:
@@ -229,7 +226,7 @@ def _wrong(parts: _Parts) -> list[str]:
         bias = (judgement.errors.bias.get(name) for name in ("small", "middle", "large"))
         shown = " | ".join("" if value is None else f"{100 * value:+.0f} %" for value in bias)
         lines.append(
-            f"| {part.letter} | `{judgement.table.table_id}` | {_percent(judgement.errors.gmf)} | {shown} |"
+            f"| {part.letter} | `{judgement.table.table_id}` | {format_percent(judgement.errors.gmf)} | {shown} |"
         )
     return [*lines, "", *_WORDS, ""]
 

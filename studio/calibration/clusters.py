@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from studio.calibration.fit import Fitted, fit
 from studio.calibration.judging import Judgement, judge
 from studio.calibration.machines import Machine, unit_gbytes
+from studio.calibration.measures import round_figure
 from studio.calibration.splits import every_second, fitted_machine
 from studio.calibration.tables import MeasuredTable, measured_entry
 from studio.calibration.validation import summary_of
@@ -158,13 +159,15 @@ def _calibration(
         "made-by": f"chakra-studio {__version__} calibrate",
         "started-from": start.system.name,
         "tables": [_entry(table) for table in tables],
-        "intervals": {name: [_short(low), _short(high)] for name, (low, high) in fitted.intervals.items()},
+        "intervals": {
+            name: [round_figure(low), round_figure(high)] for name, (low, high) in fitted.intervals.items()
+        },
         "inseparable": [list(group) for group in fitted.inseparable],
         "outliers": [
             {
                 "table": found.table_id,
                 "size": int(found.size_bytes),
-                "measured-by-expected": _short(found.factor),
+                "measured-by-expected": round_figure(found.factor),
             }
             for found in fitted.outliers
         ],
@@ -188,16 +191,11 @@ def _errors(name: str, judged: Sequence[Judgement]) -> dict[str, object]:
     # In its own machine's file every table counts.
     summary = summary_of(name, [replace(judgement, reported="") for judgement in judged])
     return {
-        "gmf": _short(summary.gmf),
-        "gm_error": _short(summary.gm_error),
-        "gmf-without-curve": _short(summary.uncorrected_gmf),
+        "gmf": round_figure(summary.gmf),
+        "gm_error": round_figure(summary.gm_error),
+        "gmf-without-curve": round_figure(summary.uncorrected_gmf),
         "tables": summary.tables,
     }
-
-
-def _short(value: float) -> float:
-    """Return a number of four digits, as it is worth."""
-    return float(f"{value:.4g}")
 
 
 def _round_numbers(value: object) -> object:

@@ -24,7 +24,7 @@ from studio.calibration.machines import (
     stated_nics,
     system_for,
 )
-from studio.calibration.measures import quantile
+from studio.calibration.measures import quantile, round_figure
 from studio.calibration.prior import WIDER, precision
 from studio.calibration.solve import solve
 from studio.calibration.tables import MeasuredTable, measured_entry
@@ -270,14 +270,10 @@ def _errors(judged: Sequence[Judgement]) -> dict[str, object]:
     sizes = [float(size) for one in judged for size in one.table.size_bytes]
     ranks = [one.table.gpus_per_node * one.table.nodes for one in judged]
     return {
-        "gmf": _short(quantile(gmf, 0.5)),
-        "gm_error": _short(quantile([one.errors.gm_error for one in counted], 0.5)),
-        "gmf-nine-of-ten": _short(quantile(gmf, 0.9)),
+        "gmf": round_figure(quantile(gmf, 0.5)),
+        "gm_error": round_figure(quantile([one.errors.gm_error for one in counted], 0.5)),
+        "gmf-nine-of-ten": round_figure(quantile(gmf, 0.9)),
         "tables": len(counted),
         "sizes": [int(min(sizes)), int(max(sizes))],
         "ranks": [min(ranks), max(ranks)],
     }
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")

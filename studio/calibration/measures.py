@@ -71,6 +71,16 @@ def errors_of(size_bytes: Float64, simulated: Float64, measured: Float64) -> Err
     )
 
 
+def round_figure(value: float) -> float:
+    """Return a number with the four digits that it is worth.
+
+    Example:
+        >>> round_figure(0.123456)
+        0.1235
+    """
+    return float(f"{value:.4g}")
+
+
 def quantile(values: list[float], share: float) -> float:
     """Return the value that this share of values does not exceed; nan of none.
 

@@ -21,7 +21,7 @@ _DONE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What a fit found.
+    """Parameters of the cost model as a fit found them.
 
     K parameters.
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from studio.advice.advice import Advised, advise
 from studio.advice.words import as_data, lines
 from studio.analysis.job.completeness import completeness
+from studio.commands.base.given_job import open_workspace, workspace_folder
 from studio.commands.base.names import find_stored_run
 from studio.commands.base.options import (
     EXISTING_FILE,
@@ -38,9 +39,6 @@ from studio.sim.parts import Parts, with_settings
 from studio.sim.presets import preset, said_npus
 from studio.sim.remote_memory import with_memory_for
 from studio.trace import Finding, Trace
-
-if TYPE_CHECKING:
-    from studio.store.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
             if progress:
                 progress("storing", done, total)
 
-        advised = keep_advice(_workspace(request), job, trace, advised, tell=told)
+        advised = keep_advice(open_workspace(request.workspace), job, trace, advised, tell=told)
     return Outcome(", ".join(request.names), advised, trace.findings)
 
 
@@ -121,7 +119,7 @@ def _open_job(request: Request, progress: Progress | None) -> tuple[Trace, str, 
             return read(files, ranks=request.ranks, progress=progress), "", None
         from studio.jobs.importing import open_paths
 
-        workspace = _workspace(request)
+        workspace = open_workspace(request.workspace)
         jobs = open_paths(workspace, files, ranks=request.ranks, progress=progress)
         if len(jobs) > 1:
             raise ConfigError(
@@ -130,14 +128,14 @@ def _open_job(request: Request, progress: Progress | None) -> tuple[Trace, str, 
             )
         return workspace.load(jobs[0]), jobs[0], None
     absent = next(name for name in names if not Path(name).exists())
-    if len(names) > 1 or not _root(request).is_dir():
+    if len(names) > 1 or not workspace_folder(request.workspace).is_dir():
         raise ConfigError(
             f"{absent!r}: no file or folder, no files {absent}.<rank>.et, and no workspace with runs"
             if len(names) == 1
             else f"{absent!r}: there is no such file or folder",
             hint="Name a folder of traces.",
         )
-    workspace = _workspace(request)
+    workspace = open_workspace(request.workspace)
     job, stored = find_stored_run(workspace, absent)
     if stored == RECORDED:
         return workspace.load(job), job, None
@@ -171,18 +169,6 @@ def _system(request: Request, trace: Trace) -> Parts | None:
     if request.model and not request.preset:
         parts = with_model(parts, request.model)
     return with_settings(parts, request.settings)
-
-
-def _root(request: Request) -> Path:
-    from studio.store.workspace import Workspace
-
-    return request.workspace or Workspace.default_root()
-
-
-def _workspace(request: Request) -> Workspace:
-    from studio.store.workspace import Workspace
-
-    return Workspace(_root(request))
 
 
 def report(outcome: Outcome) -> dict[str, Any]:

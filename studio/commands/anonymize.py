@@ -21,7 +21,7 @@ import click
 
 from studio.anonymize.numbers import Scaling
 from studio.anonymize.policy import FIELDS, Policy, PolicyName, policy_of
-from studio.anonymize.rename import anonymized
+from studio.anonymize.rename import anonymize_job
 from studio.anonymize.residue import Learnt, Residue, Tokens, looked_for, still_learnt, tokens_left
 from studio.anonymize.words import Renamer, words_in
 from studio.commands.base.losses import losses
@@ -101,7 +101,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Anonymized:
-    """What was written.
+    """The anonymous job that was written, and what it still tells.
 
     Attributes:
         files: The files.
@@ -143,7 +143,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Anonymized:
     old_name, trace = _read(request, progress)
     wanted = looked_for(trace, policy, old_name, (*request.keep, *words_in(name)))
     renamer = Renamer(request.key or secrets.token_bytes(32), request.keep, wanted)
-    made = anonymized(trace, policy, request.scaling, renamer)
+    made = anonymize_job(trace, policy, request.scaling, renamer)
     tokens = tokens_left(trace, made.trace, policy, (*request.keep, *words_in(name)))
     _refuse_left(tokens.left)
     residue = Residue(wanted)

@@ -25,14 +25,14 @@ from studio.analysis.job.windows import between, of_step, whole
 from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.node_names import NodeNames
 from studio.commands.base.one_run import RunRequest, run_options
-from studio.commands.base.options import suggest
+from studio.commands.base.options import parse_time, suggest
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import align_columns, printable, shorten
 from studio.comparing import Compared
 from studio.errors import ConfigError
 from studio.et import Progress
 from studio.trace import NONE, WORLD, Int64, collective_name
-from studio.units import format_count, format_counted, format_ns, parse_ns
+from studio.units import format_count, format_counted, format_ns
 
 _RANKS, _GROUPS, _WAITS = 16, 8, 8
 _WORLD_WORD = "all"
@@ -356,23 +356,17 @@ def _wait_lines(shown: Breakdown) -> Iterator[str]:
         yield f"  and {format_count(len(waits) - _WAITS)} more; --json lists all"
 
 
-def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
-    """Parse the time of an option."""
-    try:
-        return None if text is None else parse_ns(text)
-    except ConfigError as error:
-        raise click.BadParameter(f"{error.message}. {error.hint}") from error
-
-
 @click.command(help=__doc__, epilog="Example: chakra-studio breakdown traces/ --step 2")
 @run_options
 @click.option(
     "--step", type=click.IntRange(min=0), metavar="N", help="Look at a training step of each rank alone."
 )
 @click.option(
-    "--from", "from_ns", callback=_time, metavar="TIME", help="Look at the run from here on, as 2ms."
+    "--from", "from_ns", callback=parse_time, metavar="TIME", help="Look at the run from here on, as 2ms."
 )
-@click.option("--to", "to_ns", callback=_time, metavar="TIME", help="Look at the run up to here, as 5ms.")
+@click.option(
+    "--to", "to_ns", callback=parse_time, metavar="TIME", help="Look at the run up to here, as 5ms."
+)
 @click.option(
     "--group", metavar="NAME", help="Look at the waits in a comm group alone; all is that of all ranks."
 )

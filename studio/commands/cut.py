@@ -25,6 +25,7 @@ from studio.commands.base.options import (
     PathOption,
     allow_damaged,
     json_option,
+    parse_time,
     paths_argument,
     quiet_option,
     rank_option,
@@ -43,7 +44,7 @@ from studio.sim.timed import simulated_trace, timed_trace
 from studio.store.workspace import Workspace
 from studio.timeline import NodeTimes
 from studio.trace import Finding, Trace
-from studio.units import format_count, format_counted, parse_ns
+from studio.units import format_count, format_counted
 
 _RUN = re.compile(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*")
 _NODE = re.compile(r"\s*(\d{1,9}):(\d{1,20}(?:\.\d{1,9})?)\s*")
@@ -259,14 +260,6 @@ def _refs(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tup
     return tuple(refs)
 
 
-def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
-    """Parse the time of an option."""
-    try:
-        return None if text is None else parse_ns(text)
-    except ConfigError as error:
-        raise click.BadParameter(f"{error.message}. {error.hint}") from error
-
-
 @click.command(help=__doc__, epilog="Example: chakra-studio cut traces/ -o part/ --ranks 0-3,8 --steps 2")
 @paths_argument
 @click.option(
@@ -275,9 +268,11 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
 @click.option("--ranks", "chosen", callback=_numbers, metavar="RANKS", help="Ranks, such as 0-3,8.")
 @click.option("--steps", callback=_numbers, metavar="STEPS", help="Training steps, such as 2-3.")
 @click.option(
-    "--from", "from_ns", callback=_time, metavar="TIME", help="Nodes that begin from here on, as 2ms."
+    "--from", "from_ns", callback=parse_time, metavar="TIME", help="Nodes that begin from here on, as 2ms."
 )
-@click.option("--to", "to_ns", callback=_time, metavar="TIME", help="Nodes that begin before this, as 5ms.")
+@click.option(
+    "--to", "to_ns", callback=parse_time, metavar="TIME", help="Nodes that begin before this, as 5ms."
+)
 @click.option("--around", callback=_refs, metavar="RANK:ID", help="A node and its surroundings.")
 @click.option(
     "--depth", type=click.IntRange(0, 1_000_000), default=5, show_default=True, metavar="N",

@@ -39,7 +39,7 @@ from studio.commands.base.options import (
 from studio.commands.base.outcome import doubt_report
 from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.parquet_folder import Tables, write_tables
-from studio.commands.base.prefix import find_by_prefix
+from studio.commands.base.prefix import find_by_prefix, no_such_job
 from studio.commands.base.simulation_request import SimulationRequest, with_system_file
 from studio.commands.base.systems import system_label
 from studio.commands.base.terminal import printable
@@ -219,10 +219,7 @@ def _from_files(request: Request, files: list[Path], progress: Progress | None) 
 def _from_workspace(request: Request) -> _Source:
     root = request.workspace or Workspace.default_root()
     if not root.is_dir():
-        raise ConfigError(
-            f"{request.name!r}: no file or folder, no files {request.name}.<rank>.et, and no workspace with jobs",
-            hint="Name a folder of traces.",
-        )
+        raise no_such_job(request.name, "jobs")
     store = Workspace(root)
     job, name = find_stored_run(store, request.name)
     trace = store.load(job)

@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written.
+    """The network that was written, and what was left out of it.
 
     Attributes:
         file: The file.

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from studio.analysis.job.memory import BEFORE, HOST_MEMORY, Holder, MemoryUse, holder_words, memory_use
+from studio.analysis.job.memory import HOST_MEMORY, Holder, MemoryUse, holder_words, memory_use
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -123,7 +123,7 @@ def text(listed: Listed) -> str:
 
 
 def _holder(use: MemoryUse, one: Holder) -> str:
-    if one.name == BEFORE and not one.count:
+    if one.was_there:
         name = holder_words(use, one) if use.counted else f"allocated {holder_words(use, one)}"
         return f"  {name:{_NAME_WIDTH}}{format_bytes(one.bytes):>12}"
     return f"  {shorten(one.name, _NAME_WIDTH - 1):{_NAME_WIDTH}}{format_bytes(one.bytes):>12}{format_count(one.count):>9}"

@@ -32,7 +32,7 @@ from studio.operators import OperatorReport, list_operators
 from studio.operators.roofline import Gpu, memory_words
 from studio.sim.systems.gpus import gpu_of_recording
 from studio.trace import Trace
-from studio.units import format_count, format_ns, format_si
+from studio.units import format_count, format_ns, format_percent, format_si
 
 _SHOWN = 24
 _LONGEST = 56
@@ -125,7 +125,7 @@ def text(listed: Listed) -> str:
         return "\n".join([*map(printable, lines), "no recorded compute time"])
     lines += [
         (
-            f"compute time {format_ns(found.time_ns)}, {_percent(found.coverage)} of it by formula"
+            f"compute time {format_ns(found.time_ns)}, {format_percent(found.coverage)} of it by formula"
             f"{_by_name(found)}; besides communication {format_ns(found.communication_ns)}, copies from and to "
             f"the host {format_ns(found.host_link_ns)}"
         ),
@@ -185,11 +185,7 @@ def _compare_counts(found: OperatorReport) -> list[str]:
 def _by_name(found: OperatorReport) -> str:
     if not found.by_name_ns:
         return ""
-    return f" ({_percent(found.by_name_ns / found.time_ns)} known by the kernel's name alone)"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f" ({format_percent(found.by_name_ns / found.time_ns)} known by the kernel's name alone)"
 
 
 def _names(names: Iterable[str]) -> list[str]:

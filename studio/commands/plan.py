@@ -72,7 +72,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What `plan` prints.
+    """The layouts that `plan` prints.
 
     Attributes:
         request: What was asked for.

@@ -17,7 +17,7 @@ import click
 from studio.analysis.job.completeness import completeness
 from studio.analysis.job.memory import memory_use
 from studio.commands.base.backends import BACKEND_NAMES, DEFAULT_TIMEOUT_S
-from studio.commands.base.given_job import import_job, is_soon_read, read_job, workspace_of
+from studio.commands.base.given_job import import_job, is_soon_read, open_workspace, read_job
 from studio.commands.base.given_system import (
     parts_for,
     read_parts,
@@ -95,7 +95,7 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
         from studio.store.runs import Run
 
         kept = Run(request.out, outcome.result, parts, outcome.spent_s, outcome.doubts, outcome.cures)
-        outcome = replace(outcome, run=workspace_of(request).save_run(outcome.job, kept))
+        outcome = replace(outcome, run=open_workspace(request.workspace).save_run(outcome.job, kept))
         if outcome.engine is not None and outcome.engine.result is not None:
             outcome = replace(outcome, engine=_kept_engine(request, outcome, parts))
     if request.events is not None:
@@ -117,7 +117,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     parts = None if is_open else parts_for(request)
     read_config = None if parts is None else read_parts(parts, request)
     job = None if request.out is None else import_job(request, reading)
-    trace = read_job(request, reading) if job is None else workspace_of(request).load(job)
+    trace = read_job(request, reading) if job is None else open_workspace(request.workspace).load(job)
     chosen: tuple[Finding, ...] = ()
     if left_out and not request.replay:
         request, chosen = with_recorded_system(request, trace)
@@ -204,7 +204,7 @@ def _prepare_for_astra(
     prepared = prepare(trace, parts, astra.custom_algorithms(parts.system, request.system))
     if job is None or not prepared.changed:
         return prepared, job
-    store = workspace_of(request)
+    store = open_workspace(request.workspace)
     known = store.info(job)
     mark = f"for-astra-sim {trace_digest(prepared.trace)}"
     found = store.find(mark)
@@ -221,7 +221,9 @@ def _kept_engine(request: Request, outcome: Outcome, parts: Parts) -> EngineRun:
     if found is None or found.result is None or outcome.job is None:
         raise AssertionError("there is no run of an engine to keep")
     name = f"{request.out} by {Path(found.program).name}"
-    run_id = workspace_of(request).save_run(outcome.job, Run(name, found.result, parts, found.spent_s, ()))
+    run_id = open_workspace(request.workspace).save_run(
+        outcome.job, Run(name, found.result, parts, found.spent_s, ())
+    )
     return replace(found, run=run_id)
 
 

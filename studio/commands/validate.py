@@ -56,7 +56,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """What came of it.
+    """Measured tables beside their simulated times.
 
     Attributes:
         judged: Every table, measured and simulated.

@@ -40,10 +40,10 @@ from studio.commands.base.options import (
     workspace_option,
 )
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
-from studio.commands.base.prefix import find_by_prefix
+from studio.commands.base.prefix import find_by_prefix, no_such_job
 from studio.commands.base.terminal import printable
 from studio.comparing import RECORDED, recording
-from studio.errors import ConfigError, StudioError, TraceError
+from studio.errors import StudioError, TraceError
 from studio.et import Progress
 from studio.et.format import UNSAID, JobSize
 from studio.et.write import written_together
@@ -258,10 +258,7 @@ def _find(request: Request, progress: Progress | None) -> _Found:
         return _Found(*read_one_job(paths, {}, progress, verb="Draw", size=request.size))
     root = request.workspace or Workspace.default_root()
     if not root.is_dir():
-        raise ConfigError(
-            f"{request.name!r}: no file or folder, no files {request.name}.<rank>.et, and no workspace with jobs",
-            hint="Name a folder of traces.",
-        )
+        raise no_such_job(request.name, "jobs")
     session = Session(Workspace(root))
     job, run_id = find_stored_run(session.workspace, request.name)
     if run_id == RECORDED:

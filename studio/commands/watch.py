@@ -91,7 +91,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What was still being written when a single look ended.
+    """Files that were still being written when a single look at the folder ended.
 
     Attributes:
         files: How many files.

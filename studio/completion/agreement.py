@@ -52,7 +52,7 @@ def _refuse_disagreement(trace: Trace, matching: GroupMatching) -> None:
     disputed = disagreement(replace(matching, sequences=tuple(map(_comparable, matching.sequences))))
     if disputed is None:
         return
-    one, other = (_sequence(matching, rank) for rank in (disputed.rank, disputed.other_rank))
+    one, other = (matching.find_sequence(rank) for rank in (disputed.rank, disputed.other_rank))
     if _content(one) == _content(other):
         return
     issue = f"its members issue {min(counts):,} to {max(counts):,}; " if len(counts) > 1 else ""
@@ -70,10 +70,6 @@ _HINT = "Another layout may fit; leave --layout out to see which do. Ranks that 
 def _comparable(sequence: Collectives) -> Collectives:
     """Return collectives without the sizes that members may bring different ones of."""
     return replace(sequence, bytes=np.where(np.isin(sequence.type, UNEVEN), 0, sequence.bytes))
-
-
-def _sequence(matching: GroupMatching, rank: int) -> Collectives:
-    return matching.sequences[int(matching.sequence_of[matching.members.index(rank)])]
 
 
 def _content(sequence: Collectives) -> Counter[tuple[int, int]]:

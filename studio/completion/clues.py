@@ -79,7 +79,7 @@ class GroupUse:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known about a job of which ranks are missing.
+    """Facts of a job with missing ranks by which its layout is inferred.
 
     Attributes:
         trace: The job.

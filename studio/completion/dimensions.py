@@ -364,7 +364,7 @@ def _multiply(first: int) -> _Rule:
 
 
 def _view(call: Call) -> None:
-    """The same elements in the same order, by other sizes."""
+    """Lay out the output of a reshape: its elements are those of the input, in the same order."""
     one, made = call.tensor(0), call.output
     if one and made:
         call.lay_out(call.found.factors.regroup(one.sizes, made.shape))

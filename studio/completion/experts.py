@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from studio.completion.layers import match_names
 from studio.completion.mesh import Mesh
 from studio.completion.rules import EXPERT
 from studio.completion.surgery import with_values
@@ -108,7 +109,9 @@ def _refuse_parts(trace: Trace, along: frozenset[str]) -> None:
 
 def _work(graph: Graph) -> Bool:
     """Return (N,) which compute nodes work on tokens for the experts, by their names."""
-    chosen: Bool = (graph.type == NodeType.COMP) & _named(graph, _EXPERT) & ~_named(graph, _OPTIMIZER)
+    chosen: Bool = (
+        (graph.type == NodeType.COMP) & match_names(graph, _EXPERT) & ~match_names(graph, _OPTIMIZER)
+    )
     return chosen
 
 
@@ -131,8 +134,8 @@ def _balance_work(graph: Graph, sent: Bool, means: Sequence[Int64], factor: int)
     done = with_values(graph, "comm_size", np.flatnonzero(sent).tolist(), means[0].tolist())
     for key, column in (("num_ops", means[2]), ("tensor_size", means[3])):
         done = with_values(done, key, np.flatnonzero(work).tolist(), column.tolist())
-    weights = _named(graph, _EXPERT) & ~sent & ~work
-    weights &= (graph.type == NodeType.COMM_COLL) | _named(graph, _OPTIMIZER)
+    weights = match_names(graph, _EXPERT) & ~sent & ~work
+    weights &= (graph.type == NodeType.COMM_COLL) | match_names(graph, _OPTIMIZER)
     for key in ("comm_size", "num_ops", "tensor_size"):
         rows = np.flatnonzero(weights & (dense_column(graph, key, NONE) > 0))
         values = dense_column(graph, key, NONE)[rows]
@@ -147,9 +150,3 @@ def _balance_work(graph: Graph, sent: Bool, means: Sequence[Int64], factor: int)
         done = with_values(done, key, rows.tolist(), (values // factor).tolist())
     duration[weights & (graph.type == NodeType.COMP)] //= factor
     return replace(done, duration_ns=duration)
-
-
-def _named(graph: Graph, pattern: re.Pattern[str]) -> Bool:
-    by_name = np.array([bool(pattern.search(text)) for text in graph.strings], np.bool_)
-    chosen: Bool = by_name[graph.name]
-    return chosen

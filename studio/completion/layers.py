@@ -38,13 +38,13 @@ def micro_batch_of(graph: Graph) -> Int64:
 
 def begins(graph: Graph) -> Bool:
     """Return (N,) which nodes belong to the embedding by their names, and to no layer."""
-    chosen: Bool = _named(graph, _BEGIN) & ~_named(graph, _END) & (layer_of(graph) == NONE)
+    chosen: Bool = match_names(graph, _BEGIN) & ~match_names(graph, _END) & (layer_of(graph) == NONE)
     return chosen
 
 
 def ends(graph: Graph) -> Bool:
     """Return (N,) which nodes belong to the output layer or the loss by their names, and to no layer."""
-    chosen: Bool = _named(graph, _END) & (layer_of(graph) == NONE)
+    chosen: Bool = match_names(graph, _END) & (layer_of(graph) == NONE)
     return chosen
 
 
@@ -57,7 +57,8 @@ def _numbers(graph: Graph, pattern: re.Pattern[str]) -> Int64:
     return np.asarray(by_name[graph.name], np.int64)
 
 
-def _named(graph: Graph, pattern: re.Pattern[str]) -> Bool:
+def match_names(graph: Graph, pattern: re.Pattern[str]) -> Bool:
+    """Return (N,) which nodes have a name in which a pattern is found."""
     by_name = np.zeros(len(graph.strings), np.bool_)
     for code in find_distinct(graph.name).tolist():
         by_name[code] = bool(pattern.search(graph.strings[code]))

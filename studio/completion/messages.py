@@ -34,7 +34,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a comm group says of the dimension it lies along.
+    """The dimension of the mesh that a comm group lies along, as messages tell it.
 
     Attributes:
         name: The dimension.

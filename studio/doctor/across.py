@@ -28,7 +28,7 @@ from studio.sim.agreement import (
 )
 from studio.sim.borders import border_words
 from studio.trace import NONE, CollectiveType, Graph, Int64, Level
-from studio.units import format_bytes, format_count, format_counted, format_ns
+from studio.units import format_bytes, format_count, format_count_range, format_counted, format_ns
 
 _CLOCKS_LISTED = 8
 _FAR_APART_NS = 1_000_000
@@ -228,23 +228,16 @@ def _disagreement(case: Case, group: GroupMatching, difference: Disagreement, *,
         (
             ("they differ in", _differs_in(group, difference)),
             ("members", rank_list(sorted(group.members))),
-            ("collectives of a member", _range(min(counts), max(counts))),
+            ("collectives of a member", format_count_range(min(counts), max(counts))),
         ),
         advice=_SEVERAL_RUNS if several_runs else f"{copy} {_PUT_BACK}" if copy else "",
         mends=not certain and not several_runs,
     )
 
 
-def _range(least: int, most: int) -> str:
-    return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
-
-
 def _differs_in(group: GroupMatching, difference: Disagreement) -> str:
     """Return how two ranks differ: number, membership, order, type or size."""
-    this, other = (
-        group.sequences[int(group.sequence_of[group.members.index(number)])]
-        for number in (difference.rank, difference.other_rank)
-    )
+    this, other = (group.find_sequence(number) for number in (difference.rank, difference.other_rank))
     if not this.count or not other.count:
         return "membership: one of them has no collective of the group"
     if NONE in (difference.row, difference.other_row) or this.count != other.count:

@@ -13,7 +13,6 @@ from studio.doctor.inferred import level_of_missing
 from studio.doctor.structure import percent, worth_warning
 from studio.et.link.communication import is_timeless
 from studio.sim.agreement import node_label, rank_list
-from studio.sim.check import flag
 from studio.trace import (
     NONE,
     Bool,
@@ -22,7 +21,9 @@ from studio.trace import (
     Int64,
     Level,
     NodeType,
+    Trace,
     dense_column,
+    is_flagged,
 )
 from studio.units import format_count, format_counted
 
@@ -57,7 +58,9 @@ def unlinked(case: Case) -> Iterator[Found]:
     lost = where(
         (
             graph_case,
-            np.flatnonzero(flag(graph_case.graph, "unlinked") & (graph_case.graph.type != NodeType.METADATA)),
+            np.flatnonzero(
+                is_flagged(graph_case.graph, "unlinked") & (graph_case.graph.type != NodeType.METADATA)
+            ),
         )
         for graph_case in case.graphs
     )
@@ -66,21 +69,13 @@ def unlinked(case: Case) -> Iterator[Found]:
         (
             graph_case,
             np.flatnonzero(
-                flag(graph_case.graph, "unattributed") & ~flag(graph_case.graph, "launched_before")
+                is_flagged(graph_case.graph, "unattributed")
+                & ~is_flagged(graph_case.graph, "launched_before")
             ),
         )
         for graph_case in case.graphs
     )
-    # Of a trace that was just linked the linker says so itself, and why.
-    is_reported = any(finding.code == "nothing-linked" for finding in case.trace.findings)
-    none = [
-        rank.number
-        for rank in case.trace.ranks
-        if not is_reported
-        and rank.metadata_number("link_host_operations") > 0
-        and rank.metadata_number("link_device_operations") > 0
-        and rank.metadata_number("link_linked") == 0
-    ]
+    none = _ranks_without_links(case.trace)
     host, device = (
         sum(max(rank.metadata_number(f"link_{key}_operations"), 0) for rank in case.trace.ranks)
         for key in ("host", "device")
@@ -120,6 +115,19 @@ def unlinked(case: Case) -> Iterator[Found]:
         ),
         advice=_unlinked_advice(case, lost, linked, alone=alone),
     )
+
+
+def _ranks_without_links(trace: Trace) -> list[int]:
+    """Return the ranks of which nothing could be linked; none where the linker has just said so itself, and why."""
+    if any(finding.code == "nothing-linked" for finding in trace.findings):
+        return []
+    return [
+        rank.number
+        for rank in trace.ranks
+        if rank.metadata_number("link_host_operations") > 0
+        and rank.metadata_number("link_device_operations") > 0
+        and rank.metadata_number("link_linked") == 0
+    ]
 
 
 def _unlinked_advice(case: Case, lost: Where, linked: int, *, alone: bool) -> str:

@@ -18,7 +18,7 @@ from studio.analysis.job.nodes import node_ref
 from studio.analysis.job.recorded import EarlyEnd, Runs, Windows, find_early_ends, find_runs, recorded_windows
 from studio.doctor.streams import StreamOrder, stream_order
 from studio.notebook import line, one_line, table
-from studio.sim.check import flag, named_roots
+from studio.sim.check import named_roots
 from studio.trace import (
     NONE,
     Bool,
@@ -31,6 +31,7 @@ from studio.trace import (
     Rank,
     Trace,
     dense_column,
+    is_flagged,
 )
 
 NODES_NAMED = 16
@@ -159,7 +160,7 @@ class GraphCase:
     @cached_property
     def on_cpu(self) -> Bool:
         """(N,) whether each node is marked as a processor operation."""
-        return flag(self.graph, "is_cpu_op")
+        return is_flagged(self.graph, "is_cpu_op")
 
     @cached_property
     def communicates(self) -> Bool:

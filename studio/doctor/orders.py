@@ -33,7 +33,7 @@ _Next = tuple[tuple[int, ...], tuple[int, ...], bool]
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of trying.
+    """Whether a job ends in the orders in which its communication may be carried out.
 
     Attributes:
         ends, hangs: Whether some order ends, and whether some order hangs.

@@ -37,7 +37,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a repair changed.
+    """One kind of change that a repair made, with its count.
 
     Attributes:
         what: In words, with the count: `3 dependencies removed`.

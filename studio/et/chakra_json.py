@@ -26,7 +26,7 @@ from studio.et.collector import collector_paused
 from studio.et.format import Part, Reading
 from studio.et.mend import decode_mended
 from studio.et.records import LARGEST_ID, LARGEST_INT32, LARGEST_NS, NodeRecord, fits, rank_part
-from studio.et.schema import value_field
+from studio.et.schema import camel_case, value_field
 from studio.trace import Attribute, Finding, NodeType, ValueKind
 
 _FEEDER_HEAD = re.compile(rb"\s*\{")
@@ -313,16 +313,11 @@ def sniff_jsonized(head: bytes) -> bool:
     return (_JSONIZED_HEAD.match(head) or _DOCUMENT_HEAD.match(head)) is not None
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.title() for word in rest)
-
-
 _VALUES = {
     spelling: kind
     for kind in ValueKind
     if kind != ValueKind.NONE
-    for spelling in (value_field(kind), _camel(value_field(kind)))
+    for spelling in (value_field(kind), camel_case(value_field(kind)))
 }
 """The fields of an attribute that hold its value, as protobuf's JSON spells them."""
 

@@ -33,6 +33,7 @@ from studio.trace import (
     Rank,
     Trace,
     dense_column,
+    is_flagged,
 )
 from studio.units import format_counted
 
@@ -61,7 +62,7 @@ LOST_LINES = ("damaged-line", "bad-value")
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What a simulator says when a rank is done.
+    """The line by which a simulator says that a rank is done.
 
     Attributes:
         ticks: When.
@@ -376,7 +377,7 @@ def write_log(trace: Trace) -> Iterator[str]:
         if not timed.any() or dense_column(graph, UNFINISHED, 0).any():
             continue
         finish = int((graph.start_ns + graph.duration_ns)[timed].max())
-        computing = timed & (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) == 0)
+        computing = timed & (graph.type == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op")
         yield finish_line(rank.number, finish, finish - int(graph.duration_ns[computing].sum()))
 
 

@@ -757,16 +757,16 @@ def _noted_calls(value: Any) -> tuple[NotedCall, ...]:
 
 
 def _group(entry: dict[str, Any]) -> Group:
-    ranks = rank_list(entry.get("ranks"))
+    ranks = parse_ranks(entry.get("ranks"))
     size = _whole(entry.get("pg_size"))
     return Group(str(entry.get("pg_name", "")), str(entry.get("pg_desc", "")), ranks, size or len(ranks))
 
 
-def rank_list(value: Any) -> tuple[int, ...]:
+def parse_ranks(value: Any) -> tuple[int, ...]:
     """Return rank numbers given as a list or as text; none where the text is abbreviated.
 
     Example:
-        >>> rank_list("[0, 2]"), rank_list("[0, 1, ..., 7]")
+        >>> parse_ranks("[0, 2]"), parse_ranks("[0, 1, ..., 7]")
         ((0, 2), ())
     """
     if isinstance(value, str):
@@ -780,7 +780,7 @@ def rank_list(value: Any) -> tuple[int, ...]:
 @lru_cache(maxsize=1 << 10)
 def _ranks_in(text: str) -> tuple[int, ...]:
     """Return the rank numbers in a text, which every call for communication may repeat."""
-    return rank_list(re.findall(r"-?[0-9]+", text))
+    return parse_ranks(re.findall(r"-?[0-9]+", text))
 
 
 def _whole(value: Any) -> int | None:

@@ -107,7 +107,7 @@ class Algorithm:
 
 @dataclass(slots=True)
 class Played:
-    """What came of an algorithm.
+    """An algorithm carried out step by step: its nodes and flaws.
 
     Attributes:
         nodes: Of each GPU, as `graph_of_nodes` takes them.

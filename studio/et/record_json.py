@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from studio.et.encode import add_length, length
-from studio.et.schema import value_field
+from studio.et.schema import camel_case, value_field
 from studio.trace import NodeType, ValueKind
 
 BYTES, UNKNOWN = "@bytes", "@unknown"
@@ -57,11 +57,6 @@ class _Field(NamedTuple):
     kind: ValueKind | str
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.title() for word in rest)
-
-
 _TEXT, _UINT = ValueKind.STRING, ValueKind.UINT64
 _LISTS = {
     kind: f"list of {ValueKind(kind - 1).name}"
@@ -80,7 +75,7 @@ _MESSAGES: Mapping[str, tuple[_Field, ...]] = {
     "attribute": (
         _Field(1, "name", _TEXT), _Field(2, "docString", _TEXT),
         *(
-            _Field(int(kind), _camel(value_field(kind)), _LISTS[kind] if kind.is_list else kind)
+            _Field(int(kind), camel_case(value_field(kind)), _LISTS[kind] if kind.is_list else kind)
             for kind in ValueKind if kind != ValueKind.NONE
         ),
     ),

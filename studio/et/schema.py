@@ -51,6 +51,17 @@ class Schema(NamedTuple):
     attribute: Any
 
 
+def camel_case(name: str) -> str:
+    """Return the name of a field as protobuf's JSON spells it.
+
+    Example:
+        >>> camel_case("int64_list")
+        'int64List'
+    """
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
 def value_field(kind: ValueKind) -> str:
     """Return the AttributeProto field that holds values of `kind`.
 

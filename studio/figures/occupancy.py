@@ -8,7 +8,7 @@ from studio.analysis.job.ledger import PARTS
 from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.job.part_words import NAMES
 from studio.figures.part_marks import STACKED, area_of
-from studio.figures.theme import FIGURE_PX, axis_unit, layout, palette
+from studio.figures.theme import FIGURE_PX, LEGEND_ABOVE, axis_unit, layout, palette
 from studio.units import format_ns
 
 
@@ -45,9 +45,8 @@ def occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
             )
         )
     figure = go.Figure(traces, layout(dark, height=FIGURE_PX))
-    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"}
     figure.update_layout(
-        legend={**legend, "traceorder": "normal"}, margin={"l": 10, "r": 10, "t": 26, "b": 10}
+        legend={**LEGEND_ABOVE, "traceorder": "normal"}, margin={"l": 10, "r": 10, "t": 26, "b": 10}
     )
     figure.update_xaxes(title=f"since the beginning, {unit}", title_standoff=4, showgrid=False)
     figure.update_yaxes(title="% of ranks", title_standoff=6, range=[0, 100], nticks=5)

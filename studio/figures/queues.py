@@ -7,7 +7,7 @@ from typing import Any
 
 from studio.analysis.job.launch_words import stream_words
 from studio.analysis.job.launches import Queue
-from studio.figures.theme import FIGURE_PX, axis_unit, layout, palette
+from studio.figures.theme import FIGURE_PX, LEGEND_ABOVE, axis_unit, layout, palette
 from studio.units import format_ns
 
 MOST_LINES = 4
@@ -43,8 +43,9 @@ def queue_lines(queues: Sequence[Queue], *, dark: bool) -> Any:
             )
         )
     figure = go.Figure(traces, layout(dark, height=FIGURE_PX))
-    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"}
-    figure.update_layout(legend=legend, showlegend=True, margin={"l": 10, "r": 10, "t": 26, "b": 10})
+    figure.update_layout(
+        legend={**LEGEND_ABOVE}, showlegend=True, margin={"l": 10, "r": 10, "t": 26, "b": 10}
+    )
     figure.update_xaxes(title=f"since the first launch, {unit}", title_standoff=4, showgrid=False)
     figure.update_yaxes(title="operations", title_standoff=6, rangemode="tozero", nticks=5)
     return figure

@@ -12,7 +12,7 @@ from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NAMES
 from studio.figures.part_marks import STACKED, assumed_mark, mark_of
 from studio.figures.rank_axis import NUMBERED, is_numbered
-from studio.figures.theme import FIGURE_PX, axis_unit, layout, palette
+from studio.figures.theme import FIGURE_PX, LEGEND_ABOVE, axis_unit, layout, palette
 from studio.trace import Int64
 from studio.units import format_ns
 
@@ -65,14 +65,7 @@ def rank_times(account: Ledger, *, dark: bool, assumed_ns: Int64 | None = None) 
         layout(dark, height=FIGURE_PX, barmode="stack", bargap=gap),
     )
     figure.update_layout(
-        legend={
-            "orientation": "h",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "x": 0,
-            "xanchor": "left",
-            "traceorder": "normal",
-        },
+        legend={**LEGEND_ABOVE, "traceorder": "normal"},
         margin={"l": 10, "r": 10, "t": 26, "b": 10},
     )
     figure.update_xaxes(title="rank", title_standoff=4, **(NUMBERED if numbered else _named(names)))

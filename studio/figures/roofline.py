@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.figures.theme import layout, palette
+from studio.figures.theme import LEGEND_ABOVE, layout, palette
 from studio.operators.report import OperatorReport, OperatorRow
 from studio.operators.roofline import Gpu, peak
 from studio.units import format_ns, format_si
@@ -58,14 +58,7 @@ def roofline_figure(found: OperatorReport, gpu: Gpu | None, *, dark: bool) -> An
     lower = sorted(_tops(rows, gpu))[:-1] if gpu is not None else []
     _name_largest(figure, rows, found.time_ns, (least * most) ** 0.5, lower, colours.text)
     figure.update_layout(
-        legend={
-            "orientation": "h",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "x": 0,
-            "xanchor": "left",
-            "traceorder": "normal",
-        },
+        legend={**LEGEND_ABOVE, "traceorder": "normal"},
         margin={"l": 10, "r": 10, "t": 26, "b": 10},
     )
     highest = max(*(row.flop_per_s for row in rows), *(_tops(rows, gpu) if gpu is not None else ()), 1.0) * 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 
@@ -72,6 +74,12 @@ DIVERGING = {
 def palette(dark: bool) -> Palette:
     """Return the colours of a theme."""
     return DARK if dark else LIGHT
+
+
+LEGEND_ABOVE: Mapping[str, Any] = MappingProxyType(
+    {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"}
+)
+"""A legend in a line above the plot, at its left: the tools of a figure lie over its right."""
 
 
 def layout(dark: bool, **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from studio.figures.theme import axis_unit, layout, palette
+from studio.figures.theme import Palette, axis_unit, layout, palette
 from studio.units import format_ns
 
 PANEL_PX: Final = 150
@@ -77,81 +77,19 @@ def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, d
     import plotly.graph_objects as go
 
     colours = palette(dark)
-    unit, length = axis_unit(max((mark.step_ns or 0 for mark in marks), default=0))
-    panels = (
-        (
-            f"{pace}, {unit}",
-            [None if mark.step_ns is None else mark.step_ns / length for mark in marks],
-            colours.compute,
-        ),
-        (
-            "exposed, %",
-            [None if mark.exposed is None else 100 * mark.exposed for mark in marks],
-            colours.collective,
-        ),
-        ("imbalance, from 1", [mark.imbalance for mark in marks], colours.memory),
-    )
     made = layout(dark, height=height_px(), hovermode="closest", showlegend=False)
     made["margin"] = {"l": 10, "r": 16, "t": 14, "b": 10}
     figure = go.Figure(layout=made)
-    gap = 0.07
-    share = (1 - 2 * gap) / 3
-    places = list(range(len(marks)))
-    for panel, (title, values, colour) in enumerate(panels):
-        axis = "y" if panel == 0 else f"y{panel + 1}"
-        top = 1 - panel * (share + gap)
-        known = [value for value in values if value is not None]
-        # Times and shares begin at 0; of imbalance 1 is even, and nothing is below.
-        base = 1.0 if panel == 2 else 0.0
-        high = max([*known, base + _LEAST_SPAN[panel]])
+    panels = _panels(marks, pace, colours)
+    words = [_words(mark, pace) for mark in marks]
+    for number, panel in enumerate(panels):
         figure.update_layout(
-            {
-                f"yaxis{panel + 1 if panel else ''}": {
-                    **made["yaxis"],
-                    "domain": [max(top - share, 0), top],
-                    "title": {"text": title},
-                    "range": [base, base + 1.25 * (high - base)],
-                    "nticks": 5,
-                    "anchor": "x",
-                }
-            }
+            {f"yaxis{number + 1 if number else ''}": {**made["yaxis"], **_axis_of(number, panel)}}
         )
-        figure.add_trace(
-            go.Scatter(
-                x=places,
-                y=values,
-                yaxis=axis,
-                mode="lines+markers",
-                connectgaps=True,
-                # A mark at the lowest value is drawn whole.
-                cliponaxis=False,
-                line={"color": colour, "width": 1.5},
-                marker={
-                    "size": [_size(mark, len(marks)) for mark in marks],
-                    "color": [colours.p2p if mark.level == "error" else colour for mark in marks],
-                    "symbol": [_SYMBOLS[mark.level] for mark in marks],
-                    "opacity": 1,
-                },
-                customdata=[[mark.link] for mark in marks],
-                text=[_words(mark, pace) for mark in marks],
-                hovertemplate="%{text}<extra></extra>",
-            )
-        )
+        figure.add_trace(_line_of(number, panel, marks, words, colours))
     for shift in shifts:
-        value = panels[shift.panel][1][shift.at]
-        axis = "y" if shift.panel == 0 else f"y{shift.panel + 1}"
-        colour = colours.p2p if shift.worse else colours.memory
-        figure.add_shape(
-            type="line", x0=shift.at - 0.5, x1=shift.at - 0.5, y0=0, y1=1, xref="x", yref=f"{axis} domain",
-            line={"color": colour, "width": 1, "dash": "dot"},
-        )  # fmt: skip
-        late = shift.at > 0.8 * len(marks)
-        figure.add_annotation(
-            x=shift.at - 0.5, y=1, xref="x", yref=f"{axis} domain", text=shift.label, showarrow=False,
-            xanchor="right" if late else "left", yanchor="top", xshift=-3 if late else 3,
-            font={"color": colour, "size": 11},
-        )  # fmt: skip
-        assert value is not None, "a change is where there is a value"
+        assert panels[shift.panel].values[shift.at] is not None, "a change is where there is a value"
+        _draw_shift(figure, shift, len(marks), colours)
     ticks = _ticks(len(marks))
     figure.update_xaxes(
         tickmode="array",
@@ -162,6 +100,103 @@ def trend_figure(marks: Sequence[Mark], shifts: Sequence[Shift], pace: str, *, d
         anchor="y3",
     )
     return figure
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """One of the lines, one above the other.
+
+    Attributes:
+        title: What it shows, with the unit.
+        values: Of each job; None where a job has none.
+        colour: Of the line.
+    """
+
+    title: str
+    values: Sequence[float | None]
+    colour: str
+
+
+def _panels(marks: Sequence[Mark], pace: str, colours: Palette) -> tuple[_Panel, ...]:
+    unit, length = axis_unit(max((mark.step_ns or 0 for mark in marks), default=0))
+    return (
+        _Panel(
+            f"{pace}, {unit}",
+            [None if mark.step_ns is None else mark.step_ns / length for mark in marks],
+            colours.compute,
+        ),
+        _Panel(
+            "exposed, %",
+            [None if mark.exposed is None else 100 * mark.exposed for mark in marks],
+            colours.collective,
+        ),
+        _Panel("imbalance, from 1", [mark.imbalance for mark in marks], colours.memory),
+    )
+
+
+def _axis_of(number: int, panel: _Panel) -> dict[str, Any]:
+    """Return the vertical axis of a panel."""
+    gap = 0.07
+    share = (1 - 2 * gap) / 3
+    top = 1 - number * (share + gap)
+    known = [value for value in panel.values if value is not None]
+    # Times and shares begin at 0; of imbalance 1 is even, and nothing is below.
+    base = 1.0 if number == 2 else 0.0
+    high = max([*known, base + _LEAST_SPAN[number]])
+    return {
+        "domain": [max(top - share, 0), top],
+        "title": {"text": panel.title},
+        "range": [base, base + 1.25 * (high - base)],
+        "nticks": 5,
+        "anchor": "x",
+    }
+
+
+def _line_of(
+    number: int, panel: _Panel, marks: Sequence[Mark], words: Sequence[str], colours: Palette
+) -> Any:
+    """Return the line of a panel with a mark for each job."""
+    import plotly.graph_objects as go
+
+    return go.Scatter(
+        x=list(range(len(marks))),
+        y=panel.values,
+        yaxis=_axis_name(number),
+        mode="lines+markers",
+        connectgaps=True,
+        # A mark at the lowest value is drawn whole.
+        cliponaxis=False,
+        line={"color": panel.colour, "width": 1.5},
+        marker={
+            "size": [_size(mark, len(marks)) for mark in marks],
+            "color": [colours.p2p if mark.level == "error" else panel.colour for mark in marks],
+            "symbol": [_SYMBOLS[mark.level] for mark in marks],
+            "opacity": 1,
+        },
+        customdata=[[mark.link] for mark in marks],
+        text=words,
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def _draw_shift(figure: Any, shift: Shift, count: int, colours: Palette) -> None:
+    """Mark a change by a line with its words."""
+    domain = f"{_axis_name(shift.panel)} domain"
+    colour = colours.p2p if shift.worse else colours.memory
+    figure.add_shape(
+        type="line", x0=shift.at - 0.5, x1=shift.at - 0.5, y0=0, y1=1, xref="x", yref=domain,
+        line={"color": colour, "width": 1, "dash": "dot"},
+    )  # fmt: skip
+    late = shift.at > 0.8 * count
+    figure.add_annotation(
+        x=shift.at - 0.5, y=1, xref="x", yref=domain, text=shift.label, showarrow=False,
+        xanchor="right" if late else "left", yanchor="top", xshift=-3 if late else 3,
+        font={"color": colour, "size": 11},
+    )  # fmt: skip
+
+
+def _axis_name(number: int) -> str:
+    return "y" if number == 0 else f"y{number + 1}"
 
 
 _SYMBOLS = {"": "circle", "warning": "triangle-up", "error": "x"}

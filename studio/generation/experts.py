@@ -37,7 +37,7 @@ def experts_forward(passes: Passes, at: str, layer: int, x: int) -> int:
     scores = passes.matmul(f"{part}.router.fwd", [normed], own, hidden, router_width(passes))
     chosen = passes.elementwise(f"{part}.choice.fwd", [scores], own * model.experts, _CHOICE, 2)
     sent = passes.elementwise(f"{part}.permute.fwd", [normed, chosen], copied, 1, 2)
-    arrived = _exchange(passes, f"{part}.dispatch.all_to_all.fwd", layer, sent)
+    arrived = exchange_tokens(passes, f"{part}.dispatch.all_to_all.fwd", layer, sent)
     shared = (
         [passes.dense_forward(f"{part}.shared", normed, model.shared_width)] if model.shared_width else []
     )
@@ -54,7 +54,7 @@ def experts_forward(passes: Passes, at: str, layer: int, x: int) -> int:
         passes, f"{part}.experts.fc2.fwd", [active], tokens, (second.rows // layout.tp, second.columns)
     )
     out = _scatter(passes, f"{part}.experts.reduce_scatter.fwd", out, tokens)
-    back = _exchange(passes, f"{part}.combine.all_to_all.fwd", layer, out)
+    back = exchange_tokens(passes, f"{part}.combine.all_to_all.fwd", layer, out)
     summed = passes.elementwise(f"{part}.unpermute.fwd", [back], copied, 2, 2)
     return passes.residual(part, [summed, *shared, x])
 
@@ -74,7 +74,7 @@ def experts_backward(passes: Passes, at: str, unit: str, layer: int, grads: Sequ
     copied = given_tokens(model, layout) * hidden
     inner = passes.residual_backward(part, unit, grads[0])
     sent = passes.elementwise(f"{part}.unpermute.bwd", [inner, *grads[1:]], copied, 2, 3)
-    arrived = _exchange(passes, f"{part}.combine.all_to_all.bwd", layer, sent)
+    arrived = exchange_tokens(passes, f"{part}.combine.all_to_all.bwd", layer, sent)
     shared = []
     if model.shared_width:
         shared = [passes.dense_backward(f"{part}.shared", unit, [inner, *grads[1:]], model.shared_width)]
@@ -88,7 +88,7 @@ def experts_backward(passes: Passes, at: str, unit: str, layer: int, grads: Sequ
     wide = passes.activation(f"{part}.experts.act.bwd", grad, tokens * _split(passes) * second.rows // tp)
     grad = _grouped(passes, f"{part}.experts.fc1.dgrad", [wide], tokens, (first.columns // tp, first.rows))
     grad = _scatter(passes, f"{part}.experts.reduce_scatter.bwd", grad, tokens)
-    back = _exchange(passes, f"{part}.dispatch.all_to_all.bwd", layer, grad)
+    back = exchange_tokens(passes, f"{part}.dispatch.all_to_all.bwd", layer, grad)
     wider = first.rows, first.columns // tp
     passes.weight(held, lambda: [_grouped(passes, f"{part}.experts.fc1.wgrad", [wide], tokens, wider)])
     summed = passes.elementwise(f"{part}.permute.bwd", [back], copied, 1, 2)
@@ -109,7 +109,8 @@ def _split(passes: Passes) -> int:
     return passes.layout.tp if passes.layout.sequence_parallel else 1
 
 
-def _exchange(passes: Passes, name: str, layer: int, after: int) -> int:
+def exchange_tokens(passes: Passes, name: str, layer: int, after: int) -> int:
+    """Append the all-to-all that brings tokens to their experts or back, if experts lie on several ranks; returns the last node."""
     if passes.layout.ep == 1:
         return after
     size = exchanged_bytes(passes, layer)

@@ -99,17 +99,12 @@ def in_flight(schedule: Schedule, stage: int, stages: int, micro_batches: int, c
     return min(micro_batches, stages if schedule == "zb-h1" else stages - stage)
 
 
-def held_passes(layout: Layout, stage: int) -> tuple[Int64, Int64]:
+def most_held(layout: Layout, stage: int) -> tuple[Int64, Int64]:
     """Return (P, V) the micro-batches whose activations a stage holds after each of P passes, of each of V chunks, twice.
 
-    All of them, and those that wait for the gradients of weights alone.
+    All of them, and those that wait for the gradients of weights alone. The passes are those of a step of few micro-batches,
+    which has the same peaks as the whole one.
     """
-    order = stage_order(layout.schedule, stage, layout.pp, layout.micro_batches, layout.virtual_stages)
-    return _held(order, layout.virtual_stages)
-
-
-def most_held(layout: Layout, stage: int) -> tuple[Int64, Int64]:
-    """Return the same of a step of few micro-batches, which has the same peaks."""
     few = layout.micro_batches
     if layout.schedule != "gpipe":
         few = min(few, 4 * layout.pp)

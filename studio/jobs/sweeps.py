@@ -245,7 +245,7 @@ def point_name(index: int, point: Mapping[str, str]) -> str:
     return f"{PREFIX}{index}: {', '.join(f'{key}={value}' for key, value in point.items())}"[:120]
 
 
-def priced(rows: list[Row], costs: Costs, kept: Kept) -> list[Row]:
+def price_rows(rows: list[Row], costs: Costs, kept: Kept) -> list[Row]:
     """Return results with the costs of systems by other prices."""
     space = kept.space
     varied = PRESET in space.keys

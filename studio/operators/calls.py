@@ -24,17 +24,7 @@ from studio.operators.tensors import (
     type_in_kernel,
 )
 from studio.operators.work import VECTOR, Work
-from studio.trace import (
-    NONE,
-    Bool,
-    Float64,
-    Graph,
-    Int64,
-    NodeType,
-    copies,
-    dense_column,
-    idles,
-)
+from studio.trace import NONE, Bool, Float64, Graph, Int64, NodeType, copies, dense_column, idles, is_flagged
 
 _HOST_LINK = ("HtoD", "DtoH", "HtoH", "Host", "HOST")
 """Words in the names of copies that cross the link between the processor's memory and the device's."""
@@ -94,7 +84,7 @@ class Calls:
 
 def calls_of(graph: Graph) -> Calls:
     """Return the calls of a graph's operators."""
-    is_cpu = dense_column(graph, "is_cpu_op", 0) != 0
+    is_cpu = is_flagged(graph, "is_cpu_op")
     part = _parts(graph, is_cpu)
     on_device = bool((part == Part.COMPUTE).any())
     matched = _matches(graph)

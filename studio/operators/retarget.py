@@ -88,7 +88,7 @@ def _percents(share: float) -> tuple[str, str]:
     return ("over 99.99 %", "under 0.01 %") if share > 50 else ("under 0.01 %", "over 99.99 %")
 
 
-def retargeted(trace: Trace, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Trace, Retargeting]:
+def retarget_durations(trace: Trace, gpu: Gpu, recorded_gpu: Gpu) -> tuple[Trace, Retargeting]:
     """Return a job with the durations that another GPU would take, and what became of its compute time.
 
     Starts stay those of the recording, by which a replay is compared with it.

@@ -46,7 +46,7 @@ from studio.reporting.document import Cell, Document
 from studio.reporting.memory import write_memory
 from studio.sim.doubts import options_of
 from studio.trace import Float64, Int64, collective_name, trace_digest
-from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_percent, format_rate
 
 _LISTED = 12
 _NAME_WIDTH = 120
@@ -144,7 +144,7 @@ def _difference(
     _changes(document, "Nodes that take less", comparison, comparison.faster, letter)
     alignment = comparison.alignment
     document.paragraph(
-        f"{_percent(alignment.share)} of the nodes could be matched, by {alignment.by}; {format_count(comparison.added_count)} "
+        f"{format_percent(alignment.share)} of the nodes could be matched, by {alignment.by}; {format_count(comparison.added_count)} "
         f"are in {letter} alone, {format_count(comparison.removed_count)} in A alone.",
         "dim",
     )
@@ -259,14 +259,14 @@ def _kernels(document: Document, side: Side) -> None:
                 kernel.kind,
                 format_count(kernel.count),
                 _time(kernel.total_ns),
-                _percent(kernel.share),
+                format_percent(kernel.share),
                 _time(kernel.median_ns),
                 _time(kernel.most_ns),
             ]
             for name, kernel in zip(names, found[:_LISTED], strict=True)
         ],
         numeric=(2, 3, 4, 5, 6),
-        caption=f"Durations added up; * stands for numbers of steps and layers. All other names: {_percent(rest)}. {describe_receives(side.trace)}".rstrip(),
+        caption=f"Durations added up; * stands for numbers of steps and layers. All other names: {format_percent(rest)}. {describe_receives(side.trace)}".rstrip(),
     )
     _launches(document, side)
 
@@ -301,7 +301,7 @@ def _facts(side: Side, account: Ledger) -> list[tuple[str, Cell]]:
 
 def _mean(values: Int64, whole: int) -> Cell:
     mean = float(values.mean())
-    return f"{format_ns(mean)} · {_percent(mean / max(whole, 1))}", f"{mean:,.0f} ns"
+    return f"{format_ns(mean)} · {format_percent(mean / max(whole, 1))}", f"{mean:,.0f} ns"
 
 
 def _parts(document: Document, account: Ledger) -> None:
@@ -506,12 +506,8 @@ def _size(size: float) -> Cell:
     return format_bytes(size), f"{size:,.0f} bytes"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
 def _load(load: float) -> Cell:
-    return "–" if np.isnan(load) else (_percent(load), f"{100 * load:.6g} %")
+    return "–" if np.isnan(load) else (format_percent(load), f"{100 * load:.6g} %")
 
 
 def _rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:

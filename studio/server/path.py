@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from flask import Blueprint, Response, request
 
-from studio.analysis.path.critical import CAUSES, CriticalPath, by_rank
+from studio.analysis.path.critical import CAUSES, CriticalPath
 from studio.analysis.path.words import path_sentence
 from studio.analysis.timeline.gantt import Gantt
+from studio.columns import group_places
 from studio.server.answers import session
 from studio.server.bars import gantt_asked_for
 from studio.server.packed import pack_arrays
@@ -53,7 +54,7 @@ def outline(gantt: Gantt, path: CriticalPath) -> tuple[Int64, int]:
     row, begun = np.full(len(path), NONE, np.int64), np.zeros(len(path), np.int64)
     shift = path.shift_ns[path.rank]
     numbers = np.array([rank.number for rank in gantt.trace.ranks], np.int64)
-    for place, segments in by_rank(path.rank):
+    for place, segments in group_places(path.rank):
         rank = gantt.trace.ranks[place]
         mine = segments[path.row[segments] != NONE]
         places = gantt.places(rank)[path.row[mine]].astype(np.int64)

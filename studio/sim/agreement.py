@@ -19,6 +19,7 @@ from studio.analysis.collectives.matching import (
 from studio.analysis.collectives.messages import Messages
 from studio.analysis.collectives.unmatched import find_unmatched
 from studio.analysis.graph.digraph import build_network, reachable
+from studio.columns import join_columns
 from studio.sim.config import SystemConfig
 from studio.sim.extensions import EXTENDED_MODE
 from studio.sim.unrecorded import ranks_with_unrecorded_calls
@@ -211,7 +212,7 @@ def _check_stream_numbers(
     before: dict[tuple[int, ...], Int64] = {}
     first: tuple[int, Int64] | None = None
     for rank in trace.ranks:
-        own = _sequence(world, rank.number)
+        own = world.find_sequence(rank.number)
         key = (id(own), *sorted(map(id, members[rank.number])))
         if key not in before:
             before[key] = _chunks_before(own, members[rank.number], places[rank.graph], config)
@@ -238,8 +239,8 @@ def _chunks_before(
     world: Collectives, others: Sequence[Collectives], place: Int64, config: SystemConfig
 ) -> Int64:
     """Return (C,) the chunks of other groups that begin before each collective of all ranks."""
-    rows = np.concatenate([np.zeros(0, np.int64), *(sequence.rows for sequence in others)])
-    chunks = np.concatenate([np.zeros(0, np.int64), *(_chunks(sequence, config) for sequence in others)])
+    rows = join_columns(sequence.rows for sequence in others)
+    chunks = join_columns(_chunks(sequence, config) for sequence in others)
     order = np.argsort(place[rows], kind="stable")
     total = np.concatenate([[0], np.cumsum(chunks[order])])
     return total[np.searchsorted(place[rows][order], place[world.rows])]
@@ -320,7 +321,7 @@ def is_certain(trace: Trace, group: GroupMatching, disputed: Disagreement) -> bo
     """Whether the ranks disagree independently of timing: different collectives, or an order fixed by dependencies."""
     if group.by_number:
         return True
-    mine, other = (_sequence(group, number) for number in (disputed.rank, disputed.other_rank))
+    mine, other = (group.find_sequence(number) for number in (disputed.rank, disputed.other_rank))
     if sorted(zip(mine.type.tolist(), mine.bytes.tolist(), strict=True)) != sorted(
         zip(other.type.tolist(), other.bytes.tolist(), strict=True)
     ):
@@ -329,10 +330,6 @@ def is_certain(trace: Trace, group: GroupMatching, disputed: Disagreement) -> bo
         _is_fixed(trace, number, sequence, disputed.position)
         for number, sequence in ((disputed.rank, mine), (disputed.other_rank, other))
     )
-
-
-def _sequence(group: GroupMatching, number: int) -> Collectives:
-    return group.sequences[int(group.sequence_of[group.members.index(number)])]
 
 
 def _is_fixed(trace: Trace, number: int, sequence: Collectives, position: int) -> bool:

@@ -46,8 +46,10 @@ from studio.trace import (
     Rank,
     Trace,
     collective_name,
+    communicates,
     decode_value,
     int_column,
+    is_flagged,
 )
 from studio.units import format_counted
 
@@ -176,10 +178,10 @@ def _check_times(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
         return
     has_sizes = False
     for graph in trace.graphs:
-        compute = (graph.type == NodeType.COMP) & ~flag(graph, "is_cpu_op")
+        compute = (graph.type == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op")
         if (graph.duration_ns[compute] > 0).any():
             return
-        has_sizes = has_sizes or bool((compute & flag(graph, "num_ops")).any())
+        has_sizes = has_sizes or bool((compute & is_flagged(graph, "num_ops")).any())
     if has_sizes:
         yield Finding(
             "warning",
@@ -298,7 +300,7 @@ def smallest_cycle(graph: Graph) -> list[int]:
 def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     graph = job.graph
     kind = graph.type
-    on_cpu = flag(graph, "is_cpu_op")
+    on_cpu = is_flagged(graph, "is_cpu_op")
     comm = (kind >= NodeType.COMM_SEND) & (kind <= NodeType.COMM_COLL)
     memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
     if replays_communication(config):
@@ -344,14 +346,6 @@ def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
         yield from _group_rows(job, np.flatnonzero(chosen), level, code, what, hint)
 
 
-def flag(graph: Graph, key: str) -> Bool:
-    """Return (N,) whether each node has the attribute with a value other than 0."""
-    rows, values = int_column(graph, key)
-    column = np.zeros(len(graph), bool)
-    column[rows] = values != 0
-    return column
-
-
 def _present(graph: Graph, key: str) -> Bool:
     """Return (N,) whether each node has an integer there: its own, or its rank's slot."""
     rows, where = graph.rows_with(key)
@@ -369,7 +363,7 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     sized = collective & ~(_all_collectives(config) & (_collective_types(graph) == CollectiveType.BARRIER))
     # Beyond ASTRA-sim the roofline serves the nodes that say enough; the others keep their recorded times.
     computed = config.roofline is not None and config.extensions is None
-    compute = (kind == NodeType.COMP) & ~flag(graph, "is_cpu_op") & computed
+    compute = (kind == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op") & computed
     memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
     needs: list[tuple[Bool, str, tuple[str, ...]]] = [
         (collective, "collective", ("comm_type",)),
@@ -410,7 +404,7 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     size = np.full(len(graph), 1 << 62, np.int64)
     rows, values = int_column(graph, "comm_size")
     size[rows] = values
-    comm = (graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)
+    comm = communicates(graph)
     hint = "Sizes are bytes, from 0."
     yield from _group_rows(
         job, np.flatnonzero(comm & (size < 0)), "error", "negative-size", "has a negative comm_size", hint

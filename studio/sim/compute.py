@@ -14,7 +14,19 @@ import numpy as np
 
 from studio.analysis.job.renumbered import share_graphs
 from studio.sim.config import SystemConfig
-from studio.trace import Bool, Float64, Graph, Int64, NodeType, Trace, copies, idles, int_column, is_generated
+from studio.trace import (
+    Bool,
+    Float64,
+    Graph,
+    Int64,
+    NodeType,
+    Trace,
+    copies,
+    idles,
+    int_column,
+    is_flagged,
+    is_generated,
+)
 
 
 class Source(IntEnum):
@@ -108,7 +120,7 @@ def compute_times(trace: Trace, config: SystemConfig) -> ComputeTimes:
 
 def _timed_operators(graph: Graph) -> int:
     """Count the operators that a processor ran for a recorded time; the time between operators is none."""
-    operators = (graph.type == NodeType.COMP) & _flagged(graph, "is_cpu_op") & (graph.duration_ns > 0)
+    operators = (graph.type == NodeType.COMP) & is_flagged(graph, "is_cpu_op") & (graph.duration_ns > 0)
     operators[graph.rows_with("gap")[0]] = False
     return int(operators.sum())
 
@@ -158,7 +170,7 @@ def attainable(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Flo
 
 def compute_sources(graph: Graph, config: SystemConfig) -> Int64:
     """Return (N,) where the time of each node comes from, as `Source`."""
-    compute = (graph.type == NodeType.COMP) & ~_flagged(graph, "is_cpu_op") & ~idles(graph) & ~copies(graph)
+    compute = (graph.type == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op") & ~idles(graph) & ~copies(graph)
     recorded: Bool = graph.duration_ns > 0
     sources = np.where(recorded, Source.RECORDED, Source.UNKNOWN)
     if config.roofline is not None and config.needs_every_rank:
@@ -182,10 +194,3 @@ def _says_operations(graph: Graph) -> Bool:
         column[rows] = values >= (key == "num_ops")
         there &= column
     return there
-
-
-def _flagged(graph: Graph, key: str) -> Bool:
-    rows, values = int_column(graph, key)
-    column = np.zeros(len(graph), bool)
-    column[rows] = values != 0
-    return column

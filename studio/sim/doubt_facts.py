@@ -1,4 +1,4 @@
-"""What is asked of a result to find doubts about it."""
+"""Facts of a result that the search for doubts asks for: times of collectives, rates of ports, memory, parts of time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.memory import MemoryUse, memory_use
 from studio.distinct import find_distinct
 from studio.sim.charges import group_shape
-from studio.sim.config import Dimension, SystemConfig
+from studio.sim.config import SystemConfig
 from studio.sim.costs import GroupShape
 from studio.sim.doubt import Cure
 from studio.sim.parts import Parts
 from studio.sim.result import SimResult, ledger_of
-from studio.sim.topology import ports
+from studio.sim.topology import link_rate, ports
 from studio.trace import Int64, NodeType, int_column
 
 Found = Iterator[tuple[str, Cure | None]]
@@ -136,8 +136,3 @@ class Facts:
                 rate += link_rate(dim) * ports(dim)
             below *= dim.size
         return rate
-
-
-def link_rate(dim: Dimension) -> float:
-    """Return what a link of a dimension gives messages, in bytes per ns."""
-    return dim.bytes_per_ns * dim.efficiency

@@ -6,11 +6,10 @@ import numpy as np
 
 from studio.analysis.job.kinds import is_library_kernel
 from studio.analysis.job.ledger import EXPOSED, PARTS
-from studio.sim.check import flag
 from studio.sim.compute import Source, compute_sources
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import TRIFLE, Facts, Found
-from studio.trace import Bool, Graph
+from studio.trace import Bool, Graph, is_flagged
 from studio.units import format_count, format_ns
 
 _EXPOSED = [PARTS.index(part) for part in EXPOSED]
@@ -32,7 +31,7 @@ def find_unknown_kernels(facts: Facts) -> Found:
     if max(share, mean_ns / max(facts.result.makespan_ns, 1)) < TRIFLE:
         return
     earlier = sum(
-        int((kept[graph] & flag(trace.graphs[graph], "launched_before")).sum()) for graph in of_rank
+        int((kept[graph] & is_flagged(trace.graphs[graph], "launched_before")).sum()) for graph in of_rank
     )
     yield (
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from studio.columns import group_places
 from studio.sim.costs.model import Range
 from studio.sim.doubt_facts import Facts, Found
 from studio.sim.presets import uneven_words
@@ -45,9 +46,7 @@ def _outside(facts: Facts, known: Range) -> Bool:
     # Group and type as one number: types begin at -1.
     types = int(times.type.max()) + 2
     code = times.group * types + times.type + 1
-    order = np.argsort(code, kind="stable")
-    pairs, first = np.unique(code[order], return_index=True)
-    for pair, own in zip(pairs.tolist(), np.split(order, first[1:]), strict=True):
+    for pair, own in group_places(code):
         group, kind = pair // types, pair % types - 1
         shape = facts.site(times.groups[group])[1]
         name = CollectiveType(kind).name.lower() if kind >= 0 else ""

@@ -8,8 +8,9 @@ from studio.analysis.collectives.matching import match_collectives
 from studio.analysis.collectives.messages import Channels, match_channels
 from studio.sim.check import crossing_findings
 from studio.sim.config import SystemConfig
-from studio.sim.doubt_facts import FULL_CURE, Facts, Found, link_rate
+from studio.sim.doubt_facts import FULL_CURE, Facts, Found
 from studio.sim.matched import by_number
+from studio.sim.topology import link_rate
 from studio.trace import Bool, CollectiveType, Float64, NodeType
 from studio.units import format_count, format_ns, format_rate
 

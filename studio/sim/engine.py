@@ -156,7 +156,7 @@ def _failure(m: Any) -> TraceError:
 
 @dataclass(slots=True)
 class _Spent:
-    """What simulations of this process have cost that ran interpreted.
+    """Work of this process in simulations that ran interpreted: after enough of it the kernel is compiled.
 
     Attributes:
         steps: About how many steps they took.

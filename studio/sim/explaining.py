@@ -173,7 +173,7 @@ class Explanation:
 
     @property
     def bus_bytes_per_ns(self) -> float:
-        """The same times what a ring sends over each port per byte: busbw, as nccl-tests defines it."""
+        """Bus bandwidth as nccl-tests defines it: the algorithm bandwidth times the bytes that a ring sends over each port per byte."""
         kinds = {"all_to_all": (self.shape.ranks - 1) / self.shape.ranks}
         return self.algorithm_bytes_per_ns * kinds.get(self.kind, buffer_factor(self.kind, self.shape.ranks))
 

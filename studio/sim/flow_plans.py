@@ -16,7 +16,7 @@ What is modelled of the rest:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ from studio.analysis.collectives.matching import Collectives, GroupMatching, mat
 from studio.analysis.collectives.messages import Channels, match_channels
 from studio.analysis.graph.neighbours import ranges
 from studio.analysis.job.renumbered import share_graphs
+from studio.columns import join_columns
 from studio.distinct import find_distinct
 from studio.errors import ConfigError, TraceError
 from studio.sim.agreement import UNEVEN_TYPES
@@ -35,7 +36,7 @@ from studio.sim.config import SystemConfig
 from studio.sim.costs import GroupShape
 from studio.sim.known import Known, can_share
 from studio.sim.matched import by_number
-from studio.sim.unrecorded import beyond_hint
+from studio.sim.unrecorded import beyond_hint, first_ranks
 from studio.trace import NONE, WORLD, Bool, CommGroup, Int32, Int64, Trace
 
 Int8 = npt.NDArray[np.int8]
@@ -379,14 +380,14 @@ class _Found:
         ranks = listed.ranks
         if len(set(ranks)) != len(ranks) or not all(0 <= rank < self.npus for rank in ranks):
             raise ConfigError(
-                f"comm group {group.name!r} has the ranks {_some(ranks)}; "
+                f"comm group {group.name!r} has the ranks {first_ranks(ranks)}; "
                 f"allowed: each rank from 0 to {self.npus - 1} once",
                 hint=beyond_hint(ranks, self.npus),
             )
         if group.outsiders:
             raise TraceError(
                 f"rank {group.outsiders[0]}: a collective names comm group {group.name!r}, which has the ranks "
-                f"{_some(ranks)} and not this one",
+                f"{first_ranks(ranks)} and not this one",
                 hint="Correct pg_name in the trace, or the comm group file.",
             )
 
@@ -470,12 +471,14 @@ class _Found:
         """Return everything that was added."""
         parts = [[np.frombuffer(column, np.int64) for column in part] for part in self.parts]
         position, row, role, counts = (
-            _join(column) for column in (zip(*parts, strict=True) if parts else [()] * 4)
+            join_columns(column) for column in (zip(*parts, strict=True) if parts else [()] * 4)
         )
         bundle, place, part = np.concatenate(self.members, axis=1)
         sorts = [(self.contents[content], shape) for content, shape in self.sorts]
         lengths = [len(content[0]) for content, _ in sorts]
-        kind, size, ranks, waits_for = (_join([content[index] for content, _ in sorts]) for index in range(4))
+        kind, size, ranks, waits_for = (
+            join_columns([content[index] for content, _ in sorts]) for index in range(4)
+        )
         shape = np.repeat(np.array([shape for _, shape in sorts], np.int64), np.array(lengths, np.int64))
         first, case = _cases((kind, size, shape, ranks, waits_for))
         return Bundles(
@@ -498,10 +501,6 @@ class _Found:
             counts != 0,
             {graph: _distinct_pairs(pairs) for graph, pairs in self.pairs.items()},
         )
-
-
-def _join(columns: Iterable[Int64]) -> Int64:
-    return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
 def _cases(columns: Sequence[Int64]) -> tuple[Int64, Int64]:
@@ -545,8 +544,3 @@ def _contents(group: GroupMatching) -> tuple[Int64, Int64, Bool]:
     largest, smallest = size.max(axis=0), np.where(there, size, np.iinfo(np.int64).max).min(axis=0)
     uneven = np.isin(most, [FLOW_KINDS.index(EXTENDED_KIND_OF[kind]) for kind in UNEVEN_TYPES])
     return most, largest, (most == least) & (uneven | (largest == smallest))
-
-
-def _some(ranks: Sequence[int]) -> str:
-    shown = ", ".join(map(str, ranks[:8]))
-    return f"{shown}, … ({len(ranks):,} in all)" if len(ranks) > 8 else shown

@@ -14,7 +14,7 @@ from studio.trace import Int64
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What flows take of ports.
+    """Shares of ports that flows take up.
 
     U uses.
 

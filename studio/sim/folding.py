@@ -145,7 +145,7 @@ class GraphUse:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the classes depend on.
+    """The facts of a job on a system that decide which ranks behave alike.
 
     Attributes:
         config: The system.

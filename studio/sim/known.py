@@ -20,7 +20,7 @@ _MOST = 4
 
 
 class Known:
-    """What is known of a trace from earlier simulations.
+    """Facts of a trace that simulations on several systems share.
 
     Attributes:
         trace: The job.

@@ -8,7 +8,7 @@ called `extended`, and a run in which communication takes its recorded time `rep
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -29,8 +29,6 @@ FULL: Mapping[str, object] = MappingProxyType(
     {"communication-slots": int(BY_KEY["communication-slots"].most or 1), "compute-times": "recorded"}
 )
 """What the full model sets in the table `extended`, beside aware congestion; all else there has its default."""
-
-_NEVER_RANKED = "Runs of different models are not ranked: their difference is that of the models as well."
 
 
 def with_model(parts: Parts, model: Model) -> Parts:
@@ -133,19 +131,6 @@ def model_words(parts: Parts) -> str:
 def words_of(model: ModelName, congestion: str) -> str:
     """Return what a run of a model is called after."""
     return f"{model} {congestion}" if model in ("astra-sim", "extended") else model
-
-
-def why_unranked(models: Sequence[str]) -> str:
-    """Return why runs of these models are not ranked against each other; empty where they are of one model.
-
-    Example:
-        >>> why_unranked(["full", "full"])
-        ''
-    """
-    different = list(dict.fromkeys(model for model in models if model))
-    if len(different) < 2:
-        return ""
-    return f"{_NEVER_RANKED} Here: {', '.join(different)}."
 
 
 def _in_gib(parts: Parts) -> Parts:

@@ -185,11 +185,6 @@ def is_extended(parts: Parts) -> bool:
     return EXTENDED in parts.system
 
 
-def mode_of(parts: Parts) -> Mode:
-    """Return the mode in which a system is to be simulated."""
-    return "extended" if is_extended(parts) else "compatible"
-
-
 def _read_values(read: Mapping[str, Fields], name: str) -> dict[str, Any]:
     """Read the attributes of a configuration class from the files."""
     return {

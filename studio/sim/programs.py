@@ -66,7 +66,7 @@ Program = tuple[Step, ...]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the steps of a collective with a root depend on.
+    """Sizes and choices that decide the steps of a collective with a root.
 
     Attributes:
         size: Ranks.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from studio.analysis.collectives.arrivals import Matched
 from studio.analysis.job.ledger import PARTS, Delays, Ledger, ledger
 from studio.analysis.job.part_words import NAMES
+from studio.columns import group_places
 from studio.distinct import find_distinct
 from studio.notebook import line, table
 from studio.sim.compute import attainable
@@ -197,7 +198,7 @@ class SimResult:
         """
         graph_of = np.array([rank.graph for rank in self.trace.ranks])[self.event_rank]
         ids = np.zeros(len(self.event_row), np.uint64)
-        for index, mine in _by_graph(graph_of):
+        for index, mine in group_places(graph_of):
             ids[mine] = self.trace.graphs[index].id[self.event_row[mine]]
         return ids
 
@@ -311,13 +312,6 @@ def delays_of(result: SimResult, times: NodeTimes, flows: Flows | None = None) -
     return Delays(*(parts.spread(column, count) for column in columns))
 
 
-def _by_graph(graph_of: Int64) -> Iterator[tuple[int, Int64]]:
-    """Yield each graph, and the places in `graph_of` that name it."""
-    order = np.argsort(graph_of, kind="stable")
-    distinct, first = np.unique(graph_of[order], return_index=True)
-    yield from zip(distinct.tolist(), np.split(order, first[1:]), strict=True) if len(order) else ()
-
-
 def exposed_ns(result: SimResult) -> Int64:
     """Return (R,) finish minus the time of compute nodes, which the reference calls exposed communication.
 
@@ -326,7 +320,7 @@ def exposed_ns(result: SimResult) -> Int64:
     exposed = result.finish_ns.copy()
     start, end, rank, row = _simulated_intervals(result)
     graph_of = np.array([r.graph for r in result.trace.ranks])[rank]
-    for index, mine in _by_graph(graph_of):
+    for index, mine in group_places(graph_of):
         kind = _classes(result, index)[row[mine]]
         counted = kind != CPU if result.config.replay_only else kind == GPU
         np.subtract.at(exposed, rank[mine][counted], (end - start)[mine][counted])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from studio.errors import ConfigError
-from studio.operators.retarget import Retargeting, retargeted
+from studio.operators.retarget import Retargeting, retarget_durations
 from studio.sim.compute import compute_times
 from studio.sim.config import SystemConfig
 from studio.sim.result import SimResult
@@ -41,7 +41,7 @@ def retarget(
         source = find_gpu(recorded_gpu, "--recorded-gpu")
     else:
         source = recorded_gpu or gpu_of_recording(trace)
-    made, outcome = retargeted(trace, target, source)
+    made, outcome = retarget_durations(trace, target, source)
     if not keep_starts:
         made = without_starts(made)
     return made, outcome

@@ -6,8 +6,6 @@ collectives ask of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from studio.errors import ConfigError, TraceError
@@ -17,7 +15,7 @@ from studio.sim.folding import WORLD_NAMES
 from studio.sim.kernel import records as k
 from studio.sim.phase_lists import phase_list, turns
 from studio.sim.planning import GraphPlan, Planning, Variety
-from studio.sim.unrecorded import beyond_hint
+from studio.sim.unrecorded import beyond_hint, first_ranks
 from studio.trace import CommGroup, Int64, Rank
 
 _TAGS_PER_GROUP = 2 * k.Channel.CONTROL_TAG
@@ -68,7 +66,7 @@ def _membership(planning: Planning, rank: Rank, value: int | str, slot: int, var
     if rank.number not in group.ranks:
         raise TraceError(
             f"rank {rank.number}: a collective names comm group {name!r}, which has the ranks "
-            f"{_some(group.ranks)} and not this one",
+            f"{first_ranks(group.ranks)} and not this one",
             hint="Correct pg_name in the trace, or the comm group file.",
         )
     _use_group(planning, group, varieties)
@@ -136,7 +134,7 @@ def _group_list(planning: Planning, group: CommGroup, variety: Variety) -> int:
         if root not in group.ranks:
             raise TraceError(
                 f"a {variety.kind} of comm group {group.name!r} has rank {root} for its root; "
-                f"allowed: its ranks, {_some(group.ranks)}",
+                f"allowed: its ranks, {first_ranks(group.ranks)}",
                 hint="The root is a rank of the job, and one of the group.",
             )
         place = group.ranks.index(root)
@@ -158,7 +156,7 @@ def _group(planning: Planning, group: CommGroup) -> int:
         ranks = group.ranks
         if len(set(ranks)) != len(ranks) or not all(0 <= r < planning.npus for r in ranks):
             raise ConfigError(
-                f"comm group {group.name!r} has the ranks {_some(ranks)}; "
+                f"comm group {group.name!r} has the ranks {first_ranks(ranks)}; "
                 f"allowed: each rank from 0 to {planning.npus - 1} once",
                 hint=beyond_hint(ranks, planning.npus),
             )
@@ -170,8 +168,3 @@ def _group(planning: Planning, group: CommGroup) -> int:
             record[k.Group.PHASES] = planning.arena.put(planning.group_phases[group.name])
         planning.group_at[group.name] = planning.arena.put(record)
     return planning.group_at[group.name]
-
-
-def _some(ranks: Sequence[int]) -> str:
-    shown = ", ".join(map(str, ranks[:8]))
-    return f"{shown}, … ({len(ranks):,} in all)" if len(ranks) > 8 else shown

@@ -61,7 +61,7 @@ def bisection_bytes_per_ns(network: Network) -> float:
     if isinstance(network, LinkGraph):
         return _halves_bytes_per_ns(network)
     npus = network.npus
-    return min(npus // dim.size * _crossing(dim) * _rate(dim) for dim in network.dims)
+    return min(npus // dim.size * _crossing(dim) * link_rate(dim) for dim in network.dims)
 
 
 def npu_bytes_per_ns(network: Network) -> float:
@@ -77,7 +77,7 @@ def npu_bytes_per_ns(network: Network) -> float:
     """
     if isinstance(network, LinkGraph):
         return min(min(rates) for rates in _npu_rates(network))
-    return sum(ports(dim) * _rate(dim) for dim in network.dims)
+    return sum(ports(dim) * link_rate(dim) for dim in network.dims)
 
 
 def ideal_all_reduce_ns(network: Network, size_bytes: int) -> float:
@@ -114,12 +114,13 @@ def ideal_all_reduce_ns(network: Network, size_bytes: int) -> float:
     for count in range(1, len(network.dims) + 1):
         for some in combinations(network.dims, count):
             members = Topology(some).npus
-            together = npus * sum(ports(dim) * _rate(dim) for dim in some)
+            together = npus * sum(ports(dim) * link_rate(dim) for dim in some)
             worst = max(worst, 2 * (members - 1) * size_bytes / together)
     return max(worst, sum(hops(dim, 0, dim.size // 2) * dim.latency_ns for dim in network.dims))
 
 
-def _rate(dim: Dimension) -> float:
+def link_rate(dim: Dimension) -> float:
+    """Return what a link of a dimension gives messages, in bytes per ns."""
     return dim.bytes_per_ns * dim.efficiency
 
 
@@ -132,7 +133,7 @@ def ports(dim: Dimension) -> int:
 
 def port_bytes_per_ns(dim: Dimension) -> float:
     """Return what an NPU can send in a dimension, on all its links together."""
-    return ports(dim) * _rate(dim)
+    return ports(dim) * link_rate(dim)
 
 
 def _crossing(dim: Dimension) -> int:

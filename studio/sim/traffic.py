@@ -15,7 +15,7 @@ from studio.sim.config import SystemConfig
 from studio.sim.flow_plans import Flows
 from studio.sim.kernel import records as k
 from studio.sim.links import Float64, LinkTable, link_table
-from studio.sim.topology import port_bytes_per_ns, ports
+from studio.sim.topology import link_rate, port_bytes_per_ns, ports
 from studio.trace import Int64
 
 
@@ -146,7 +146,7 @@ def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) ->
         if config.links is not None:
             carried.append(DimensionTraffic(size, messages, np.zeros(len(size)), 0.0))
             continue
-        rate = dim.bytes_per_ns * dim.efficiency
+        rate = link_rate(dim)
         busy = messages * dim.message_overhead_ns + size / rate
         carried.append(DimensionTraffic(size, messages, busy, rate * ports(dim)))
     return tuple(carried)

@@ -83,3 +83,14 @@ def missing_fact(trace: Trace) -> Finding | None:
 def ranks_with_unrecorded_calls(trace: Trace) -> set[int]:
     """Return the ranks whose recordings lack collectives, or have some without a time."""
     return {rank.number for rank in trace.ranks if rank.lacks_calls}
+
+
+def first_ranks(ranks: Sequence[int]) -> str:
+    """Return ranks in the order of their group as text, the first eight one by one.
+
+    Example:
+        >>> first_ranks((2, 0)), first_ranks(range(1024))
+        ('2, 0', '0, 1, 2, 3, 4, 5, 6, 7, … (1,024 in all)')
+    """
+    shown = ", ".join(map(str, ranks[:8]))
+    return f"{shown}, … ({len(ranks):,} in all)" if len(ranks) > 8 else shown

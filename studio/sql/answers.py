@@ -186,7 +186,7 @@ def _parquet_pieces(rows: pa.RecordBatchReader) -> Iterator[bytes]:
     import pyarrow.parquet as pq
 
     class _Pieces(io.RawIOBase):
-        """What was written and is not taken yet."""
+        """Bytes that were written and not yet taken."""
 
         def __init__(self) -> None:
             self.pieces: list[bytes] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +21,6 @@ def table_of(**columns: pa.Array) -> pa.Table:
     import pyarrow as pa
 
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
-
-
-def joined(columns: Iterable[Int64]) -> Int64:
-    """Return columns one after another, of which there may be none."""
-    return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
 def column_of(values: NDArray[Any], there: Bool) -> pa.Array:
@@ -52,7 +47,7 @@ def flags(values: Bool) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
 
 
-def worded(codes: NDArray[Any], word: Callable[[int], str], missing: Bool | None = None) -> pa.Array:
+def column_of_words(codes: NDArray[Any], word: Callable[[int], str], missing: Bool | None = None) -> pa.Array:
     """Return a column of words, each for a code; empty where it is missing."""
     import pyarrow as pa
 
@@ -63,7 +58,7 @@ def worded(codes: NDArray[Any], word: Callable[[int], str], missing: Bool | None
     return pa.DictionaryArray.from_arrays(column_of(index.astype(np.int32), there), optional_texts(words))
 
 
-def pooled(strings: Strings, codes: NDArray[Any]) -> pa.Array:
+def column_of_texts(strings: Strings, codes: NDArray[Any]) -> pa.Array:
     """Return a column of texts from a pool, empty where the code is -1; what is no UTF-8 is shown with marks."""
     import pyarrow as pa
 

@@ -15,7 +15,16 @@ import numpy as np
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.arrow import optional_numbers, optional_texts, to_arrow
-from studio.sql.arrow_columns import column_of, flags, joined, numbers_of, pooled, table_of, utf8, worded
+from studio.columns import join_columns
+from studio.sql.arrow_columns import (
+    column_of,
+    column_of_texts,
+    column_of_words,
+    flags,
+    numbers_of,
+    table_of,
+    utf8,
+)
 from studio.timeline import LANE_KINDS, graph_lanes
 from studio.trace import (
     INT_KINDS,
@@ -34,6 +43,7 @@ from studio.trace import (
     dense_column,
     dependency_ids,
     int_column,
+    is_flagged,
     kind_table,
 )
 
@@ -69,7 +79,7 @@ def slots_table(trace: Trace) -> pa.Table:
     counts = [len(rank.slots) for rank in trace.ranks]
     return table_of(
         place=to_arrow(np.repeat(np.arange(len(counts)), counts)),
-        slot=to_arrow(joined([np.arange(count) for count in counts])),
+        slot=to_arrow(join_columns([np.arange(count) for count in counts])),
         value=optional_texts([utf8(str(value)) for rank in trace.ranks for value in rank.slots]),
     )
 
@@ -99,20 +109,22 @@ def _nodes(graph: Graph, origin_ns: int) -> dict[str, pa.Array]:
     plain_kinds = np.array([kind for kind, _ in plain_lanes], np.int64)
     return {
         "id": to_arrow(graph.id),
-        "name": pooled(graph.strings, graph.name),
-        "type": worded(counted_types(graph), counted_type_name),
-        "collective": worded(collective, collective_name, missing=graph.type != NodeType.COMM_COLL),
+        "name": column_of_texts(graph.strings, graph.name),
+        "type": column_of_words(counted_types(graph), counted_type_name),
+        "collective": column_of_words(collective, collective_name, missing=graph.type != NodeType.COMM_COLL),
         "group_slot": to_arrow(group_slot),
         "bytes": numbers_of(*int_column(graph, "comm_size"), len(graph)),
         "operations": numbers_of(*int_column(graph, "num_ops"), len(graph)),
         "start_ns": column_of(graph.start_ns - origin_ns, timed),
         "duration_ns": column_of(graph.duration_ns, graph.duration_ns != 0),
-        "is_cpu_op": flags(dense_column(graph, "is_cpu_op", 0) != 0),
+        "is_cpu_op": flags(is_flagged(graph, "is_cpu_op")),
         "stream": numbers_of(*int_column(graph, "stream"), len(graph)),
         "waits_for": to_arrow((np.diff(graph.ctrl.offsets) + np.diff(graph.data.offsets)).astype(np.int64)),
-        "lane": worded(plain_kinds[plain] if len(plain) else plain, lambda kind: LANE_KINDS[kind]),
-        "recorded_lane": worded(kinds[lane] if len(lane) else lane, lambda kind: LANE_KINDS[kind]),
-        "lane_name": worded(lane, lambda place: str(details[place]), missing=_unnamed(details, lane)),
+        "lane": column_of_words(plain_kinds[plain] if len(plain) else plain, lambda kind: LANE_KINDS[kind]),
+        "recorded_lane": column_of_words(kinds[lane] if len(lane) else lane, lambda kind: LANE_KINDS[kind]),
+        "lane_name": column_of_words(
+            lane, lambda place: str(details[place]), missing=_unnamed(details, lane)
+        ),
     }
 
 
@@ -145,16 +157,16 @@ def _attributes(graph: Graph) -> dict[str, pa.Array]:
         "node": to_arrow(node),
         "id": to_arrow(graph.id[node]),
         "position": to_arrow(np.arange(len(kind)) - np.repeat(attrs.offsets[:-1], counts)),
-        "key": pooled(graph.strings, attrs.key),
-        "kind": worded(kind, _kind_name),
+        "key": column_of_texts(graph.strings, attrs.key),
+        "kind": column_of_words(kind, _kind_name),
         "slot": to_arrow(np.where(attrs.slot, value, NONE)),
-        "text": pooled(graph.strings, np.where(text, value, NONE)),
+        "text": column_of_texts(graph.strings, np.where(text, value, NONE)),
         "integer": column_of(value, whole & ~beyond),
         "is_true_or_false": flags(whole & (kind == ValueKind.BOOL)),
         "number": column_of(number, whole | fraction),
         "written": _write_texts(graph, written),
         "items": column_of(attrs.length.astype(np.int64), is_list),
-        "doc": pooled(graph.strings, attrs.doc),
+        "doc": column_of_texts(graph.strings, attrs.doc),
     }
 
 
@@ -223,13 +235,13 @@ def dependencies_table(trace: Trace) -> pa.Table:
 
 def _dependencies(graph: Graph) -> dict[str, pa.Array]:
     pairs: list[tuple[str, Dependencies]] = [("data", graph.data), ("ctrl", graph.ctrl)]
-    node = joined([np.repeat(np.arange(len(graph)), np.diff(each.offsets)) for _, each in pairs])
-    on = joined([each.rows.astype(np.int64) for _, each in pairs])
+    node = join_columns([np.repeat(np.arange(len(graph)), np.diff(each.offsets)) for _, each in pairs])
+    on = join_columns([each.rows.astype(np.int64) for _, each in pairs])
     kind = np.repeat([0, 1], [len(each.rows) for _, each in pairs])
     return {
         "node": to_arrow(node),
         "id": to_arrow(graph.id[node]),
-        "kind": worded(kind, lambda code: pairs[code][0]),
+        "kind": column_of_words(kind, lambda code: pairs[code][0]),
         "on_node": column_of(on, on >= 0),
         "on_id": to_arrow(np.concatenate([dependency_ids(graph, each) for _, each in pairs])),
     }

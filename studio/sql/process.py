@@ -27,7 +27,7 @@ class Ended(Exception):  # noqa: N818 - its caller says what that means
 
 
 class Failed(Exception):  # noqa: N818 - likewise
-    """What was asked for could not be done.
+    """The process that answers queries could not do what was asked of it.
 
     Attributes:
         told: What the process tells of it, by key: see `child._Answering.told`.

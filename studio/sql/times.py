@@ -12,9 +12,10 @@ from studio.analysis.job.group_times import COLUMNS as EXPOSED_PARTS
 from studio.analysis.job.group_times import group_times
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.arrow import optional_texts, to_arrow
+from studio.columns import join_columns
 from studio.comparing import Compared
 from studio.sim.traffic import LinkTraffic
-from studio.sql.arrow_columns import column_of, joined, table_of, worded
+from studio.sql.arrow_columns import column_of, column_of_words, table_of
 from studio.sql.graphs import first_nodes
 from studio.sql.sources import RunSource
 from studio.trace import NONE, Float64, Int64, collective_name
@@ -53,11 +54,11 @@ def times_table(side: Compared) -> pa.Table:
             np.where(found.end_ns[own][rows] < 0, NONE, found.end_ns[own][rows] - side.side.origin_ns)
         )
         counts.append(len(rows))
-    end = joined(ends)
+    end = join_columns(ends)
     return table_of(
         times=to_arrow(np.repeat(np.arange(len(counts)), counts)),
-        at=to_arrow(joined(at)),
-        start_ns=to_arrow(joined(starts)),
+        at=to_arrow(join_columns(at)),
+        start_ns=to_arrow(join_columns(starts)),
         end_ns=column_of(end, end >= 0),
     )
 
@@ -98,8 +99,8 @@ def collectives_table(side: Compared) -> pa.Table:
         "bus_bytes_per_ns": found.bus_bytes_per_ns,
     }
     return table_of(
-        comm_group=worded(found.group, lambda number: found.groups[number]),
-        type=worded(found.type, collective_name),
+        comm_group=column_of_words(found.group, lambda number: found.groups[number]),
+        type=column_of_words(found.type, collective_name),
         **{name: to_arrow(column) for name, column in columns.items()},
         **{name: column_of(column, ~np.isnan(column)) for name, column in rates.items()},
     )

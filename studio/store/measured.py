@@ -23,7 +23,7 @@ _FOLDER = "measured"
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was kept of some files.
+    """Tables and systems that were kept of uploaded files, and files that were refused.
 
     Attributes:
         tables: The name of the set of tables, "" where there was none.

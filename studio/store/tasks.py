@@ -72,7 +72,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a kind of task does, and how it is listed.
+    """A kind of background task: how it counts, runs and is listed.
 
     Attributes:
         unit: What their progress counts.

@@ -48,7 +48,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Progressing:
-    """What a sweep tells while it runs.
+    """Progress of a sweep: points done, and whom to tell.
 
     Attributes:
         progress: Told the phase, points done and points in all; may raise to stop.

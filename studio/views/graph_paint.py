@@ -15,7 +15,7 @@ from studio.analysis.path.words import path_sentence
 from studio.distinct import find_distinct
 from studio.figures.graph_colours import Swatch, categories, diverging, scale_colours
 from studio.session import Session, keep_result
-from studio.trace import NONE, Float64, Graph, Int64, NodeType, Trace, dense_column, group_slots
+from studio.trace import NONE, Float64, Graph, Int64, NodeType, Trace, communicates, dense_column, group_slots
 from studio.units import format_bytes, format_counted, format_ns
 from studio.views.graph_fold import adjacency_of, depths_of
 from studio.views.graph_request import Request
@@ -50,8 +50,8 @@ def _resources(graph: Graph) -> Int64:
     lane = np.full(len(graph), NONE, np.int64)
     lane[graph.type == NodeType.COMP] = 0
     lane[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = 1
-    communicates = (graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)
-    lane[communicates] = group_slots(graph)[communicates] + 3
+    is_communication = communicates(graph)
+    lane[is_communication] = group_slots(graph)[is_communication] + 3
     return lane
 
 

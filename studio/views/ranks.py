@@ -42,7 +42,7 @@ class Layouts:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What would be made of a job.
+    """The completed or scaled job as it would be, before it is made.
 
     Attributes:
         mesh: The mesh of its ranks.

@@ -76,15 +76,22 @@ def test_the_algorithm_of_a_system_with_costs_is_the_one_its_library_takes():
         (taken[0], KIB, KIB),
         (taken[1], 1 << 30, 1 << 30),
     ]
-    assert first.implementations == {}
+    assert {choice.dimension for choice in first.algorithms} == {None}
+
+
+def algorithms_by_dimension(proposal):
+    """Return the algorithm of each collective in each dimension, which must not depend on the size."""
+    found = {(choice.kind, choice.dimension): choice.algorithm for choice in proposal.algorithms}
+    assert len(found) == len(proposal.algorithms)
+    return found
 
 
 def test_on_links_each_dimension_has_an_algorithm_that_suits_it():
     """A ring sends to neighbours; behind a switch halving and doubling takes fewer steps, but wants a power of two."""
-    systems = {one.system: one for one in propose(job(64, {"7": range(64)}), [SYSTEMS["trainium2"]])}
-    assert systems["trainium2"].implementations == {
-        "all-reduce-implementation": ["ring", "ring", "halvingDoubling"],
-        "all-to-all-implementation": ["ring", "ring", "direct"],
-    }
+    [even] = propose(job(64, {"7": range(64)}), [SYSTEMS["trainium2"]])
+    assert algorithms_by_dimension(even) == {
+        ("all_reduce", 0): "ring", ("all_reduce", 1): "ring", ("all_reduce", 2): "halvingDoubling",
+        ("all_to_all", 0): "ring", ("all_to_all", 1): "ring", ("all_to_all", 2): "direct",
+    }  # fmt: skip
     [odd] = propose(job(48), [SYSTEMS["trainium2"]])
-    assert odd.implementations == {"all-reduce-implementation": ["ring", "ring", "ring"]}
+    assert algorithms_by_dimension(odd) == {("all_reduce", place): "ring" for place in range(3)}

@@ -276,7 +276,7 @@ def arrivals(
 
 
 def without_joining(met: Arrivals) -> Arrivals:
-    """Return the same comm groups where no rank waited for another: no node joins at the beginning of one elsewhere."""
+    """Return arrivals as if no rank had waited for another: no node joins at the beginning of one elsewhere."""
     nothing = np.full(len(met.begun_ns), NONE, np.int64)
     return Arrivals(nothing, met.ahead_ns, tuple(map(_alone, met.groups)), None)
 

@@ -20,6 +20,7 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
+    communicates,
     dense_column,
     group_slots,
     int_column,
@@ -51,7 +52,7 @@ class CommNodes:
 
 def comm_nodes(graph: Graph) -> CommNodes:
     """Return the communication nodes of a graph."""
-    rows = np.flatnonzero((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
+    rows = np.flatnonzero(communicates(graph))
     kind = dense_column(graph, "comm_type", NONE)[rows]
     written, amount = np.zeros(len(graph), bool), np.zeros(len(graph), np.int64)
     rows_with_size, values = int_column(graph, "comm_size")

@@ -36,7 +36,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What the rows of a heatmap are.
+    """Rows of a heatmap: which collectives each stands for, and the sections they lie in.
 
     L rows, C collectives.
 
@@ -347,7 +347,7 @@ def _spread_of_all(table: Float64, own: Float64 | None) -> Spread:
 
 
 def _spread_by_parts(table: Float64, own: Float64 | None, there: Bool, few: Bool) -> Spread:
-    """Return the same, of rows in which few ranks have a figure by these figures alone: most cells are then empty."""
+    """Return the spread of rows; where few ranks have a figure it is found from these alone, since most cells are empty."""
     parts = [(few, _spread_of_few(table[few], None if own is None else own[few], there[few]))]
     if not few.all():
         parts.append((~few, _spread_of_all(table[~few], None if own is None else own[~few])))

@@ -93,6 +93,10 @@ class GroupMatching:
     outsiders: tuple[int, ...] = ()
     by_number: bool = False
 
+    def find_sequence(self, rank: int) -> Collectives:
+        """Return what a member does, by its rank number."""
+        return self.sequences[int(self.sequence_of[self.members.index(rank)])]
+
     def rows(self) -> Int64:
         """Return (M, C) the row of each member's graph that is the c-th collective, -1 where it has none."""
         longest = max(map(len, self.sequences), default=0)

@@ -138,7 +138,7 @@ def distinct_collectives(
     groups: Sequence[CommGroup] | None = None,
     besides: Callable[[str], Hashable] | None = None,
 ) -> tuple[CollectiveTimes, Int64]:
-    """Return the same of one comm group each for all that do the same at the same times, and (C,) how many collectives each stands for.
+    """Return times of collectives, those of equal comm groups at equal times once, and (C,) how many collectives each stands for.
 
     Of a folded job of thousands of ranks that is a few thousandth part. The first of such groups stands for them.
 

@@ -23,10 +23,11 @@ from studio.trace import (
     STEP,
     Graph,
     Int64,
-    NodeType,
+    communicates,
     dense_column,
     group_slots,
     int_column,
+    is_flagged,
     named_lanes,
     shown_types,
     type_name,
@@ -82,7 +83,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What levels are computed from.
+    """A graph as levels of folding read it.
 
     Attributes:
         graph, near: The graph and its dependencies.
@@ -225,7 +226,7 @@ def _calls(source: Source) -> Int64:
     """
     graph = source.graph
     tid, end_ns = thread_lanes(graph)[0], _call_ends(graph)
-    tid[dense_column(graph, "is_cpu_op", 0) == 0] = UNTOLD
+    tid[~is_flagged(graph, "is_cpu_op")] = UNTOLD
     timed = np.flatnonzero((tid >= 0) & (graph.start_ns >= 0))
     order = timed[np.lexsort((-end_ns[timed], graph.start_ns[timed], tid[timed]))]
     parent = np.full(len(graph), UNTOLD, np.int64)
@@ -262,7 +263,7 @@ def _enclosing(rows: Int64, thread: Int64, end_ns: Int64) -> list[int]:
 def _call_level(source: Source, parent: Int64) -> Level:
     graph, depth = source.graph, _call_depths(parent)
     # Such as kernels that ran already when the recording began.
-    unlaunched = (parent < 0) & (dense_column(graph, "is_cpu_op", 0) == 0)
+    unlaunched = (parent < 0) & ~is_flagged(graph, "is_cpu_op")
 
     def ancestor(rows: Int64, level: int) -> Int64:
         ancestors = np.where((depth[rows] >= level) & ~unlaunched[rows], rows, UNTOLD)
@@ -323,7 +324,7 @@ def _phases(source: Source) -> Int64:
     phase[rows[(scope == 1) & (phase[rows] == UNTOLD)]] = _BACKWARD
     if _may_have_calls(graph):
         _inherit(phase, _calls(source))
-    phase[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = _COMMUNICATION
+    phase[communicates(graph)] = _COMMUNICATION
     return phase
 
 

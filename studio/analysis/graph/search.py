@@ -11,7 +11,7 @@ import pyarrow as pa
 from studio.analysis.graph.nameparts import NameParts
 from studio.arrow import from_arrow, to_arrow
 from studio.errors import TraceError
-from studio.trace import Bool, Graph, Int64, NodeType, group_slots, int_column, shown_types
+from studio.trace import Bool, Graph, Int64, communicates, group_slots, int_column, shown_types
 
 HELP = "A part of the name or an id; /…/ is a regular expression; type:all-reduce, group:tp0, id:118 look in one place."
 
@@ -85,8 +85,8 @@ class Kinds:
 def kinds_of(graph: Graph) -> Kinds:
     """Return the kinds of a graph's nodes."""
     collective = np.full(len(graph), -1, np.int64)
-    communicates = (graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)
-    rows, values = int_column(graph, "comm_type", among=np.flatnonzero(communicates))
+    is_communication = communicates(graph)
+    rows, values = int_column(graph, "comm_type", among=np.flatnonzero(is_communication))
     collective[rows] = values
     coded = to_arrow((shown_types(graph).astype(np.int64) << 32) + collective + 1).dictionary_encode()
     codes, of = coded.dictionary.to_pylist(), from_arrow(coded.indices)

@@ -20,6 +20,7 @@ from studio.trace import (
     dense_column,
     dependency_ids,
     int_column,
+    is_flagged,
     node_attributes,
 )
 
@@ -91,7 +92,7 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
             "collective": collective,
             "group": group,
             "bytes": dense_column(graph, "comm_size", 0),
-            "is_cpu_op": dense_column(graph, "is_cpu_op", 0) != 0,
+            "is_cpu_op": is_flagged(graph, "is_cpu_op"),
             "stream": pd.Series(dense_column(graph, "stream", NONE), dtype="Int64").mask(~streams),
             "ctrl_deps": _ids(graph, "ctrl"),
             "data_deps": _ids(graph, "data"),

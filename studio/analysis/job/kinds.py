@@ -18,6 +18,7 @@ from studio.trace import (
     NodeType,
     Trace,
     assumed_arrivals,
+    communicates,
     copies,
     idles,
     int_column,
@@ -58,7 +59,7 @@ def node_kinds(graph: Graph) -> Int64:
     kinds[graph.type == NodeType.COMP] = COMPUTE
     kinds[copies(graph)] = COPY
     kinds[idles(graph)] = NOTHING
-    kinds[_talks(graph) | is_library_kernel(graph)] = COMMUNICATION
+    kinds[communicates(graph) | is_library_kernel(graph)] = COMMUNICATION
     kinds[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = MEMORY
     rows, values = int_column(graph, "is_cpu_op")
     kinds[rows[values != 0]] = CPU
@@ -106,7 +107,7 @@ def work_kinds(trace: Trace) -> list[Int64]:
             working = kinds == CPU
             working[graph.rows_with("gap")[0]] = False
             kinds[working & computes_on_processor(graph)] = COMPUTE
-            kinds[working & (_talks(graph) | _permutes(graph))] = COMMUNICATION
+            kinds[working & (communicates(graph) | _permutes(graph))] = COMMUNICATION
     return found
 
 
@@ -166,7 +167,3 @@ def _named(graph: Graph, matches: Callable[[bytes], object]) -> Bool:
     used = find_distinct(graph.name[graph.type == NodeType.COMP]).tolist()
     found[used] = [bool(matches(graph.strings.raw(code))) for code in used]
     return np.asarray(found[graph.name] & (graph.type == NodeType.COMP))
-
-
-def _talks(graph: Graph) -> Bool:
-    return np.asarray((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))

@@ -177,7 +177,7 @@ class Ledger:
         return found
 
     def totals(self, start_ns: int = 0, end_ns: int | None = None) -> PartTimes:
-        """Return the same under the names of the parts, with what is made of them."""
+        """Return the time of each rank in each part within a window, by the names of the parts, with sums such as idle."""
         until = self.makespan_ns if end_ns is None else end_ns
         after = until - np.clip(self.finish_ns, start_ns, max(until, start_ns))
         return PartTimes(self.ns(start_ns, end_ns), after, self.is_recording)

@@ -17,7 +17,7 @@ EDITION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a run is compared by.
+    """The few numbers by which runs are compared over time.
 
     Attributes:
         ranks: Ranks that have times.

@@ -46,6 +46,11 @@ class Holder:
     bytes: int
     count: int
 
+    @property
+    def was_there(self) -> bool:
+        """Whether it is what was there before the recording began, of which no operator is known."""
+        return self.name == BEFORE and not self.count
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
@@ -210,7 +215,7 @@ def _holders(graph: Graph, live: Sequence[tuple[int, int]], peak: int) -> tuple[
 
 def holder_words(use: MemoryUse, one: Holder) -> str:
     """Name who holds memory: an operator, or what was there before all of them."""
-    if one.name != BEFORE or one.count:
+    if not one.was_there:
         return one.name
     return "there from the beginning" if use.counted else "before the recording"
 

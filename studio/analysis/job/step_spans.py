@@ -44,7 +44,7 @@ class StepSpans:
 
     @property
     def spread_of_ranks(self) -> float:
-        """The same of ranks, each the median of its steps."""
+        """Longest less shortest step of a rank, each rank the median of its steps, as a share of the typical one."""
         return self._spread(self.ns)
 
     def _spread(self, lines: Int64) -> float:

@@ -107,7 +107,7 @@ Sums = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class GraphFigures:
-    """What the summary of a job needs of a graph.
+    """Counts and sums of one graph, of which the summary of a job is made.
 
     Attributes:
         nodes, control_dependencies, data_dependencies, operations, timed_nodes, duration_ns: As in `Summary`, of the graph.

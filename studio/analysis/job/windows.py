@@ -6,6 +6,7 @@ import numpy as np
 
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.steps import graph_steps
+from studio.columns import join_columns
 from studio.distinct import find_distinct
 from studio.errors import ConfigError
 from studio.timeline import NodeTimes
@@ -25,7 +26,7 @@ def between(account: Ledger, start_ns: int, end_ns: int) -> Int64:
 def step_numbers(trace: Trace) -> list[int]:
     """Return the numbers of the training steps that names and annotations tell, rising."""
     used = sorted({rank.graph for rank in trace.ranks})
-    found = np.concatenate([np.zeros(0, np.int64), *(graph_steps(trace.graphs[index]) for index in used)])
+    found = join_columns(graph_steps(trace.graphs[index]) for index in used)
     numbers: list[int] = find_distinct(found[found != NONE]).tolist()
     return numbers
 

@@ -9,7 +9,7 @@ the other ends. Times of recordings are on aligned clocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -18,6 +18,7 @@ import numpy as np
 from studio.analysis.job.kinds import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, NOTHING
 from studio.analysis.job.ledger import PARTS, Ledger
 from studio.analysis.path.gates import Gates, Order, gates, order_of
+from studio.columns import group_places
 from studio.notebook import one_line, table
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, Int64, NodeType, Trace, UInt8, assumed_arrivals, device_waits, idles
@@ -46,7 +47,7 @@ _OF_PART: Mapping[str, Cause] = {"host": "host", "stall": "stall", "waiting": "w
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """What the finish of a run consists of.
+    """The critical path of a run: the pieces of time, across ranks, that its finish consists of.
 
     S segments by time, one where the other ends, from 0 to the finish; R ranks.
 
@@ -334,13 +335,6 @@ def _line(courses: Courses, place: int) -> _Line:
     )
 
 
-def by_rank(rank: Int64) -> Iterator[tuple[int, Int64]]:
-    """Yield each rank, and where it stands."""
-    order = np.argsort(rank, kind="stable")
-    distinct, first = np.unique(rank[order], return_index=True)
-    yield from zip(distinct.tolist(), np.split(order, first[1:]), strict=True) if len(order) else ()
-
-
 def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
     """Return the path with causes; gaps, and time for which a stream stalled, are cut where their rank did something else."""
     rank, row, top, bottom = visits[:, ::-1]
@@ -349,7 +343,7 @@ def _explain_visits(courses: Courses, visits: Int64) -> CriticalPath:
     cause = np.full(len(rank), _CODE["stall"], np.int64)
     kinds = courses.account.kinds
     given, stalled = np.zeros(len(rank), np.bool_), np.zeros(len(rank), np.bool_)
-    for place, places in by_rank(rank):
+    for place, places in group_places(rank):
         mine = places[row[places] != NONE]
         index, first = courses.trace.ranks[place].graph, int(courses.times.first[place])
         graph, kind = courses.trace.graphs[index], kinds[index]

@@ -11,7 +11,7 @@ from studio.analysis.graph.levels import thread_lanes
 from studio.analysis.graph.neighbours import Edges, edges
 from studio.distinct import find_distinct
 from studio.notebook import one_line
-from studio.trace import NONE, Graph, Int64, NodeType, dense_column, group_slots
+from studio.trace import NONE, Graph, Int64, NodeType, group_slots, is_flagged
 
 _COMPUTE, _CPU, _MEMORY, _TALK = range(4)
 
@@ -102,7 +102,7 @@ def _resources(graph: Graph, start_ns: Int64, end_ns: Int64) -> Int64:
     lane = np.full(len(graph), NONE, np.int64)
     lane[graph.type == NodeType.COMP] = _COMPUTE
     lane[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = _MEMORY
-    lane[dense_column(graph, "is_cpu_op", 0) != 0] = _CPU
+    lane[is_flagged(graph, "is_cpu_op")] = _CPU
     talks = (graph.type == NodeType.COMM_SEND) | (graph.type == NodeType.COMM_COLL)
     rows = np.flatnonzero(talks & (start_ns >= 0))
     rows = rows[np.argsort(start_ns[rows], kind="stable")]

@@ -13,6 +13,7 @@ import numpy as np
 
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.path.critical import Courses
+from studio.columns import join_columns
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Int64, Trace
 
@@ -101,8 +102,8 @@ class _Meetings:
             numbers += [self.count + np.arange(len(send))] * 2
             begun.append(np.maximum(start[send], start[receive]))
             self.count += len(send)
-        self.begun = np.concatenate([np.zeros(0, np.int64), *begun])
-        entry, number = (np.concatenate([np.zeros(0, np.int64), *part]) for part in (entries, numbers))
+        self.begun = join_columns(begun)
+        entry, number = (join_columns(part) for part in (entries, numbers))
         self.came = entry, number
         stays = end[entry] >= self.begun[number]
         self.of[entry[stays]] = number[stays]
@@ -118,7 +119,7 @@ def _pairs(courses: Courses, start: Int64, end: Int64, meeting: _Meetings) -> tu
         before.append(first + gates.before)
         after.append(first + gates.after)
         gap.append(np.maximum(gates.ready_ns[gates.after] - until[gates.before], 0))
-    this, other, spare = (np.concatenate([np.zeros(0, np.int64), *part]) for part in (before, after, gap))
+    this, other, spare = (join_columns(part) for part in (before, after, gap))
     # What a member of a meeting waited for may come later by as much as the member waited there.
     met = meeting.of[other]
     spare = spare + np.where(met >= 0, meeting.begun[met] - start[other], 0)

@@ -9,7 +9,8 @@ import numpy as np
 
 from studio.analysis.collectives.arrivals import Arrivals
 from studio.analysis.job.ledger import Ledger
-from studio.analysis.path.critical import CAUSES, Cause, CriticalPath, by_rank
+from studio.analysis.path.critical import CAUSES, Cause, CriticalPath
+from studio.columns import group_places
 from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
@@ -26,6 +27,7 @@ from studio.trace import (
     group_slots,
     world_names,
 )
+from studio.units import format_percent
 
 _FEW = 4
 """Ranks that are named one by one; of more those are that have much of the path."""
@@ -90,7 +92,7 @@ def path_shares(
     world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
     found: dict[tuple[Cause, str], list[Int64]] = {}
     alone: dict[Cause, dict[int, list[Int64]]] = {}
-    for place, mine in by_rank(path.rank):
+    for place, mine in group_places(path.rank):
         names = _what(trace, account, path, mine, world)
         for code in find_distinct(path.cause[mine]).tolist():
             cause, of = CAUSES[code], mine[path.cause[mine] == code]
@@ -145,13 +147,13 @@ def path_sentence(shares: Sequence[Share]) -> str:
     before = [share for share in shares if share.cause == "before"]
     known = [share for share in shares if share.cause != "before"]
     named = [share for share in known[:_TOLD] if share.share >= _LEAST_TOLD] or known[:1]
-    told = ", ".join(f"{_percent(share.share)} {share.what}" for share in named)
+    told = ", ".join(f"{format_percent(share.share, 0)} {share.what}" for share in named)
     rest = sum(share.share for share in known[len(named) :])
     if rest >= _LEAST_TOLD:
-        told += f", {_percent(rest)} the rest"
+        told += f", {format_percent(rest, 0)} the rest"
     unknown = [share for share in before if share.share >= _LEAST_TOLD]
     if unknown:
-        last = ", ".join(f"{_percent(share.share)} {share.what}" for share in unknown)
+        last = ", ".join(f"{format_percent(share.share, 0)} {share.what}" for share in unknown)
         told += f"{'; ' if told else ''}{last}, of which nothing is known"
     return told
 
@@ -240,7 +242,3 @@ def _collective_words(rank: Rank, kind: int, slot: int, world: frozenset[str]) -
         return collective_name(kind)
     name = WORLD if slot == NONE else str(rank.slots[slot])
     return f"{collective_name(kind)} {'of all ranks' if name in world else name}".rstrip()
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -20,6 +20,7 @@ from studio.analysis.graph.neighbours import Adjacency, adjacency, predecessors,
 from studio.analysis.job.ledger import Ledger, recorded_ledger
 from studio.analysis.timeline.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, categories
 from studio.analysis.timeline.host_waits import with_host_waits
+from studio.columns import join_columns
 from studio.errors import TraceError
 from studio.timeline import LANE_KINDS, Lane, LaneKind, Timeline
 from studio.trace import NONE, Int32, Int64, Rank, Trace, UInt8, dense_column, group_slots
@@ -238,7 +239,7 @@ class Gantt:
         spans = [self.coverage.spans(self.rows.track[row], begin, begin + TILE_BINS * width) for row in rows]
         single = np.array([len(places) <= BARS_AT_MOST for places in spans], bool)
         shown = [places if alone else places[:0] for places, alone in zip(spans, single, strict=True)]
-        places = np.concatenate([np.zeros(0, np.int64), *shown])
+        places = join_columns(shown)
         bars = np.concatenate(([0], np.cumsum([len(places) for places in shown]))).astype(np.int32)
         node = self.coverage.row[places]
         name, names = self._names(rows, bars, node)

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from studio.timeline import Timeline, node_times
-from studio.trace import Graph, Int64, Trace, dense_column, device_waits
+from studio.trace import Graph, Int64, Trace, device_waits, is_flagged
 
 
 def with_host_waits(trace: Trace, timeline: Timeline) -> tuple[Timeline, Int64]:
@@ -62,7 +62,7 @@ def _parts(timeline: Timeline) -> list[tuple[int, int]]:
 
 def _host_parents(graph: Graph, rows: Int64) -> dict[int, Int64]:
     """Return the nodes of the host that some nodes wait for."""
-    on_host = dense_column(graph, "is_cpu_op", 0) != 0
+    on_host = is_flagged(graph, "is_cpu_op")
     found = {}
     for row in rows.tolist():
         all_of = np.concatenate([graph.data.of(row), graph.ctrl.of(row)]).astype(np.int64)

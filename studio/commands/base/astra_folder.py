@@ -49,8 +49,8 @@ from studio.trace import (
     Strings,
     Trace,
     ValueKind,
-    dense_column,
     int_column,
+    is_flagged,
 )
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
@@ -208,7 +208,7 @@ def _with_compute(trace: Trace, parts: Parts, *, keep_durations: bool) -> tuple[
     lacking = lacking_timed = timed = untimed = 0
     uses = _uses(trace)
     for index, graph in enumerate(trace.graphs):
-        compute = (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) == 0)
+        compute = (graph.type == NodeType.COMP) & ~is_flagged(graph, "is_cpu_op")
         said = np.ones(len(graph), np.bool_)
         for key in ("num_ops", "tensor_size"):
             has = np.zeros(len(graph), np.bool_)
@@ -277,7 +277,7 @@ def _adapt_job(trace: Trace, *, durations: bool) -> tuple[Trace, list[Finding]]:
         changed, grown_ns = _in_micros(changed)
         counts["names"] += renamed * uses[index]
         counts["tags"] += tagged * uses[index]
-        on_cpu = (graph.type == NodeType.COMP) & (dense_column(graph, "is_cpu_op", 0) != 0)
+        on_cpu = (graph.type == NodeType.COMP) & is_flagged(graph, "is_cpu_op")
         counted = on_cpu | (graph.type == NodeType.COMP) if durations else on_cpu
         counts["rounded"] += int((counted & (grown_ns != 0)).sum()) * uses[index]
         drift_ns += int(grown_ns[counted].sum()) * uses[index]

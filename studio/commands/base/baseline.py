@@ -59,7 +59,7 @@ _QUANTITY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>%|p
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What is kept of a run.
+    """The figures of a run that a baseline file keeps.
 
     Attributes:
         name: The run; untrusted text.

@@ -71,7 +71,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """What a program made of a job.
+    """One run of another simulator's program on a job: its times, beside those of the simulation here.
 
     R ranks.
 

@@ -26,7 +26,9 @@ from studio.trace import (
     Rank,
     Trace,
     collective_name,
+    communicates,
     dense_column,
+    is_flagged,
     world_names,
 )
 from studio.units import format_counted
@@ -57,7 +59,7 @@ def for_astra_sim(trace: Trace) -> Trace:
         for what, chosen in _refused_nodes(graph).items():
             counts[what] = counts.get(what, 0) + int((chosen & ~gone).sum()) * int(uses[index])
             gone |= chosen
-        on_cpu = np.flatnonzero(_communicates(graph) & (dense_column(graph, "is_cpu_op", 0) != 0) & ~gone)
+        on_cpu = np.flatnonzero(communicates(graph) & is_flagged(graph, "is_cpu_op") & ~gone)
         counts[_ON_CPU] = counts.get(_ON_CPU, 0) + len(on_cpu) * int(uses[index])
         changed = edit.with_zero(graph, "is_cpu_op", on_cpu) if len(on_cpu) else graph
         if gone.any():
@@ -71,10 +73,6 @@ def for_astra_sim(trace: Trace) -> Trace:
 
 
 _ON_CPU = "communication nodes no longer marked as CPU operations"
-
-
-def _communicates(graph: Graph) -> Bool:
-    return np.asarray((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
 
 
 def _refused_nodes(graph: Graph) -> dict[str, Bool]:

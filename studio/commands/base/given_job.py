@@ -26,7 +26,7 @@ def read_job(request: SimulationRequest, progress: Progress | None = None) -> Tr
     if files:
         size = job_size(request)
         return read(files, ranks=request.ranks, progress=progress, npus=size.npus, passes=size.passes)
-    return workspace_of(request).load(_job(request))
+    return open_workspace(request.workspace).load(_job(request))
 
 
 def import_job(request: SimulationRequest, progress: Progress | None = None) -> str:
@@ -41,7 +41,9 @@ def import_job(request: SimulationRequest, progress: Progress | None = None) -> 
     from studio.jobs.importing import open_paths
 
     size = job_size(request)
-    jobs = open_paths(workspace_of(request), files, ranks=request.ranks, progress=progress, size=size)
+    jobs = open_paths(
+        open_workspace(request.workspace), files, ranks=request.ranks, progress=progress, size=size
+    )
     if len(jobs) > 1:
         raise ConfigError(
             f"WORKLOAD holds {len(jobs)} jobs: {', '.join(jobs)}; allowed: one",
@@ -87,29 +89,30 @@ def _given_files(request: SimulationRequest) -> list[Path | str]:
     return list(find_by_prefix(absent[0]))
 
 
-def workspace_of(request: SimulationRequest) -> Workspace:
-    """Return the workspace that holds stored jobs and runs."""
+def open_workspace(folder: Path | None) -> Workspace:
+    """Return the workspace that holds stored jobs and runs: that of a folder, or the user's."""
     from studio.store.workspace import Workspace
 
-    return Workspace(_root(request))
+    return Workspace(workspace_folder(folder))
 
 
-def _root(request: SimulationRequest) -> Path:
+def workspace_folder(given: Path | None) -> Path:
+    """Return the folder of the workspace: the given one, or the user's."""
     # Most simulations need no workspace; what it imports takes longer than they do.
     from studio.store.workspace import Workspace
 
-    return request.workspace or Workspace.default_root()
+    return given or Workspace.default_root()
 
 
 def _job(request: SimulationRequest) -> str:
     """Find the stored job that the workload names."""
     [name] = request.workload
     nothing = f"WORKLOAD {name!r}: no file or folder, no files {name}.<rank>.et"
-    root = _root(request)
+    root = workspace_folder(request.workspace)
     if not root.is_dir():
         raise ConfigError(f"{nothing}, and no workspace with jobs", hint="Name a folder of traces.")
     try:
-        return workspace_of(request).info(name).id
+        return open_workspace(request.workspace).info(name).id
     except StudioError as error:
         raise ConfigError(
             f"{nothing}, no job of the workspace {root}",

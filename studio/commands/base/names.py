@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from studio.commands.base.prefix import find_by_prefix
+from studio.commands.base.prefix import find_by_prefix, no_such_job
 from studio.comparing import RECORDED, SIDES_AT_MOST, Compared, name_in_errors, recording
 from studio.errors import ConfigError
 from studio.et import Progress, read
@@ -101,10 +101,7 @@ def _find_run(
             return recording(read(files, ranks=ranks, progress=progress), name)
     session = open_session()
     if session is None:
-        raise ConfigError(
-            f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with runs",
-            hint="Name a folder of traces.",
-        )
+        raise no_such_job(name, "runs")
     return session.load_side(*find_stored_run(session.workspace, name))
 
 

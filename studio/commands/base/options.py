@@ -14,7 +14,7 @@ import click
 from studio.commands.base.terminal import note_quiet
 from studio.errors import ConfigError, TraceError
 from studio.sim.settings import GPUS
-from studio.units import format_bytes, parse_bytes
+from studio.units import format_bytes, parse_bytes, parse_ns
 
 
 class PathOption(click.Path):
@@ -92,6 +92,18 @@ class Bytes(click.ParamType[int]):
         if size < self.least:
             self.fail(f"{value} is less than {format_bytes(self.least)}.", param, ctx)
         return size
+
+
+def parse_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    """Return the nanoseconds of a time such as `2ms` that an option is given; None where it is not.
+
+    Raises:
+        click.BadParameter: It is no time.
+    """
+    try:
+        return None if text is None else parse_ns(text)
+    except ConfigError as error:
+        raise click.BadParameter(f"{error.message}. {error.hint}") from error
 
 
 _RANK = re.compile(r"(?P<file>.+)=(?P<number>[0-9]{1,9})", re.DOTALL)

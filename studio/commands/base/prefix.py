@@ -5,6 +5,8 @@ from __future__ import annotations
 import glob
 from pathlib import Path
 
+from studio.errors import ConfigError
+
 
 def find_by_prefix(prefix: str) -> list[Path]:
     """Find the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
@@ -16,3 +18,11 @@ def find_by_prefix(prefix: str) -> list[Path]:
             paths.append(path)
     groups = base.with_name(f"{base.name}.json") if base.name else base
     return [*paths, groups] if paths and groups.is_file() else paths
+
+
+def no_such_job(name: str, holds: str) -> ConfigError:
+    """Return the error for a name that no files have, where there is no workspace either; `holds` says of what."""
+    return ConfigError(
+        f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with {holds}",
+        hint="Name a folder of traces.",
+    )

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from studio.errors import ConfigError
 from studio.sql.sources import Sources, file_source, stored_source, together, workspace_source
 from studio.store.workspace import Workspace
 from studio.trace import Finding, Trace
@@ -45,7 +44,7 @@ def find_sources(
 
     # Lists of the workspace need none of it.
     from studio.commands.base.names import find_stored_run
-    from studio.commands.base.prefix import find_by_prefix
+    from studio.commands.base.prefix import find_by_prefix, no_such_job
     from studio.et import read
     from studio.session import Session
 
@@ -66,9 +65,6 @@ def find_sources(
         if session is None and root.is_dir():
             session = Session(Workspace(root))
         if session is None:
-            raise ConfigError(
-                f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with runs",
-                hint="Name a folder of traces.",
-            )
+            raise no_such_job(name, "runs")
         found.append(stored_source(session, *find_stored_run(session.workspace, name)))
     return together(found)

@@ -40,7 +40,7 @@ _TOLD: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a job came to on a system.
+    """Figures of one case of a suite: a job on a system.
 
     Attributes:
         job, system: Their names.

@@ -20,7 +20,7 @@ from studio.trace import Int64
 def spread(
     launched: DeviceOperations, communication: Communication, plan: Plan
 ) -> tuple[DeviceOperations, Communication, Plan]:
-    """Return the same with a device operation, of the kernel's time and stream, for each message of `communication.batches`."""
+    """Give each message of a batch a device operation of its own, with the time and stream of the batch's kernel."""
     batches = communication.batches
     if not batches:
         return launched, communication, plan

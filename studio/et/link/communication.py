@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from studio.et.direct import OPERATORS, direct_kernel_kind
-from studio.et.kineto import rank_list
+from studio.et.kineto import parse_ranks
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.carried import BY_MESSAGES, library_rows, match_calls
 from studio.et.link.literals import parse_literal, tensor_bytes
@@ -524,7 +524,7 @@ def _facts_told(kind: int, told: tuple[Any, ...], _types: tuple[type, ...]) -> F
     size = element_bytes(str(dtype or ""))
     given, taken = _count(given_count), _count(taken_count)
     known = size > 0
-    ranks = rank_list(listed)
+    ranks = parse_ranks(listed)
     start, stride, members = map(_count, strided)
     if not ranks and start >= 0 and stride > 0 and 0 < members <= 1 << 20:
         ranks = tuple(range(start, start + stride * members, stride))
@@ -845,7 +845,7 @@ def _parse_groups(text: Any) -> list[Group]:
     groups = []
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and "pg_name" in entry:
-            ranks, size = rank_list(entry.get("ranks")), _count(entry.get("group_size"))
+            ranks, size = parse_ranks(entry.get("ranks")), _count(entry.get("group_size"))
             if not ranks and 0 < size <= 1 << 20:
                 ranks = tuple(range(size))
             groups.append(Group(str(entry["pg_name"]), str(entry.get("pg_desc", "")), ranks, size))

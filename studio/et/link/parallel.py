@@ -60,7 +60,7 @@ class LinkedRanks:
 
 @dataclass(frozen=True, slots=True)
 class Onlookers:
-    """What is told how far linking is.
+    """Callbacks for the progress of linking, and for what ranks tell meanwhile.
 
     Attributes:
         read: Told the name of a file that was read, and "" several times a second meanwhile; may raise to stop.

@@ -17,7 +17,7 @@ from studio.et.encode import serialise
 from studio.et.job import JobFiles, Progress, RanksNeededError, left_out_findings, read_job
 from studio.et.known import CHAKRA, COPIES, GROUPS, MERGED
 from studio.et.merged.heads import Beside, Heads, RankHead, is_regular, to_record
-from studio.et.merged.records import Changed, Chunk, chunks, odd_encoding, rewritten
+from studio.et.merged.records import Changed, Chunk, chunks, odd_encoding, rewrite_records
 from studio.et.merged.rule import BLOCK, MISSING_IDS, ORIGINAL_ID, RANK
 from studio.et.naming import file_name
 from studio.et.source import SourceFile, load, measure_file
@@ -253,7 +253,7 @@ def _merged_rank(
             tail[index] = len(tails)
             tails.append(more)
         changed = Changed(local + base, deps + base, np.stack([chunk.end, chunk.end]), tails, tail)
-        yield rewritten(chunk, changed), len(chunk), len(special)
+        yield rewrite_records(chunk, changed), len(chunk), len(special)
 
 
 class _Numbering:

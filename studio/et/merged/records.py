@@ -200,7 +200,7 @@ class _Edits:
         return np.concatenate(self.sources)[spread(pieces, lengths)].tobytes()
 
 
-def rewritten(chunk: Chunk, changed: Changed) -> bytes:
+def rewrite_records(chunk: Chunk, changed: Changed) -> bytes:
     """Return the records of a chunk with other ids, dependencies and last attributes."""
     edits, fields, raw = _Edits(chunk.raw), chunk.fields, chunk.raw
     size = (chunk.end - chunk.begin) - (changed.cut[1] - changed.cut[0])

@@ -11,7 +11,7 @@ from studio.errors import TraceFormatError
 from studio.et import chakra, wire
 from studio.et import kernel as k
 from studio.et.merged.heads import Heads, RankHead, from_record, metadata_record
-from studio.et.merged.records import Changed, Chunk, chunks, rewritten
+from studio.et.merged.records import Changed, Chunk, chunks, rewrite_records
 from studio.et.merged.rule import BLOCK, MISSING_IDS, ORIGINAL_ID, RANK
 from studio.et.wire_fields import Fields, find_fields, read_numbers, spread
 from studio.trace import Bool, Finding, Int64, UInt8, UInt64, ValueKind
@@ -106,7 +106,7 @@ def rank_pieces(master: Master, rank: int) -> Iterator[bytes]:
     for begin, end in master.runs.get(rank, ()):
         for chunk in chunks(master.data, begin, end):
             ends = _Ends.of(chunk, master.name)
-            yield rewritten(chunk, _restored(chunk, ends, rank, table, master.name))
+            yield rewrite_records(chunk, _restored(chunk, ends, rank, table, master.name))
 
 
 def _restored(chunk: Chunk, ends: _Ends, rank: int, table: UInt64, name: str) -> Changed:

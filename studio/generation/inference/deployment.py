@@ -210,7 +210,7 @@ def _lengths(model: Model, wish: StepWish) -> tuple[Lengths | None, Lengths | No
     return contexts, prompts
 
 
-def resized(wish: StepWish, **changed: object) -> StepWish:
+def resize_wish(wish: StepWish, **changed: object) -> StepWish:
     """Return the wish with other degrees, as many ranks as they need, and the same replicas."""
     cell = wish.tp * wish.pp
     replicas = max(wish.ranks // cell, 1)

@@ -232,7 +232,7 @@ def _move(program: Program, name: str, ends: tuple[int, int], tag: int, after: l
     return node
 
 
-def transferred(roles: Roles) -> Mapping[str, int]:
+def count_transfers(roles: Roles) -> Mapping[str, int]:
     """Return how many messages carry the KV cache, and their bytes together."""
     sizes = [size for _, _, size in transfers(roles)]
     layers = roles.prefill.model.layers

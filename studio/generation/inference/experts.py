@@ -7,12 +7,11 @@ direction of a rank, as in training. Of a rank's experts only those are read tha
 
 from __future__ import annotations
 
-from studio.generation.experts import exchanged_bytes, router_width
+from studio.generation.experts import exchange_tokens, router_width
 from studio.generation.inference.counts import ACTIVATION_BYTES, experts_met
 from studio.generation.inference.passes import StepPasses
 from studio.generation.routing import given_tokens, received_tokens
 from studio.generation.transformer import feed_forward_products
-from studio.trace import CollectiveType
 
 _NORM, _CHOICE = 5, 4
 """Operations of an element of a norm, and of an expert's score, as in training."""
@@ -29,7 +28,7 @@ def experts_forward(passes: StepPasses, at: str, layer: int, x: int) -> int:
     )
     chosen = passes.elementwise(f"{part}.choice.fwd", [scores], tokens * model.experts, _CHOICE, 2)
     node = passes.elementwise(f"{part}.permute.fwd", [normed, chosen], copied, 1, 2)
-    node = _exchange(passes, f"{part}.dispatch.all_to_all.fwd", layer, node)
+    node = exchange_tokens(passes, f"{part}.dispatch.all_to_all.fwd", layer, node)
     shared = [_shared(passes, part, normed)] if model.shared_width else []
     arrived = received_tokens(model, layout, layer, passes.place)
     met = experts_met(model, layout, layer, passes.place)
@@ -39,7 +38,7 @@ def experts_forward(passes: StepPasses, at: str, layer: int, x: int) -> int:
     node = _grouped(
         passes, f"{part}.experts.fc2.fwd", node, (arrived, second.rows // tp, second.columns), met
     )
-    node = _exchange(passes, f"{part}.combine.all_to_all.fwd", layer, node)
+    node = exchange_tokens(passes, f"{part}.combine.all_to_all.fwd", layer, node)
     node = passes.elementwise(f"{part}.unpermute.fwd", [node, *shared], copied, 2, 2)
     return passes.residual(part, [passes.leave(part, "fwd", node), x])
 
@@ -51,13 +50,6 @@ def _shared(passes: StepPasses, part: str, normed: int) -> int:
     node = passes.matmul(f"{part}.shared.fc1.fwd", [normed], tokens, first.rows, first.columns // tp)
     node = passes.activation(f"{part}.shared.act.fwd", node, tokens * width // tp)
     return passes.matmul(f"{part}.shared.fc2.fwd", [node], tokens, second.rows // tp, second.columns)
-
-
-def _exchange(passes: StepPasses, name: str, layer: int, after: int) -> int:
-    if passes.layout.ep == 1:
-        return after
-    size = exchanged_bytes(passes, layer)
-    return passes.program.collective(name, "ep", CollectiveType.ALL_TO_ALL, [after], size)
 
 
 def _grouped(passes: StepPasses, name: str, after: int, shape: tuple[int, int, int], met: float) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from studio.errors import ConfigError
 from studio.generation.fitting import giga
-from studio.generation.inference.deployment import DISAGGREGATED, StepWish, resized, steps_of
+from studio.generation.inference.deployment import DISAGGREGATED, StepWish, resize_wish, steps_of
 from studio.generation.inference.disaggregated import joined, roles_of
 from studio.generation.inference.memory import fullest
 from studio.generation.models import Model
@@ -174,7 +174,7 @@ def _degrees(wish: StepWish, name: str, most: int) -> Iterator[_Change]:
             yield f"--{name} {change[name]}", replace(wish, **change)
     alone = replace(wish, ranks=wish.ranks - wish.prefill_ranks)
     for change in every:
-        changed = replace(wish, ranks=wish.prefill_ranks + resized(alone, **change).ranks, **change)
+        changed = replace(wish, ranks=wish.prefill_ranks + resize_wish(alone, **change).ranks, **change)
         yield f"--{name} {change[name]} with --ranks {changed.ranks}", changed
 
 

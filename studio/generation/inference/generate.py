@@ -11,11 +11,11 @@ from studio.generation.inference.batches import Batch, Load, after, load_of
 from studio.generation.inference.counts import ACTIVATION_BYTES, cache_bytes, step_flop
 from studio.generation.inference.deployment import DISAGGREGATED, StepWish, steps_of
 from studio.generation.inference.disaggregated import (
+    count_transfers,
     joined,
     make_disaggregated,
     role_wishes,
     roles_of,
-    transferred,
 )
 from studio.generation.inference.fitting import DECODE, PREFILL, held_by_role, remedies
 from studio.generation.inference.job import TOKEN_BYTES, Steps, make_steps
@@ -150,7 +150,7 @@ def _describe_roles(model: Model, wish: StepWish, gpu: Gpu | None) -> dict[str, 
             "unfit": unfit,
             "remedies": [str(remedy) for remedy in found],
         }
-    sent = transferred(roles)
+    sent = count_transfers(roles)
     return {
         "model": model.name,
         "source": model.source,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec
@@ -45,6 +46,34 @@ def hint(name: str, text: str) -> Any:
     """Return a question mark that explains `name` on hover and focus: see `assets/frame/hints.mjs`."""
     about: dict[str, Any] = {"aria-label": f"What is {name}: {text}", "data-hint": text}
     return html.Button("?", className="cs-hint", **about)
+
+
+def read_upload(contents: str) -> bytes:
+    """Return the bytes of a file that Dash's upload sends as a data URL.
+
+    Raises:
+        ValueError: It is no base64.
+
+    Example:
+        >>> read_upload("data:text/plain;base64,aGk=")
+        b'hi'
+    """
+    return base64.b64decode(contents.partition(",")[2])
+
+
+def with_hint(name: str, text: str) -> Any:
+    """Return a name with a question mark behind it that explains it on hover and focus."""
+    return html.Span([name, hint(name, text)])
+
+
+def as_sentence(words: str) -> str:
+    """Return words that begin in lower case as a sentence; "" of none.
+
+    Example:
+        >>> as_sentence("no link was busy"), as_sentence("")
+        ('No link was busy.', '')
+    """
+    return f"{words[0].upper()}{words[1:]}." if words else ""
 
 
 def error_box(error: StudioError, *, title: str = "This cannot be shown") -> Any:

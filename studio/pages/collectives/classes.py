@@ -17,7 +17,7 @@ from studio.analysis.job.together import ready_words
 from studio.errors import ConfigError
 from studio.pages.base.export import Table, exports
 from studio.pages.base.state import session
-from studio.pages.base.widgets import exact, hint, link, table
+from studio.pages.base.widgets import exact, link, table, with_hint
 from studio.sim.attained import FASTER, FASTER_WORDS, Attained, attained_by
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns, format_rate
@@ -50,11 +50,11 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
     if not found:
         return html.Div([html.P("No collective of this run has times.", className="cs-dim"), doubt])
     head: list[Any] = [
-        "Type", "Ranks", "Groups", "Size", "Count", _named("Median", _TIME), "p99", _named("busbw", _BUS),
-        _named("Skew", _SKEW), "Most skew", _named("Last", _LAST),
+        "Type", "Ranks", "Groups", "Size", "Count", with_hint("Median", _TIME), "p99", with_hint("busbw", _BUS),
+        with_hint("Skew", _SKEW), "Most skew", with_hint("Last", _LAST),
     ]  # fmt: skip
     if attained:
-        head.insert(8, _named(f"of {attained.system}", _ATTAINED))
+        head.insert(8, with_hint(f"of {attained.system}", _ATTAINED))
     # Of one member alone nothing tells when the others came.
     alone = len(session().trace(job).ranks) == 1
     shown = found[:_SHOWN]
@@ -97,10 +97,6 @@ def _classes(job: str, run: str) -> tuple[list[SizeClass], Attained | None, str]
         return found, attained_by(trace, found), apart
     except ConfigError:  # the recorded GPU's system does not come in the size of this job
         return found, None, apart
-
-
-def _named(name: str, about: str) -> Any:
-    return html.Span([name, hint(name, about)])
 
 
 def size_texts(found: Sequence[SizeClass]) -> list[str]:

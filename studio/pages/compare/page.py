@@ -81,6 +81,24 @@ def layout(**_query: str) -> Any:
 
 def _timelines() -> Any:
     """Return the timelines with their row of controls; `assets/compare/` draws them."""
+    canvas = html.Div(
+        id="compare-canvas",
+        className="cs-compare-canvas",
+        tabIndex=0,
+        role="application",
+        **aria_label(
+            "Timelines of the runs on one time axis. W and S zoom, A and D move, arrows scroll, 0 shows everything; "
+            "a click selects the node on every side"
+        ),
+    )
+    return html.Section(
+        [_controls(), html.Div(id="compare-align-note", role="status"), canvas, _foot()],
+        className="cs-section",
+    )
+
+
+def _controls() -> Any:
+    """Return the row above the timelines: layout, alignment, zoom and exports."""
     align = dmc.Select(
         id="compare-align",
         data=[{"value": ALIGN_START, "label": "start"}],
@@ -108,7 +126,7 @@ def _timelines() -> Any:
         className="cs-compare-modes",
         **aria_label("Layout of the timelines"),
     )
-    controls = html.Div(
+    return html.Div(
         [
             html.H2("When"),
             modes,
@@ -130,17 +148,11 @@ def _timelines() -> Any:
         ],
         className="cs-compare-controls",
     )
-    canvas = html.Div(
-        id="compare-canvas",
-        className="cs-compare-canvas",
-        tabIndex=0,
-        role="application",
-        **aria_label(
-            "Timelines of the runs on one time axis. W and S zoom, A and D move, arrows scroll, 0 shows everything; "
-            "a click selects the node on every side"
-        ),
-    )
-    foot = html.Div(
+
+
+def _foot() -> Any:
+    """Return the row below the timelines: what the pointer is on, the legend, and keys."""
+    return html.Div(
         [
             html.Span(id="compare-status", role="status"),
             html.Span(
@@ -161,9 +173,6 @@ def _timelines() -> Any:
             ),
         ],
         className="cs-compare-foot",
-    )
-    return html.Section(
-        [controls, html.Div(id="compare-align-note", role="status"), canvas, foot], className="cs-section"
     )
 
 

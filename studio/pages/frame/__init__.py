@@ -1,1 +1,1 @@
-"""What stands around every page: activity, inspector, and the page for wrong addresses."""
+"""The frame around every page: bar, navigation, activity, inspector, and the page for wrong addresses."""

@@ -12,7 +12,7 @@ from studio.figures.queues import MOST_LINES, queue_lines
 from studio.pages.base.export import Table, exports
 from studio.pages.base.figures import drawn_figure
 from studio.pages.base.state import session
-from studio.pages.base.widgets import hint
+from studio.pages.base.widgets import as_sentence, hint
 
 _TITLE = "Launches and queues"
 _FIGURE = "overview-queues"
@@ -40,10 +40,10 @@ def shown_launches(found: Launches, *, dark: bool) -> Any:
             ),
             html.P(
                 [
-                    _sentence(delay),
+                    as_sentence(delay),
                     hint("launch delay", DELAY),
                     " ",
-                    *(_sentence(line) + " " for line in more),
+                    *(as_sentence(line) + " " for line in more),
                 ]
             ),
             drawn_figure(_FIGURE, queue_lines(first, dark=dark)),
@@ -58,10 +58,6 @@ def shown_launches(found: Launches, *, dark: bool) -> Any:
         ],
         className="cs-section",
     )
-
-
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
 
 
 def _numbers(queues: tuple[Queue, ...]) -> Table:

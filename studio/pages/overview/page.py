@@ -120,13 +120,12 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
     summary = _summary(info, trace)
     here = completeness(trace)
     ran = is_recording(trace)
-    (use, alone), run = shared_use(group_use(trace)), shown_run(session(), view["job"], view)
+    run = shown_run(session(), view["job"], view)
     simulated = _run_info(info.id, run)
     is_gone = bool(run) and simulated is None
     if is_gone:
         run = None  # nothing is read of it: said once, instead of in every section
     layout_place = html.Div(layout_section(info.id, None), id="overview-layout")
-    figure = used_matrix(use, dark=theme == "dark")
     shown = page(
         info.name,
         lost_line(trace, info.id),
@@ -135,23 +134,7 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
         follow_tasks("overview"),
         doubt_lines(simulated),
         html.Div(None if run is None else headline_skeleton(), id="overview-headline"),
-        html.Div(
-            [
-                html.Div(
-                    [
-                        html.Div(
-                            verdict_skeleton(summary.ranks)
-                            if run is not None
-                            else untimed(info.id, summary.duration_ns > 0, is_gone=is_gone),
-                            id="overview-ranks",
-                        ),
-                        html.Div(None if run is None else times_skeleton(), id="overview-times"),
-                    ]
-                ),
-                html.Div(id="overview-advice"),
-            ],
-            className="cs-columns cs-verdict",
-        ),
+        _verdict_places(info, summary, run, is_gone=is_gone),
         _facts(summary, simulated, here),
         assumed_section(trace, info),
         html.Div(
@@ -164,43 +147,8 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
         html.Div(id="overview-launches"),
         html.Div(id="overview-memory"),
         operators_place(),
-        html.Div(
-            [
-                html.Div(
-                    [
-                        html.H2("Nodes by type"),
-                        html.Div(
-                            reserved(types_table(summary, recorded_times_of(summary), ran=ran))
-                            if simulated
-                            else types_table(summary, ran=ran),
-                            id="overview-types",
-                        ),
-                    ],
-                    className="cs-section",
-                ),
-                html.Div(
-                    [html.H2("Communication by type"), collectives_table(summary, count_unsized(trace))],
-                    className="cs-section",
-                ),
-            ],
-            className="cs-columns cs-columns-wide" if simulated and summary.duration_ns else "cs-columns",
-        ),
-        html.Div(
-            [
-                html.Div(
-                    [
-                        html.H2(["Which ranks communicate in which groups", term("comm group", "")]),
-                        exports("groups-and-ranks", figure="overview-groups", table=use_table(use))
-                        if figure
-                        else None,
-                    ],
-                    className="cs-figure-head",
-                ),
-                matrix_figure("overview-groups", figure, use),
-                count_left_out(alone),
-            ],
-            className="cs-section",
-        ),
+        _types(trace, summary, simulated, ran=ran),
+        _groups(trace, theme),
         html.Div(
             [
                 html.H2("Findings"),
@@ -212,6 +160,74 @@ def show_job(view: dict[str, Any], theme: str) -> Any:
         controls=_next(info, view, is_whole=here.is_whole),
     )
     return still(shown)
+
+
+def _verdict_places(info: JobInfo, summary: Summary, run: str | None, *, is_gone: bool) -> Any:
+    """Return the places of the verdict, the times and the advice, as high as what will come; or why there are no times."""
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.Div(
+                        verdict_skeleton(summary.ranks)
+                        if run is not None
+                        else untimed(info.id, summary.duration_ns > 0, is_gone=is_gone),
+                        id="overview-ranks",
+                    ),
+                    html.Div(None if run is None else times_skeleton(), id="overview-times"),
+                ]
+            ),
+            html.Div(id="overview-advice"),
+        ],
+        className="cs-columns cs-verdict",
+    )
+
+
+def _types(trace: Trace, summary: Summary, simulated: RunInfo | None, *, ran: bool) -> Any:
+    """Return the tables of nodes and of communication by type."""
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H2("Nodes by type"),
+                    html.Div(
+                        reserved(types_table(summary, recorded_times_of(summary), ran=ran))
+                        if simulated
+                        else types_table(summary, ran=ran),
+                        id="overview-types",
+                    ),
+                ],
+                className="cs-section",
+            ),
+            html.Div(
+                [html.H2("Communication by type"), collectives_table(summary, count_unsized(trace))],
+                className="cs-section",
+            ),
+        ],
+        className="cs-columns cs-columns-wide" if simulated and summary.duration_ns else "cs-columns",
+    )
+
+
+def _groups(trace: Trace, theme: str) -> Any:
+    """Return the matrix of which ranks communicate in which groups."""
+    use, alone = shared_use(group_use(trace))
+    figure = used_matrix(use, dark=theme == "dark")
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H2(["Which ranks communicate in which groups", term("comm group", "")]),
+                    exports("groups-and-ranks", figure="overview-groups", table=use_table(use))
+                    if figure
+                    else None,
+                ],
+                className="cs-figure-head",
+            ),
+            matrix_figure("overview-groups", figure, use),
+            count_left_out(alone),
+        ],
+        className="cs-section",
+    )
 
 
 @callback(Output("overview-findings", "children"), Input("overview-shown", "data"), tasks_changed("overview"))

@@ -28,7 +28,7 @@ from studio.pages.base.export import exports
 from studio.pages.base.figures import drawn_figure
 from studio.pages.base.rank_table import rank_table
 from studio.pages.base.state import session
-from studio.pages.base.widgets import exact, hint, link, loading, table, term
+from studio.pages.base.widgets import exact, hint, link, loading, table, term, with_hint
 from studio.trace import NONE, Float64, Int64, Trace
 from studio.units import format_count, format_counted, format_ns
 
@@ -89,7 +89,7 @@ def headline(job: str, run: str) -> Any:
         count = len(steps.steps)
         facts.append(
             (
-                _named("step time", _STEP),
+                with_hint("step time", _STEP),
                 [
                     exact(format_ns(steps.typical_ns), f"{steps.typical_ns:,} ns"),
                     _aside(format_counted(count, "step")),
@@ -98,14 +98,14 @@ def headline(job: str, run: str) -> Any:
         )
     facts.append(
         (
-            _named("finish", _FINISH if steps is None else ABOUT["finish"]),
+            with_hint("finish", _FINISH if steps is None else ABOUT["finish"]),
             exact(format_ns(finish), f"{finish:,} ns"),
         )
     )
     spreads = _spreads(steps, account)
     if spreads:
-        facts.append((_named("spread", _SPREAD), spreads))
-    facts += [(_named(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %") for key, share in _shares(account)]
+        facts.append((with_hint("spread", _SPREAD), spreads))
+    facts += [(with_hint(NAMES[key], ABOUT[key]), f"{100 * share:.1f} %") for key, share in _shares(account)]
     facts.append(("health", _health(job)))
     return html.Dl(
         [html.Div([html.Dt(label), html.Dd(value)]) for label, value in facts],
@@ -127,10 +127,6 @@ def _health(job: str) -> Any:
         return "not checked" if job in session().unexamined else "checking…"
     said = [format_counted(levels[level], level) for level in ("error", "warning") if levels.get(level)]
     return dcc.Link(", ".join(said) or "no problems", href=link("/findings", {"job": job}))
-
-
-def _named(name: str, about: str) -> Any:
-    return html.Span([name, hint(name, about)])
 
 
 def _aside(words: str) -> Any:

@@ -18,7 +18,7 @@ from studio.pages.base.widgets import aria_label, exact, hint, link, table, term
 from studio.pages.simulate.believing import mark
 from studio.store.run_infos import RunInfo
 from studio.trace import NONE
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_count_range, format_ns
 
 
 def use_table(use: GroupUse) -> Table:
@@ -29,10 +29,6 @@ def use_table(use: GroupUse) -> Table:
         for g, r, count, size, sized in zip(*(array.tolist() for array in arrays), strict=True)
     ]
     return Table(("group", "rank", "nodes", "bytes"), rows)
-
-
-def _range(least: int, most: int) -> str:
-    return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
 
 
 _STANDS_OUT = 1.005
@@ -114,7 +110,7 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None, *, 
         row = [
             html.Span([swatch, share.name, *_type_hint(share.name)], className="cs-type"),
             format_count(share.nodes),
-            _range(share.rank_least, share.rank_most),
+            format_count_range(share.rank_least, share.rank_most),
         ]
         if run is not None:
             took = run.get(share.name, TypeTime(0, 0, NONE))

@@ -166,7 +166,7 @@ def dimensions_text(fields: Fields) -> str:
     return ",".join(f"{fields[f'name-{index}']}={fields[f'size-{index}'].strip()}" for index in range(count))
 
 
-def advanced(fields: Fields, *, is_damaged: bool) -> Any:
+def advanced_fold(fields: Fields, *, is_damaged: bool) -> Any:
     """Return the fold of how copies differ, and whether damaged ranks are copied."""
     damaged = dcc.Checklist(
         [{"label": " Complete it although something could not be read", "value": "yes"}],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -37,10 +36,10 @@ from studio.pages.base.jobs_made import made_job, making_line
 from studio.pages.base.rank_words import here_words, known_word, lost_line, origin_line, whole_words
 from studio.pages.base.state import session, tasks, trace, workspace
 from studio.pages.base.still import still
-from studio.pages.base.widgets import error_box, link, loading, no_job, page, show_errors
+from studio.pages.base.widgets import error_box, link, loading, no_job, page, read_upload, show_errors
 from studio.pages.ranks.form import (
     Fields,
-    advanced,
+    advanced_fold,
     completing,
     control_id,
     dimension_fields,
@@ -197,7 +196,7 @@ def _complete_form(layouts: Layouts, word: str, fields: Fields, *, is_damaged: b
             "ranks-before", "Ranks of the whole job", legend(("rk-recorded", word), _ASSUMED, _OPEN)
         ),
         html.Div(id="ranks-evidence", className="cs-section"),
-        advanced(fields, is_damaged=is_damaged),
+        advanced_fold(fields, is_damaged=is_damaged),
         html.Div(id="ranks-rules", hidden=True),
     ]
 
@@ -412,7 +411,7 @@ def take_file(contents: str | None, name: str | None) -> Any:
         return no_update, no_update
     called = (name or "layout").replace("\n", " ")[:80]
     try:
-        text = base64.b64decode(contents.partition(",")[2]).decode("utf-8")
+        text = read_upload(contents).decode("utf-8")
         given = layout_of_text(called, text)
     except ConfigError as error:
         return no_update, error_box(error, title="This file is no layout")

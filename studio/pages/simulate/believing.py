@@ -8,7 +8,7 @@ from typing import Any
 from dash import html
 
 from studio.pages.base.asked import ORDER, asks
-from studio.pages.base.widgets import aria_label
+from studio.pages.base.widgets import aria_label, as_sentence
 from studio.sim.doubt import Doubt
 from studio.sim.doubts import options_of
 from studio.store.run_infos import RunInfo
@@ -41,8 +41,7 @@ def show_warnings(info: RunInfo) -> Any:
     """Return what is doubtful about a run with the button that cures it, and what a cure has changed."""
     changed = None
     if info.cures is not None:
-        words = info.cures.words(info.makespan_ns)
-        changed = html.P(f"{words[0].upper()}{words[1:]}.", className="sim-cured")
+        changed = html.P(as_sentence(info.cures.words(info.makespan_ns)), className="sim-cured")
     if not info.doubts:
         return changed
     items = [

@@ -8,7 +8,7 @@ from typing import Any
 from dash import html
 
 from studio.pages.base.asked import EDIT, asks
-from studio.pages.base.widgets import aria_label
+from studio.pages.base.widgets import aria_label, as_sentence
 from studio.session import Session, keep_result
 from studio.sim.compute import ComputeTimes, compute_times, mean_compute_ns
 from studio.sim.config import SystemConfig
@@ -107,5 +107,4 @@ def compute_words(times: ComputeTimes) -> str:
         >>> compute_words(ComputeTimes(98, 2, 0, is_generated=True))
         'Compute: generated on 98 % of nodes, roofline on 2 %, at peak rates: hardware takes longer.'
     """
-    words = times.words
-    return f"{words[0].upper()}{words[1:]}." if words else ""
+    return as_sentence(times.words)

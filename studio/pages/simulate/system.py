@@ -26,7 +26,7 @@ from studio.errors import StudioError
 from studio.pages.base.asked import EDIT, Asked, answer, answer_output
 from studio.pages.base.state import session, trace, workspace
 from studio.pages.base.still import still
-from studio.pages.base.widgets import error_box, no_job
+from studio.pages.base.widgets import error_box, no_job, read_upload
 from studio.pages.simulate.edits import (
     changed_texts,
     dimensions,
@@ -53,7 +53,7 @@ from studio.store.drafts import Draft, load_draft, save_draft
 
 
 class FormState(TypedDict):
-    """What the form shows.
+    """The job and system that the form shows, and since when.
 
     Attributes:
         job: Id of the job.
@@ -400,10 +400,7 @@ def take_in(
     """Import ASTRA-sim's files."""
     if not state or not contents:
         return _NOTHING
-    files = {
-        name: base64.b64decode(content.partition(",")[2])
-        for name, content in zip(names or [], contents, strict=True)
-    }
+    files = {name: read_upload(content) for name, content in zip(names or [], contents, strict=True)}
     try:
         draft, config = current(ids, texts, state)
         tables, notes = import_files(draft.tables, files)

@@ -65,63 +65,9 @@ def form() -> Any:
             ),
             dcc.Textarea(id="sweep-varied", className="sweep-varied", spellCheck=False),
             html.Div(id="sweep-count", role="status", className="sweep-count"),
-            html.Div(
-                [
-                    html.Span("at random", className="cs-dim"),
-                    dmc.TextInput(
-                        id="sweep-draw", size="xs", w=72, placeholder="all", **aria_label("Points at random")
-                    ),
-                    hint("a random draw", _DRAW),
-                    html.Span(style={"flex": 1}),
-                    html.Button(
-                        "Run",
-                        id="sweep-run",
-                        className="cs-button cs-ask-button sweep-go",
-                        disabled=True,
-                        **asks(SWEEP, "run"),
-                    ),
-                ],
-                className="sweep-row",
-            ),
-            html.Div(
-                [
-                    html.Span("cheapest under", className="cs-dim"),
-                    dmc.TextInput(
-                        id="sweep-under",
-                        size="xs",
-                        w=72,
-                        placeholder="20 ms",
-                        debounce=300,
-                        **aria_label("Time"),
-                    ),
-                    html.Span("by", className="cs-dim"),
-                    dmc.TextInput(
-                        id="sweep-bisect",
-                        size="xs",
-                        placeholder="setting",
-                        debounce=300,
-                        className="sweep-wide",
-                        **aria_label("Setting to bisect"),
-                    ),
-                    hint("a bisection", _UNDER),
-                ],
-                className="sweep-row",
-            ),
-            html.Div(
-                [
-                    html.Span("scheduler", className="cs-dim"),
-                    dmc.TextInput(
-                        id="sweep-scheduler",
-                        size="xs",
-                        placeholder="this machine",
-                        debounce=300,
-                        className="sweep-wide",
-                        **aria_label("Address of a scheduler"),
-                    ),
-                    hint("a scheduler", _SCHEDULER),
-                ],
-                className="sweep-row",
-            ),
+            _draw_row(),
+            _bisection_row(),
+            _scheduler_row(),
             html.Div(
                 [
                     html.Span("Prices", className="cs-dim"),
@@ -139,6 +85,75 @@ def form() -> Any:
             ),
         ],
         className="sweep-form",
+    )
+
+
+def _draw_row() -> Any:
+    """Return the fields of a random draw, and the button that runs the sweep."""
+    return html.Div(
+        [
+            html.Span("at random", className="cs-dim"),
+            dmc.TextInput(
+                id="sweep-draw", size="xs", w=72, placeholder="all", **aria_label("Points at random")
+            ),
+            hint("a random draw", _DRAW),
+            html.Span(style={"flex": 1}),
+            html.Button(
+                "Run",
+                id="sweep-run",
+                className="cs-button cs-ask-button sweep-go",
+                disabled=True,
+                **asks(SWEEP, "run"),
+            ),
+        ],
+        className="sweep-row",
+    )
+
+
+def _bisection_row() -> Any:
+    """Return the fields of a bisection: the time to come under, and the setting."""
+    return html.Div(
+        [
+            html.Span("cheapest under", className="cs-dim"),
+            dmc.TextInput(
+                id="sweep-under",
+                size="xs",
+                w=72,
+                placeholder="20 ms",
+                debounce=300,
+                **aria_label("Time"),
+            ),
+            html.Span("by", className="cs-dim"),
+            dmc.TextInput(
+                id="sweep-bisect",
+                size="xs",
+                placeholder="setting",
+                debounce=300,
+                className="sweep-wide",
+                **aria_label("Setting to bisect"),
+            ),
+            hint("a bisection", _UNDER),
+        ],
+        className="sweep-row",
+    )
+
+
+def _scheduler_row() -> Any:
+    """Return the field of the scheduler whose workers simulate the points."""
+    return html.Div(
+        [
+            html.Span("scheduler", className="cs-dim"),
+            dmc.TextInput(
+                id="sweep-scheduler",
+                size="xs",
+                placeholder="this machine",
+                debounce=300,
+                className="sweep-wide",
+                **aria_label("Address of a scheduler"),
+            ),
+            hint("a scheduler", _SCHEDULER),
+        ],
+        className="sweep-row",
     )
 
 

@@ -32,7 +32,7 @@ from studio.jobs.sweeps import (
     delete_sweep,
     is_under_way,
     list_sweeps,
-    priced,
+    price_rows,
     start_point,
     start_sweep,
     task_of,
@@ -346,7 +346,7 @@ def show(  # noqa: PLR0913 (a callback has an argument for each input)
         )
         if kept is not None:
             task, going = task_of(tasks(), kept), is_under_way(tasks(), kept)
-        rows = priced(kept.rows(), costs, kept) if kept else []
+        rows = price_rows(kept.rows(), costs, kept) if kept else []
     except StudioError as error:
         return (*nothing[:4], error_box(error), *nothing[5:])
     options = [{"value": one.id, "label": _label(one)} for one in listed]
@@ -481,7 +481,7 @@ def choose(
     kept = next((one for one in list_sweeps(session(), job) if one.id == picked), None)
     index = clicked["points"][0].get("customdata")
     try:
-        rows = priced(kept.rows(), prices(gpu, inside, between), kept) if kept else []
+        rows = price_rows(kept.rows(), prices(gpu, inside, between), kept) if kept else []
     except StudioError as error:
         return error_box(error)
     row = next((row for row in rows if row.index == index), None)

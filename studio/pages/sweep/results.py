@@ -15,7 +15,7 @@ from studio.pages.base.asked import SWEEP, asks
 from studio.pages.base.export import Table, exports
 from studio.pages.base.figures import drawn_figure
 from studio.pages.base.state import session, simulations, workspace
-from studio.pages.base.widgets import exact, hint, link, table
+from studio.pages.base.widgets import as_sentence, exact, hint, link, table
 from studio.sim.network import UNIT
 from studio.sim.presets import PRESETS
 from studio.sim.setting_values import rate_of, unit_of
@@ -88,7 +88,7 @@ def results(kept: Kept, rows: list[Row], key: str, *, dark: bool) -> Any:
                                 ],
                                 className="cs-figure-head",
                             ),
-                            html.P(_sentence(little)) if (little := describe_little(rows)) else None,
+                            html.P(as_sentence(little)) if (little := describe_little(rows)) else None,
                             drawn_figure("sweep-importance", importance_figure(shares, dark=dark))
                             if shares and finish_varies(rows)
                             else html.P(_say_why_unexplained(shares), className="cs-dim"),
@@ -196,11 +196,7 @@ def _say_why_unexplained(shares: list[Importance]) -> str:
     """Say why there are no shares to show."""
     if not shares:
         return "One value each: nothing to explain."
-    return _sentence(NOTHING_MATTERS)
-
-
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
+    return as_sentence(NOTHING_MATTERS)
 
 
 def _head(title: str, figure: str, numbers: Table | None) -> Any:

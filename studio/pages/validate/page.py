@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from studio.errors import StudioError
 from studio.figures.validation import measured_and_simulated
 from studio.pages.base.export import exports
 from studio.pages.base.state import workspace
-from studio.pages.base.widgets import aria_label, error_box, hint, show_errors
+from studio.pages.base.widgets import aria_label, error_box, hint, read_upload, show_errors
 from studio.pages.validate.words import error_table, short_names, sizes_table, summary_words
 from studio.sim.systems import SYSTEMS, find_system, measured_error_words
 from studio.store.measured import Shelf
@@ -138,10 +137,7 @@ def keep(contents: list[str] | None, names: list[str] | None, gpus: str | None, 
     """Keep the files that were chosen in the workspace, and show them."""
     if not contents:
         return no_update, no_update
-    files = {
-        name: base64.b64decode(content.partition(",")[2])
-        for name, content in zip(names or [], contents, strict=True)
-    }
+    files = {name: read_upload(content) for name, content in zip(names or [], contents, strict=True)}
     try:
         given = Given(_whole(gpus), _whole(nodes))
         added = _shelf().keep(files, given)

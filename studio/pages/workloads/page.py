@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +29,7 @@ from studio.pages.base.followed import follow_tasks, list_tasks_again, tasks_cha
 from studio.pages.base.jobs_made import making_line
 from studio.pages.base.state import RECORDED, session, tasks, workspace
 from studio.pages.base.still import still
-from studio.pages.base.widgets import aria_label, error_box, link, show_errors
+from studio.pages.base.widgets import aria_label, error_box, link, read_upload, show_errors
 from studio.pages.workloads import best
 from studio.pages.workloads.asking import File, Filled, Wrong, asked_for, counts
 from studio.pages.workloads.filling import copied_shape, placeholders
@@ -324,7 +323,7 @@ def take_file(contents: str | None, name: str | None) -> Any:
     if not contents:
         return no_update, no_update
     try:
-        text = base64.b64decode(contents.partition(",")[2]).decode("utf-8")
+        text = read_upload(contents).decode("utf-8")
         model_of_config(name or "config.json", text)
     except ConfigError as error:
         told = ConfigError(on_form(error.message), hint=on_form(error.hint))

@@ -231,7 +231,7 @@ def drawing(layout: Layout) -> dict[str, Any]:
 
 
 def drawing_of(told: Told) -> dict[str, Any]:
-    """Return the same of another job, by what is said of it."""
+    """Return the drawing of the mesh of ranks of a job of inference or another network, by its counts."""
     return _drawing(_told_degrees(told), told.get("stage_layers", ()))
 
 

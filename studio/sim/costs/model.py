@@ -56,7 +56,7 @@ _DIRECT_LL_BYTES = 16 * 1024.0
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What collectives of one kind and group cost, one entry per size.
+    """Times of collectives of one kind and group, alone on the network, one entry per size.
 
     S sizes.
 

@@ -32,7 +32,7 @@ class GroupShape:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the ports of one NPU can do, in one direction; from the dimensions of the network.
+    """Rates and latencies of the ports of one NPU, in one direction; from the dimensions of the network.
 
     Attributes:
         inside: Rate of its port inside the node, bytes per ns.

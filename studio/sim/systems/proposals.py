@@ -75,24 +75,6 @@ class Proposal:
     measured_error: str
     algorithms: tuple[AlgorithmChoice, ...]
 
-    @property
-    def implementations(self) -> dict[str, list[str]]:
-        """The algorithm per dimension by key of `system.json`; empty where a cost model chooses by size.
-
-        Where several sizes of a collective want different ones, that of the largest counts.
-        """
-        largest: dict[str, dict[int, AlgorithmChoice]] = {}
-        for choice in self.algorithms:
-            if choice.dimension is not None:
-                kept = largest.setdefault(choice.kind, {})
-                before = kept.get(choice.dimension)
-                if before is None or choice.most_bytes > before.most_bytes:
-                    kept[choice.dimension] = choice
-        return {
-            f"{kind.replace('_', '-')}-implementation": [kept[dim].algorithm for dim in sorted(kept)]
-            for kind, kept in largest.items()
-        }
-
 
 def propose(trace: Trace, systems: Sequence[System] | None = None) -> list[Proposal]:
     """Return the systems that fit a job, the most fitting first.

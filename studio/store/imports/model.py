@@ -144,7 +144,7 @@ class ByteStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What state.json holds."""
+    """State of an import, as `state.json` keeps it."""
 
     name: str
     created: float
