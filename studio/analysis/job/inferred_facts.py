@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from studio.distinct import find_distinct
 from studio.trace import Bool, CollectiveType, Graph, Int64, decode_value, int_column
 
 _INFERRED = "comm_inferred"
@@ -26,7 +27,7 @@ def lack_size(graph: Graph, rows: Int64) -> Bool:
         graph: The graph.
         rows: (C,) its nodes, in any order.
     """
-    among = np.unique(rows)
+    among = find_distinct(rows)
     lacking, _ = graph.rows_with(_INFERRED, among)
     sized, size = int_column(graph, "comm_size", among=among)
     lacking = np.intersect1d(lacking, sized[size == 0])
