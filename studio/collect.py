@@ -18,6 +18,7 @@ import math
 import os
 import runpy
 import secrets
+import shutil
 import sys
 import time
 import warnings
@@ -195,6 +196,23 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
         observer.unregister_callback()
         for aside in (host, device):
             aside.unlink(missing_ok=True)
+        _settle_resources(host, recording.files[0] if recording.files else None)
+
+
+def _settle_resources(aside: Path, kept: Path | None) -> None:
+    """Put the sources of generated kernels, which some versions of PyTorch write into a folder beside an execution trace, beside the kept one.
+
+    PyTorch 2.6 makes that folder for every recording: an empty one goes.
+    """
+    made = aside.with_name(f"{aside.stem}_resources")
+    if not made.is_dir():
+        return
+    if kept is not None and any(made.iterdir()):
+        target = kept.with_name(f"{kept.stem}_resources")
+        shutil.rmtree(target, ignore_errors=True)
+        made.replace(target)
+    else:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def _torch() -> Any:

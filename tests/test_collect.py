@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 import studio
-from studio.collect import CALLS, Recorder, _messages, recorder
+from studio.collect import CALLS, Recorder, _messages, _settle_resources, recorder
 from studio.commands.link import rank_figures
 from studio.errors import ConfigError, StudioError
 from studio.trace import NodeType
@@ -41,6 +41,26 @@ for _ in range(int(sys.argv[1])):
 assert __name__ == "__main__"
 sys.exit(0)
 """
+
+
+def test_the_folder_that_pytorch_makes_beside_a_trace_does_not_stay_behind(tmp_path):
+    """Empty it goes; with the sources of generated kernels it lies beside the recording, in place of an earlier one."""
+    kept, aside, made = (
+        tmp_path / name for name in ("pytorch_et_3.json", ".ab12.et.json", ".ab12.et_resources")
+    )
+    for source in ("", "old", "new"):
+        made.mkdir()
+        if source:
+            (made / "kernel.py").write_text(source)
+        _settle_resources(aside, kept)
+        assert not made.exists()
+        target = tmp_path / "pytorch_et_3_resources"
+        assert [path.read_text() for path in target.glob("*")] == ([source] if source else [])
+    made.mkdir()
+    (made / "kernel.py").touch()
+    _settle_resources(aside, None)
+    _settle_resources(aside, kept)
+    assert not made.exists()
 
 
 def python(*arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -198,7 +218,7 @@ def test_a_script_that_fails_before_the_first_step_ends_with_its_own_message(tmp
 def test_a_loop_that_ends_too_early_and_a_folder_of_another_job_are_errors(tmp_path):
     (tmp_path / "pytorch_et_5.json").write_text("{}")
     program = f"""
-from studio.collect import CALLS, Recorder, _messages, recorder
+from studio.collect import CALLS, Recorder, _messages, _settle_resources, recorder
 from studio.errors import TraceError
 for folder in ({str(tmp_path)!r}, {str(tmp_path / "new")!r}):
     try:
@@ -228,7 +248,7 @@ def test_a_script_that_raises_keeps_what_was_recorded(tmp_path):
 @needs_torch
 def test_a_schedule_that_records_nothing_is_refused(tmp_path):
     program = f"""
-from studio.collect import CALLS, Recorder, _messages, recorder
+from studio.collect import CALLS, Recorder, _messages, _settle_resources, recorder
 with recorder({str(tmp_path)!r}, active=0):
     pass
 """

@@ -14,7 +14,7 @@ from studio.errors import TraceError
 from studio.notebook import one_line
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import Facts
-from studio.sim.doubted_kernels import find_unknown_kernels
+from studio.sim.doubted_kernels import find_unknown_kernels, find_unsized
 from studio.sim.doubts import impossible_words
 from studio.sim.engine import Cancelled
 from studio.sim.known import Known
@@ -166,7 +166,8 @@ def _scene(trace: Trace, parts: Parts, words: str, recorded_ns: int | None, canc
     times = result.node_times()
     members = collective_members(trace, times, config.groups)
     # Changes of the network are among the advice: what none of them can change is said.
-    doubt = next((message for message, _ in find_unknown_kernels(Facts(result))), "")
+    facts = Facts(result)
+    doubt = next((message for find in (find_unknown_kernels, find_unsized) for message, _ in find(facts)), "")
     baseline = Baseline(result.makespan_ns, words, recorded_ns, doubt, impossible_words(result))
     return Scene(trace, parts, config, result, times, members, baseline, known)
 

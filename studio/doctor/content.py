@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from studio.analysis.graph.digraph import build_network, reachable
+from studio.analysis.job.inferred_facts import lack_size
 from studio.doctor.diagnosis import UNSIZED, Case, Found, GraphCase, Where, where
 from studio.doctor.inferred import level_of_missing
 from studio.doctor.structure import percent, worth_warning
@@ -40,6 +41,14 @@ def _first(nodes: Where) -> str:
 # Linking
 
 
+_UNKNOWN_SIZES = (
+    "has an unknown size, which the recording does not tell, and moves 0 bytes in a simulation",
+    "have unknown sizes, which the recording does not tell, and move 0 bytes in a simulation",
+)
+_RECORD_SHAPES = (
+    "Record the shapes of tensors (record_shapes of PyTorch's profiler), or open the execution trace of the same rank beside the Kineto "
+    "file. Of kernels that send tokens to experts no recorder writes how much."
+)
 _EMPTY_TENSORS = "The job asked for it: leave collectives of empty tensors out if their latency counts."
 _ONE_SESSION = (
     "Both files are of one session, since most operators agree: these began before the recording or had not ended with it, "
@@ -281,17 +290,27 @@ def size_negative(case: Case) -> Iterator[Found]:
 
 
 def size_zero(case: Case) -> Iterator[Found]:
-    """Yield communication nodes with a size of 0; a note where a recording tells that their tensors were empty."""
+    """Yield communication nodes with a size of 0: of which it was not recorded, or as a note where their tensors were empty."""
 
     def are_empty(graph_case: GraphCase) -> Bool:
         given, taken = (dense_column(graph_case.graph, key, NONE) for key in ("bytes_in", "bytes_out"))
         timed = graph_case.graph.start_ns >= 0
         return np.asarray(timed & (np.maximum(given, taken) == 0))
 
+    def are_unknown(graph_case: GraphCase) -> Bool:
+        rows = np.flatnonzero(graph_case.sizes == 0)
+        unknown = np.zeros(len(graph_case.graph), np.bool_)
+        unknown[rows[lack_size(graph_case.graph, rows)]] = True
+        return unknown
+
     words = ("moves 0 bytes", "move 0 bytes")
-    yield from _nodes(
-        case, lambda graph_case: (graph_case.sizes == 0) & ~are_empty(graph_case), "warning", words
-    )
+
+    def are_told(graph_case: GraphCase) -> Bool:
+        return np.asarray((graph_case.sizes == 0) & ~are_empty(graph_case) & ~are_unknown(graph_case))
+
+    yield from _nodes(case, are_told, "warning", words)
+    for found in _nodes(case, are_unknown, "warning", _UNKNOWN_SIZES):
+        yield replace(found, advice=_RECORD_SHAPES)
     told = tuple(f"{word}, as the recording tells: their tensors were empty" for word in words)
     for found in _nodes(
         case, lambda graph_case: (graph_case.sizes == 0) & are_empty(graph_case), "info", (told[0], told[1])

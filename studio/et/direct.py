@@ -1,29 +1,27 @@
 """Recognise kernels that move data between GPUs by themselves, without a communication library such as NCCL.
 
-They are those of PyTorch's symmetric memory, the custom all-reduces of vLLM, SGLang, TensorRT-LLM, FlashInfer and AITER, and
-DeepEP, whose dispatch and combine are all-to-alls. No recorder describes them: what they carry out stands in their names,
-how much in the tensors of the operator that launched them.
+Their names are those of `studio.kernel_names`. No recorder describes them: what they carry out stands in their names,
+how much in the tensors of an operator that is this collective. Dispatch and combine of experts are all-to-alls, whose sizes go
+by where tokens are sent: no tensor of an operator tells them.
 """
 
 from __future__ import annotations
 
 import re
 
+from studio.kernel_names import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER, UNNAMED, any_of
 from studio.trace import CollectiveType
 
 _KERNELS = tuple(
-    (int(kind), re.compile(pattern, re.IGNORECASE))
-    for kind, pattern in (
-        (CollectiveType.ALL_REDUCE, r"multimem_(one_shot_)?all_?reduce|(one|two)_?shot_?all_?reduce"),
-        (
-            CollectiveType.ALL_REDUCE,
-            r"all_?reduce_(fusion|prototype)|cross_device_reduce_[12]stage|lamport_?all_?reduce",
-        ),
-        (CollectiveType.ALL_GATHER, r"multimem_all_?gather|cross_device_all_?gather"),
-        (CollectiveType.REDUCE_SCATTER, r"multimem_reduce_?scatter|reduce_?scatter_cross_device"),
-        (CollectiveType.ALL_TO_ALL, r"deep_ep::(intranode|internode|internode_ll)::(dispatch|combine)\b"),
+    (int(kind), re.compile(any_of(names), re.IGNORECASE))
+    for kind, names in (
+        (CollectiveType.ALL_REDUCE, ALL_REDUCE),
+        (CollectiveType.ALL_GATHER, ALL_GATHER),
+        (CollectiveType.REDUCE_SCATTER, REDUCE_SCATTER),
+        (CollectiveType.ALL_TO_ALL, ALL_TO_ALL),
     )
 )
+_UNNAMED = re.compile(any_of(UNNAMED), re.IGNORECASE)
 OPERATORS = (
     "symm_mem::",
     "vllm::",
@@ -48,3 +46,42 @@ def direct_kernel_kind(name: str) -> int | None:
         True
     """
     return next((kind for kind, pattern in _KERNELS if pattern.search(name)), None)
+
+
+def talks_without_kind(name: str) -> bool:
+    """Whether a kernel communicates without a communication library and its name does not tell which collective that is.
+
+    Example:
+        >>> talks_without_kind("void deep_ep::intranode::notify_dispatch<8>(int const*, int*)")
+        True
+        >>> talks_without_kind("void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*)")
+        False
+    """
+    return _UNNAMED.search(name) is not None
+
+
+_TOLD_BY = (
+    (int(CollectiveType.ALL_REDUCE), "allreduce"),
+    (int(CollectiveType.ALL_GATHER), "allgather"),
+    (int(CollectiveType.REDUCE_SCATTER), "reducescatter"),
+)
+_OTHER_TENSORS = re.compile(r"moe|matmul|gemm|scaledmm")
+"""Operators that do more than their collective: their first tensor is another than what is communicated."""
+
+
+def place_of_tensor(operator: str, kind: int) -> int | None:
+    """Return which of an operator's tensors is what it communicates, None where none is known to be.
+
+    Operators that do much else, such as a whole layer of experts, launch such kernels too: their tensors tell no size.
+
+    Example:
+        >>> place_of_tensor("_C_custom_ar::all_reduce", 0), place_of_tensor("symm_mem::one_shot_all_reduce_copy", 0)
+        (0, 1)
+        >>> place_of_tensor("vllm::moe_forward", 0) is None
+        True
+    """
+    name = operator.rpartition("::")[2].replace("_", "").lower()
+    if not any(kind == told and word in name for told, word in _TOLD_BY) or _OTHER_TENSORS.search(name):
+        return None
+    # Copying into symmetric memory first, they name that memory before the tensor, and it may be larger.
+    return 1 if "allreducecopy" in name else 0

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from studio.analysis.job.kinds import is_library_kernel
 from studio.operators.table import OPERATORS, find_operator
 from studio.operators.tables import GRADIENT, LOOKUP, fits_gradient
 from studio.operators.tensors import (
@@ -28,8 +29,6 @@ from studio.trace import NONE, Bool, Float64, Graph, Int64, NodeType, copies, de
 
 _HOST_LINK = ("HtoD", "DtoH", "HtoH", "Host", "HOST")
 """Words in the names of copies that cross the link between the processor's memory and the device's."""
-_LIBRARIES = ("ncclDevKernel", "ncclKernel", "mscclKernel", "nvshmem")
-"""How communication libraries begin the names of their kernels, which may say nothing of the collective."""
 
 
 class Part(IntEnum):
@@ -137,7 +136,7 @@ def _parts(graph: Graph, is_cpu: Bool) -> Int64:
     ]
     part[moving[np.array(crossing, np.bool_)]] = Part.HOST_LINK
     communicates = np.isin(graph.type, (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))
-    part[on_device & (communicates | _of_library(graph))] = Part.COMMUNICATION
+    part[on_device & (communicates | is_library_kernel(graph))] = Part.COMMUNICATION
     return part
 
 
@@ -146,17 +145,6 @@ def _says_where(graph: Graph) -> Bool:
     says = np.zeros(len(graph), np.bool_)
     says[graph.rows_with("stream")[0]] = True
     return says
-
-
-def _of_library(graph: Graph) -> Bool:
-    """Return (N,) which nodes are named as kernels of a communication library."""
-    texts = graph.strings.data.tobytes()
-    if not any(start.encode() in texts for start in _LIBRARIES):
-        # Looking through all texts at once takes a hundredth of the time of reading each, and few have any.
-        return np.zeros(len(graph), np.bool_)
-    codes, back = np.unique(graph.name, return_inverse=True)
-    named = [graph.strings[int(code)].startswith(_LIBRARIES) for code in codes.tolist()]
-    return np.array(named, np.bool_)[back.reshape(-1)]
 
 
 def _matches(graph: Graph) -> Int64:

@@ -1,17 +1,23 @@
-"""Doubts about communication that no network can change: kernels of which nothing is known but their recorded time."""
+"""Doubts about communication that no network can change: of which only the recorded time is known, or not the size."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
+from studio.analysis.job.inferred_facts import lack_size
 from studio.analysis.job.kinds import is_library_kernel
 from studio.analysis.job.ledger import EXPOSED, PARTS
+from studio.distinct import find_distinct
+from studio.kernel_names import LIBRARIES, any_of
 from studio.sim.compute import Source, compute_sources
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import TRIFLE, Facts, Found
-from studio.trace import Bool, Graph, is_flagged
-from studio.units import format_count, format_ns
+from studio.trace import Bool, Graph, Int64, NodeType, is_flagged
+from studio.units import format_count, format_counted, format_ns
 
+_LIBRARY = re.compile(any_of(LIBRARIES), re.IGNORECASE)
 _EXPOSED = [PARTS.index(part) for part in EXPOSED]
 
 
@@ -33,14 +39,51 @@ def find_unknown_kernels(facts: Facts) -> Found:
     earlier = sum(
         int((kept[graph] & is_flagged(trace.graphs[graph], "launched_before")).sum()) for graph in of_rank
     )
+    of_library = any(_have_calls(graph, rows) for graph, rows in zip(trace.graphs, kept, strict=True))
     yield (
         (
             f"{format_count(count)} communication {'kernel' if count == 1 else 'kernels'} of unknown kind and size "
             f"({format_ns(mean_ns)}{' a rank' if len(of_rank) > 1 else ''}, {100 * share:.0f} % of the exposed communication) "
-            f"keep their recorded time, so that no network changes them: {_remedy(earlier, count)}."
+            f"keep their recorded time, so that no network changes them: {_remedy(earlier, count, of_library=of_library)}."
         ),
         None,
     )
+
+
+def find_unsized(facts: Facts) -> Found:
+    """Find communication of which the recording does not tell how much it moves: the simulator takes it to move nothing."""
+    if not facts.simulated:
+        return
+    trace = facts.result.trace
+    lacking = [_lacking(graph) for graph in trace.graphs]
+    if not any(len(rows) for rows in lacking):
+        return
+    of_rank = [rank.graph for rank in trace.ranks]
+    count = sum(len(lacking[graph]) for graph in of_rank)
+    recorded_ns = sum(int(trace.graphs[graph].duration_ns[lacking[graph]].sum()) for graph in of_rank)
+    mean_ns = recorded_ns / len(of_rank)
+    if mean_ns / max(facts.result.makespan_ns, 1) < TRIFLE:
+        return
+    yield (
+        (
+            f"{format_counted(count, 'communication node')} of unknown size {'moves' if count == 1 else 'move'} nothing here and "
+            f"{'takes' if count == 1 else 'take'} only latency; recorded {'it' if count == 1 else 'they'} took {format_ns(mean_ns)}"
+            f"{' a rank' if len(of_rank) > 1 else ''}: {_NO_SIZE}."
+        ),
+        None,
+    )
+
+
+_NO_SIZE = (
+    "record the shapes of tensors (record_shapes of PyTorch's profiler, or an execution trace beside the Kineto file); of kernels "
+    "that send tokens to experts no recorder writes how much"
+)
+
+
+def _lacking(graph: Graph) -> Int64:
+    """Return the rows (M,) of communication without a known size."""
+    rows = np.flatnonzero((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
+    return rows[lack_size(graph, rows)]
 
 
 def _kept_kernels(graph: Graph, config: SystemConfig) -> Bool:
@@ -49,10 +92,18 @@ def _kept_kernels(graph: Graph, config: SystemConfig) -> Bool:
     return kernels & (compute_sources(graph, config) == Source.RECORDED) if kernels.any() else kernels
 
 
-def _remedy(earlier: int, count: int) -> str:
+def _have_calls(graph: Graph, rows: Bool) -> bool:
+    """Whether any of some kernels is of a library, whose calls can be recorded; none are that reach other GPUs by themselves."""
+    names = find_distinct(graph.name[rows]).tolist()
+    return any(_LIBRARY.search(graph.strings[int(code)]) for code in names)
+
+
+def _remedy(earlier: int, count: int, *, of_library: bool) -> str:
     """Say why nothing is known of the kernels, and how to record so that it is."""
     wait = "record again and wait for the device before the first step, as studio.collect does"
-    calls = "record the calls of the library too, as PyTorch's profiler does"
+    calls = "no recorder writes what they carry out"
+    if of_library:
+        calls = "record the calls of the library too, as PyTorch's profiler does"
     if earlier == count:
         return f"they were launched before the recording began; {wait}"
     if not earlier:

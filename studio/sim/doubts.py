@@ -21,7 +21,7 @@ from studio.sim.doubted_choices import (
     find_ring_behind_switch,
     find_timeless,
 )
-from studio.sim.doubted_kernels import find_unknown_kernels
+from studio.sim.doubted_kernels import find_unknown_kernels, find_unsized
 from studio.sim.doubted_memory import find_perhaps_unfit, find_unfit
 from studio.sim.doubted_range import UNEVEN, find_extrapolated, find_uneven_nodes
 from studio.sim.doubted_rates import (
@@ -143,6 +143,7 @@ CHECKS: tuple[Check, ...] = (
         False,
         find_unknown_kernels,
     ),
+    Check("unknown-size", "communication that moves nothing, as no size was recorded", False, find_unsized),
     Check(
         "recorded-faster",
         "recorded collectives far faster than on the network of the recorded hardware",

@@ -91,6 +91,15 @@ def left_over(**said: bool) -> Trace:
     return trace_of([nodes] * 8)
 
 
+def unsized() -> Trace:
+    """Return a job with an all-to-all of which the recording did not tell the size, before an all-reduce."""
+    nodes = [
+        collective(1, "ALL_TO_ALL", 0, micros=300, comm_inferred="size"),
+        collective(2, "ALL_REDUCE", MIB, 1),
+    ]
+    return trace_of([nodes] * 8)
+
+
 def on_h100(micros: int, kind: str = "ALL_REDUCE") -> Trace:
     """Return a job of eight H100 in which a collective of 64 MiB took so long; on HGX H100 it takes some 300 µs."""
     nodes = [at(0, 100, node(1, "COMP")), at(100, micros, collective(2, kind, 64 * MIB, 1))]
@@ -123,6 +132,7 @@ CASES = {
     # Nodes of 8: 9 NPUs are three nodes of 3.
     "uneven-nodes": (trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 9), preset("hgx-h100", 9).parts),
     "unknown-communication": (left_over(launched_before=True), system(SWITCH, extensions=Extensions())),
+    "unknown-size": (unsized(), system(SWITCH, extensions=Extensions())),
     "recorded-faster": (on_h100(100), preset("hgx-h100", 8).config),
     "took-no-time": (trace_of([[collective(1, "BROADCAST", MIB)]] * 8), system(SWITCH)),
     "all-reduce-in-disguise": (
@@ -173,8 +183,8 @@ def test_what_makes_an_answer_doubtful_is_found_and_its_cure_takes_it_away(code)
     [doubt] = [one for one in doubts if one.code == code]
     assert doubt.impossible == next(check.impossible for check in CHECKS if check.code == code)
     if doubt.cure is None:
-        cureless = ("extrapolated", "does-not-fit", "may-not-fit", "unknown-communication", "recorded-faster")
-        assert code in (*cureless, "uneven-nodes", "dimensions-not-involved")
+        cureless = ("extrapolated", "does-not-fit", "may-not-fit", "unknown-communication", "unknown-size")
+        assert code in (*cureless, "recorded-faster", "uneven-nodes", "dimensions-not-involved")
         return
     after, left = looked_at(trace, cured(parts, [doubt]))
     assert code not in {one.code for one in left}
@@ -290,6 +300,21 @@ def test_several_doubts_with_one_cure_have_one_option():
     assert options_of(doubts) == "--model full"
     aware = replace(config, extensions=Extensions(), congestion="aware")
     assert looked_at(trace, parts_of(aware))[1] == ()
+
+
+def test_communication_of_unknown_size_is_told_where_its_recorded_time_matters():
+    parts = parts_of(system(SWITCH, extensions=Extensions()))
+    [told] = [one for one in looked_at(unsized(), parts)[1] if one.code == "unknown-size"]
+    assert told.message.startswith(
+        "8 communication nodes of unknown size move nothing here and take only latency; "
+    )
+    assert "recorded they took 300 µs a rank: record the shapes" in told.message
+    # One that says it moves nothing, one that took no time, and a replay, which asks about no network.
+    for facts in ({"comm_inferred": "group", "bytes_in": 0, "micros": 300}, {"comm_inferred": "size"}):
+        other = trace_of([[collective(1, "ALL_TO_ALL", 0, **facts), collective(2, "ALL_REDUCE", MIB, 1)]] * 8)
+        assert "unknown-size" not in {one.code for one in looked_at(other, parts)[1]}
+    replayed = with_settings(parts, ["replay-only=1"])
+    assert "unknown-size" not in {one.code for one in looked_at(unsized(), replayed)[1]}
 
 
 def test_communication_that_no_network_changes_is_told_with_what_to_do():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.inferred_facts import lack_size
 from studio.analysis.job.renumbered import share_graphs
 from studio.distinct import find_distinct
 from studio.trace import (
@@ -65,7 +66,8 @@ def comm_nodes(graph: Graph) -> CommNodes:
 def empty_collectives(graph: Graph, rows: Int64) -> Bool:
     """Return which of some nodes (C,) are collectives that move nothing by what they say, for which libraries wait for nobody.
 
-    Those of empty tensors: gloo returns from them at once, whoever is missing. A barrier has no size and waits for all.
+    Those of empty tensors: gloo returns from them at once, whoever is missing. A barrier has no size and waits for all, as may what
+    nobody knows the size of.
 
     Args:
         graph: The graph.
@@ -75,7 +77,9 @@ def empty_collectives(graph: Graph, rows: Int64) -> Bool:
     sized, size = int_column(graph, "comm_size", among=among)
     empty = sized[(size == 0) & (graph.type[sized] == NodeType.COMM_COLL)].astype(np.int64)
     typed, kind = int_column(graph, "comm_type", among=empty)
-    return np.isin(rows, empty) & ~np.isin(rows, typed[kind == CollectiveType.BARRIER])
+    found = np.isin(rows, empty) & ~np.isin(rows, typed[kind == CollectiveType.BARRIER])
+    found[found] = ~lack_size(graph, rows[found])
+    return found
 
 
 @dataclass(frozen=True, slots=True)

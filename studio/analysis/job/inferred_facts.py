@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.trace import Graph, decode_value
+from studio.distinct import find_distinct
+from studio.trace import Bool, CollectiveType, Graph, Int64, decode_value, int_column
 
 INFERRED = "comm_inferred"
 """The attribute in which linking says so, by facts: `group`, `size`, `end`."""
@@ -17,3 +18,21 @@ def is_inferred(graph: Graph, row: int, fact: str) -> bool:
     _, where = graph.rows_with(INFERRED, np.array([row]))
     inferred = decode_value(graph.attrs, int(where[-1]), graph.strings, ()) if len(where) else None
     return isinstance(inferred, list) and fact in inferred
+
+
+def lack_size(graph: Graph, rows: Int64) -> Bool:
+    """Return which of some nodes (C,) are communication of which the recording does not tell how much it moves; their size is 0 then.
+
+    Args:
+        graph: The graph.
+        rows: (C,) its nodes, in any order.
+    """
+    among = find_distinct(rows)
+    lacking, _ = graph.rows_with(INFERRED, among)
+    sized, size = int_column(graph, "comm_size", among=among)
+    lacking = np.intersect1d(lacking, sized[size == 0])
+    typed, kind = int_column(graph, "comm_type", among=among)
+    lacking = np.setdiff1d(lacking, typed[kind == CollectiveType.BARRIER])
+    for told in ("bytes_in", "bytes_out"):
+        lacking = np.setdiff1d(lacking, graph.rows_with(told, among)[0])
+    return np.isin(rows, lacking)

@@ -8,6 +8,16 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from studio.distinct import find_distinct
+from studio.kernel_names import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    LIBRARIES,
+    MARKS,
+    REDUCE_SCATTER,
+    UNNAMED,
+    any_of,
+)
 from studio.trace import (
     LAUNCH_NS,
     STALLED,
@@ -31,7 +41,7 @@ COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
 HOST_GAP, DEVICE_GAP = "host gap", "device gap"
 """What stands in lists of types for nodes that are written as compute although nothing computes: as linking names them."""
 LIBRARY_KERNEL = "communication kernel"
-"""What stands there for kernels of communication libraries of which too little is known for a collective, also written as compute."""
+"""What stands there for kernels that communicate and of which too little is known for a collective, also written as compute."""
 ASSUMED_ARRIVAL = "assumed arrival"
 """What stands there for time of assumed ranks before they come to collectives: no recording has it."""
 _TYPES_APART = {
@@ -43,10 +53,14 @@ _TYPES_APART = {
 _HOST_GAP, _DEVICE_GAP, _LIBRARY_KERNEL_TYPE, _ASSUMED_ARRIVAL = _TYPES_APART
 
 _PIECE_BYTES = 1 << 20
-_LIBRARY_KERNEL = re.compile(rb"(?:nccl|rccl|msccl)\w*(?:Kernel|Func)", re.IGNORECASE)
-"""Kernels of communication libraries. Of those that were launched before a recording began nothing else is known."""
+_LIBRARY_KERNEL = re.compile(
+    any_of(LIBRARIES, UNNAMED, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL).encode(), re.IGNORECASE
+)
+"""Kernels that communicate. Of those that were launched before a recording began nothing else is known."""
 _PERMUTE = re.compile(rb"collective-permute")
 """Begins what XLA's devices carry out as messages in a circle or the like, for which Chakra's schema has no type."""
+_PERMUTE_MARKS = (b"collective-permute",)
+_MARKS = tuple(mark.encode() for mark in MARKS)
 _LIBRARY_CALL = re.compile(
     rb"_?c10d(?:_functional)?(?:_autograd)?::|record_param_comms|(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl):"
 )
@@ -139,26 +153,30 @@ def computes_on_processor(graph: Graph) -> Bool:
 
 
 def is_library_kernel(graph: Graph) -> Bool:
-    """Return (N,) which compute nodes are kernels of a communication library, by their names."""
-    texts = graph.strings.data.data
-    # Looking for three letters takes a hundredth of the time of the pattern, and most graphs do not have them.
-    if not _holds(texts, b"ccl") or not _LIBRARY_KERNEL.search(texts):
+    """Return (N,) which compute nodes are kernels that communicate, by their names; not what is marked as work of the processor."""
+    # Looking for a few letters takes a hundredth of the time of the pattern, and many graphs do not have them.
+    if not _holds(graph.strings.data.data, _MARKS):
         return _permutes(graph)
-    return _named(graph, _LIBRARY_KERNEL.search) | _permutes(graph)
+    found = _named(graph, _LIBRARY_KERNEL.search)
+    if found.any():
+        rows, values = int_column(graph, "is_cpu_op")
+        found[rows[values != 0]] = False
+    return found | _permutes(graph)
 
 
 def _permutes(graph: Graph) -> Bool:
     """Return (N,) which compute nodes are XLA's collective-permutes."""
-    if not _holds(graph.strings.data.data, b"collective-permute"):
+    if not _holds(graph.strings.data.data, _PERMUTE_MARKS):
         return np.zeros(len(graph), np.bool_)
     return _named(graph, _PERMUTE.match)
 
 
-def _holds(texts: memoryview, letters: bytes) -> bool:
-    """Whether texts hold some small letters, in either case; piece by piece, as a copy of all may be large."""
+def _holds(texts: memoryview, marks: tuple[bytes, ...]) -> bool:
+    """Whether texts hold any of some small letters, in either case; piece by piece, as a copy of all may be large."""
     ends = range(_PIECE_BYTES, len(texts) + _PIECE_BYTES, _PIECE_BYTES)
-    more = len(letters) - 1
-    return any(letters in bytes(texts[end - _PIECE_BYTES : end + more]).lower() for end in ends)
+    more = max(map(len, marks)) - 1
+    pieces = (bytes(texts[end - _PIECE_BYTES : end + more]).lower() for end in ends)
+    return any(mark in piece for piece in pieces for mark in marks)
 
 
 def _named(graph: Graph, matches: Callable[[bytes], object]) -> Bool:

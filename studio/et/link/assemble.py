@@ -331,8 +331,12 @@ def _comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_dev
     ):
         there = [index for index, parts in enumerate(lists) if parts]
         columns.number_lists(key, rows[there], [lists[index] for index in there], ValueKind.INT64_LIST)
-    guessed = [index for index, facts in enumerate(known) if facts.inferred]
-    columns.word_lists("comm_inferred", rows[guessed], [known[index].inferred for index in guessed])
+    inferred = [
+        (*facts.inferred, "size") if facts.lacks_size and "size" not in facts.inferred else facts.inferred
+        for facts in known
+    ]
+    guessed = [index for index, what in enumerate(inferred) if what]
+    columns.word_lists("comm_inferred", rows[guessed], [inferred[index] for index in guessed])
 
 
 def _end(facts: Facts, own: int | None, far: int) -> int | None:

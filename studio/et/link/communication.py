@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from math import prod
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from studio.et.direct import OPERATORS, direct_kernel_kind
+from studio.et.direct import OPERATORS, direct_kernel_kind, place_of_tensor, talks_without_kind
 from studio.et.kineto import parse_ranks
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.carried import BY_MESSAGES, library_rows, match_calls
@@ -32,7 +33,7 @@ from studio.et.link.names import (
 from studio.et.link.noted import match_noted
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, EventKind, Group, HostTrace, is_root, mark_names
-from studio.trace import NONE, STEP, CollectiveType
+from studio.trace import NONE, STEP, CollectiveType, Int64
 
 INIT = "process_group:init"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
@@ -110,6 +111,11 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     def is_empty(self) -> bool:
         """Whether it moves nothing, as collectives of empty tensors: a library waits for nobody then, but in a barrier."""
         return max(self.bytes_in, self.bytes_out) == 0 and self.kind != CollectiveType.BARRIER
+
+    @property
+    def lacks_size(self) -> bool:
+        """Whether nothing tells how much it moves."""
+        return max(self.bytes_in, self.bytes_out) < 0 and self.kind != CollectiveType.BARRIER
 
     @property
     def bytes(self) -> int:
@@ -443,10 +449,22 @@ class _FactReader:
         return sum(sizes) if min(sizes) >= 0 else NONE
 
     def of_direct(self, row: int, kind: int) -> Facts:
-        """Return the size of a collective from the first tensor of the operator that launched its kernel."""
+        """Return the size of a collective from the tensors of the operator that launched its kernel, where they are what it moves."""
+        place = place_of_tensor(self.operations.name_of(row), kind)
+        if place is None:
+            return Facts(kind)
         values = self.values(row)
-        given = tensor_bytes(values[0]) if values else self._of_dims(row, kind).bytes_in
+        sizes = [tensor_bytes(value) for value in values] if values else self._sizes(row)
+        given = next(islice((size for size in sizes if size >= 0), place, None), NONE)
         return Facts(kind, given, given if kind == CollectiveType.ALL_REDUCE else NONE)
+
+    def _sizes(self, row: int) -> list[int]:
+        """Return the bytes of each input of an operation, -1 for one that is no tensor; empty where its event does not tell."""
+        event = self.event(row)
+        dims, types = event.get("dims"), event.get("types")
+        if not isinstance(dims, list) or not isinstance(types, list):
+            return []
+        return [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
 
     def of_recorder(self, row: int, communication: Communication) -> Facts | None:
         """Return the facts in `record_param_comms`, None where it names no collective."""
@@ -638,6 +656,7 @@ def _device_side(
             communicating.append((place, event))
         elif by_name:
             communication.add_unknown(device.names[device.name[event]].split("(")[0])
+    communicating += _direct_in_calls(operations, device, launched, calls, kernels)
     calling = _calls_around(operations, launched, calls, [place for place, _ in communicating])
     together = _calls_together(operations, device, launched, calls, calling)
     of_call: dict[int, list[int]] = {}
@@ -660,6 +679,28 @@ def _device_side(
     for row, places in of_call.items():
         _share(places, calls[row], device, launched, communication)
     return done | set(of_call)
+
+
+def _direct_in_calls(
+    operations: Operations,
+    device: DeviceTrace,
+    launched: DeviceOperations,
+    calls: Mapping[int, Facts],
+    kernels: Int64,
+) -> list[tuple[int, int]]:
+    """Return places and events of kernels that need no library but were launched in a call for communication, which they carry out.
+
+    So does PyTorch's own all-reduce within a node, which takes the place of NCCL's.
+    """
+    direct = [direct_kernel_kind(name) is not None and KERNEL.search(name) is None for name in device.names]
+    places = kernels[np.array(direct or [False])[device.name[launched.event[kernels]]]].tolist()
+    around = _calls_around(operations, launched, calls, places) if calls else {}
+    return [
+        (place, int(launched.event[place]))
+        for place in places
+        if around.get(place, NONE) >= 0
+        and "collective" not in device.comm.get(int(launched.event[place]), ())
+    ]
 
 
 def _calls_around(
@@ -776,7 +817,7 @@ def _add_together(place: int, facts: Sequence[Facts], communication: Communicati
 def _add_direct(
     operations: Operations, reader: _FactReader, launched: DeviceOperations, communication: Communication
 ) -> None:
-    """Give kernels that communicate without a library their facts; sizes are those of the operator above them."""
+    """Give kernels that communicate without a library their facts; those that do not tell which are counted as unknown."""
     device = reader.device
     assert device is not None
     kinds = [direct_kernel_kind(name) for name in device.names]
@@ -789,8 +830,22 @@ def _add_direct(
         row = int(launched.operator[place])
         if row >= 0 and not operations.name_of(row).startswith(OPERATORS):
             row = _above(operations, row, OPERATORS)
-        facts = reader.of_direct(row, kind) if row >= 0 else Facts(kind)
+        facts = Facts(kind)
+        while row >= 0 and facts.bytes_in < 0:
+            # The innermost may name handles of memory alone.
+            facts, row = reader.of_direct(row, kind), _above(operations, row, OPERATORS)
         communication.devices[place] = replace(facts, inferred=("type", "size", "group"))
+    _add_unnamed(device, launched, communication)
+
+
+def _add_unnamed(device: DeviceTrace, launched: DeviceOperations, communication: Communication) -> None:
+    """Count kernels that communicate without telling what as unknown."""
+    unnamed = [talks_without_kind(name) for name in device.names]
+    named = np.array(unnamed or [False])[device.name[launched.event]]
+    for place in np.flatnonzero(named & (device.kind[launched.event] == EventKind.KERNEL)).tolist():
+        if place not in communication.devices:
+            name = device.names[device.name[int(launched.event[place])]]
+            communication.add_unknown(name.replace("(anonymous namespace)::", "").split("(")[0])
 
 
 def _library_side(

@@ -10,11 +10,13 @@ import numpy as np
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, Bool, Int64
 
-Method = Literal["record function id", "external id", "none"]
+Method = Literal["record function id", "external id", "order", "none"]
 
 LEAST_SHARE = 0.5
 """Share of the smaller side that must be joined; below, the two files do not show the same run."""
 _LEAST_AGREEMENT = 0.9
+_LEAST_IN_ORDER = 20
+"""Of fewer operators the names may be the same, one after another, by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,10 @@ class Joined:
 
 
 def join(host: HostTrace, device: DeviceTrace) -> Joined:
-    """Match operators with events by record-function id; by external id only where that proves right.
+    """Match operators with events by record-function id; by external id or by their order only where that proves right.
 
-    Roots are left out, an id of 0 means none, and names have to be equal.
+    Roots are left out, an id of 0 means none, and names have to be equal. PyTorch 2.3 writes no record-function ids into Kineto traces,
+    and its external ids leave out what a library of the processor carries out; both traces number operators as they begin.
     """
     roots, notes = host.roots, host.notes
     usable = ~roots & (host.numbers["rf_id"] != 0)
@@ -81,6 +84,10 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
     result = Joined(event, "external id", candidates, *sizes)
     if result.share >= LEAST_SHARE and result.count >= _LEAST_AGREEMENT * candidates:
         return _with_alone(result, host, device, device.external)
+    event = _match_in_order(host, device, usable)
+    if (event >= 0).any():
+        sizes = int((~roots & ~(notes & (event < 0))).sum()), every[1]
+        return Joined(event, "order", int((event >= 0).sum()), *sizes)
     why = (
         "the Kineto trace has no record-function ids, and of "
         f"{candidates:,} operators with the same external id only {result.count:,} have the same name"
@@ -105,6 +112,27 @@ def _with_alone(joined: Joined, host: HostTrace, device: DeviceTrace, numbers: I
     }
     first = device.names[int(device.name[rows[0]])]
     return replace(joined, alone={why: count for why, count in reasons.items() if count}, first_alone=first)
+
+
+def _match_in_order(host: HostTrace, device: DeviceTrace, usable: Bool) -> Int64:
+    """Return the event (N,) of each operator where all events have the names of a thread's operators, one after another; else -1.
+
+    The execution trace has one number for all threads that a profiler follows, and others for those that it leaves out.
+    """
+    matched = np.full(len(host), NONE, np.int64)
+    events = np.flatnonzero(device.is_host)
+    # Callers first, where both begin in the same tick.
+    events = events[np.lexsort((-device.duration_ns[events], device.start_ns[events]))]
+    rows = np.flatnonzero(usable)
+    rows = rows[np.argsort(host.numbers["rf_id"][rows], kind="stable")]
+    threads, counts = np.unique(host.numbers["tid"][rows], return_counts=True)
+    for thread in threads[(counts == len(events)) & (counts >= _LEAST_IN_ORDER)].tolist():
+        own = rows[host.numbers["tid"][rows] == thread]
+        theirs = device.name[events].tolist()
+        if [host.names[row] for row in own.tolist()] == [device.names[code] for code in theirs]:
+            matched[own] = events
+            break
+    return matched
 
 
 def _match_events(

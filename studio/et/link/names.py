@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from studio.kernel_names import LIBRARIES, any_of
 from studio.trace import NONE, CollectiveType, NodeType
 
 SEND, RECEIVE = -2, -3
@@ -50,8 +51,10 @@ NO_COLLECTIVES = frozenset(
 """What recorders write where nothing is communicated."""
 
 _PREFIX = re.compile(r"(_?c10d(_functional)?(_autograd)?::|nccl:|rccl:|gloo:|mpi:|ucc:|xccl:|hccl:)")
-KERNEL = re.compile(r"(nccl|rccl|msccl)\w*(Kernel|Func)|(nccl|rccl)_", re.IGNORECASE)
+KERNEL = re.compile(any_of(LIBRARIES, (r"(nccl|rccl)_",)), re.IGNORECASE)
 """Matches kernels of communication libraries, old and new."""
+_LIBRARY_NAME = re.compile(r"nccl|rccl|(?<=one)ccl(?!reduce)")
+"""What stands before the collective in names. Of oneCCL `reduce_base` is a step of several collectives, not a reduce."""
 _KERNEL_KINDS = (
     ("allreduce", CollectiveType.ALL_REDUCE),
     ("reducescatter", CollectiveType.REDUCE_SCATTER),
@@ -96,10 +99,15 @@ def kernel_kind(name: str) -> int | None:
     Example:
         >>> kernel_kind("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"), kernel_kind("ncclDevKernel_SendRecv")
         (7, None)
+        >>> kernel_kind("ncclAllReduceRingLLKernel_sum_f32(ncclColl)"), kernel_kind("oneccl_reduce_base<float>")
+        (0, None)
     """
     text = name.split("(", maxsplit=1)[0].replace("_", "").replace("-", "").lower()
-    text = text.split("kernel", 1)[-1]
-    return next((int(kind) for token, kind in _KERNEL_KINDS if text.startswith(token)), None)
+    # Up to NCCL 2.7 the collective stood before the word kernel.
+    texts = (text.split("kernel", 1)[-1], *_LIBRARY_NAME.split(text, maxsplit=1)[1:])
+    return next(
+        (int(kind) for token, kind in _KERNEL_KINDS if any(one.startswith(token) for one in texts)), None
+    )
 
 
 def node_type(kind: int) -> NodeType:

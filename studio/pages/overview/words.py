@@ -43,8 +43,8 @@ _NOT_COMPUTE: Mapping[str, str] = {
     "waiting. Where nothing else is under way meanwhile it is part of idle.",
     DEVICE_GAP: "Time for which a stream of the device stood idle between two of its operations. Where nothing else is under way "
     "meanwhile it is part of idle.",
-    LIBRARY_KERNEL: "Kernels of a communication library of which neither size nor group is known, as where they were launched before the "
-    "recording began. Their time is communication; in a simulation they keep it on every network.",
+    LIBRARY_KERNEL: "Kernels that communicate of which neither size nor group is known, as where they were launched before the "
+    "recording began, or where no recorder writes what they move. Their time is communication; in a simulation they keep it on every network.",
 }
 _PATHS_NAMED, _PATHS_LISTED = 2, 500
 _COLOUR = {

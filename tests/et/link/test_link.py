@@ -17,7 +17,7 @@ from studio.et import DepKind, LinkOptions
 from studio.sim import simulate
 from studio.sim.parts import interpret
 from studio.sim.replays import as_replay, idle_system
-from studio.trace import NodeType, dense_column, int_column, node_attributes
+from studio.trace import NodeType, Trace, dense_column, int_column, node_attributes
 from tests.et.pytorch_files import (
     THREAD,
     device_file,
@@ -283,6 +283,31 @@ def test_external_ids_count_only_where_names_agree(tmp_path):
     wrong = device_file([event(f"aten::op{at}", at, 1, external=3 + (at + at // 5) % 10) for at in range(10)])
     trace = studio.link(rank_files(tmp_path / "b", 0, host, wrong))
     assert [finding.code for finding in trace.findings if finding.level == "error"] == ["nothing-linked"]
+
+
+def test_operators_are_joined_in_their_order_where_no_id_tells(tmp_path):
+    """As PyTorch 2.3 writes them: behind a collective external ids are others, and threads of gloo have operators but no events."""
+    names = [f"aten::op{at % 7}" for at in range(30)]
+    followed = [node(10 + at, name, rf_id=10 + 2 * at) for at, name in enumerate(names)]
+    left_out = [node(60 + at, "aten::op1", rf_id=25 + 2 * at, tid=2) for at in range(5)]
+    host = host_file([*followed, *left_out])
+
+    def link(folder: str, last: str) -> Trace:
+        events = [
+            event(name, 5 * at, 4, external=10 + 2 * at + (1 if at > 5 else 0), tid=7 if at < 20 else 8)
+            for at, name in enumerate([*names[:-1], last])
+        ]
+        return studio.link(rank_files(tmp_path / folder, 0, host, device_file(events[::-1])))
+
+    trace = link("a", names[-1])
+    assert {one.name: one.value for one in trace.ranks[0].metadata}["link_method"] == "order"
+    graph = trace.graphs[0]
+    start_of = dict(zip(graph.id.tolist(), graph.start_ns.tolist(), strict=True))
+    assert [start_of[10 + at] for at in range(30)] == [5000 * at for at in range(30)]
+    assert [start_of[60 + at] for at in range(5)] == [-1] * 5
+    # One name that differs, and nothing is proved.
+    found = link("b", "aten::other").findings
+    assert "nothing-linked" in [finding.code for finding in found]
 
 
 def test_device_operations_without_an_operator_are_kept_and_counted(tmp_path):
