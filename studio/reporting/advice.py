@@ -5,9 +5,8 @@ from __future__ import annotations
 from studio.advice.advice import advise
 from studio.advice.words import LABELS, bars, baseline_words, verdict
 from studio.analysis.job.renumbered import share_graphs
-from studio.comparing import Compared
+from studio.comparing import Compared, Progress
 from studio.errors import StudioError
-from studio.et import Progress
 from studio.figures.tornado import tornado
 from studio.reporting.document import Document
 from studio.units import format_count, format_counted, format_ns
