@@ -138,3 +138,21 @@ def test_the_command_says_how_far_it_is(tmp_path: Path, monkeypatch) -> None:
     assert phases == ["drawing", "comparing"]
     assert [words[1:] for words in said if words[0] == "drawing"] == [(0, 3), (0, 3), (1, 3), (2, 3), (3, 3)]
     assert [words[1:] for words in said if words[0] == "comparing"] == [(0, 1), (1, 1)]
+
+
+def test_a_job_of_many_different_graphs_is_reported_without_advice(monkeypatch) -> None:
+    """Each of dozens of simulations would lay out every graph anew."""
+    asked: list[str] = []
+    monkeypatch.setattr("studio.reporting.advice._ADVISED_GRAPHS", 1)
+    monkeypatch.setattr("studio.reporting.advice.advise", lambda *_, **__: asked.append("advise"))
+    text = report([recording(job(), "monday")])
+    assert "Not worked out for 2 distinct graphs: `chakra-studio advise` does" in text
+    assert not asked
+
+
+def test_a_report_says_how_far_its_advice_is() -> None:
+    said: list[tuple[str, int, int]] = []
+    report([recording(job(), "monday")], lambda *words: said.append(words))
+    told = [words[1:] for words in said if words[0] == "simulating"]
+    assert told
+    assert told[-1][0] == told[-1][1]

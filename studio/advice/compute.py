@@ -15,10 +15,10 @@ from studio.advice.host_words import remedy_words, starting_words
 from studio.advice.terms import NODES_NAMED, Change
 from studio.advice.work import (
     Work,
-    compute_rows,
     group_ranks,
     groups_words,
     parallel_groups,
+    rows_of_places,
     stages,
     with_all_members,
     work_of,
@@ -75,11 +75,11 @@ def _times_by_rank(work: Work) -> tuple[bool, Float64]:
 def _to_median(scene: Scene, work: Work, chosen: Int64, ratio: Float64, *, same: bool) -> Candidate:
     factors: dict[int, Float64] = {}
     nodes: list[tuple[int, int]] = []
+    rows_of = rows_of_places(scene.trace, work.places[chosen].tolist())
     for column in chosen.tolist():
         place = int(work.places[column])
-        graph = scene.trace.graph_of(scene.trace.ranks[place])
-        rows = compute_rows(graph)
-        factor = np.ones(len(graph))
+        rows = rows_of[place]
+        factor = np.ones(len(scene.trace.graph_of(scene.trace.ranks[place])))
         factor[rows] = 1 / ratio[column]
         factors[place] = factor
         nodes += scene.node_ids(place, rows, NODES_NAMED)
@@ -160,8 +160,9 @@ def _arrivals(scene: Scene, group: int) -> _Arrivals:
         return _Arrivals(group, types, places, begun, {})
     work = np.zeros(begun.shape)
     segments, rows_of = [], []
+    computing = rows_of_places(scene.trace, places.tolist())
     for index, place in enumerate(places.tolist()):
-        rows = compute_rows(scene.trace.graph_of(scene.trace.ranks[place]))
+        rows = computing[place]
         start = scene.starts_ns(place)[rows]
         segment = np.searchsorted(begun[index], start, side="right")
         inside = (segment < len(mine)) & (start >= 0)
@@ -222,10 +223,10 @@ def faster_stages(scene: Scene) -> Iterator[Candidate]:
     every = stages(scene.trace, group_ranks(scene))
     for number, places in enumerate(every):
         factors = {}
-        for place in places.tolist():
-            graph = scene.trace.graph_of(scene.trace.ranks[place])
-            factors[place] = np.ones(len(graph))
-            factors[place][compute_rows(graph)] = FASTER
+        rows_of = rows_of_places(scene.trace, places.tolist())
+        for place, rows in rows_of.items():
+            factors[place] = np.ones(len(scene.trace.graph_of(scene.trace.ranks[place])))
+            factors[place][rows] = FASTER
         ranks = tuple(scene.trace.ranks[place].number for place in places.tolist())
         where = "on all ranks" if len(every) == 1 else f"of stage {number} ({rank_words(ranks)})"
         first = int(places[0])
@@ -235,9 +236,7 @@ def faster_stages(scene: Scene) -> Iterator[Candidate]:
             Change((ScaleTimes(factors, work=_computes_work(scene)),)),
             frozenset({f"compute of stage {number}"}),
             ranks=ranks,
-            nodes=scene.node_ids(
-                first, compute_rows(scene.trace.graph_of(scene.trace.ranks[first])), NODES_NAMED
-            ),
+            nodes=scene.node_ids(first, rows_of[first], NODES_NAMED),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +53,18 @@ def compute_rows(graph: Graph) -> Int64:
         return np.flatnonzero(device)
     on_host = computes_on_processor(graph) & is_flagged(graph, "is_cpu_op")
     return np.flatnonzero(on_host & (graph.duration_ns > 0))
+
+
+def rows_of_places(trace: Trace, places: Iterable[int]) -> dict[int, Int64]:
+    """Return by place the rows of nodes that compute of some ranks, looked for once in a graph that ranks share."""
+    of_graph: dict[int, Int64] = {}
+    found = {}
+    for place in places:
+        index = trace.ranks[place].graph
+        if index not in of_graph:
+            of_graph[index] = compute_rows(trace.graphs[index])
+        found[place] = of_graph[index]
+    return found
 
 
 def work_of(scene: Scene, places: Int64) -> Work:

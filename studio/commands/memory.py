@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from studio.analysis.job.memory import HOST_MEMORY, Holder, MemoryUse, holder_words, memory_use
+from studio.analysis.job.rank_rows import ranks_label
 from studio.commands.base.names import find_runs
 from studio.commands.base.options import allow_damaged, json_option, rank_option, workspace_option
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
@@ -23,9 +24,11 @@ from studio.comparing import Compared
 from studio.et import Progress
 from studio.sim.doubted_memory import unfit_words
 from studio.sim.systems.gpus import SYSTEM_OF, find_gpu
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _SHOWN, _NAME_WIDTH = 5, 60
+_RANKS = 16
+"""So many peaks are shown, of more the highest."""
 NOTHING = (
     "Nothing tells of memory: no allocations were noted (profile_memory=True), and no tensors name storages."
 )
@@ -99,27 +102,47 @@ def report(listed: Listed) -> dict[str, Any]:
 
 def text(listed: Listed) -> str:
     """Format the list for a terminal."""
+    blocks: dict[tuple[Any, ...], list[MemoryUse]] = {}
+    for index, use in enumerate(listed.uses):
+        # Of few ranks each is shown, of many those together that read the same.
+        one = (use.rank, index) if len(listed.uses) <= _RANKS else ()
+        blocks.setdefault((use.device, _peak(use), *_holders(use), *one), []).append(use)
+    by_peak = sorted(blocks.values(), key=lambda uses: -uses[0].peak_bytes)
     lines = [f"{listed.side.name}: memory at the peak"]
-    for use in listed.uses:
-        place = "processor" if use.device == HOST_MEMORY else f"device {use.device}"
-        reserved = f", {format_bytes(use.reserved_bytes)} reserved" if use.reserved_bytes >= 0 else ""
-        how = "" if use.noted else ", counted by formulas" if use.counted else ", estimated"
+    for uses in blocks.values() if len(listed.uses) <= _RANKS else by_peak[:_RANKS]:
+        place = "processor" if uses[0].device == HOST_MEMORY else f"device {uses[0].device}"
+        lines.append(f"{ranks_label(tuple(use.rank for use in uses))}, {place}: {_peak(uses[0])}")
+        lines += _holders(uses[0])
+    if left := [use for uses in by_peak[_RANKS:] for use in uses]:
+        peaks = {format_bytes(left[-1].peak_bytes): None, format_bytes(left[0].peak_bytes): None}
         lines.append(
-            f"rank {use.rank}, {place}: {format_bytes(use.peak_bytes)} at {format_ns(use.peak_ns)}{reserved}{how}"
+            f"and {format_counted(len(left), 'more peak')} of {' to '.join(peaks)}; --json lists all"
         )
-        lines += [_holder(use, one) for one in use.holders[:_SHOWN]]
-        rest = use.holders[_SHOWN:]
-        if rest:
-            held = format_bytes(sum(one.bytes for one in rest))
-            lines.append(
-                f"  {f'and {format_count(len(rest))} more; --json lists them all':{_NAME_WIDTH}}{held:>12}"
-            )
     if not listed.uses:
         lines.append(NOTHING)
     elif not all(use.noted or use.counted for use in listed.uses):
         lines.append(ESTIMATE)
     lines += [f"warning: {listed.unfit}"] if listed.unfit else []
     return "\n".join(printable(line) for line in lines)
+
+
+def _peak(use: MemoryUse) -> str:
+    """Return in words how high a peak is, when it was, and how that is known."""
+    reserved = f", {format_bytes(use.reserved_bytes)} reserved" if use.reserved_bytes >= 0 else ""
+    how = "" if use.noted else ", counted by formulas" if use.counted else ", estimated"
+    return f"{format_bytes(use.peak_bytes)} at {format_ns(use.peak_ns)}{reserved}{how}"
+
+
+def _holders(use: MemoryUse) -> list[str]:
+    """Return the lines of who held most at the peak."""
+    lines, rest = [_holder(use, one) for one in use.holders[:_SHOWN]], use.holders[_SHOWN:]
+    if rest:
+        more, held = (
+            f"and {format_count(len(rest))} more; --json lists them all",
+            sum(one.bytes for one in rest),
+        )
+        lines.append(f"  {more:{_NAME_WIDTH}}{format_bytes(held):>12}")
+    return lines
 
 
 def _holder(use: MemoryUse, one: Holder) -> str:

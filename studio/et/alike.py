@@ -19,7 +19,11 @@ _MOST_TEMPLATES = 16
 _ADAPTED = 4
 """So many templates are tried with other widths of groups, peers and ids than they had so far."""
 _MOST_IN_VAIN = 8
-"""After so many templates that fitted no other file no more are made."""
+"""After so many templates that fitted no other file no more are made, and they are tried with one file in so many.
+
+They are of files that were read one after another. Where later ones repeat these, as replicas repeat the stages of a
+pipeline, as many follow each other, and one of them is tried.
+"""
 _AHEAD = 4
 
 
@@ -60,7 +64,7 @@ class JobReader:
     def __init__(self) -> None:
         self.known: list[_Known] = []
         self.lock = threading.Lock()
-        self.made = self.used = self.read_bytes = 0
+        self.made = self.used = self.read_bytes = self.asked = 0
 
     def __call__(self, reading: Reading) -> list[Part]:
         """Read one file, see `chakra.read`."""
@@ -69,10 +73,19 @@ class JobReader:
         if not 0 < len(data) <= _LONGEST:
             return [chakra.rank_part(reading, head, chakra.read_nodes(reading, head))]
         with self.lock:
-            nodes = self._recall(data, reading.name)
+            self.asked += 1
+            nodes = None if self._is_passed_over() else self._recall(data, reading.name)
         if nodes is None:
             nodes = self._read(reading, head, data)
         return [chakra.rank_part(reading, head, nodes)]
+
+    def _is_hopeless(self) -> bool:
+        """Whether no file was like another so far."""
+        return self.made >= _MOST_IN_VAIN and not self.used
+
+    def _is_passed_over(self) -> bool:
+        """Whether to read the file without trying any template: trying all takes longer than reading."""
+        return self._is_hopeless() and self.asked % _MOST_IN_VAIN != 0
 
     def _recall(self, data: UInt8, name: str) -> chakra.Nodes | None:
         """Return the nodes of a file that matches one of the known templates; None where none matches."""
@@ -91,10 +104,9 @@ class JobReader:
         # Whether compiling pays depends on what will have to be read in full; most files may be like this one.
         expected = min(reading.total_bytes, _AHEAD * self.read_bytes)
         nodes = chakra.read_nodes(replace(reading, total_bytes=expected), head)
-        hopeless = self.made >= _MOST_IN_VAIN and not self.used
         if (
             not nodes.damage
-            and not hopeless
+            and not self._is_hopeless()
             and all(f.message.startswith(reading.name) for f in nodes.findings)
         ):
             template = make_template(data, nodes.graph, nodes.slots)

@@ -132,7 +132,8 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
     shape = blocks.shape
     size = np.full(shape, np.nan)
     size[blocks.row, blocks.column] = blocks.bytes
-    hover = np.full(shape, "", object)
+    # Blank cells say nothing, so that a thousand ranks do not repeat the name of each row in hundreds of columns.
+    hover, text = np.full(shape, "", object), np.full(shape, "", object)
     several = blocks.rows * blocks.columns > 1
     cells = (blocks.row, blocks.column, blocks.count, blocks.bytes, blocks.sized, blocks.members)
     for row, column, count, amount, sized, members in zip(*(one.tolist() for one in cells), strict=True):
@@ -149,6 +150,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
     known = bool((use.sized[use.bytes == 0] > 0).any()) or bool((use.count[use.bytes == 0] == 0).any())
     zero = ("0 B" if known else "not recorded") if (use.bytes == 0).any() else ""
     labels = _labels(use.groups, notes, blocks.rows)
+    text[blocks.row, blocks.column] = np.array(labels, object)[blocks.row]
     colours = palette(dark)
     steps = [step * most // 4 for step in range(1, 5)] if most else []
     ticks = {
@@ -163,7 +165,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         y=[f"{index}" for index in range(len(labels))],
         customdata=hover,
         hovertemplate="group %{text} · rank %{x}<br>%{customdata}<extra></extra>",
-        text=np.repeat(np.array(labels, object)[:, None], shape[1], axis=1),
+        text=text,
         texttemplate="",
         # The background stands for nothing, so the strongest colour is the one farthest from it.
         colorscale=list(SEQUENTIAL["dark" if dark else "light"]),

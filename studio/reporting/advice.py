@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from studio.advice.advice import advise
 from studio.advice.words import LABELS, bars, baseline_words, verdict
-from studio.comparing import Compared
+from studio.analysis.job.renumbered import share_graphs
+from studio.comparing import Compared, Progress
 from studio.errors import StudioError
 from studio.figures.tornado import tornado
 from studio.reporting.document import Document
@@ -12,21 +13,24 @@ from studio.units import format_count, format_counted, format_ns
 
 _LISTED = 12
 _ADVISED_NODES = 200_000
-"""Larger jobs are reported without advice, whose simulations would take longer than all else."""
+_ADVISED_GRAPHS = 128
+"""Larger jobs are reported without advice, whose simulations would take longer than all else: each lays out every graph."""
 
 
-def write_advice(document: Document, run: Compared) -> None:
-    """Write what changes would save, each found by simulating the changed job or system."""
+def write_advice(document: Document, run: Compared, progress: Progress) -> None:
+    """Write what changes would save, each found by simulating the changed job or system, of which `progress` is told."""
     document.heading(2, "What to change")
-    nodes = run.side.trace.node_count
-    if nodes > _ADVISED_NODES:
+    nodes, graphs = run.side.trace.node_count, len(share_graphs(run.side.trace).graphs)
+    if nodes > _ADVISED_NODES or graphs > _ADVISED_GRAPHS:
+        many = format_counted(nodes, "node") if nodes > _ADVISED_NODES else f"{graphs:,} distinct graphs"
         document.paragraph(
-            f"Not worked out for {format_counted(nodes, 'node')}: `chakra-studio advise` does, which takes a while.",
-            "dim",
+            f"Not worked out for {many}: `chakra-studio advise` does, which takes a while.", "dim"
         )
         return
     try:
-        advised = advise(run.side.trace, run.system)
+        advised = advise(
+            run.side.trace, run.system, progress=lambda done, total: progress("simulating", done, total)
+        )
     except StudioError as error:
         document.paragraph(f"Nothing could be simulated: {error.message}", "dim")
         return

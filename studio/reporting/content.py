@@ -77,7 +77,7 @@ def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
         tell("drawing", done, len(sides) + 1)
         if len(sides) > 1:
             document.heading(2, f"{letter}: {side.name}")
-        _run(document, side, alone=len(sides) == 1)
+        _run(document, side, tell, alone=len(sides) == 1)
     made = time.strftime("%Y-%m-%d %H:%M", time.localtime())
     hashes = ", ".join(dict.fromkeys(trace_digest(side.side.trace)[:12] for side in sides))
     tell("drawing", len(sides), len(sides) + 1)
@@ -209,7 +209,7 @@ def _settings(document: Document, sides: Sequence[Compared]) -> None:
 # One run
 
 
-def _run(document: Document, run: Compared, *, alone: bool) -> None:
+def _run(document: Document, run: Compared, progress: Progress, *, alone: bool) -> None:
     side = run.side
     account, busy = side_use(side)
     document.facts(_facts(side, account))
@@ -228,7 +228,7 @@ def _run(document: Document, run: Compared, *, alone: bool) -> None:
     write_path(document, side, account)
     write_waits(document, side, account)
     if alone:
-        write_advice(document, run)
+        write_advice(document, run, progress)
     every = [rank.number for rank in side.trace.ranks]
     members = collective_members(side.trace, side.times, side.groups)
     _kernels(document, side)

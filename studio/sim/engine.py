@@ -48,8 +48,11 @@ from studio.sim.kernel import records as k
 from studio.sim.plan import Plan
 
 INTERPRETED_STEPS = 20_000
-INTERPRETED_COLD_STEPS = 5_000_000
-"""Above these, compiling pays: when the installation has compiled before, and when it has not."""
+INTERPRETED_COLD_STEPS = 500_000
+"""Above these, compiling pays: when the installation has compiled before, and when it has not.
+
+So many interpreted steps take half of what compiling does, which is done once, and 1.7 GiB of numbers as objects.
+"""
 INTERPRETED_SLOW_STEPS = 100_000_000
 """The same where it has not and compiling is slow, see `compiles_fast`; it compiles in the background meanwhile."""
 FAST_RELEASES = ("0.68.",)

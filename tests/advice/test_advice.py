@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import studio
+from studio.advice import work
 from studio.advice.advice import Advice, Advised, Kind, advise
 from studio.advice.system import TRIFLE, Scan
 from studio.advice.terms import OF_SYSTEM
 from studio.advice.words import as_data, bars, lines, verdict
+from studio.analysis.job.kinds import node_kinds
 from studio.errors import TraceError
 from studio.jobs.advice_search import find_advice_for
 from studio.session import Session
@@ -56,6 +58,23 @@ def test_kernels_of_communication_libraries_are_no_compute():
     found = only(advise(trace_of([kernels])), "compute")
     assert found.saving_ns == 20 * US
     assert {number for _, number in found.nodes} == {1, 3}
+
+
+def test_what_ranks_compute_is_looked_for_once_in_a_graph_that_they_share(monkeypatch: pytest.MonkeyPatch):
+    looked: list[int] = []
+    monkeypatch.setattr(work, "node_kinds", lambda graph: looked.append(id(graph)) or node_kinds(graph))
+
+    def rank(micros: int) -> list[Any]:
+        return [
+            at(0, micros, node(1, "COMP", name="gemm")),
+            at(micros, 10, collective(2, "ALL_REDUCE", 64, 1)),
+        ]
+
+    job = trace_of([rank(100)] * 8 + [rank(120)] * 8)
+    assert len(job.graphs) == 2
+    found = work.rows_of_places(job, range(16))
+    assert [found[place].tolist() for place in range(16)] == [[0]] * 16
+    assert sorted(looked) == sorted(id(graph) for graph in job.graphs)
 
 
 def test_a_recorded_gpu_that_no_system_is_known_for_is_named():

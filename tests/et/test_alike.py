@@ -13,7 +13,8 @@ from studio.errors import TraceFormatError
 from studio.et import chakra
 from studio.et.alike import JobReader
 from studio.et.format import RankPart, Reading
-from studio.trace import SLOT_KEYS
+from studio.et.templates import Symbols, Template
+from studio.trace import SLOT_KEYS, UInt8
 from tests.et.chakra_bytes import assert_same, attr, file_of, framed, num, sized, tag, varint
 from tests.examples import PROFILE, examples
 from tests.strategies import INT64, NODE_BYTES, TEXT, UINT64, chakra_file
@@ -123,6 +124,31 @@ def test_files_that_differ_otherwise_are_read_in_full_and_not_for_ever_remembere
     reader = read_alike(files)
     assert reader.used == 0
     assert reader.made <= 8
+
+
+def test_ranks_that_are_all_different_are_hardly_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing each file with all that were remembered took as long as reading it."""
+    tried: list[int] = []
+    read = Template.read
+
+    def counted(template: Template, data: UInt8, *, adapt: bool = True) -> Symbols | None:
+        tried.append(number)
+        return read(template, data, adapt=adapt)
+
+    monkeypatch.setattr(Template, "read", counted)
+    reader = JobReader()
+    for number in range(100):
+        reader(Reading("a", file_of(num(1, 1) + sized(2, f"name {number}"))))
+    assert {number for number in tried if number > 8} == set(range(15, 100, 8))
+
+
+@pytest.mark.parametrize("stages", [9, 16, 23, 64])
+def test_replicas_of_many_stages_are_still_found_alike(stages: int) -> None:
+    """The first replica has nothing that is alike, and no rank of later ones is missed for long."""
+    reader = JobReader()
+    for number in range(6 * stages):
+        reader(Reading("a", rank_bytes(number, nodes=4 + number % stages)))
+    assert reader.used > 0
 
 
 # ---------------------------------------------------------------------------------------------------

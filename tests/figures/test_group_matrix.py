@@ -33,6 +33,15 @@ def test_groups_and_ranks_share_cells_only_where_they_could_not_be_told_apart():
     assert shared.data[0].colorbar.title.text == "most bytes of a member"
 
 
+def test_blank_cells_do_not_repeat_the_name_of_their_row():
+    """Of a thousand ranks in groups of a few most cells are blank, and names were most of the figure's bytes."""
+    heat = matrix(8, 64).data[0]
+    blank = np.isnan(heat.z)
+    assert blank.sum() == 8 * 63
+    assert not any(heat.text[blank])
+    assert heat.text[~blank].tolist() == [f"g{number}" for number in range(8)]
+
+
 def test_ranks_are_named_where_nodes_and_groups_begin():
     def named(ranks: int) -> list[str]:
         return list(matrix(8, ranks).layout.xaxis.ticktext)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -197,3 +198,26 @@ def test_info_and_report_tell_the_peak(tmp_path: Path) -> None:
     html = made.read_text(encoding="utf-8")
     assert "Memory at the peak" in html
     assert "before the recording 1,000 B; aten::inner 300 B; aten::outer 200 B" in html
+
+
+def test_many_ranks_are_listed_by_the_highest_peaks_and_equal_ones_together() -> None:
+    """A thousand ranks with the same peaks took thousands of lines."""
+    from studio.commands.memory import Listed, text
+
+    side = SimpleNamespace(name="job")
+
+    def use_of(rank: int, peak: int) -> MemoryUse:
+        nothing = np.zeros(0, np.int64)
+        return MemoryUse(
+            rank, 0, nothing, nothing, 0, peak, 7_000, -1, (Holder("aten::add", peak, 1),), noted=True
+        )
+
+    few = [use_of(rank, 1000) for rank in range(16)]
+    assert text(Listed(side, few, "")).splitlines()[1::2] == [
+        f"rank {rank}, device 0: 1,000 B at 7.00 µs" for rank in range(16)
+    ]
+    many = [use_of(rank, 100 * (1 + rank % 20)) for rank in range(1000)]
+    lines = text(Listed(side, many, "")).splitlines()
+    assert len(lines) == 2 + 2 * 16
+    assert lines[1] == "50 ranks like 19, device 0: 1.95 KiB at 7.00 µs"
+    assert lines[-1] == "and 200 more peaks of 100 B to 400 B; --json lists all"
