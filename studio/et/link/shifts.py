@@ -91,7 +91,8 @@ def _size(facts: Facts) -> int:
 def _waits(rank_draft: RankDraft, place: Place, facts: Facts) -> bool:
     """Whether it cannot end before all members have begun it: a call that hands it over to another thread does."""
     on_device, at = place
-    hands_over = not on_device and rank_draft.operations.name_of(at).startswith("c10d::")
+    # What carries a call out was issued by it; a call by itself hands it over, or what carried it out was not recorded.
+    hands_over = not on_device and at not in rank_draft.communication.issued_by
     return facts.kind in NEEDS_ALL and not facts.is_empty and not hands_over
 
 
