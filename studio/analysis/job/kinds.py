@@ -61,6 +61,10 @@ _PERMUTE = re.compile(rb"collective-permute")
 """Begins what XLA's devices carry out as messages in a circle or the like, for which Chakra's schema has no type."""
 _PERMUTE_MARKS = (b"collective-permute",)
 _MARKS = tuple(mark.encode() for mark in MARKS)
+_XLA_MARKS = (b"pjrt",)
+"""The runtime of XLA, by which JAX runs programs."""
+_XLA_OPERATION = re.compile(rb"[a-z_][a-z0-9_.-]*")
+"""What operations of its programs are called; its runtime calls classes and says what it waits for."""
 _LIBRARY_CALL = re.compile(
     rb"_?c10d(?:_functional)?(?:_autograd)?::|record_param_comms|(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl):"
 )
@@ -145,10 +149,12 @@ def _use_no_accelerator(kinds: Iterable[Int64]) -> bool:
 def computes_on_processor(graph: Graph) -> Bool:
     """Return (N,) which nodes of a job that runs on its processor compute: its operators.
 
-    Neither the time between operators does, nor calls of communication libraries.
+    Neither the time between operators does, nor calls of communication libraries, nor what XLA's runtime does around its operations.
     """
     working = (graph.type == NodeType.COMP) & ~_named(graph, _LIBRARY_CALL.match)
     working[graph.rows_with("gap")[0]] = False
+    if _holds(graph.strings.data.data, _XLA_MARKS):
+        working &= _named(graph, _XLA_OPERATION.fullmatch)
     return np.asarray(working)
 
 

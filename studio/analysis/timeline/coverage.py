@@ -74,6 +74,7 @@ def categories(timeline: Timeline, trace: Trace) -> UInt8:
     if runs_on_processor(trace):
         for graph, of_graph in zip(trace.graphs, on_host, strict=True):
             of_graph[computes_on_processor(graph)] = Category.COMPUTE
+            of_graph[is_library_kernel(graph)] = Category.COLLECTIVE
     bounds = np.searchsorted(timeline.lane, np.arange(len(timeline.lanes) + 1))
     for index, lane in enumerate(timeline.lanes):
         part = slice(int(bounds[index]), int(bounds[index + 1]))

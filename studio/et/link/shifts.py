@@ -61,6 +61,8 @@ def find_shifts(drafts: Sequence[RankDraft], places: Sequence[Sequence[Place]]) 
         drafts: The ranks that have collectives of the group.
         places: Their collectives, in the order of their calls.
     """
+    if len(drafts) < 2:
+        return [0] * len(drafts)
     calls = [_calls_of(rank_draft, own) for rank_draft, own in zip(drafts, places, strict=True)]
     longest = max(calls, key=len)
     shifts = [0 if own is longest else _shift(longest, own) for own in calls]

@@ -6,6 +6,7 @@ from typing import Any
 
 from dash import html
 
+from studio.analysis.job.completeness import range_words, ranges_of
 from studio.analysis.job.files import JobFileList
 from studio.pages.base.export import with_copy_button
 from studio.pages.base.widgets import table
@@ -24,10 +25,16 @@ def files_section(files: JobFileList) -> Any:
         )
         for file in files.left_out
     ]
-    rows += [(file.name, "used", f"rank {file.rank}") for file in files.used[:_LISTED]]
-    rest = len(files.used) - _LISTED
+    # A file may hold several ranks.
+    ranks: dict[str, list[int]] = {}
+    for file in files.used:
+        ranks.setdefault(file.name, []).append(file.rank)
+    rows += [
+        (name, "used", range_words(ranges_of(of_file))) for name, of_file in list(ranks.items())[:_LISTED]
+    ]
+    rest = len(ranks) - _LISTED
     more = html.P(f"And {format_count(rest)} more that are used.", className="cs-dim") if rest > 0 else None
-    counts = f"{format_count(len(files.used))} used"
+    counts = f"{format_count(len(ranks))} used"
     if files.left_out:
         counts += f", {format_count(len(files.left_out))} left out"
     listed = with_copy_button(table(("File", "", "Which rank, or why not"), rows), "the files")

@@ -18,3 +18,16 @@ def test_kernels_of_communication_libraries_are_found_wherever_their_names_lie(p
     assert kinds.is_library_kernel(graph).tolist() == [False, True, True, False]
     [other] = trace_of([[node(0, "COMP", name="gemm"), node(1, "COMP", name="cc", note="l")]]).graphs
     assert not np.any(kinds.is_library_kernel(other))
+
+
+def test_what_the_runtime_of_xla_does_around_its_operations_is_no_compute():
+    """It waits for devices, and was counted as compute beside what they communicated."""
+    names = [
+        "PjitFunction(f)", "CommonPjRtLoadedExecutable::Execute (jit_f)", "Wait for LaunchOnDevice completion",
+        "ParseArguments", "end: dot.4", "dot.4", "wrapped_slice", "broadcast_add_fusion.2.clone",
+    ]  # fmt: skip
+    nodes = [node(number, "COMP", name=name, is_cpu_op=True) for number, name in enumerate(names)]
+    [graph] = trace_of([nodes]).graphs
+    assert kinds.computes_on_processor(graph).tolist() == [False] * 5 + [True] * 3
+    [pytorch] = trace_of([[node(0, "COMP", name="aten::mm"), node(1, "COMP", name="AddmmBackward0")]]).graphs
+    assert kinds.computes_on_processor(pytorch).all()

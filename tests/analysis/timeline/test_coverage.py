@@ -145,3 +145,5 @@ def test_what_a_job_on_its_processor_computes_is_compute_and_the_time_between_is
 
     assert found(operator, gap) == {1: Category.COMPUTE, 2: Category.HOST}
     assert found(operator, gap, kernel) == {1: Category.HOST, 2: Category.HOST, 3: Category.COMPUTE}
+    permute = node(3, "COMP", 2, micros=2, is_cpu_op=True, tid=1, name="collective-permute.1")
+    assert found(operator, gap, permute)[3] == Category.COLLECTIVE
