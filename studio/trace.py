@@ -10,6 +10,7 @@ Ragged data is values + offsets throughout; texts live once in the graph's `Stri
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -187,6 +188,10 @@ Value = Scalar | list[Scalar] | None
 Level = Literal["error", "warning", "info"]
 
 
+_PIECE_BYTES = 1 << 20
+"""So much of a pool is looked through at a time."""
+
+
 class Strings(Sequence[str]):
     """The distinct texts of a graph, stored as one block.
 
@@ -197,13 +202,14 @@ class Strings(Sequence[str]):
         offsets: (P+1,) text i is data[offsets[i]:offsets[i+1]].
     """
 
-    __slots__ = ("_found", "data", "offsets")
+    __slots__ = ("_found", "_holding", "data", "offsets")
 
     def __init__(self, data: UInt8, offsets: Int64) -> None:
         self.data = data
         self.offsets = offsets
         # A pool never changes, and every check and every reader of an attribute asks for the same few names.
         self._found: dict[str, int] = {}
+        self._holding: dict[tuple[bytes, ...], Int64] = {}
 
     def __reduce__(self) -> tuple[type[Strings], tuple[UInt8, Int64]]:
         """Return what makes an equal pool in another process."""
@@ -243,6 +249,28 @@ class Strings(Sequence[str]):
         bounds = self.offsets.tolist()
         for start, end in pairwise(bounds):
             yield block[start:end].decode("utf-8", "replace")
+
+    def holding(self, letters: tuple[bytes, ...]) -> Int64:
+        """Return the indices of the texts that hold any of some small letters, in either case, rising; perhaps others beside them.
+
+        Looks through the pool once for each, which takes a hundredth of the time of a pattern on each text.
+
+        Example:
+            >>> Strings.of(["aten::mm", "ncclKernel", "RCCL"]).holding((b"ccl",)).tolist()
+            [1, 2]
+        """
+        if letters not in self._holding:
+            self._holding[letters] = self._look_for_letters(letters)
+        return self._holding[letters]
+
+    def _look_for_letters(self, letters: tuple[bytes, ...]) -> Int64:
+        texts, more, places = self.data.data, max(map(len, letters)) - 1, []
+        # Piece by piece, as a copy of all may be large.
+        for begin in range(0, len(texts), _PIECE_BYTES):
+            piece = bytes(texts[begin : begin + _PIECE_BYTES + more]).lower()
+            for some in letters:
+                places += [begin + found.start() for found in re.finditer(re.escape(some), piece)]
+        return find_distinct(np.searchsorted(self.offsets, np.array(places, np.int64), "right") - 1)
 
     def find(self, text: str) -> int:
         """Return the index of `text`, or -1. Looks through the pool once for each text."""

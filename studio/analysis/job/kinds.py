@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from studio.distinct import find_distinct
 from studio.kernel_names import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -52,7 +51,6 @@ _TYPES_APART = {
 }
 _HOST_GAP, _DEVICE_GAP, _LIBRARY_KERNEL_TYPE, _ASSUMED_ARRIVAL = _TYPES_APART
 
-_PIECE_BYTES = 1 << 20
 _LIBRARY_KERNEL = re.compile(
     any_of(LIBRARIES, UNNAMED, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL).encode(), re.IGNORECASE
 )
@@ -153,17 +151,14 @@ def computes_on_processor(graph: Graph) -> Bool:
     """
     working = (graph.type == NodeType.COMP) & ~_named(graph, _LIBRARY_CALL.match)
     working[graph.rows_with("gap")[0]] = False
-    if _holds(graph.strings.data.data, _XLA_MARKS):
+    if len(graph.strings.holding(_XLA_MARKS)):
         working &= _named(graph, _XLA_OPERATION.fullmatch)
     return np.asarray(working)
 
 
 def is_library_kernel(graph: Graph) -> Bool:
     """Return (N,) which compute nodes are kernels that communicate, by their names; not what is marked as work of the processor."""
-    # Looking for a few letters takes a hundredth of the time of the pattern, and many graphs do not have them.
-    if not _holds(graph.strings.data.data, _MARKS):
-        return _permutes(graph)
-    found = _named(graph, _LIBRARY_KERNEL.search)
+    found = _named(graph, _LIBRARY_KERNEL.search, _MARKS)
     if found.any():
         rows, values = int_column(graph, "is_cpu_op")
         found[rows[values != 0]] = False
@@ -172,22 +167,23 @@ def is_library_kernel(graph: Graph) -> Bool:
 
 def _permutes(graph: Graph) -> Bool:
     """Return (N,) which compute nodes are XLA's collective-permutes."""
-    if not _holds(graph.strings.data.data, _PERMUTE_MARKS):
-        return np.zeros(len(graph), np.bool_)
-    return _named(graph, _PERMUTE.match)
+    return _named(graph, _PERMUTE.match, _PERMUTE_MARKS)
 
 
-def _holds(texts: memoryview, marks: tuple[bytes, ...]) -> bool:
-    """Whether texts hold any of some small letters, in either case; piece by piece, as a copy of all may be large."""
-    ends = range(_PIECE_BYTES, len(texts) + _PIECE_BYTES, _PIECE_BYTES)
-    more = max(map(len, marks)) - 1
-    pieces = (bytes(texts[end - _PIECE_BYTES : end + more]).lower() for end in ends)
-    return any(mark in piece for piece in pieces for mark in marks)
+def _named(graph: Graph, matches: Callable[[bytes], object], marks: tuple[bytes, ...] = ()) -> Bool:
+    """Return (N,) which compute nodes have a name that matches.
 
-
-def _named(graph: Graph, matches: Callable[[bytes], object]) -> Bool:
-    """Return (N,) which compute nodes have a name that matches."""
-    found = np.zeros(len(graph.strings), np.bool_)
-    used = find_distinct(graph.name[graph.type == NodeType.COMP]).tolist()
-    found[used] = [bool(matches(graph.strings.raw(code))) for code in used]
-    return np.asarray(found[graph.name] & (graph.type == NodeType.COMP))
+    Args:
+        graph: The graph.
+        matches: Whether a name does.
+        marks: Letters of which each that matches holds some, in either case; none where that is not known.
+    """
+    computes = graph.type == NodeType.COMP
+    used = np.zeros(len(graph.strings) + 1, np.bool_)
+    used[graph.name[computes]] = True
+    codes = graph.strings.holding(marks) if marks else np.arange(len(graph.strings))
+    found = np.zeros(len(used), np.bool_)
+    for code in codes[used[codes]].tolist():
+        found[code] = bool(matches(graph.strings.raw(code)))
+    # Nodes without a name have the last place, which is none of a text.
+    return np.asarray(found[graph.name] & computes)
