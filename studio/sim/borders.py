@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from studio.analysis.collectives.borders import BorderCollectives, find_border_collectives
-from studio.analysis.collectives.matching import match_collectives
+from studio.analysis.collectives.matching import hold_alike, match_collectives
 from studio.analysis.job.completeness import is_recording
 from studio.sim.config import SystemConfig
 from studio.trace import Finding, Trace
@@ -19,6 +19,7 @@ def border_collectives(trace: Trace, config: SystemConfig) -> BorderCollectives 
         config.replay_only
         or not is_recording(trace)
         or not any(len(graph.rows_with("comm_seq")[0]) for graph in trace.graphs)
+        or hold_alike(trace, config.groups)
     ):
         return None
     return find_border_collectives(trace, match_collectives(trace, config.groups)) or None

@@ -14,7 +14,7 @@ from studio.kernel_names import LIBRARIES, any_of
 from studio.sim.compute import Source, compute_sources
 from studio.sim.config import SystemConfig
 from studio.sim.doubt_facts import TRIFLE, Facts, Found
-from studio.trace import Bool, Graph, Int64, NodeType, is_flagged
+from studio.trace import Bool, Graph, Int64, communicates, is_flagged
 from studio.units import format_count, format_counted, format_ns
 
 _LIBRARY = re.compile(any_of(LIBRARIES), re.IGNORECASE)
@@ -82,7 +82,7 @@ _NO_SIZE = (
 
 def _lacking(graph: Graph) -> Int64:
     """Return the rows (M,) of communication without a known size."""
-    rows = np.flatnonzero((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
+    rows = np.flatnonzero(communicates(graph))
     return rows[lack_size(graph, rows)]
 
 

@@ -59,9 +59,9 @@ def find_border_collectives(
 ) -> BorderCollectives:
     """Return the collectives at the borders of a recording.
 
-    In a comm group that was not inferred and whose members number their collectives, each member has all from its first to its last, and those that all have
-    met in time. What others have beyond the last of a member did not end before the recording of that member did, and what they have
-    before its first did not begin after it.
+    In a comm group that was not inferred and whose members number their collectives, each member has all from its first to its last,
+    and those that all have met in time. What others have beyond the last of a member did not end before the recording of that member
+    did, and what they have before its first began at the beginning of that recording at the latest.
 
     Args:
         trace: The job.
@@ -82,10 +82,8 @@ def find_border_collectives(
         names.append(group.name)
         lacking.update(found.lacking)
         for number, own in found.rows.items():
-            rank = trace.rank(number)
-            if rank is not None:
-                rows.setdefault(rank.graph, set()).update(own)
-                counts[number] = counts.get(number, 0) + len(own)
+            rows.setdefault(trace.known_rank(number).graph, set()).update(own)
+            counts[number] = counts.get(number, 0) + len(own)
     return BorderCollectives(
         {index: np.array(sorted(chosen), np.int64) for index, chosen in rows.items()},
         dict(sorted(counts.items())),
@@ -126,10 +124,10 @@ def _in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfGroup 
     if not is_whole or begin_of_all >= end_of_all:
         return None
     begin, end = _times(trace, members, rows)
-    if begin is None or end is None:
+    if (begin < 0).any():
         return None
     common = slice(begin_of_all, end_of_all)
-    waits = np.isin(group.content()[0][there][0, common], NEEDS_ALL)
+    waits = np.isin(group.find_sequence(members[0]).type[common], NEEDS_ALL)
     met = begin[:, common].max(axis=0) <= end[:, common].min(axis=0) + _LATE_NS
     if not waits.any() or met[waits].mean() < _MET:
         return None
@@ -149,10 +147,7 @@ def _in_group(trace: Trace, group: GroupMatching, windows: Windows) -> _OfGroup 
 
 def _leave_out_cut(trace: Trace, member: int, rows: Int64, has: Bool) -> None:
     """Clear in `has` (C,) the last collectives of a member whose end was not recorded: they went on beyond its recording."""
-    rank = trace.rank(member)
-    if rank is None:
-        return
-    graph = trace.graph_of(rank)
+    graph = trace.graph_of(member)
     for place in np.flatnonzero(rows != NONE)[::-1].tolist():
         if not is_inferred(graph, int(rows[place]), "end"):
             return
@@ -184,10 +179,7 @@ def _are_outside(spans: list[tuple[int, int]], has: Bool, begin: Int64, end: Int
 
 def _infers_groups(trace: Trace, member: int) -> bool:
     """Whether the comm group of some node of a rank was inferred."""
-    rank = trace.rank(member)
-    if rank is None:
-        return True
-    graph = trace.graph_of(rank)
+    graph = trace.graph_of(member)
     rows, _ = graph.rows_with(INFERRED)
     return any(is_inferred(graph, row, "group") for row in rows.tolist())
 
@@ -195,16 +187,11 @@ def _infers_groups(trace: Trace, member: int) -> bool:
 _NEVER = np.iinfo(np.int64).max
 
 
-def _times(trace: Trace, members: list[int], rows: Int64) -> tuple[Int64, Int64] | tuple[None, None]:
-    """Return when the collectives (M, C) of members began and ended, 0 where a member has none; None where a time is missing."""
+def _times(trace: Trace, members: list[int], rows: Int64) -> tuple[Int64, Int64]:
+    """Return when the collectives (M, C) of members began, -1 where that is not known, and ended; both 0 where a member has none."""
     begin, end = np.zeros_like(rows), np.zeros_like(rows)
     for at, member in enumerate(members):
-        rank = trace.rank(member)
-        if rank is None:
-            return None, None
-        graph, own = trace.graph_of(rank), rows[at] != NONE
+        graph, own = trace.graph_of(member), rows[at] != NONE
         begin[at, own] = graph.start_ns[rows[at, own]]
         end[at, own] = begin[at, own] + np.maximum(graph.duration_ns[rows[at, own]], 0)
-        if (begin[at, own] < 0).any():
-            return None, None
     return begin, end

@@ -17,6 +17,7 @@ import numpy as np
 from studio.analysis.collectives.groups import comm_nodes, empty_collectives
 from studio.analysis.graph.issuing import find_issue_order, worth_compiling
 from studio.analysis.job.renumbered import share_graphs
+from studio.columns import group_places
 from studio.distinct import find_distinct
 from studio.trace import (
     NONE,
@@ -179,6 +180,38 @@ def match_collectives(
             group = _group(name, members, using, picked, present)
             matchings.append(_match_numbers(group, aligned) if by_number else group)
     return tuple(matchings)
+
+
+def hold_alike(trace: Trace, groups: Sequence[CommGroup] | None = None) -> bool:
+    """Whether all ranks that name a comm group have the same collectives in it, by number, type and size, in whichever order.
+
+    A fraction of the work of matching them, for which the order of issue has to be found.
+
+    Args:
+        trace: The trace.
+        groups: Comm groups in place of the trace's.
+    """
+    listed = trace.groups if groups is None else groups
+    world = world_names(listed, tuple(rank.number for rank in trace.ranks))
+    contents = [_contents_by_slot(graph) for graph in trace.graphs]
+    of_group: dict[str, tuple[bytes, ...]] = {}
+    for rank in trace.ranks:
+        by_slot = contents[rank.graph]
+        for name, slots in _slots_by_group(rank, list(by_slot), world).items():
+            own = tuple(by_slot[slot] for slot in slots)
+            if of_group.setdefault(name, own) != own:
+                return False
+    return True
+
+
+def _contents_by_slot(graph: Graph) -> dict[int, bytes]:
+    """Return number, type and size of the collectives of each group, by the slot of its name."""
+    nodes = comm_nodes(graph)
+    chosen = np.flatnonzero(nodes.type == NodeType.COMM_COLL)
+    numbers = dense_column(graph, "comm_seq", NONE)[nodes.rows[chosen]]
+    table = np.stack([nodes.group_slot[chosen], numbers, nodes.collective[chosen], nodes.bytes[chosen]])
+    table = table[:, np.lexsort(table[::-1])]
+    return {slot: table[1:, places].tobytes() for slot, places in group_places(table[0])}
 
 
 def match_by_name(trace: Trace, groups: Sequence[CommGroup] | None = None) -> tuple[GroupMatching, ...]:

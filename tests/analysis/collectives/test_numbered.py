@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from studio.analysis.collectives.arrivals import arrivals
-from studio.analysis.collectives.matching import match_collectives
+from studio.analysis.collectives.matching import hold_alike, match_collectives
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.collectives.times import collective_times
 from studio.analysis.timeline.gantt import Gantt
@@ -48,3 +48,18 @@ def test_times_members_arrivals_and_peers_agree():
     gantt = Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
     [matching] = match_collectives(trace)
     assert members_in_order(gantt, matching).tolist() == [[0, 1], [1, 0]]
+
+
+def test_ranks_hold_the_same_whatever_the_order_and_not_where_one_lacks_a_number_or_has_another_size():
+    assert hold_alike(crossed())
+
+    def of(*numbered):
+        return [
+            collective(at, "ALL_REDUCE", size, comm_seq=number)
+            for at, (number, size) in enumerate(numbered, 1)
+        ]
+
+    both = of((0, 8), (1, 8))
+    assert hold_alike(trace_of([both, both]))
+    assert not hold_alike(trace_of([both, of((1, 8))]))
+    assert not hold_alike(trace_of([both, of((0, 8), (1, 4))]))
