@@ -199,8 +199,9 @@ def test_the_bar_jumps_shares_and_sets_the_unit_of_times(studio: Studio, page) -
     page.goto(studio.address("overview", "transformer_8r"))
     page.wait_for_selector(".cs-facts")
     # Another selection leaves the page as it is: drawn anew, it would jump. A second call may be on its way at first.
+    # The headline is drawn again when a task ends, as the check of the job may just now.
     quiet(page)
-    page.evaluate("document.querySelector('.cs-facts').dataset.same = ''")
+    page.evaluate("document.querySelector('.cs-facts:not(.cs-headline)').dataset.same = ''")
     page.evaluate("window.studio.view.changeView({ node: '40', rank: '0' })")
     page.locator("#inspector h2").wait_for()
     quiet(page)
