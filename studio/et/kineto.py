@@ -291,9 +291,15 @@ def _columns(content: _Content, events: _Events, pieces: Iterable[_Piece]) -> _P
     trace.start_ns[:] += base_ns or 0
     allocations = trace.allocations.later_by(base_ns or 0)
     trace = replace(trace, head=_head(content, base_ns), pid=_pid(trace), allocations=allocations)
-    if (trace.correlation[trace.is_device] < 0).any():
-        flows = [event for some in events() for event in some if event.ph == "f" and event.cat in _FLOWS]
-        _correlate_by_flow(trace, flows, base_ns or 0)
+    calls = trace.kind == EventKind.RUNTIME
+    # Some calls are no launches and have none: only where all lack one is it missing.
+    without = trace.is_device | (calls if (trace.correlation[calls] < 0).all() else False)
+    if (trace.correlation[without] < 0).any():
+        flows = [
+            event for some in events() for event in some if event.ph in {"s", "f"} and event.cat in _FLOWS
+        ]
+        _correlate_by_flow(trace, without, flows, base_ns or 0)
+        _correlate_by_operator(trace)
     return _Piece(trace, sum(piece.lost for piece in made), sum(piece.mistimed for piece in made))
 
 
@@ -698,8 +704,15 @@ def _microseconds(value: Any) -> float:
         return np.nan
 
 
-def _correlate_by_flow(trace: DeviceTrace, flows: Sequence[_Event], base_ns: int) -> None:
-    """Give device operations without a correlation that of the flow arrow ending on them."""
+def _correlate_by_flow(trace: DeviceTrace, without: Bool, flows: Sequence[_Event], base_ns: int) -> None:
+    """Give events without a correlation the number of the arrow that begins or ends on them.
+
+    Args:
+        trace: The events; their correlation is changed.
+        without: (E,) which events to look at: device operations, and calls where none of them has a correlation.
+        flows: The ends of the arrows from calls to device operations.
+        base_ns: What the times of the file count from.
+    """
     codes = {thread: code for code, thread in enumerate(trace.threads)}
     starts, good = times_ns([flow.ts for flow in flows])
     ids, known = integers([flow.id for flow in flows])
@@ -710,8 +723,21 @@ def _correlate_by_flow(trace: DeviceTrace, flows: Sequence[_Event], base_ns: int
         )
         if usable
     }
-    for row in np.flatnonzero(trace.is_device & (trace.correlation < 0)).tolist():
+    for row in np.flatnonzero(without & (trace.correlation < 0)).tolist():
         trace.correlation[row] = ends.get((int(trace.thread[row]), int(trace.start_ns[row])), NONE)
+
+
+def _correlate_by_operator(trace: DeviceTrace) -> None:
+    """Correlate calls and device operations by the operator that both name, where no call has a correlation.
+
+    Tools that write traces themselves leave correlations out, and give a call and its kernel one external id.
+    """
+    calls = trace.kind == EventKind.RUNTIME
+    if (trace.correlation[calls] >= 0).any():
+        return
+    shared = np.intersect1d(trace.external[calls], trace.external[trace.is_device])
+    meets = (calls | trace.is_device) & np.isin(trace.external, shared[shared > 0])
+    trace.correlation[meets] = trace.external[meets]
 
 
 # ---------------------------------------------------------------------------------------------------

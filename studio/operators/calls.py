@@ -255,7 +255,7 @@ def _work(
             inputs = (values, shapes, kinds, told, *gradient)
             done = _work_of(graph, name, operator, inputs, told_by_kernels)
         except NotRecordedError as error:
-            lacking[own] = reasons.setdefault(f"{error} was not recorded", len(reasons))
+            lacking[own] = reasons.setdefault(f"not recorded: {error}", len(reasons))
             continue
         flop[own], moved[own] = done.flop, done.bytes
         kind[own] = types.setdefault(done.type, len(types))

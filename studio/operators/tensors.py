@@ -38,6 +38,10 @@ _TYPES: dict[str, tuple[str, float]] = {
     "c10::complex<float>": ("complex64", 8),
     "c10::complex<double>": ("complex128", 16),
     "c10::complex<c10::Half>": ("complex32", 4),
+    # Tools that write Kineto's form themselves. Not those that are types of plain values in execution traces: Int, Double, Bool.
+    "Float": ("fp32", 4),
+    "Half": ("fp16", 2),
+    "BFloat16": ("bf16", 2),
 }
 """Names of element types as PyTorch writes those of C++: ours, and the bytes of an element."""
 _SMALL = (("c10::Float8_", ("fp8", 1)), ("c10::Float4_", ("fp4", 1)))
@@ -230,6 +234,8 @@ def read_tensors(shapes: str, types: str) -> tuple[Tensor | tuple[Tensor, ...] |
     Example:
         >>> read_tensors('[[8, 4], []]', '["c10::BFloat16", "Scalar"]')
         (Tensor(shape=(8, 4), type='bf16'), None)
+        >>> read_tensors('[[8, 4], []]', '["Float", "Int"]')
+        (Tensor(shape=(8, 4), type='fp32'), None)
     """
     listed_shapes, listed_types = _literal(shapes), _literal(types)
     if not isinstance(listed_shapes, list) or not isinstance(listed_types, list):

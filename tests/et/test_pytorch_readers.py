@@ -202,6 +202,33 @@ def test_device_operations_are_correlated_by_arrows_where_nothing_else_does():
     assert device(device_file([job, arrow])).trace.correlation.tolist() == [18]
 
 
+def test_calls_without_a_correlation_have_that_of_the_arrow_beginning_on_them():
+    call = event("cudaLaunchKernel", 2, 1, "cuda_runtime")
+    kernel = event("gemm", 5.5, 1, "kernel", pid=0, tid=7, stream=7, device=0)
+    arrows = [
+        {"ph": "s", "cat": "ac2g", "name": "ac2g", "pid": call["pid"], "tid": call["tid"], "ts": 2, "id": 18},
+        {"ph": "f", "cat": "ac2g", "name": "ac2g", "pid": 0, "tid": 7, "ts": 5.5, "id": 18, "bp": "e"},
+    ]
+    assert device(device_file([call, kernel, *arrows])).trace.correlation.tolist() == [18, 18]
+
+
+def test_where_no_call_has_a_correlation_external_ids_join_calls_and_kernels():
+    """Tools that write Kineto's form themselves leave correlations out, and draw the arrow at the kernel alone."""
+    events = []
+    for at, number in ((2, 100), (30, 101)):
+        arrow = {"cat": "ac2g", "name": "ac2g", "pid": 0, "tid": 7, "ts": at + 5, "id": number}
+        events += [
+            event("cudaLaunchKernel", at, 1, "cuda_runtime", **{"External id": number}),
+            event("gemm", at + 5, 3, "kernel", pid=0, tid=7, stream=7, device=0, **{"External id": number}),
+            {"ph": "s", **arrow},
+            {"ph": "f", **arrow},
+        ]
+    assert device(device_file(events)).trace.correlation.tolist() == [100, 100, 101, 101]
+    # One call that has one says that the others are no launches.
+    events.append(event("cudaLaunchKernel", 50, 1, "cuda_runtime", correlation=7))
+    assert device(device_file(events)).trace.correlation.tolist() == [-1, 100, -1, 101, 7]
+
+
 def test_events_of_impossible_shape_are_counted():
     raw = device_file(
         [event("good", 1, 1), {"ph": "X", "cat": "cpu_op", "name": "bad", "ts": "soon", "args": 3}]
