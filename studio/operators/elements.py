@@ -106,7 +106,7 @@ def _full(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def pad(call: Call) -> Work:
-    """Return the work of `constant_pad_nd`: the tensor is read, the larger one written."""
+    """Return the work of padding at the edges: the tensor is read, the larger one written."""
     tensor = call.tensor(0)
     widths = call.value(1)
     if not isinstance(widths, list | tuple):
@@ -294,6 +294,18 @@ def once(call: Call) -> Work:
     tensors = _there(call)
     count = max(tensor.elements for tensor in tensors)
     return Work(float(count), sum(tensor.bytes for tensor in tensors), _type(tensors))
+
+
+def rotary(call: Call) -> Work:
+    """Return the work of a rotary embedding of positions (n,) on queries and keys, which are changed in place.
+
+    A pair of elements (x, y) becomes (x·cos - y·sin, y·cos + x·sin), six operations.
+    """
+    positions, turned = call.tensor(0), [call.tensor(1)]
+    if call.has_tensor(2):
+        turned.append(call.tensor(2))
+    moved = positions.bytes + 2 * sum(tensor.bytes for tensor in turned)
+    return Work(3.0 * sum(tensor.elements for tensor in turned), moved, _type(turned))
 
 
 def generated(call: Call) -> Work:

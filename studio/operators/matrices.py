@@ -107,6 +107,21 @@ def experts(call: Call) -> Work:
     return Work(2.0 * rows * (gated * hidden + inner * out), moved, kind)
 
 
+def routed_experts(call: Call) -> Work:
+    """Return the work of a mixture of experts that gets states (n, k), weights (e, m, k) and (e, k, m or m/2), and the routing (n, r).
+
+    Each of n tokens goes to r experts. Of the weights those of as many experts count as can be in use.
+    """
+    states, up, down, routing = (call.tensor(place) for place in range(4))
+    if len(up.shape) != 3 or len(down.shape) != 3 or len(routing.shape) != 2:
+        raise NotRecordedError("the shapes of the experts' weights")
+    rows = states.shape[0] * routing.shape[-1]
+    each = math.prod(up.shape[1:]) + math.prod(down.shape[1:])
+    used = min(up.shape[0], rows) / max(up.shape[0], 1)
+    moved = used * (up.bytes + down.bytes) + 2 * states.bytes + routing.bytes
+    return Work(2.0 * rows * each, moved, _matrix_type(up, call))
+
+
 # ---------------------------------------------------------------------------------------------------
 # Convolution
 

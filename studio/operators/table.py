@@ -80,14 +80,21 @@ native_dropout_backward masked_scale""".replace("\n", " ")
 _MANY_BACKWARD = "gelu_backward silu_backward elu_backward softplus_backward hardswish_backward mish_backward"
 
 
+_EXPERTS = (
+    *(f"{library}::{way}place_fused_experts" for library in ("vllm", "sglang") for way in ("out", "in")),
+    "vllm::rocm_aiter_fused_moe",
+)
+
+
 OPERATORS: tuple[Operator, ...] = (
     # --- matrix products
     Operator("matrix product", _aten("mm bmm matmul mv dot vdot _int_mm"), matrices.product(), _PRODUCT, _ALL_ONCE, _BLAS),
     Operator("matrix product", _aten("addmm baddbmm addmv _addmm_activation"), matrices.product(1), _PRODUCT, _ALL_ONCE, _BLAS),
-    Operator("matrix product", (*_aten("linear mkldnn_linear _mkldnn_linear"), "vllm::rocm_unquantized_gemm", "mkldnn::_linear_pointwise"), matrices.product(transposed=True), _PRODUCT, _ALL_ONCE, _BLAS),
+    Operator("matrix product", (*_aten("linear mkldnn_linear _mkldnn_linear"), "vllm::rocm_unquantized_gemm", "aiter::gemm_a16w16", "mkldnn::_linear_pointwise"), matrices.product(transposed=True), _PRODUCT, _ALL_ONCE, _BLAS),
     Operator("matrix product", _aten("_scaled_mm"), matrices.scaled_product, _PRODUCT, "every operand once, the result in 16 bits", _BLAS),
     Operator("matrix product", _aten("_grouped_mm"), matrices.grouped_product, "2·n·k·m, n over all groups", _ALL_ONCE, _BLAS),
     Operator("matrix product", ("vllm::moe_forward",), matrices.experts, "2·n·k·m of both products, n and m by the tiles of TensorRT-LLM's kernels", "weights of the experts in use, rows once", "TensorRT-LLM, batched GEMM kernels: names and grids; vLLM, fused_moe", needs_kernels=True),
+    Operator("matrix product", _EXPERTS, matrices.routed_experts, "2·n·k·m of all products, n over the experts of each token", "weights of as many experts as can be in use, tokens read and written, routing", "vLLM and SGLang, fused_experts: hidden_states, w1, w2, topk_weights"),
     # --- convolution
     Operator("convolution", _aten("convolution _convolution convolution_overrideable"), matrices.convolution(3, 4, 5, 6), _TAPS, _ALL_ONCE, _CONVOLUTION, needs_values=True),
     Operator("convolution", _aten("conv1d conv2d conv3d cudnn_convolution_relu miopen_convolution_relu"), matrices.convolution(3, 4, 5), _TAPS, _ALL_ONCE, _CONVOLUTION, needs_values=True),
@@ -104,7 +111,7 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("attention", _aten("_flash_attention_forward"), matrices.attention(8, heads_first=False, from_the_end=True, ragged=3), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
     Operator("attention", _aten("_efficient_attention_forward"), matrices.attention(9, heads_first=False, ragged=4), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
     Operator("attention", _aten("_cudnn_attention_forward"), matrices.attention(10, ragged=4), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
-    Operator("attention", ("flash_attn::_flash_attn_forward", "aiter::_flash_attn_forward"), matrices.attention(5, heads_first=False, from_the_end=True), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
+    Operator("attention", ("flash_attn::_flash_attn_forward", "aiter::_flash_attn_forward", "aiter::fmha_v3_fwd"), matrices.attention(5, heads_first=False, from_the_end=True), _SCORES, _ALL_ONCE, _ATTENTION, needs_values=True),
     Operator("attention gradient", _aten("_scaled_dot_product_flash_attention_backward"), matrices.attention_backward(11), _FIVE, "each operand and gradient once", _GRADIENT, needs_values=True),
     Operator("attention gradient", _aten("_scaled_dot_product_flash_attention_for_cpu_backward"), matrices.attention_backward(7), _FIVE, "each operand and gradient once", _GRADIENT, needs_values=True),
     Operator("attention gradient", _aten("_scaled_dot_product_efficient_attention_backward"), matrices.attention_backward(11), _FIVE, "each operand and gradient once", _GRADIENT, needs_values=True),
@@ -115,8 +122,8 @@ OPERATORS: tuple[Operator, ...] = (
     # --- normalisation and softmax
     Operator("normalisation", (*_aten("native_layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm native_group_norm _native_batch_norm_legit _batch_norm_with_update"), "aiter::_groupnorm_run"), elements.each(7, 2), "7 per element: mean, variance, normalise, scale, shift", "input and result once"),
     Operator("normalisation", (*_aten("rms_norm _fused_rms_norm"),), elements.each(5, 2), "5 per element: square, sum, normalise, scale", "input and result once"),
-    Operator("normalisation", ("_C::rms_norm",), elements.each(5, 2), "5 per element: square, sum, normalise, scale", "input and result once", "vLLM, csrc/layernorm_kernels.cu"),
-    Operator("normalisation", ("_C::fused_add_rms_norm",), elements.each(6, 4), "6 per element: add, square, sum, normalise, scale", "input and residual read and written", "vLLM, csrc/layernorm_kernels.cu"),
+    Operator("normalisation", ("_C::rms_norm", "sgl_kernel::rmsnorm", "aiter::rms_norm", "aiter::rmsnorm", "aiter::rmsnorm2d_fwd", "aiter::rmsnorm2d_fwd_ck", "vllm::rocm_aiter_rms_norm"), elements.each(5, 2), "5 per element: square, sum, normalise, scale", "input and result once", "vLLM, csrc/layernorm_kernels.cu; AITER, rmsnorm"),
+    Operator("normalisation", ("_C::fused_add_rms_norm", "sgl_kernel::fused_add_rmsnorm", "aiter::add_rmsnorm", "aiter::rmsnorm2d_fwd_with_add", "aiter::rmsnorm2d_fwd_with_add_ck", "vllm::rocm_aiter_rmsnorm2d_fwd_with_add"), elements.each(6, 4), "6 per element: add, square, sum, normalise, scale", "input and residual read and written", "vLLM, csrc/layernorm_kernels.cu; AITER, rmsnorm"),
     Operator("normalisation gradient", _aten("native_layer_norm_backward native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward native_group_norm_backward batch_norm_backward _fused_rms_norm_backward"), elements.each(14, 3), "14 per element: twice the forward pass", "gradient, input and its gradient once"),
     Operator("softmax", _aten("_softmax _log_softmax _safe_softmax"), elements.each(5, 2), "5 per element: maximum, subtract, exponential, sum, divide", "input and result once"),
     Operator("softmax gradient", _aten("_softmax_backward_data _log_softmax_backward_data"), elements.each(4, 3), "4 per element", "gradient, result and gradient of the input once"),
@@ -126,8 +133,8 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("element by element", _aten(_MANY), elements.elementwise(8), "8 per element of the result, as if the function were a polynomial", _ALL_ONCE, "a convention: the memory bounds these on every GPU here"),
     Operator("element by element", _aten(_TWO_INPUTS), elements.elementwise(2), "2 per element", _ALL_ONCE),
     Operator("element by element", _aten(_MANY_BACKWARD), elements.elementwise(10), "10 per element", _ALL_ONCE, "a convention: the memory bounds these on every GPU here"),
-    Operator("element by element", ("_C::silu_and_mul",), elements.largest(5, 1.5), "10 per element of the result", "the halves of the input, and the result", "vLLM, csrc/activation_kernels.cu"),
-    Operator("element by element", ("_C::rotary_embedding",), elements.once, "1 per element of the queries", _ALL_ONCE, "vLLM, csrc/pos_encoding_kernels.cu"),
+    Operator("element by element", tuple(f"{library}::{gate}_and_mul" for library in ("_C", "sgl_kernel", "aiter") for gate in ("silu", "gelu", "gelu_tanh")), elements.largest(5, 1.5), "10 per element of the result", "the halves of the input, and the result", "vLLM, csrc/activation_kernels.cu"),
+    Operator("element by element", ("_C::rotary_embedding", "sgl_kernel::rotary_embedding"), elements.rotary, "3 per element of queries and keys: two products and a sum", "queries and keys read and written, and positions", "Su et al. 2021 (RoFormer); vLLM, csrc/pos_encoding_kernels.cu"),
     Operator("element by element", ("_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant"), elements.once, "1 per element", _ALL_ONCE, "vLLM, csrc/quantization"),
     Operator("element by element", _aten("native_dropout _fused_dropout"), elements.each(3, 2.5), "3 per element", "input, result, and a byte of mask for each"),
     Operator("fused by the compiler", ("triton_poi_*", "triton_red_*", "triton_per_*"), elements.generated, "1 per element of the largest buffer, of no more than the kernel goes through", "every buffer once, of each no more elements than the kernel goes through, where their number is recorded", _INDUCTOR, needs_values=True),
@@ -145,7 +152,7 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("look-up gradient", _aten("embedding_dense_backward"), elements.embedding_gradient, "1 per element of the gradient", "gradient and rows of the table; the table cleared", needs_values=True),
     Operator("look-up gradient", _aten("scatter_add index_add index_reduce scatter scatter_reduce"), elements.scatter(3, 2), "1 per element", "rows and source read, rows written"),
     Operator("look-up gradient", _aten("index_put _index_put_impl"), elements.index_put, "none", "values read, elements that the indices choose written, and indices"),
-    Operator("look-up gradient", ("_C_cache_ops::reshape_and_cache_flash",), elements.each(0, 4), "none", "keys and values read and written", "vLLM, csrc/cache_kernels.cu"),
+    Operator("look-up gradient", ("_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::reshape_and_cache", "sglang::store_cache"), elements.each(0, 4), "none", "keys and values read and written", "vLLM, csrc/cache_kernels.cu"),
     Operator("look-up", (tables.LOOKUP,), tables.lookup, "1 per element of the rows, 2 where they are scaled", "rows read, bags written, indices and offsets; a row has as many elements as tables have for each number of the optimizer, else the mean of the widths that the gradient has", _FBGEMM),
     Operator("look-up gradient", (tables.GRADIENT,), tables.lookup_gradient, "3 per element of the rows", "gradient, indices and offsets read, rows and their number read and written, with the arguments of its look-up", _FBGEMM),
     Operator("look-up", ("fbgemm::bounds_check_indices",), tables.read_all, "none", _ALL_ONCE, _FBGEMM),
@@ -170,7 +177,7 @@ OPERATORS: tuple[Operator, ...] = (
     # --- moving
     Operator("copy", _aten("copy _to_copy clone _copy_from repeat roll flip repeat_interleave"), elements.copy, "none", "source and target once"),
     Operator("copy", _aten("cat stack _cat"), elements.join, "none", "every tensor read and written"),
-    Operator("copy", _aten("constant_pad_nd"), elements.pad, "none", "tensor and result once", needs_values=True),
+    Operator("copy", _aten("constant_pad_nd replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d reflection_pad3d"), elements.pad, "none", "tensor and result once", needs_values=True),
     Operator("copy", _aten("_local_scalar_dense"), elements.nothing, "none", "one element"),
     Operator("fill", _aten("fill zero arange normal uniform random bernoulli exponential eye linspace randperm"), elements.fill, "none", "the target once"),
     Operator("copy", ("Memcpy DtoD*", "Memcpy PtoP*", "__amd_rocclr_copy*"), elements.copy, "none", "as many as the recorder tells, read and written", "the profiler's size of the copy"),
