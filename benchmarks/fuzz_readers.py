@@ -28,7 +28,7 @@ import studio
 from studio.errors import StudioError
 from studio.et import chakra, encode
 from studio.et.format import Reading
-from studio.et.job import discover
+from studio.et.job_files import discover
 from studio.et.merged.merge import merge
 from studio.et.source import open_sources
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.et.job import with_inferred_groups
+from studio.et.job_builder import with_inferred_groups
 from studio.et.schema import schema, value_field
 from studio.trace import (
     DEVICE_NAME,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from studio.et import chakra
 from studio.et.format import RankPart, Reading
-from studio.et.job import with_inferred_groups
+from studio.et.job_builder import with_inferred_groups
 from studio.et.schema import schema, value_field
 from studio.trace import CommGroup, Rank, Trace, ValueKind
 

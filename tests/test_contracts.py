@@ -77,7 +77,7 @@ def test_neither_the_package_nor_commands_without_a_browser_load_what_they_do_no
         "import studio",
         "from studio.cli import main; main(['--help'], standalone_mode=False)",
         "import studio.commands.sql\n"
-        "assert not {'studio.et.job', 'studio.sim.result', 'studio.sim.doubts'} & set(sys.modules)",
+        "assert not {'studio.et.job', 'studio.et.job_builder', 'studio.sim.result', 'studio.sim.doubts'} & set(sys.modules)",
         "studio.read, studio.write, studio.Trace, studio.Workspace, studio.StudioError",
         STORE_AND_OPEN,
         "from studio.samples import sample_path\n"

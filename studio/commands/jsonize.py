@@ -24,8 +24,8 @@ from studio.commands.base.options import PathOption, allow_damaged, json_option,
 from studio.commands.base.output import end_with_losses, progress_line, show, warn
 from studio.commands.base.terminal import printable
 from studio.errors import TraceError, TraceFormatError
-from studio.et.job import Progress
 from studio.et.jsonize import Content, Source, Tally, content_of, write_chakra, write_json
+from studio.et.reading_meter import Progress
 from studio.et.write import compressed, written_together
 from studio.files import SpecialFileError, open_file
 from studio.trace import Finding

@@ -30,7 +30,7 @@ from studio.commands.base.output import end_with_losses, progress_line, show
 from studio.commands.base.terminal import printable, written_line
 from studio.et import LinkOptions, link, write
 from studio.et.executors import executor_at
-from studio.et.job import Progress
+from studio.et.reading_meter import Progress
 from studio.trace import Graph, NodeType, Rank, Trace, collective_name, int_column
 from studio.units import format_bytes, format_count, format_counted, format_ns
 

@@ -16,7 +16,7 @@ from studio.errors import StudioError, TraceError
 from studio.et import encode, groups
 from studio.et.copies import write_table
 from studio.et.format import Copy
-from studio.et.job import Progress
+from studio.et.reading_meter import Progress
 from studio.files import is_full, tell_full
 from studio.trace import Rank, Trace, assumed_from
 from studio.units import format_bytes

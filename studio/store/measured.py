@@ -13,7 +13,7 @@ from studio.calibration.reading.csv_tables import write_csv
 from studio.calibration.reading.files import is_text, join_tables, read_tables
 from studio.calibration.reading.given import Given, Tables
 from studio.errors import ConfigError, StudioError
-from studio.et.job import recognise
+from studio.et.job_files import recognise
 from studio.et.source import SourceFile, head
 from studio.sim.systems import is_system_file, read_system
 from studio.store.arrays import appearing

@@ -11,7 +11,7 @@ import pytest
 import studio
 from studio.analysis.job.summary import summarise
 from studio.commands.base.timelines import write_timeline
-from studio.et.job import recognise
+from studio.et.job_files import recognise
 from studio.trace import Trace, dependency_ids
 
 

@@ -545,7 +545,7 @@ def test_files_of_a_folder_come_in_the_order_of_their_paths_and_hidden_ones_not_
 
 def test_of_ranks_that_take_turns_in_two_graphs_two_are_digested(tmp_path, monkeypatch):
     digested = []
-    monkeypatch.setattr("studio.et.job.digest", lambda graph: digested.append(graph) or digest(graph))
+    monkeypatch.setattr("studio.et.job_builder.digest", lambda graph: digested.append(graph) or digest(graph))
     for rank in range(8):
         record = collective(f"g{rank}", size=8 + rank % 2)
         (tmp_path / f"job.{rank}.et").write_bytes(file_of(record))

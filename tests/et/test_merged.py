@@ -15,7 +15,7 @@ from studio.et import read, write
 from studio.et.copies import write_table
 from studio.et.encode import add_length
 from studio.et.format import Copy
-from studio.et.job import discover
+from studio.et.job_files import discover
 from studio.et.merged.merge import merge
 from studio.et.merged.reading import sniff
 from studio.et.merged.rule import BLOCK

@@ -18,7 +18,7 @@ from studio.analysis.job.part_words import NO_HOST
 from studio.analysis.job.summary import summarise
 from studio.cli import main
 from studio.et import discover, perfetto, xla, xplane
-from studio.et.job import recognise
+from studio.et.job_files import recognise
 from studio.et.source import open_sources
 from studio.timeline import node_times, recorded
 from studio.trace import Rank, Trace, idles, int_column, node_attributes

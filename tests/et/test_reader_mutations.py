@@ -11,7 +11,8 @@ from random import Random
 import pytest
 
 import studio
-from studio.et.job import FORMATS, recognise
+from studio.et.job_files import recognise
+from studio.et.known import FORMATS
 from tests.waiting import PATIENCE_S
 
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from studio.et import discover
-from studio.et.job import recognise
+from studio.et.job_files import recognise
 from studio.et.known import FORMATS
 from studio.et.source import SourceFile, head
 

@@ -18,7 +18,7 @@ from studio.calibration.reading.recorded import read_recorded
 from studio.calibration.tables import MeasuredTable
 from studio.errors import TraceFormatError
 from studio.et import Progress, discover, read_job
-from studio.et.job import recognise
+from studio.et.job_files import recognise
 from studio.et.source import SourceFile, head, open_sources
 from studio.files import open_file
 from studio.units import format_counted

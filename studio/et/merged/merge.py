@@ -14,12 +14,15 @@ from studio.errors import TraceError, TraceFormatError
 from studio.et import chakra, encode, groups, wire
 from studio.et import kernel as k
 from studio.et.encode import serialise
-from studio.et.job import JobFiles, Progress, RanksNeededError, left_out_findings, read_job
+from studio.et.job import read_job
+from studio.et.job_builder import RanksNeededError
+from studio.et.job_files import JobFiles, left_out_findings
 from studio.et.known import CHAKRA, COPIES, GROUPS, MERGED
 from studio.et.merged.heads import Beside, Heads, RankHead, is_regular, to_record
 from studio.et.merged.records import Changed, Chunk, chunks, odd_encoding, rewrite_records
 from studio.et.merged.rule import BLOCK, MISSING_IDS, ORIGINAL_ID, RANK
 from studio.et.naming import file_name
+from studio.et.reading_meter import Progress
 from studio.et.source import SourceFile, load, measure_file
 from studio.et.source import head as head_of
 from studio.files import read_start

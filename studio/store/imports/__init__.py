@@ -17,7 +17,7 @@ studio may take it over.
 from __future__ import annotations
 
 from studio.et.format import NpusNeededError
-from studio.et.job import RanksNeededError
+from studio.et.job_builder import RanksNeededError
 from studio.store.imports.model import (
     Announced,
     ByteStream,

@@ -15,7 +15,7 @@ from filelock import FileLock
 from studio.errors import StudioError, TraceFormatError
 from studio.et import archive
 from studio.et.format import NpusNeededError
-from studio.et.job import RanksNeededError
+from studio.et.job_builder import RanksNeededError
 from studio.et.source import SourceFile
 from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, is_full
 from studio.store.imports.model import (
