@@ -12,7 +12,7 @@ from studio.analysis.job.inferred_facts import lack_size
 from studio.doctor.diagnosis import UNSIZED, Case, Found, GraphCase, Where, where
 from studio.doctor.inferred import level_of_missing
 from studio.doctor.structure import percent, worth_warning
-from studio.et.link.communication import is_timeless
+from studio.et.link.process_groups import is_timeless
 from studio.sim.agreement import node_label, rank_list
 from studio.trace import (
     NONE,

@@ -21,10 +21,10 @@ from studio.et.collector import collector_paused
 from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
 from studio.et.etplus_nodes import Head, Nodes, read_merged
 from studio.et.format import Part, Reading
-from studio.et.link.communication import INIT, is_timeless
 from studio.et.link.literals import parse_literal, tensor_bytes
 from studio.et.link.names import KERNEL, RECEIVE, SEND, element_bytes, kernel_kind, node_type, operator_kind
 from studio.et.link.options import DEP_KINDS, DepKind
+from studio.et.link.process_groups import INIT, is_timeless
 from studio.et.records import clean, fits, write_metadata
 from studio.trace import (
     NONE,

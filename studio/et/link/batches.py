@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from studio.et.link.attribute import DeviceOperations
-from studio.et.link.communication import Communication, Facts
 from studio.et.link.depend import Plan
+from studio.et.link.facts import Communication, Facts
 from studio.trace import Int64
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.distinct import find_distinct
-from studio.et.link.communication import Facts
 from studio.et.link.draft import Clock, RankDraft
+from studio.et.link.facts import Facts
 from studio.et.link.names import RECEIVE, SEND
 from studio.trace import NEEDS_ALL, NONE, Finding, Int64
 from studio.units import format_counted, format_ns

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from studio.et.link.attribute import DeviceOperations
-from studio.et.link.communication import Communication
 from studio.et.link.dependencies import Dependencies, select_dependencies
 from studio.et.link.device_dependencies import add_between_streams, add_device_dependencies, device_begin
+from studio.et.link.facts import Communication
 from studio.et.link.gaps import (
     Gaps,
     OwnTimes,

@@ -10,8 +10,9 @@ from studio.distinct import find_distinct
 from studio.et.allocations import no_allocations
 from studio.et.link.attribute import DeviceOperations, attribute
 from studio.et.link.batches import spread
-from studio.et.link.communication import Communication, communicate
+from studio.et.link.communication import communicate
 from studio.et.link.depend import Plan, depend
+from studio.et.link.facts import Communication
 from studio.et.link.gaps import no_gaps
 from studio.et.link.idle import find_held_up, no_idles
 from studio.et.link.join import Joined

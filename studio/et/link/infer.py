@@ -20,8 +20,8 @@ from itertools import pairwise
 import numpy as np
 
 from studio.et.link.clock import same_clock
-from studio.et.link.communication import Facts
 from studio.et.link.draft import RankDraft
+from studio.et.link.facts import Facts
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.sequence import Place, facts_of
 from studio.trace import NONE, CollectiveType, Float64, Int64

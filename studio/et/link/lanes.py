@@ -20,7 +20,7 @@ import numpy as np
 
 from studio.distinct import find_distinct
 from studio.et.link.carried import library_rows
-from studio.et.link.communication import Communication
+from studio.et.link.facts import Communication
 from studio.et.link.intervals import find_parents
 from studio.et.link.names import RECEIVE, SEND, operator_kind
 from studio.et.link.operations import Operations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -44,3 +45,10 @@ def tensor_bytes(value: Any) -> int:
     """Return the bytes of all tensors in a value, -1 where there is none."""
     sizes = [max(tensor[3], 0) * max(tensor[4], 0) for tensor in tensors(value)]
     return min(sum(sizes), 2**62) if sizes else NONE
+
+
+def read_count(value: Any) -> int:
+    """Return a number or its digits as a count, -1 where it is none."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value):
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value < 2**62 else NONE

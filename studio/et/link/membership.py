@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from studio.et.link.communication import Facts
 from studio.et.link.draft import RankDraft
+from studio.et.link.facts import Facts
 from studio.et.link.infer import candidates, infer_groups
 from studio.et.link.names import RECEIVE, SEND
 from studio.trace import CommGroup, Finding

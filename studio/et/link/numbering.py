@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from studio.et.link.communication import Communication
 from studio.et.link.draft import RankDraft
+from studio.et.link.facts import Communication
 from studio.et.link.sequence import Place, facts_of, issue_order
 from studio.et.link.shifts import find_shifts
 

@@ -67,6 +67,16 @@ class Operations:
         """Return the rows of the operations with a name that is so; each name is looked at once."""
         return np.flatnonzero(mark_names(self.names, self.name, is_so))
 
+    def find_above(self, row: int, prefixes: str | tuple[str, ...]) -> int:
+        """Return the nearest caller with a name that begins so, -1 where there is none."""
+        for _ in range(64):
+            row = int(self.parent[row])
+            if row < 0:
+                break
+            if self.name_of(row).startswith(prefixes):
+                return row
+        return NONE
+
 
 def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Operations:
     """Return the operators of an execution trace, with the times of their events."""

@@ -21,8 +21,8 @@ from studio.et.executors import call_in_order
 from studio.et.format import DevicePart, HostPart, RankPart, Reading
 from studio.et.link.all_ranks import Settled, settle
 from studio.et.link.assemble import assemble
-from studio.et.link.communication import Facts
 from studio.et.link.draft import Clock, RankDraft, draft, essence, outline
+from studio.et.link.facts import Facts
 from studio.et.link.intervals import compile_kernel
 from studio.et.link.join import LEAST_SHARE
 from studio.et.link.names import RECEIVE, SEND

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from studio.et.link.communication import Facts
 from studio.et.link.draft import RankDraft
+from studio.et.link.facts import Facts
 from studio.trace import CollectiveType
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from studio.et.link.clock import correct_times
-from studio.et.link.communication import Facts
 from studio.et.link.draft import RankDraft
+from studio.et.link.facts import Facts
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.sequence import Place, facts_of
 from studio.trace import NONE

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from studio.et.link.attribute import DeviceOperations
-from studio.et.link.communication import Communication, Facts
+from studio.et.link.facts import Communication, Facts
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.et.link.communication import Facts
 from studio.et.link.draft import RankDraft
+from studio.et.link.facts import Facts
 from studio.et.link.sequence import Place, facts_of
 from studio.trace import NEEDS_ALL, NONE, Bool, CollectiveType, Int64
 

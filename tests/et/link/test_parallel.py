@@ -17,7 +17,7 @@ import studio
 from studio.errors import StudioError
 from studio.et import executors, job, kineto, workers
 from studio.et.format import DevicePart, Reading
-from studio.et.link import carried, communication, parallel
+from studio.et.link import carried, fact_reader, parallel
 from studio.et.link.draft import draft
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
@@ -234,7 +234,7 @@ def test_a_worker_keeps_the_memory_of_arrays_for_the_next_ones(monkeypatch):
 def test_shapes_that_every_step_repeats_are_worked_out_once(monkeypatch, shared):
     """Of a Kineto trace alone, whose events tell them anew each time."""
     worked_out: list[object] = []
-    for module, name in ((communication, "_facts_of_dims"), (carried, "_elements")):
+    for module, name in ((fact_reader, "_facts_of_dims"), (carried, "_elements")):
         work = getattr(module, name)
         counted = lambda *given, work=work, **rest: worked_out.append(given) or work(*given, **rest)  # noqa: E731
         monkeypatch.setattr(module, name, counted)
