@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from studio.analysis.compare.runs import Basis, Comparison, Side, Waterfall
+from studio.analysis.job.kinds import counted_type, counted_type_name
 from studio.analysis.job.nodes import node_ref
 from studio.analysis.job.part_words import NAMES
-from studio.trace import shown_type, type_name
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _BEFORE = "before"
@@ -164,7 +164,7 @@ def node_words(side: Side, rank: int, row: int) -> dict[str, Any]:
     return {
         "rank": side.trace.ranks[rank].number,
         "node": node_ref(graph, row),
-        "type": type_name(shown_type(graph, row)),
+        "type": counted_type_name(counted_type(graph, row)),
         "name": graph.strings[int(graph.name[row])],
     }
 
