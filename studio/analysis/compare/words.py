@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from studio.analysis.compare.faster_network import faster_network_words
 from studio.analysis.compare.runs import Basis, Comparison, Side, Waterfall
 from studio.analysis.job.kinds import counted_type, counted_type_name
 from studio.analysis.job.nodes import node_ref
@@ -23,8 +24,8 @@ def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B", *, bas
     """Return a sentence: how much slower or faster, and why.
 
     The reasons are the parts of a waterfall that change the finish most (`causes`), and what the others add up to: together the
-    difference. What lies before recordings began is told last, as it is no reason. Simulations of different models are not ranked:
-    the sentence gives both times and says why. What makes the difference doubtful comes first: see `doubt_of`.
+    difference. What lies before recordings began is told last, as it is no reason. Where the slower run has a network that is but
+    faster, what took longer there is told. Simulations of different models are not ranked: the sentence gives both times and says why. What makes the difference doubtful comes first: see `doubt_of`.
 
     Args:
         comparison: The runs.
@@ -36,7 +37,8 @@ def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B", *, bas
         times = [format_ns(side.makespan_ns) for side in (comparison.a, comparison.b)]
         return f"{name_a} takes {times[0]}, {name_b} {times[1]}. {comparison.unranked}"
     doubt = doubt_of(comparison, name_a, name_b)
-    return f"{doubt} {_difference(comparison, name_a, name_b, basis)}".lstrip()
+    why = faster_network_words(comparison, name_a, name_b)
+    return f"{doubt} {_difference(comparison, name_a, name_b, basis)} {why}".strip()
 
 
 def doubt_of(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
