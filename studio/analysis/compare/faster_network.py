@@ -31,7 +31,7 @@ def faster_network_words(comparison: Comparison, name_a: str = "A", name_b: str 
     faster = _faster_in(base, late)
     if not comparison.difference_ns or not faster or base.trace is not late.trace:
         return ""
-    where = " and ".join(f"dimension {number + 1}" for number in faster)
+    where = " and ".join(f"dimension {number}" for number in faster)
     reasons = [one for one in (_orders(base, late), _collectives(base, late)) if one]
     if not reasons:
         return ""

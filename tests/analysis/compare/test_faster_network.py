@@ -46,7 +46,7 @@ def test_collectives_that_take_longer_are_told() -> None:
     found = compare(*sides(longer))
     words = faster_network_words(found)
     assert words == (
-        "The network of B is faster in dimension 2 and slower nowhere, all else is the same: 1 of 2 collectives takes longer once all "
+        "The network of B is faster in dimension 1 and slower nowhere, all else is the same: 1 of 2 collectives takes longer once all "
         "members have come, most of all ALL_REDUCE of all ranks (3.00 µs in all), as what shares their dimensions meets them in another order."
     )
     assert verdict(found).endswith(words)
@@ -68,7 +68,7 @@ def test_a_change_of_order_is_told() -> None:
 
 def test_the_faster_of_two_may_stand_first() -> None:
     slow, late = sides(longer)
-    assert faster_network_words(compare(late, slow)).startswith("The network of A is faster in dimension 2")
+    assert faster_network_words(compare(late, slow)).startswith("The network of A is faster in dimension 1")
 
 
 @pytest.mark.parametrize(
@@ -108,5 +108,5 @@ def test_a_simulated_job_of_four_stages_says_why(shared) -> None:
     ]  # fmt: skip
     found = studio.compare(*runs)
     assert found.difference_ns > 0
-    assert "The network of B is faster in dimension 2 and slower nowhere" in verdict(found)
+    assert "The network of B is faster in dimension 1 and slower nowhere" in verdict(found)
     assert "on 16 of 16 ranks nodes begin in another order" in verdict(found)
