@@ -137,9 +137,7 @@ def __getattr__(name: str) -> Any:
 
     if isinstance(value, FunctionType):
         # Errors of the library speak of arguments, those of the command line of options.
-        from studio.arguments import function_of_library
-
-        return function_of_library(name, value)
+        return import_module("studio.arguments").function_of_library(name, value)
     return value
 
 

@@ -91,7 +91,7 @@ def known_options(name: str, function: Callable[..., Any]) -> dict[str, str]:
 
         table = INFERENCE if name == "generate_inference" else BY_KEY
         known = {flag.lstrip("-"): key for key, option in table.items() for flag in _flags(option)} | known
-    return known | _OWN.get(name, {})
+    return {**known, **_OWN.get(name, {})}
 
 
 def _flags(option: Any) -> list[str]:

@@ -22,7 +22,7 @@ from studio.analysis.job.ledger import PARTS, Ledger
 from studio.distinct import find_distinct
 from studio.notebook import one_line
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Graph, Int64, Trace
+from studio.trace import NONE, Float64, Graph, Int64, Trace, UInt8
 from studio.units import format_counted, format_ns
 
 _SAID: Mapping[str, str] = {
@@ -151,7 +151,7 @@ class Lateness:
     trace: Trace
     times: NodeTimes
     account: Ledger
-    _seen: dict[tuple[int, int], dict[tuple[str, str], Int64] | None] = field(default_factory=dict)
+    _seen: dict[tuple[int, int], dict[tuple[str, str], Float64] | None] = field(default_factory=dict)
     _met: dict[int, Int64] = field(default_factory=dict)
     _numbered: dict[int, bool] = field(default_factory=dict)
 
@@ -167,13 +167,13 @@ class Lateness:
         found = self.compared(place, row)
         return None if found is None else _added_up([found])
 
-    def compared(self, place: int, row: int) -> dict[tuple[str, str], Int64] | None:
+    def compared(self, place: int, row: int) -> dict[tuple[str, str], Float64] | None:
         """Return how long each part and name lasted on a member and on the others in the mean, as in `at`."""
         if (place, row) not in self._seen:
             self._seen[place, row] = self._compare(place, row)
         return self._seen[place, row]
 
-    def _compare(self, place: int, row: int) -> dict[tuple[str, str], Int64] | None:
+    def _compare(self, place: int, row: int) -> dict[tuple[str, str], Float64] | None:
         met = self.account.arrivals.meeting(place, row)
         if met is None:
             return None
@@ -191,7 +191,7 @@ class Lateness:
         since = self._since(group, int(start[there].min()))
         if since is None:
             return None
-        found: dict[tuple[str, str], Int64] = {}
+        found: dict[tuple[str, str], Float64] = {}
         total = float(weight[others].sum())
         for side, lines in enumerate((own, others)):
             for line in lines.tolist():
@@ -258,7 +258,7 @@ class Lateness:
         return spent
 
     def _holders(
-        self, rows: Int64, kinds: Int64, spans: tuple[Int64, Int64], edges: Int64, part: Int64
+        self, rows: Int64, kinds: UInt8, spans: tuple[Int64, Int64], edges: Int64, part: Int64
     ) -> Int64:
         """Return for each piece between edges the innermost node that its part consists of, -1 for none; nodes come by their starts."""
         holder = np.full(len(part), NONE, np.int64)
@@ -281,8 +281,8 @@ class Lateness:
         return _DIGITS.sub("*", name) if self._numbered[index] else name
 
 
-def _added_up(found: Iterable[dict[tuple[str, str], Int64]]) -> tuple[int, tuple[Longer, ...]]:
-    total: dict[tuple[str, str], Int64] = {}
+def _added_up(found: Iterable[dict[tuple[str, str], Float64]]) -> tuple[int, tuple[Longer, ...]]:
+    total: dict[tuple[str, str], Float64] = {}
     for one in found:
         for key, ns in one.items():
             total[key] = total.get(key, np.zeros(2)) + ns
