@@ -132,7 +132,13 @@ def __getattr__(name: str) -> Any:
 
     if name in _MODULES:
         return import_module(f"studio.{name}")
-    return getattr(import_module(_WHERE[name]), name)
+    value = getattr(import_module(_WHERE[name]), name)
+    from types import FunctionType
+
+    if isinstance(value, FunctionType):
+        # Errors of the library speak of arguments, those of the command line of options.
+        return import_module("studio.arguments").function_of_library(name, value)
+    return value
 
 
 def __dir__() -> list[str]:

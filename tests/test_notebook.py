@@ -225,6 +225,6 @@ def test_a_short_list_is_shown_in_full() -> None:
 
 
 def test_a_number_given_as_text_is_shown_as_text() -> None:
-    """`--tp is 8; allowed: a whole number` was no help."""
-    with pytest.raises(studio.ConfigError, match="--tp is '8'; allowed: a whole number"):
+    """`tp is 8; allowed: a whole number` was no help."""
+    with pytest.raises(studio.ConfigError, match=r"^tp is '8'; allowed: a whole number"):
         studio.generate("llama3-8b", ranks=8, tp="8")

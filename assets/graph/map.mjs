@@ -24,7 +24,10 @@ import { COLOURS } from "./marks.mjs";
  */
 
 /** Kinds by the number of a node's type. */
-const KINDS = ["other", "meta", "load", "store", "comp", "send", "recv", "coll", "copy"];
+const KINDS = [
+  "other", "meta", "load", "store", "comp", "send", "recv", "coll",
+  "copy", "gap", "idle", "arrival", "kernel",
+];
 
 /** Pixels around the middle of a node, or block, that have to be in the window for it to count as seen. */
 const SEEN = { node: 46, block: 86, high: 26 };
@@ -145,7 +148,7 @@ export class GraphMap {
     canvas.width = map.width;
     canvas.height = map.height;
     const pen = penOf(canvas), image = pen.createImageData(map.width, map.height);
-    const tokens = readTokens("compute", "collective", "p2p", "memory", "host", "copy");
+    const tokens = readTokens("compute", "collective", "p2p", "memory", "host", "copy", "border");
     paintMap(map, image.data, (kind) => parseRgb(tokens[COLOURS[kind]]));
     pen.putImageData(image, 0, 0);
     box.dataset.ready = map.key;

@@ -11,7 +11,7 @@ import { bandStops } from "./geometry.mjs";
 
 /**
  * Colour of each kind of node, as a token of the theme.
- * @type {Record<string, "compute" | "collective" | "p2p" | "memory" | "host" | "copy">}
+ * @type {Record<string, "compute" | "collective" | "p2p" | "memory" | "host" | "copy" | "border">}
  */
 export const COLOURS = {
   comp: "compute",
@@ -22,6 +22,10 @@ export const COLOURS = {
   load: "memory",
   store: "memory",
   meta: "host",
+  gap: "host",
+  idle: "border",
+  arrival: "host",
+  kernel: "collective",
   other: "host",
 };
 
@@ -36,7 +40,9 @@ const AFAR = 0.6;
  * @returns {Record<string, string>}
  */
 function readTints() {
-  const { panel, ...colours } = readTokens("compute", "collective", "p2p", "memory", "host", "copy", "panel");
+  const { panel, ...colours } = readTokens(
+    "compute", "collective", "p2p", "memory", "host", "copy", "border", "panel",
+  );
   const ground = parseRgb(panel);
   const tints = Object.entries(colours).map(([name, colour]) => {
     const parts = mixRgb(ground, parseRgb(colour), TINT);

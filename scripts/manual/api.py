@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 
@@ -23,7 +24,7 @@ def api_reference() -> str:
 
 def _where(name: str) -> str:
     """Return the address at which a public name is defined, which is not where it is taken from."""
-    value = getattr(studio, name)
+    value = inspect.unwrap(getattr(studio, name))
     if isinstance(value, ModuleType):
         return value.__name__
     module = getattr(value, "__module__", "")

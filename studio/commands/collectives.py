@@ -1,4 +1,4 @@
-"""List collectives by type, group size and size: how many, how long, how fast, who comes last.
+"""List collectives by type, group size and size: how many, how long, how fast, who comes last and what took longer there.
 
 JOB|RUN is a folder, files or the prefix of files of traces that hold times, or, in the workspace, a run (RUN or JOB/RUN) or a
 job: its recording (JOB/recorded), else its newest run. Times are from the arrival of the last member to the end. With
@@ -8,6 +8,7 @@ job: its recording (JOB/recorded), else its newest run. Times are from the arriv
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from studio.analysis.collectives.apart import apart_rows, apart_words
 from studio.analysis.collectives.group_sizes import open_words, told_ranks
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import CollectiveTimes, collective_times, whole_bytes
+from studio.analysis.job.late_ranks import Late, Lateness, came_last, late_ranks, late_words
+from studio.analysis.job.nodes import node_ref
 from studio.analysis.job.together import ready_words
 from studio.commands.base.checked import warn_of_check, with_stored_check
 from studio.commands.base.one_run import RunRequest, run_options
@@ -25,10 +28,14 @@ from studio.commands.base.outcome import WHOLE, WHOLE_WORDS
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import printable
 from studio.comparing import Compared
+from studio.distinct import find_distinct
 from studio.et import Progress
 from studio.sim.attained import FASTER, FASTER_WORDS, Attained, attained_by
 from studio.trace import NONE, CollectiveType
-from studio.units import format_bytes, format_count, format_ns, format_rate
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
+
+_LATE, _LATE_SHOWN = 16, 4
+"""Ranks of which is looked at what they did before they came last, and those that the terminal shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class Listed:
         times: Its collectives.
         classes: What was found.
         attained: What the system attains of each class; None where no system is known.
+        late: Ranks that came last, those waited for longest first, and what lasted longer there.
+        late_count: How many ranks came last to some.
         note: Why starts tell no skew, where they do not; else "".
     """
 
@@ -58,6 +67,8 @@ class Listed:
     times: CollectiveTimes
     classes: list[SizeClass]
     attained: Attained | None
+    late: list[Late]
+    late_count: int
     note: str = ""
 
 
@@ -75,7 +86,12 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     # The ledger is made only where it may tell more: of collectives whose members all begin together.
     begin_together = side.is_recording and bool(((times.skew_ns == 0) & (times.present > 1)).any())
     note = ready_words(side.ledger()) if begin_together else ""
-    return Listed(found, times, classes, attained_by(side.trace, classes, request.system), note)
+    late: list[Late] = []
+    late_count = len(find_distinct(times.last_rank[times.skew_ns > 0]))
+    if late_count:
+        late = late_ranks(Lateness(side.trace, side.times, side.ledger()), times, most=_LATE)
+    attained = attained_by(side.trace, classes, request.system)
+    return Listed(found, times, classes, attained, late, late_count, note)
 
 
 def report(listed: Listed) -> dict[str, Any]:
@@ -94,8 +110,33 @@ def report(listed: Listed) -> dict[str, Any]:
         "system": listed.attained.system if listed.attained else None,
         "note": listed.note or None,
         "collectives": rows,
+        "late": [_late_report(listed, late) for late in listed.late],
         "apart": apart_rows(listed.times.apart_by_group()),
     }
+
+
+def _late_report(listed: Listed, late: Late) -> dict[str, Any]:
+    row = asdict(late)
+    return {"rank": row.pop("rank"), "node": _node(listed, late), **{k: row[k] for k in row if k != "row"}}
+
+
+def _node(listed: Listed, late: Late) -> str:
+    """Return the id of the node of a rank in the collective in which a member waited for it longest."""
+    trace = listed.side.side.trace
+    rank = next(rank for rank in trace.ranks if rank.number == late.rank)
+    return node_ref(trace.graph_of(rank), late.row)
+
+
+def _late_lines(listed: Listed) -> Iterator[str]:
+    """Yield a line for each of the ranks waited for longest, with the node to look at."""
+    total = came_last(listed.times)
+    for late in listed.late[:_LATE_SHOWN]:
+        yield f"{late_words(late, total)}; longest at its node {_node(listed, late)}"
+    more = listed.late_count - _LATE_SHOWN
+    if more > 0:
+        known = len(listed.late)
+        rest = "--json lists all" if known == listed.late_count else f"--json lists {known}"
+        yield f"{format_counted(more, 'more rank')} came last to some; {rest}"
 
 
 def text(listed: Listed) -> str:
@@ -134,6 +175,8 @@ def text(listed: Listed) -> str:
         lines.append(open_words(known[0], told_ranks(listed.side.side.trace)))
     if apart := apart_words(listed.times.apart_by_group()):
         lines.append(apart)
+    if listed.late:
+        lines += ["", "Who came last, and what took longer there:", *_late_lines(listed)]
     if listed.note:
         lines.append(listed.note)
     return "\n".join(printable(line) for line in lines)

@@ -102,6 +102,7 @@ def report(listed: Listed) -> dict[str, Any]:
         "covered_by_name_ns": found.by_name_ns,
         "communication_ns": found.communication_ns,
         "host_link_ns": found.host_link_ns,
+        "peer_link_ns": found.peer_link_ns,
         "rows": [
             {
                 **asdict(row),
@@ -116,6 +117,10 @@ def report(listed: Listed) -> dict[str, Any]:
     }
 
 
+def _between(found: OperatorReport) -> str:
+    return f", copies between GPUs {format_ns(found.peer_link_ns)}" if found.peer_link_ns else ""
+
+
 def text(listed: Listed) -> str:
     """Format the result for a terminal."""
     found = listed.operators
@@ -127,7 +132,7 @@ def text(listed: Listed) -> str:
         (
             f"compute time {format_ns(found.time_ns)}, {format_percent(found.coverage)} of it by formula"
             f"{_by_name(found)}; besides communication {format_ns(found.communication_ns)}, copies from and to "
-            f"the host {format_ns(found.host_link_ns)}"
+            f"the host {format_ns(found.host_link_ns)}{_between(found)}"
         ),
         "",
         f"  {'operator':<{_LONGEST}} {'calls':>8} {'time':>10} {'type':>5} {'operations':>13} {'achieved':>14} {'bytes':>10} {'achieved':>11}",

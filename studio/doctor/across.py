@@ -9,7 +9,6 @@ from itertools import chain, islice
 
 import numpy as np
 
-from studio.analysis.collectives.borders import BorderCollectives
 from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, disagreement
 from studio.analysis.collectives.messages import Messages
 from studio.analysis.job.completeness import completeness, is_recording, range_words
@@ -153,9 +152,7 @@ def collectives(case: Case) -> Iterator[Found]:
     if is_flight(case.trace):
         return
     listed = 0
-    if case.borders:
-        yield _border_collectives(case.borders)
-        case = case.settled
+    case = case.settled
     for group, ordered in zip(case.groups, case.ordered, strict=True):
         plain = comparable(group)
         difference = disagreement(plain)
@@ -180,9 +177,12 @@ def collectives(case: Case) -> Iterator[Found]:
         )
 
 
-def _border_collectives(found: BorderCollectives) -> Found:
-    """Return which collectives some members were not recorded long enough to have."""
-    return Found(
+def border_collectives(case: Case) -> Iterator[Found]:
+    """Yield which collectives some members were not recorded long enough to have."""
+    if is_flight(case.trace) or not case.borders:
+        return
+    found = case.borders
+    yield Found(
         "warning",
         border_words(found),
         tuple(sorted({*found.counts, *found.lacking})),
@@ -192,9 +192,6 @@ def _border_collectives(found: BorderCollectives) -> Found:
             (f"more on rank {number}", format_count(count))
             for number, count in islice(found.counts.items(), _GROUPS_LISTED)
         ),
-        "The job ran. The model full and a replay give these collectives the time they were recorded with, waiting included; ASTRA-sim "
-        "hangs at them.",
-        "Record whole steps on all ranks, with studio.collect for example.",
         mends=False,
     )
 

@@ -96,6 +96,14 @@ CHECKS: tuple[Check, ...] = (
         "If the order is not fixed, make each collective depend on the previous one, in the same way on all "
         "ranks; otherwise look for the rank whose trace lacks nodes.",
     ),
+    Check(
+        "border-collectives",
+        "Collectives that some ranks were not recorded long enough to have",
+        across.border_collectives,
+        "The job ran. The model full and a replay give these collectives the time they were recorded with, waiting included; ASTRA-sim "
+        "hangs at them. Their times and bandwidths are of the members that recorded them.",
+        "Record whole steps on all ranks, with studio.collect for example.",
+    ),
     # Before ranks that wait for each other, which may follow from it.
     Check(
         "receive-unmatched",

@@ -29,7 +29,7 @@ class NpusNeededError(TraceError):
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(
             f"{first_of(files)}: the workload does not say how many NPUs run it.",
-            hint="Give --npus NUMBER on the command line, or studio.read(…, npus=NUMBER).",
+            hint="Give --npus NUMBER.",
         )
         self.names = tuple(files)
 

@@ -11,6 +11,19 @@ import numpy as np
 from studio.analysis.graph.layout import Layout, layered_layout
 from studio.analysis.graph.neighbours import Adjacency, Part
 from studio.analysis.job.function_names import short_function_name
+from studio.analysis.job.kinds import (
+    ASSUMED_ARRIVAL,
+    ASSUMED_ARRIVAL_TYPE,
+    DEVICE_GAP,
+    DEVICE_GAP_TYPE,
+    HOST_GAP,
+    HOST_GAP_TYPE,
+    LIBRARY_KERNEL,
+    LIBRARY_KERNEL_TYPE,
+    counted_type,
+    counted_type_name,
+    counted_types,
+)
 from studio.figures.theme import Palette, palette
 from studio.trace import (
     COPY,
@@ -19,9 +32,6 @@ from studio.trace import (
     NodeType,
     collective_name,
     int_column,
-    shown_type,
-    shown_types,
-    type_name,
 )
 from studio.units import format_bytes
 
@@ -48,7 +58,7 @@ class Look:
         kind: Short name, used by stylesheets.
         title: What the legend calls it.
         colour: The palette's name of its colour.
-        shape: Cytoscape's name of its shape.
+        shape: Cytoscape's name of its shape, or one of `POLYGONS`.
     """
 
     kind: str
@@ -66,8 +76,22 @@ LOOKS: dict[int, Look] = {
     NodeType.MEM_STORE: Look("store", "memory store", "memory", "cut-rectangle"),
     COPY: Look("copy", "copy", "copy", "bottom-round-rectangle"),
     NodeType.METADATA: Look("meta", "metadata", "host", "ellipse"),
+    # Written as compute, as which Timeline and Overview do not count them either.
+    HOST_GAP_TYPE: Look("gap", HOST_GAP, "host", "rhomboid"),
+    DEVICE_GAP_TYPE: Look("idle", DEVICE_GAP, "border", "right-rhomboid"),
+    ASSUMED_ARRIVAL_TYPE: Look("arrival", ASSUMED_ARRIVAL, "host", "trapezoid"),
+    LIBRARY_KERNEL_TYPE: Look("kernel", LIBRARY_KERNEL, "collective", "pentagon"),
 }
 OTHER = Look("other", "other", "host", "rectangle")
+POLYGONS: dict[str, list[tuple[float, float]]] = {
+    # Cytoscape's own hexagon and rhomboids are too pointed for two lines of text.
+    "hexagon": [(-1, 0), (-0.87, -1), (0.87, -1), (1, 0), (0.87, 1), (-0.87, 1)],
+    "rhomboid": [(-0.9, -1), (1, -1), (0.9, 1), (-1, 1)],
+    "right-rhomboid": [(-1, -1), (0.9, -1), (1, 1), (-0.9, 1)],
+    "trapezoid": [(-1, -1), (1, -1), (0.9, 1), (-0.9, 1)],
+    "pentagon": [(-1, 0), (-0.87, -1), (1, -1), (1, 1), (-0.87, 1)],
+}
+"""Corners of shapes that are not Cytoscape's, from -1 to 1."""
 
 
 def look(number: int) -> Look:
@@ -78,7 +102,7 @@ def look(number: int) -> Look:
 def legend(graph: Graph, rows: Int64) -> list[tuple[Look, int]]:
     """Return the looks of some nodes with their counts, most frequent first."""
     counts: dict[Look, int] = {}
-    for number, count in zip(*np.unique(shown_types(graph)[rows], return_counts=True), strict=True):
+    for number, count in zip(*np.unique(counted_types(graph)[rows], return_counts=True), strict=True):
         counts[look(int(number))] = counts.get(look(int(number)), 0) + int(count)
     return sorted(counts.items(), key=lambda item: -item[1])
 
@@ -122,7 +146,7 @@ def node_data(graph: Graph, rows: Int64) -> list[dict[str, Any]]:
     sizes, collectives = _numbers(graph, "comm_size", rows), _numbers(graph, "comm_type", rows)
     entries = []
     for ref, row in zip(refs, rows.tolist(), strict=True):
-        number = shown_type(graph, row)
+        number = counted_type(graph, row)
         name = graph.strings[int(graph.name[row])]
         shown = short_function_name(name)
         entries.append(
@@ -182,7 +206,7 @@ def node_refs(graph: Graph, rows: Int64) -> list[str]:
 
 
 def _what(number: int, collective: int | None) -> str:
-    name = type_name(number)
+    name = counted_type_name(number)
     return (
         f"{name} {collective_name(collective)}"
         if collective is not None and number == NodeType.COMM_COLL
@@ -307,14 +331,15 @@ def _kind_style(node_look: Look, colours: Palette) -> dict[str, Any]:
     colour = getattr(colours, node_look.colour)
     style = {
         "shape": node_look.shape,
-        "border-color": colour,
+        # What is drawn as faintly as lines are keeps an outline.
+        "border-color": colours.dim if node_look.colour == "border" else colour,
         "background-color": mix(colour, colours.panel, 0.2),
     }
-    if node_look.shape in ("hexagon", "tag", "concave-hexagon"):
+    if node_look.shape in ("tag", "concave-hexagon", *POLYGONS):
         style["width"] = WIDTH + 4
-    if node_look.shape == "hexagon":
-        # Cytoscape's own hexagon is too pointed for two lines of text.
-        style |= {"shape": "polygon", "shape-polygon-points": "-1 0 -0.87 -1 0.87 -1 1 0 0.87 1 -0.87 1"}
+    if node_look.shape in POLYGONS:
+        points = " ".join(f"{x:g} {y:g}" for x, y in POLYGONS[node_look.shape])
+        style |= {"shape": "polygon", "shape-polygon-points": points}
     return style
 
 

@@ -10,10 +10,11 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 
 from studio.analysis.graph.neighbours import Part
+from studio.analysis.job.kinds import counted_type, counted_type_name, counted_types
 from studio.figures.graph import LOOKS, OTHER, node_refs
 from studio.figures.graph_files import dot_text, xml_text
 from studio.figures.theme import LIGHT
-from studio.trace import NONE, Graph, Int64, Rank, node_attributes, shown_types, type_name
+from studio.trace import NONE, Graph, Int64, Rank, node_attributes, type_name
 
 _AT_ONCE = 1 << 12
 _HEAD = (
@@ -21,7 +22,9 @@ _HEAD = (
     '<graphml xmlns="http://graphml.graphdrawing.org/xmlns" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
     'xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">\n'
 )
-_OWN = ("label", "type", "start_ns", "duration_ns", "missing")
+_COUNTED = "counted_as"
+"""What says of nodes written as compute that they are a copy, a gap or a kernel that communicates."""
+_OWN = ("label", "type", _COUNTED, "start_ns", "duration_ns", "missing")
 _IO = ("inputs.values", "inputs.shapes", "inputs.types", "outputs.values", "outputs.shapes", "outputs.types")
 
 
@@ -29,7 +32,7 @@ def write_graphml(graph: Graph, rank: Rank, part: Part) -> Iterator[bytes]:
     """Yield a part of a graph as GraphML.
 
     Nodes are called by their ids, their names are `label`; edges lead from what is waited for to what waits, and say
-    `dependency`, "data" or "control". Attributes have their own names and types; where an attribute has one of the names used
+    `dependency`, "data" or "control". What is written as compute and counts as something else, such as gaps, says as what in `counted_as`. Attributes have their own names and types; where an attribute has one of the names used
     here, it is called `attr.` and its name; lists are JSON. Ids that nodes wait for and that the file lacks are nodes that
     are `missing`, as other tools have them.
     """
@@ -69,7 +72,7 @@ def write_dot(graph: Graph, rank: Rank, part: Part) -> Iterator[bytes]:
     table = _Table(graph, rank, part.rows)
     yield b"digraph chakra {\n  node [shape=box, style=filled, fontname=Helvetica];\n"
     texts: list[str] = []
-    types = shown_types(graph)
+    types = counted_types(graph)
     rows: list[int] = part.rows.tolist()
     for index, (ref, values) in enumerate(table.nodes()):
         look = LOOKS.get(int(types[rows[index]]), OTHER) if index < len(rows) else OTHER
@@ -118,6 +121,8 @@ class _Table:
             "label": graph.strings[int(graph.name[row])],
             "type": type_name(int(graph.type[row])),
         }
+        if (counted := counted_type(graph, row)) != graph.type[row]:
+            values[_COUNTED] = counted_type_name(counted)
         if graph.start_ns[row] >= 0:
             values["start_ns"] = int(graph.start_ns[row])
         if graph.duration_ns[row]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from studio.figures.graph import HEIGHT, LOOKS, OTHER, WIDTH, Look, mix
+from studio.figures.graph import HEIGHT, LOOKS, OTHER, POLYGONS, WIDTH, Look, mix
 from studio.figures.graph_colours import hue_colour, ink
 from studio.figures.theme import Palette, palette
 
@@ -22,7 +22,7 @@ _Boxes = tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]
 _MARGIN = 24
 _LOOK = {known.kind: known for known in [*LOOKS.values(), OTHER]}
 OUTLINES: dict[str, list[tuple[float, float]]] = {
-    "hexagon": [(-1, 0), (-0.87, -1), (0.87, -1), (1, 0), (0.87, 1), (-0.87, 1)],
+    **POLYGONS,
     "tag": [(-1, -1), (0.5, -1), (1, 0), (0.5, 1), (-1, 1)],
     "concave-hexagon": [(-1, -1), (1, -1), (0.8, 0), (1, 1), (-1, 1), (-0.8, 0)],
     "cut-rectangle": [(-1, -0.6), (-0.9, -1), (0.9, -1), (1, -0.6), (1, 0.6), (0.9, 1), (-0.9, 1), (-1, 0.6)],

@@ -14,11 +14,12 @@ from studio.analysis.graph.depth import Depths, depths
 from studio.analysis.graph.levels import LevelName, Source, offered_levels, thread_lanes
 from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.neighbours import Adjacency, Part, adjacency, neighbourhood, whole
+from studio.analysis.job.kinds import counted_types
 from studio.analysis.path.of_rank import RankPath
 from studio.errors import TraceError
 from studio.figures.blocks import Weights, folded_elements
 from studio.figures.graph import elements, legend
-from studio.trace import NONE, Graph, Int64, Rank, dense_column, shown_types
+from studio.trace import NONE, Graph, Int64, Rank, dense_column
 from studio.units import format_count, format_counted, format_ns
 
 MOST_DRAWN = 300_000
@@ -161,7 +162,7 @@ def _folded(
     busy = np.where(start >= 0, end - start, 0 if times else graph.duration_ns)
     layers = (int(deep.layer.min(initial=0)), int(deep.layer.max(initial=0)))
     size = dense_column(graph, "comm_size", 0)
-    weights = Weights(shown_types(graph), busy, size, deep.layer, layers)
+    weights = Weights(counted_types(graph), busy, size, deep.layer, layers)
     drawn = folded_elements(graph, tree, folded, weights, ({}, {}))
     blocks = sum(not block.is_node for block in folded.shown)
     alone = len(folded.shown) - blocks

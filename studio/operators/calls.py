@@ -29,6 +29,8 @@ from studio.trace import NONE, Bool, Float64, Graph, Int64, NodeType, copies, de
 
 _HOST_LINK = ("HtoD", "DtoH", "HtoH", "Host", "HOST")
 """Words in the names of copies that cross the link between the processor's memory and the device's."""
+_PEER_LINK = ("PtoP", "Peer")
+"""Words in the names of copies from the memory of one device to that of another: the link between them bounds these, not either memory."""
 
 
 class Part(IntEnum):
@@ -37,7 +39,8 @@ class Part(IntEnum):
     NONE = 0
     COMPUTE = 1
     HOST_LINK = 2
-    COMMUNICATION = 3
+    PEER_LINK = 3
+    COMMUNICATION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +134,11 @@ def _parts(graph: Graph, is_cpu: Bool) -> Int64:
     on_device = ~is_cpu & _says_where(graph)
     part[on_device & (graph.type == NodeType.COMP) & ~idles(graph)] = Part.COMPUTE
     moving = np.flatnonzero(copies(graph) & (part == Part.COMPUTE))
-    crossing = [
-        any(word in graph.strings[int(code)] for word in _HOST_LINK) for code in graph.name[moving].tolist()
-    ]
-    part[moving[np.array(crossing, np.bool_)]] = Part.HOST_LINK
+    for link, words in ((Part.PEER_LINK, _PEER_LINK), (Part.HOST_LINK, _HOST_LINK)):
+        crossing = [
+            any(word in graph.strings[int(code)] for word in words) for code in graph.name[moving].tolist()
+        ]
+        part[moving[np.array(crossing, np.bool_)]] = link
     communicates = np.isin(graph.type, (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))
     part[on_device & (communicates | is_library_kernel(graph))] = Part.COMMUNICATION
     return part

@@ -108,10 +108,11 @@ class OperatorReport:
         on_device: Whether times are those of a device; otherwise those of operators on the processor.
         rows: The operators, by falling time.
         uncovered: What has no formula, by falling time.
-        time_ns: Compute time of all ranks, without communication and copies over the link to the host.
+        time_ns: Compute time of all ranks, without communication and copies over the links to the host and to other GPUs.
         covered_ns: The part of it that has a formula.
         by_name_ns: The part of that which was joined by name.
-        communication_ns, host_link_ns: Time of a device that is neither.
+        communication_ns, host_link_ns, peer_link_ns: Time of a device that is neither: of communication, of copies from and to the host, and
+            of copies between GPUs.
     """
 
     device: str
@@ -123,6 +124,7 @@ class OperatorReport:
     by_name_ns: int
     communication_ns: int
     host_link_ns: int
+    peer_link_ns: int = 0
 
     @property
     def coverage(self) -> float | None:
@@ -201,6 +203,7 @@ def list_operators(trace: Trace) -> OperatorReport:
         named_ns,
         totals[Part.COMMUNICATION],
         totals[Part.HOST_LINK],
+        totals[Part.PEER_LINK],
     )
 
 

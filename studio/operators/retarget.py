@@ -3,8 +3,9 @@
 The rule: a call reached a share of the roofline of the GPU it was recorded on, and reaches the same share of the
 roofline of the new one, for its own data type. Its device operations are scaled alike. What has no formula is scaled by
 memory bandwidth, the rule that holds for what moves more than it computes, and is counted apart. Operators on the
-processor, launches, gaps between them, idle times of streams, copies from and to the host, and communication keep their
-times: they are not the GPU's, and bound what a faster one gains. What the host waits for the device is no time of its own:
+processor, launches, gaps between them, idle times of streams, copies from and to the host or another GPU, and communication
+keep their times: the first are not the GPU's, and the links in between neither its roofline nor its memory tells; they
+bound what a faster one gains. What the host waits for the device is no time of its own:
 it ends when the device is done.
 """
 
@@ -20,6 +21,7 @@ from studio.notebook import one_line
 from studio.operators.calls import Calls, Part, calls_of
 from studio.operators.roofline import Gpu, roofline_ns
 from studio.trace import DEVICE_NAME, Attribute, Float64, Graph, Int64, Rank, Trace, ValueKind
+from studio.units import format_ns
 
 RECORDED_ON = "recomputed_from_device"
 """Metadata of a rank whose durations were recomputed: the GPU it was recorded on, in place of which another is named."""
@@ -41,7 +43,8 @@ class Retargeting:
         nodes_by_bandwidth: Device operations it is of.
         over_roofline_ns: The part of `by_formula_ns` of calls that took less than the roofline says, such as those
             whose operands were in a cache; they are scaled all the same.
-        kept_ns: Device time that is kept: communication, and copies from and to the host.
+        kept_ns: Device time that is kept: communication, and copies from and to the host or another GPU.
+        peer_ns: The part of `kept_ns` of copies from or to another GPU.
     """
 
     gpu: str
@@ -53,6 +56,7 @@ class Retargeting:
     nodes_by_bandwidth: int
     over_roofline_ns: int
     kept_ns: int
+    peer_ns: int = 0
 
     __repr__ = one_line
 
@@ -68,7 +72,16 @@ class Retargeting:
         formula, rest = _percents(share)
         return (
             f"durations recomputed for {self.gpu} from {self.recorded_gpu}: {formula} of compute time by rooflines of operators, "
-            f"{rest} by memory bandwidth alone, host gaps kept{self._error_words}"
+            f"{rest} by memory bandwidth alone, host gaps kept{self._peer_words}{self._error_words}"
+        )
+
+    @property
+    def _peer_words(self) -> str:
+        """What became of copies between GPUs, where there are any."""
+        if not self.peer_ns:
+            return ""
+        return (
+            f", copies between GPUs kept too ({format_ns(self.peer_ns)}; the link between them is not told)"
         )
 
     @property
@@ -161,4 +174,5 @@ def _retargeted_graph(
         "nodes_by_bandwidth": len(rest),
         "over_roofline_ns": int(own[fast].sum()),
         "kept_ns": int(graph.duration_ns[calls.part >= Part.HOST_LINK].sum()),
+        "peer_ns": int(graph.duration_ns[calls.part == Part.PEER_LINK].sum()),
     }

@@ -180,7 +180,7 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("copy", _aten("constant_pad_nd replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d reflection_pad3d"), elements.pad, "none", "tensor and result once", needs_values=True),
     Operator("copy", _aten("_local_scalar_dense"), elements.nothing, "none", "one element"),
     Operator("fill", _aten("fill zero arange normal uniform random bernoulli exponential eye linspace randperm"), elements.fill, "none", "the target once"),
-    Operator("copy", ("Memcpy DtoD*", "Memcpy PtoP*", "__amd_rocclr_copy*"), elements.copy, "none", "as many as the recorder tells, read and written", "the profiler's size of the copy"),
+    Operator("copy", ("Memcpy DtoD*", "__amd_rocclr_copy*"), elements.copy, "none", "as many as the recorder tells, read and written", "the profiler's size of the copy"),
     Operator("fill", ("Memset*", "__amd_rocclr_fill*"), elements.fill, "none", "as many as the recorder tells", "the profiler's size of the fill"),
     # --- loss
     Operator("loss", _aten("nll_loss_forward nll_loss2d_forward"), elements.each(0, 0), "none", "an element per row"),

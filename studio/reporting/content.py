@@ -11,7 +11,7 @@ from studio import __version__
 from studio.analysis.collectives.apart import apart_words
 from studio.analysis.collectives.imbalance import matrix, own_means, rows_of, spread_of, worst_rows
 from studio.analysis.collectives.members import Members, collective_members
-from studio.analysis.collectives.times import CollectiveTimes, collective_times
+from studio.analysis.collectives.times import CollectiveTimes, collective_times, partly_words
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
 from studio.analysis.compare.words import (
     basis_words,
@@ -45,7 +45,7 @@ from studio.reporting.answers import write_path, write_waits
 from studio.reporting.document import Cell, Document
 from studio.reporting.memory import write_memory
 from studio.sim.doubts import options_of
-from studio.trace import Float64, Int64, collective_name, trace_digest
+from studio.trace import CommGroup, Float64, Int64, Trace, collective_name, trace_digest
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_percent, format_rate
 
 _LISTED = 12
@@ -233,7 +233,7 @@ def _run(document: Document, run: Compared, progress: Progress, *, alone: bool) 
     members = collective_members(side.trace, side.times, side.groups)
     _kernels(document, side)
     write_memory(document, side)
-    _collectives(document, collective_times(side.trace, side.times, side.groups), members, every)
+    _collectives(document, side, members, every)
     _network(document, side)
     if alone:
         document.heading(3, "Settings")
@@ -333,9 +333,8 @@ def _bin_rows(table: Float64) -> Float64:
     return np.where(np.isinf(most), np.nan, most)
 
 
-def _collectives(
-    document: Document, times: CollectiveTimes, members: Members, numbers: Sequence[int]
-) -> None:
+def _collectives(document: Document, side: Side, members: Members, numbers: Sequence[int]) -> None:
+    times = collective_times(side.trace, side.times, side.groups)
     if apart := apart_words(times.apart_by_group()):
         document.paragraph(apart[0].upper() + apart[1:] + ".")
     if not len(times):
@@ -379,17 +378,21 @@ def _collectives(
             "Rows in order of time. Where there are many, a row stands for several and shows the longest. Colours "
             "follow the logarithm.",
         )
-    _slowest(document, times)
+    _slowest(document, side.trace, times, side.groups)
     _uneven(document, members)
 
 
-def _slowest(document: Document, times: CollectiveTimes) -> None:
-    kinds, alike = first_alike(times.type, times.members, times.bytes, times.duration_ns, times.skew_ns)
+def _slowest(
+    document: Document, trace: Trace, times: CollectiveTimes, groups: Sequence[CommGroup] | None
+) -> None:
+    kinds, alike = first_alike(
+        times.type, times.members, times.bytes, times.duration_ns, times.skew_ns, times.present
+    )
     order = np.argsort(-times.duration_ns[kinds], kind="stable")[:_LISTED]
     rows: list[list[Cell]] = [
         [
             collective_name(int(times.type[index])),
-            count_alike(times.groups[int(times.group[index])] or "all ranks", count),
+            count_alike(_group_told(trace, times, index, groups), count),
             str(int(times.position[index])),
             _size(float(times.bytes[index])) if times.bytes.any() else "not recorded",
             _time(int(times.duration_ns[index])),
@@ -414,6 +417,13 @@ def _slowest(document: Document, times: CollectiveTimes) -> None:
         rows,
         numeric=(2, 3, 4, 5, 6, 7),
     )
+
+
+def _group_told(trace: Trace, times: CollectiveTimes, index: int, groups: Sequence[CommGroup] | None) -> str:
+    """Return a collective's comm group, with which part of its members has the collective where not all have."""
+    name = times.groups[int(times.group[index])]
+    partly = partly_words(trace, name, int(times.present[index]), groups)
+    return f"{name or 'all ranks'}{f' ({partly})' if partly else ''}"
 
 
 def _uneven(document: Document, members: Members) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from flask import request
 
+from studio.analysis.job.kinds import counted_type, counted_type_name
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.analysis.timeline.gantt import Bar, Gantt
 from studio.server.answers import FARTHEST, NAME_AT_MOST, session, whole
-from studio.trace import shown_type, type_name
 
 
 def gantt_asked_for(job: str) -> Gantt:
@@ -46,6 +46,6 @@ def bar_as_json(gantt: Gantt, bar: Bar) -> dict[str, Any]:
         "end": bar.end_ns,
         "waits": bar.waits_ns,
         "name": graph.strings[int(graph.name[bar.node])][:NAME_AT_MOST],
-        "type": type_name(shown_type(graph, bar.node)),
+        "type": counted_type_name(counted_type(graph, bar.node)),
         "bytes": gantt.bytes_of(bar),
     }

@@ -6,12 +6,13 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
+from studio.analysis.job.kinds import counted_type, counted_type_name
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import RECORDED, SIDES_AT_MOST
 from studio.errors import StudioError, TraceError
 from studio.server.answers import NAME_AT_MOST, as_json, refusal, session, whole
-from studio.trace import Trace, shown_type, type_name
+from studio.trace import Trace
 
 
 def compare_blueprint() -> Blueprint:
@@ -61,7 +62,7 @@ def _bar(gantt: Gantt, place: int, row: int) -> dict[str, Any]:
         "rank": rank.number,
         "node": node_ref(graph, row),
         "name": graph.strings[int(graph.name[row])][:NAME_AT_MOST],
-        "type": type_name(shown_type(graph, row)),
+        "type": counted_type_name(counted_type(graph, row)),
         "row": None if bar is None else bar.row,
         "start": None if bar is None else bar.start_ns,
         "end": None if bar is None else bar.end_ns,

@@ -16,6 +16,7 @@ import numpy as np
 from flask import Blueprint, Response, request
 
 from studio.analysis.job.function_names import short_function_name
+from studio.analysis.job.kinds import counted_type, counted_type_name
 from studio.analysis.timeline.chrome import chrome_events
 from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
 from studio.analysis.timeline.perfetto import perfetto_events
@@ -40,7 +41,6 @@ from studio.server.path import add_path
 from studio.server.relations import add_relations
 from studio.server.windows import add_windows
 from studio.timeline import LANE_KINDS
-from studio.trace import shown_type, type_name
 from studio.units import format_count
 
 _RANKS_NAMED = 8
@@ -156,7 +156,12 @@ def _csv(gantt: Gantt, start_ns: int, end_ns: int, rows: Sequence[int]) -> Itera
         write = csv.writer(text, lineterminator="\n").writerow
         for bar, ref in zip(bars, refs, strict=True):
             name = graph.strings[int(graph.name[bar.node])]
-            what = (ref, harmless(name), type_name(shown_type(graph, bar.node)), gantt.bytes_of(bar))
+            what = (
+                ref,
+                harmless(name),
+                counted_type_name(counted_type(graph, bar.node)),
+                gantt.bytes_of(bar),
+            )
             times = (bar.start_ns, bar.end_ns, bar.end_ns - bar.start_ns)
             write((rank.number, lane[0], harmless(lane[1]), *what, *times))
         yield text.getvalue()

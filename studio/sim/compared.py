@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from studio.analysis.compare.runs import Carried, Comparison, Side, recorded_side
 from studio.analysis.compare.runs import compare as compare_sides
 from studio.analysis.path.whole import WholePath, whole_path
+from studio.sim.config import SystemConfig, Topology
 from studio.sim.matched import replays_communication
 from studio.sim.models import words_of
 from studio.sim.result import SimResult, delays_of
@@ -81,7 +83,23 @@ def side_of(run: Trace | SimResult) -> Side:
         delays=lambda: delays_of(run, times),
         model=words_of(run.config.model, run.config.congestion),
         dimensions_between=_between(run),
+        system=_but_for_speeds(run.config),
+        speeds=tuple(
+            (dim.bytes_per_ns * dim.efficiency, dim.latency_ns + dim.message_overhead_ns)
+            for dim in run.config.topology.dims
+        ),
     )
+
+
+def _but_for_speeds(config: SystemConfig) -> SystemConfig | None:
+    """Return a system with dimensions of one speed, which is equal for systems that differ in their speeds alone; None without dimensions."""
+    if config.links is not None or replays_communication(config):
+        return None
+    dims = tuple(
+        replace(dim, bytes_per_ns=1.0, latency_ns=0.0, efficiency=1.0, message_overhead_ns=0.0)
+        for dim in config.topology.dims
+    )
+    return replace(config, topology=Topology(dims))
 
 
 def _between(result: SimResult) -> Callable[[Sequence[int]], tuple[int, ...]] | None:

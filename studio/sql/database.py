@@ -39,7 +39,7 @@ LEAST_BYTES: Final = 64 << 20
 """The least memory that a query may be held to."""
 _SHARE_OF_MEMORY = 4
 _USUAL_LEAST_BYTES, _UNKNOWN_BYTES = 1 << 30, 4 << 30
-_LESS_MEMORY = "Ask for fewer columns or rows, such as those of one rank: WHERE rank = 0. The command sql allows more memory by --limit-memory."
+_LESS_MEMORY = "Ask for fewer columns or rows, such as those of one rank: WHERE rank = 0. --limit-memory of the command sql allows more memory."
 _QUERIES = "one query: SELECT, FROM, WITH, VALUES, DESCRIBE or SUMMARIZE"
 _SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 """Shows ours; DuckDB's own answer lists what they are made of."""
@@ -325,7 +325,7 @@ class Database:
                     raise
                 raise ConfigError(
                     f"The query was stopped: it takes more than {limits.time_s:g} s",
-                    hint="Ask for fewer rows. The command sql allows more time by --limit-time.",
+                    hint="Ask for fewer rows. --limit-time of the command sql allows more time.",
                 ) from error
         more = limits.rows is not None and table.num_rows > limits.rows
         shown = table.slice(0, limits.rows) if more else table

@@ -20,6 +20,8 @@ from studio.analysis.collectives.imbalance import (
     rows_of,
 )
 from studio.analysis.collectives.members import Members, collective_members
+from studio.analysis.collectives.times import CollectiveTimes, collective_times
+from studio.analysis.job.late_ranks import Late, Lateness, late_ranks
 from studio.errors import TraceError
 from studio.session import Session, keep_result
 from studio.views.address import shown_run
@@ -55,6 +57,25 @@ def members_of(session: Session, job: str, run: str | None) -> Members:
         return collective_members(trace)
     groups = session.run(job, run).result.config.groups if run else None
     return collective_members(trace, session.times(job, run), groups)
+
+
+@keep_result
+def times_of(session: Session, job: str, run: str) -> CollectiveTimes:
+    """Return every collective of a job in a run, as recorded for ""."""
+    groups = session.run(job, run).result.config.groups if run else None
+    return collective_times(session.trace(job), session.times(job, run), groups)
+
+
+@keep_result
+def lateness_of(session: Session, job: str, run: str) -> Lateness:
+    """Return what tells why ranks of a run came last to collectives."""
+    return Lateness(session.trace(job), session.times(job, run), session.rank_use(job, run)[0])
+
+
+@keep_result
+def late_of(session: Session, job: str, run: str, most: int) -> list[Late]:
+    """Return the ranks that came last to collectives, those waited for longest first, so many at most."""
+    return late_ranks(lateness_of(session, job, run), times_of(session, job, run), most=most)
 
 
 def settle(session: Session, job: str, view: Mapping[str, Any]) -> HeatmapRequest:

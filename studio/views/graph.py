@@ -13,6 +13,14 @@ from studio.analysis.graph.map import GraphMap, graph_map
 from studio.analysis.graph.neighbours import MOST_ELEMENTS, Adjacency, Direction, Part, neighbourhood, whole
 from studio.analysis.graph.paths import between, walkable
 from studio.analysis.graph.search import Kinds, found_rows, kinds_of
+from studio.analysis.job.kinds import (
+    ASSUMED_ARRIVAL_TYPE,
+    DEVICE_GAP_TYPE,
+    HOST_GAP_TYPE,
+    LIBRARY_KERNEL_TYPE,
+    counted_type_name,
+    counted_types,
+)
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.comparing import RECORDED
 from studio.distinct import find_distinct
@@ -20,7 +28,7 @@ from studio.errors import TraceError
 from studio.figures.graph import communication, elements, look
 from studio.figures.graph_colours import Swatch
 from studio.session import Session, keep_result
-from studio.trace import COPY, Graph, Int64, NodeType, Rank, shown_types, type_name
+from studio.trace import COPY, Graph, Int64, NodeType, Rank
 from studio.units import TIME_UNITS, format_count, time_unit
 from studio.views.address import rank_of, runs_of, shown_run
 from studio.views.graph_fold import (
@@ -250,7 +258,7 @@ def _kind_name(number: int, collective: int) -> str:
     """Return the text that a search by type matches: names of the kind in legend, drawing and schema."""
     said = [
         look(number).title,
-        type_name(number).lower(),
+        counted_type_name(number).lower(),
         communication(number, collective if collective >= 0 else None),
     ]
     return " ".join(said)
@@ -267,12 +275,17 @@ def map_shown(session: Session, view: dict[str, Any]) -> GraphMap:
     return _map(asked.session, asked.job, asked.graph)
 
 
+_BEYOND = (COPY, HOST_GAP_TYPE, DEVICE_GAP_TYPE, ASSUMED_ARRIVAL_TYPE, LIBRARY_KERNEL_TYPE)
+"""Types of nodes beside those of files, as `KINDS` of assets/graph/map.mjs has them behind these."""
+
+
 @keep_result
 def _map(session: Session, job: str, graph: int) -> GraphMap:
-    types = shown_types(session.trace(job).graphs[graph])
-    # The picture has a byte a pixel: copies follow the types of the schema, other types count as none of them.
-    known = np.where((types < 0) | (types > max(NodeType)), NodeType.INVALID, types)
-    kinds = np.where(types == COPY, max(NodeType) + 1, known).astype(np.int32)
+    types = counted_types(session.trace(job).graphs[graph])
+    # The picture has a byte a pixel: what no file tells apart follows the types of the schema, other types count as none of them.
+    kinds = np.where((types < 0) | (types > max(NodeType)), NodeType.INVALID, types).astype(np.int32)
+    for place, own in enumerate(_BEYOND, max(NodeType) + 1):
+        kinds[types == own] = place
     return graph_map(depths_of(session, job, graph, "both"), kinds)
 
 

@@ -14,10 +14,11 @@ from studio.analysis.graph.layout import Layout
 from studio.analysis.graph.levels import LevelName, Source, first_choice, offered_levels
 from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.neighbours import Adjacency, adjacency
+from studio.analysis.job.kinds import counted_types
 from studio.distinct import find_distinct
 from studio.figures.blocks import Figures, Weights, folded_elements
 from studio.session import Session, keep_result
-from studio.trace import Int64, dense_column, shown_types
+from studio.trace import Int64, dense_column
 from studio.units import format_count, format_counted
 from studio.views.graph_request import KINDS, Request
 from studio.views.graph_times import node_spans
@@ -104,7 +105,7 @@ def weights_of(session: Session, job: str, graph: int, deps: str, run: str | Non
     size = dense_column(columns, "comm_size", 0)
     layer = depths_of(session, job, graph, deps).layer
     return Weights(
-        shown_types(columns), busy, size, layer, (int(layer.min(initial=0)), int(layer.max(initial=0)))
+        counted_types(columns), busy, size, layer, (int(layer.min(initial=0)), int(layer.max(initial=0)))
     )
 
 

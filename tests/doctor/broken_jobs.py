@@ -119,6 +119,14 @@ BROKEN: dict[str, Callable[[], Trace]] = {
         ],
         {"tp0": [0, 1]},
     ),
+    "border-collectives": lambda: on_one_machine(
+        trace_of(
+            [
+                [at(1 + 20_000 * n, 5_000, collective(n + 1, "ALL_REDUCE", 64, comm_seq=n)) for n in own]
+                for own in (range(3), range(1, 4))
+            ]
+        )
+    ),
     "deadlock": lambda: trace_of([[_receive(1, 1), _send(2, 1, 1)], [_receive(1, 0), _send(2, 0, 1)]]),
     "group-outsider": lambda: trace_of([[collective(1, "ALL_REDUCE", 64, group="tp0")]] * 3, {"tp0": [0, 1]}),
     "receive-unmatched": lambda: trace_of([[comp(1), _receive(2, 1, 1), comp(3, 2)], [comp(1)]]),

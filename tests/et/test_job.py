@@ -139,7 +139,7 @@ def test_several_files_without_a_rank_are_asked_for(tmp_path):
         studio.read(tmp_path)
     names = [f"{tmp_path.name}/{name}.et" for name in "abc"]
     assert list(caught.value.names) == names
-    assert "--rank" in caught.value.hint
+    assert "ranks=" in caught.value.hint
     with pytest.raises(RanksNeededError) as caught:
         studio.read(tmp_path, ranks={names[0]: 4})
     assert list(caught.value.names) == names[1:]
@@ -207,7 +207,7 @@ def test_two_files_that_the_user_gives_one_rank_are_refused(tmp_path):
     both = {f"{tmp_path.name}/{name}": 3 for name in ("job.3.et", "job.3.et.gz")}
     with pytest.raises(TraceError, match=r"Rank 3 .*/job\.3\.et and .*/job\.3\.et\.gz") as caught:
         studio.read(tmp_path, ranks=both)
-    assert "--rank" in caught.value.hint
+    assert "ranks=" in caught.value.hint
     trace = studio.read(tmp_path, ranks={f"{tmp_path.name}/job.3.et.gz": 4})
     assert numbers(trace) == [3, 4]
 

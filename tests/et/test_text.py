@@ -139,7 +139,7 @@ def test_the_number_of_npus_is_asked_for(tmp_path):
     with pytest.raises(NpusNeededError, match="does not say how many NPUs") as refused:
         studio.read(path)
     assert refused.value.names == ("w.txt",)
-    assert "--npus" in refused.value.hint
+    assert "npus=" in refused.value.hint
 
 
 def test_numbers_that_do_not_fit_are_refused(tmp_path):

@@ -109,7 +109,7 @@ def test_labels_show_the_last_levels(name, label):
 
 def test_types_are_told_apart_without_colour():
     shapes = [one.shape for one in figure.LOOKS.values()] + [figure.OTHER.shape]
-    assert len(set(shapes)) == len(shapes) == 9
+    assert len(set(shapes)) == len(shapes) == 13
     assert figure.look(42) == figure.OTHER
     assert figure.look(-1) == figure.OTHER
 

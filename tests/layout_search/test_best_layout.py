@@ -167,9 +167,9 @@ def least_held(ranks: int) -> int:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"gpu": None}, "Neither --gpu nor --preset"),
+        ({"gpu": None}, "Neither gpu nor preset"),
         ({"preset": "hgx-h100-16"}, "the system has 16 NPUs"),
-        ({"top": 0}, "--top is 0"),
+        ({"top": 0}, "^top is 0"),
         ({"batch": 7, "dp": 4}, "No layout of tiny divides on 4 ranks"),
         ({"tensor": 2}, "no option 'tensor'"),
     ],

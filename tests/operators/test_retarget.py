@@ -92,6 +92,31 @@ def test_a_gpu_twice_as_fast_halves_kernels_and_keeps_the_rest() -> None:
     )
 
 
+def test_a_copy_between_gpus_takes_the_time_it_took() -> None:
+    """The link between two GPUs bounds it; a GPU with twice the memory bandwidth does not make that faster."""
+    names = {
+        "own_kernel": 6000,
+        "Memcpy PtoP (Device -> Device)": 700,
+        "Memcpy DtoD (Device -> Device)": 500,
+    }
+    device = {"is_cpu_op": False, "stream": 7}
+    graph, _ = graph_of_nodes(
+        [
+            {"id": at, "type": "COMP_NODE", "name": name, "duration_micros": micros, "attrs": device}
+            for at, (name, micros) in enumerate(names.items(), 1)
+        ]
+    )
+    assert calls_of(graph).part.tolist() == [Part.COMPUTE, Part.PEER_LINK, Part.COMPUTE]
+    made, result = retarget(_trace(graph), _FAST, _SLOW)
+    assert made.graphs[0].duration_ns[1] == graph.duration_ns[1]
+    assert made.graphs[0].duration_ns[2] < graph.duration_ns[2]
+    assert (result.peer_ns, result.kept_ns) == (700_000, 700_000)
+    assert "copies between GPUs kept too (700 µs; the link between them is not told)" in result.words
+    listed = list_operators(_trace(graph))
+    assert listed.peer_link_ns == 700_000
+    assert listed.time_ns == 6_500_000
+
+
 @given(
     kernel_ns=st.integers(1, 10**7),
     size=st.integers(1, 4096),

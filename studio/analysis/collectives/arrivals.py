@@ -156,7 +156,7 @@ class Arrivals:
             place: Place of a participant's rank in the trace's ranks.
             row: Its node.
         """
-        met = self._meeting(place, row)
+        met = self.meeting(place, row)
         if met is not None:
             group, at = met
             latest = group.start_ns[:, at] == group.start_ns[group.last[at], at]
@@ -173,14 +173,14 @@ class Arrivals:
             place: Place of a participant's rank in the trace's ranks.
             row: Its node.
         """
-        met = self._meeting(place, row)
+        met = self.meeting(place, row)
         if met is None:
             return [(place, row)]
         group, at = met
         there = group.rows[:, at] != NONE
         return list(zip(group.member[there].tolist(), group.rows[there, at].tolist(), strict=True))
 
-    def _meeting(self, place: int, row: int) -> tuple[Joined, int] | None:
+    def meeting(self, place: int, row: int) -> tuple[Joined, int] | None:
         """Return the group of a collective that a node takes part in, and which of the group's it is; None where it meets nobody."""
         self._index()
         if place not in self._met:

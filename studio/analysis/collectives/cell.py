@@ -10,6 +10,7 @@ import numpy as np
 from studio.analysis.collectives.heat import Shown, line_name
 from studio.analysis.collectives.imbalance import Metric
 from studio.analysis.collectives.members import Members
+from studio.analysis.collectives.times import partly_words
 from studio.trace import NONE, Int64
 from studio.units import format_bytes, format_count, format_counted, format_ns, format_offset, format_rate
 
@@ -74,6 +75,9 @@ def _single(shown: Shown, cell: int) -> list[str]:
     group = members.groups[int(members.group[which])]
     more = " at least" if members.is_open[which] else ""
     parts = [f"group {group or 'of all ranks'}, {format_counted(int(members.size[which]), 'rank')}{more}"]
+    had = int(members.offsets[which + 1] - members.offsets[which])
+    if partly := partly_words(shown.trace, group, had):
+        parts.append(partly)
     if metric != "size":
         parts.append(_size(members, members.bytes[cell]))
     start, end = int(members.start_ns[cell]), int(members.end_ns[cell])

@@ -337,6 +337,25 @@ def _content(group: GroupMatching, member: Int64, position: Int64) -> tuple[Int6
     return table[0, sequence_of, position], table[1, sequence_of, position]
 
 
+def partly_words(trace: Trace, name: str, present: int, groups: Sequence[CommGroup] | None = None) -> str:
+    """Say which part of a comm group's members in the trace has a collective; "" where all have it.
+
+    The recordings of the others begin later or end earlier, or lack it.
+
+    Args:
+        trace: The job.
+        name: The name of the comm group.
+        present: How many members have the collective.
+        groups: Comm groups in place of the trace's.
+    """
+    numbers = {rank.number for rank in trace.ranks}
+    listed = next(
+        (group.ranks for group in (trace.groups if groups is None else groups) if group.name == name), None
+    )
+    known = len(numbers) if listed is None else len(numbers.intersection(listed))
+    return f"{present:,} of {known:,} members have it" if present < known else ""
+
+
 def as_rows(times: CollectiveTimes, chosen: Int64) -> list[dict[str, Any]]:
     """Return collectives as plain data, times in ns and bandwidths in bytes per ns, None where there is none."""
     columns: dict[str, list[Any]] = {

@@ -87,6 +87,8 @@ class Side:
         delays: Works out what a simulation tells of its communication, None where it tells nothing.
         dimensions_between: Returns which dimensions of its network lie between some ranks, given by number; None where there
             is no network, or none of dimensions.
+        system: What was simulated but for the speeds of its dimensions, equal where that is; None where there is none of dimensions.
+        speeds: Bandwidth in bytes per ns and latency in ns of a message of each dimension.
     """
 
     trace: Trace
@@ -101,6 +103,8 @@ class Side:
     joins: bool = True
     delays: Callable[[], Delays | None] | None = None
     dimensions_between: Callable[[Sequence[int]], tuple[int, ...]] | None = None
+    system: object = None
+    speeds: tuple[tuple[float, float], ...] = ()
 
     __repr__ = one_line
 

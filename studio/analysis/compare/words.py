@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from studio.analysis.compare.faster_network import faster_network_words
 from studio.analysis.compare.runs import Basis, Comparison, Side, Waterfall
+from studio.analysis.job.kinds import counted_type, counted_type_name
 from studio.analysis.job.nodes import node_ref
 from studio.analysis.job.part_words import NAMES
-from studio.trace import shown_type, type_name
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _BEFORE = "before"
@@ -23,8 +24,8 @@ def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B", *, bas
     """Return a sentence: how much slower or faster, and why.
 
     The reasons are the parts of a waterfall that change the finish most (`causes`), and what the others add up to: together the
-    difference. What lies before recordings began is told last, as it is no reason. Simulations of different models are not ranked:
-    the sentence gives both times and says why. What makes the difference doubtful comes first: see `doubt_of`.
+    difference. What lies before recordings began is told last, as it is no reason. Where the slower run has a network that is but
+    faster, what took longer there is told. Simulations of different models are not ranked: the sentence gives both times and says why. What makes the difference doubtful comes first: see `doubt_of`.
 
     Args:
         comparison: The runs.
@@ -36,7 +37,8 @@ def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B", *, bas
         times = [format_ns(side.makespan_ns) for side in (comparison.a, comparison.b)]
         return f"{name_a} takes {times[0]}, {name_b} {times[1]}. {comparison.unranked}"
     doubt = doubt_of(comparison, name_a, name_b)
-    return f"{doubt} {_difference(comparison, name_a, name_b, basis)}".lstrip()
+    why = faster_network_words(comparison, name_a, name_b)
+    return f"{doubt} {_difference(comparison, name_a, name_b, basis)} {why}".strip()
 
 
 def doubt_of(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
@@ -164,7 +166,7 @@ def node_words(side: Side, rank: int, row: int) -> dict[str, Any]:
     return {
         "rank": side.trace.ranks[rank].number,
         "node": node_ref(graph, row),
-        "type": type_name(shown_type(graph, row)),
+        "type": counted_type_name(counted_type(graph, row)),
         "name": graph.strings[int(graph.name[row])],
     }
 

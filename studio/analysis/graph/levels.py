@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.neighbours import Adjacency
+from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.analysis.numbering import first_places
 from studio.trace import (
     NONE,
@@ -29,8 +30,6 @@ from studio.trace import (
     int_column,
     is_flagged,
     named_lanes,
-    shown_types,
-    type_name,
 )
 
 LevelName = Literal["step", "scope", "calls", "phase", "lane", "group", "type", "order"]
@@ -100,7 +99,7 @@ class Source:
 def offered_levels(source: Source) -> list[LevelName]:
     """Return the levels that distinguish nodes of a graph; of many names a sample decides about phases."""
     graph = source.graph
-    types = shown_types(graph)
+    types = counted_types(graph)
     available = {
         "step": _may_have_steps(source),
         "scope": source.parts.share_with_parts() >= 0.2,
@@ -131,7 +130,7 @@ def level(source: Source, name: LevelName) -> Level:
     if name == "group":
         return _flat(name, group_slots(graph), lambda key: _group_label(source.groups, key))
     if name == "type":
-        return _flat(name, shown_types(graph).astype(np.int64), type_name)
+        return _flat(name, counted_types(graph).astype(np.int64), counted_type_name)
     return _flat(name, np.zeros(len(graph), np.int64), lambda _key: "all")
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from studio.analysis.graph.nameparts import NameParts
+from studio.analysis.job.kinds import counted_types
 from studio.arrow import from_arrow, to_arrow
 from studio.errors import TraceError
-from studio.trace import Bool, Graph, Int64, communicates, group_slots, int_column, shown_types
+from studio.trace import Bool, Graph, Int64, communicates, group_slots, int_column
 
 HELP = "A part of the name or an id; /…/ is a regular expression; type:all-reduce, group:tp0, id:118 look in one place."
 
@@ -88,7 +89,7 @@ def kinds_of(graph: Graph) -> Kinds:
     is_communication = communicates(graph)
     rows, values = int_column(graph, "comm_type", among=np.flatnonzero(is_communication))
     collective[rows] = values
-    coded = to_arrow((shown_types(graph).astype(np.int64) << 32) + collective + 1).dictionary_encode()
+    coded = to_arrow((counted_types(graph).astype(np.int64) << 32) + collective + 1).dictionary_encode()
     codes, of = coded.dictionary.to_pylist(), from_arrow(coded.indices)
     return Kinds(tuple((code >> 32, (code & 0xFFFFFFFF) - 1) for code in codes), of.astype(np.int64))
 

@@ -23,7 +23,7 @@ from studio.units import format_ns
 
 _STALL, _HOST = PARTS.index("stall"), PARTS.index("host")
 _WAITS = (PARTS.index("waiting"), PARTS.index("bubble"))
-_KINDS: dict[str, tuple[int, ...]] = {
+KINDS_OF: dict[str, tuple[int, ...]] = {
     "overlapped": (COMPUTE, COPY, MEMORY),
     "compute": (COMPUTE,),
     "copy": (COPY, MEMORY),
@@ -284,7 +284,7 @@ def _busy_rows(trace: Trace, times: NodeTimes, account: Ledger, waits: Int64, do
         place = int(account.places[other[at]])
         graph = trace.ranks[place].graph
         if (graph, part) not in fitting:
-            fitting[graph, part] = np.isin(kinds[graph], _KINDS.get(PARTS[part], ()))
+            fitting[graph, part] = np.isin(kinds[graph], KINDS_OF.get(PARTS[part], ()))
         wanted = fitting[graph, part]
         first = int(times.first[place])
         begin = times.start_ns[first : first + len(wanted)]

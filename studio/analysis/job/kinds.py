@@ -18,7 +18,10 @@ from studio.kernel_names import (
     any_of,
 )
 from studio.trace import (
+    ARRIVAL,
+    IDLE_GAPS,
     LAUNCH_NS,
+    NONE,
     STALLED,
     Bool,
     Graph,
@@ -29,8 +32,10 @@ from studio.trace import (
     assumed_arrivals,
     communicates,
     copies,
+    decode_value,
     idles,
     int_column,
+    shown_type,
     shown_types,
     type_name,
 )
@@ -43,13 +48,16 @@ LIBRARY_KERNEL = "communication kernel"
 """What stands there for kernels that communicate and of which too little is known for a collective, also written as compute."""
 ASSUMED_ARRIVAL = "assumed arrival"
 """What stands there for time of assumed ranks before they come to collectives: no recording has it."""
+HOST_GAP_TYPE, DEVICE_GAP_TYPE, LIBRARY_KERNEL_TYPE, ASSUMED_ARRIVAL_TYPE = (
+    -(2**31) + 1 + at for at in range(4)
+)
+"""Types of theirs, beside those of files and `COPY`."""
 _TYPES_APART = {
-    -(2**31) + 1: HOST_GAP,
-    -(2**31) + 2: DEVICE_GAP,
-    -(2**31) + 3: LIBRARY_KERNEL,
-    -(2**31) + 4: ASSUMED_ARRIVAL,
+    HOST_GAP_TYPE: HOST_GAP,
+    DEVICE_GAP_TYPE: DEVICE_GAP,
+    LIBRARY_KERNEL_TYPE: LIBRARY_KERNEL,
+    ASSUMED_ARRIVAL_TYPE: ASSUMED_ARRIVAL,
 }
-_HOST_GAP, _DEVICE_GAP, _LIBRARY_KERNEL_TYPE, _ASSUMED_ARRIVAL = _TYPES_APART
 
 _LIBRARY_KERNEL = re.compile(
     any_of(LIBRARIES, UNNAMED, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL).encode(), re.IGNORECASE
@@ -93,11 +101,31 @@ def counted_types(graph: Graph) -> Int32:
     if not len(gaps) and not kernels.any():
         return types
     types = types.copy()
-    types[kernels] = _LIBRARY_KERNEL_TYPE
-    types[gaps] = _HOST_GAP
-    types[idles(graph)] = _DEVICE_GAP
-    types[assumed_arrivals(graph)] = _ASSUMED_ARRIVAL
+    types[kernels] = LIBRARY_KERNEL_TYPE
+    types[gaps] = HOST_GAP_TYPE
+    types[idles(graph)] = DEVICE_GAP_TYPE
+    types[assumed_arrivals(graph)] = ASSUMED_ARRIVAL_TYPE
     return types
+
+
+def counted_type(graph: Graph, row: int) -> int:
+    """Return the type of one node, as `counted_types` has it."""
+    shown = shown_type(graph, row)
+    if graph.type[row] != NodeType.COMP:
+        return shown
+    told = {}
+    for index in range(int(graph.attrs.offsets[row]), int(graph.attrs.offsets[row + 1])):
+        key = graph.strings.raw(int(graph.attrs.key[index]))
+        if key in (b"gap", b"is_cpu_op"):
+            told[key.decode()] = decode_value(graph.attrs, index, graph.strings, ())
+    on_device = not told.get("is_cpu_op")
+    if "gap" in told:
+        if told["gap"] == ARRIVAL:
+            return ASSUMED_ARRIVAL_TYPE
+        return DEVICE_GAP_TYPE if on_device and told["gap"] in IDLE_GAPS else HOST_GAP_TYPE
+    name = graph.strings.raw(int(graph.name[row])) if graph.name[row] != NONE else b""
+    is_library = on_device and _LIBRARY_KERNEL.search(name) is not None
+    return LIBRARY_KERNEL_TYPE if is_library or _PERMUTE.match(name) else shown
 
 
 def counted_type_name(number: int) -> str:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.analysis.job.names import JobNames, lower_case, order_of
 from studio.analysis.job.number_filter import Quantity, Wanted, parse_filter
 from studio.arrow import from_arrow
@@ -37,8 +38,6 @@ from studio.trace import (
     UInt64,
     collective_name,
     dense_column,
-    shown_types,
-    type_name,
 )
 
 TEXT_COLUMNS = ("name", "type", "collective", "group")
@@ -274,7 +273,7 @@ class NodeIndex:
             rank=rank.number,
             id=int(graph.id[row]),
             name=graph.strings[int(graph.name[row])],
-            type=type_name(int(columns.type[row])),
+            type=counted_type_name(int(columns.type[row])),
             collective=_collective_text(collective),
             group=str(rank.slots[slot]) if slot != NONE else "",
             bytes=int(columns.bytes[row]),
@@ -442,7 +441,7 @@ def _columns(graph: Graph, origin_ns: int) -> _Columns:
     group_slot[nodes.rows] = nodes.group_slot
     start_ns = np.where(graph.start_ns >= 0, graph.start_ns - origin_ns, NONE)
     return _Columns(
-        type=shown_types(graph),
+        type=counted_types(graph),
         collective=np.where(graph.type == NodeType.COMM_COLL, dense_column(graph, "comm_type", NONE), NONE),
         bytes=dense_column(graph, "comm_size", NONE),
         operations=dense_column(graph, "num_ops", NONE),
@@ -473,7 +472,7 @@ def _collective_text(number: int) -> str:
     return "" if number == NONE else collective_name(number)
 
 
-_NAMES: dict[str, Callable[[int], str]] = {"type": type_name, "collective": _collective_text}
+_NAMES: dict[str, Callable[[int], str]] = {"type": counted_type_name, "collective": _collective_text}
 
 
 def _renumber(numbers: NDArray[Any], number_of: Callable[[int], int]) -> Int64:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.analysis.timeline.gantt import Gantt
 from studio.distinct import find_distinct
 from studio.errors import TraceError
@@ -20,8 +21,6 @@ from studio.trace import (
     Rank,
     collective_name,
     int_column,
-    shown_types,
-    type_name,
 )
 
 HITS_AT_MOST = 50_000
@@ -110,9 +109,9 @@ def _fitting(graph: Graph, text: str) -> Int64:
 
 
 def _types(graph: Graph, wanted: str) -> Bool:
-    types = shown_types(graph)
+    types = counted_types(graph)
     codes = find_distinct(types).tolist()
-    fits: Bool = np.isin(types, [code for code in codes if wanted in type_name(code).lower()])
+    fits: Bool = np.isin(types, [code for code in codes if wanted in counted_type_name(code).lower()])
     rows, values = int_column(graph, "comm_type")
     kinds = [kind.value for kind in CollectiveType if wanted in collective_name(kind.value).lower()]
     fits[rows[np.isin(values, kinds)]] = True

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.analysis.timeline.gantt import Gantt
-from studio.trace import shown_types, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def undrawn(gantt: Gantt) -> Undrawn:
     if nodes == len(gantt):
         return Undrawn(nodes, (), ())
     left: Counter[int] = Counter()
-    types = [shown_types(graph) for graph in trace.graphs]
+    types = [counted_types(graph) for graph in trace.graphs]
     for graph, uses in Counter(rank.graph for rank in trace.ranks).items():
         _count(left, types[graph], uses)
     rank_of = dict(zip(gantt.rows.track.tolist(), gantt.rows.rank.tolist(), strict=True))
@@ -47,7 +47,7 @@ def undrawn(gantt: Gantt) -> Undrawn:
         part = slice(*gantt.coverage.bounds[track : track + 2].tolist())
         graph_type = types[gantt.rank(rank_of[track]).graph]
         _count(left, graph_type[gantt.coverage.row[part]], -uses)
-    by_type = [(type_name(code), count) for code, count in left.most_common() if count]
+    by_type = [(counted_type_name(code), count) for code, count in left.most_common() if count]
     drawn = set(gantt.rows.rank.tolist())
     return Undrawn(nodes, tuple(by_type), tuple(sorted({rank.number for rank in trace.ranks} - drawn)))
 

@@ -10,7 +10,13 @@ import msgspec
 import numpy as np
 
 from studio.analysis.collectives.apart import apart_rows, apart_words
-from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times, distinct_collectives
+from studio.analysis.collectives.times import (
+    CollectiveTimes,
+    as_rows,
+    collective_times,
+    distinct_collectives,
+    partly_words,
+)
 from studio.analysis.job.alike import count_alike, first_alike
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.ledger import EXPOSED, IDLE, PARTS, Part
@@ -332,7 +338,9 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
     times, count = distinct_collectives(result.trace, result.node_times(), result.config.groups)
     took = times.end_ns - times.arrived_ns
     # Of a folded job whole classes of groups take the same.
-    first, alike = first_alike(times.type, times.members, times.bytes, took, times.skew_ns, count=count)
+    first, alike = first_alike(
+        times.type, times.members, times.bytes, took, times.skew_ns, times.present, count=count
+    )
     slowest = np.argsort(-took[first], kind="stable")[:_BUSIEST].tolist()
     apart = apart_words(times.apart_by_group())
     if not slowest:
@@ -344,9 +352,13 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [
         ("slowest collectives", "size", *whole_head, "took", "skew", "algbw", "busbw")
     ]
+    partly: list[str] = []
     for place in slowest:
         index = int(first[place])
         name = shorten(printable(times.name(index)), 44)
+        group = times.groups[int(times.group[index])]
+        if words := partly_words(result.trace, group, int(times.present[index]), result.config.groups):
+            partly.append(f"{name}: {words}")
         rates = (float(column[index]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
         cells = (
             format_bytes(int(times.bytes[index])),
@@ -358,6 +370,8 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
         rows.append((count_alike(name, int(alike[place])), *cells, *shown))
     widths = (44, 12, *((len(WHOLE) + 2,) if has_whole else ()), 12, 12, 14, 14)
     yield from _indent(align_columns(rows, widths))
+    for words in partly:
+        yield f"  {words}; it takes the time it was recorded with, waiting included"
     if has_whole:
         yield f"  {WHOLE_WORDS}"
     if apart:

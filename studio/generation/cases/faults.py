@@ -149,6 +149,24 @@ def _clocks(sizes: Sizes) -> CaseJob:
     return CaseJob(_ranks(sizes, nodes))
 
 
+def _borders(sizes: Sizes) -> CaseJob:
+    """Return recordings of one machine, of four collectives in a row, of which rank 0 has all but the last and the others all but the first."""
+    runtime_ns = max(sizes.runtime_us, 1) * US
+    apart_ns = 20 * max(runtime_ns, _AHEAD_NS)
+
+    def nodes(rank: int) -> list[NodeRecord]:
+        own = range(3) if rank == 0 else range(1, 4)
+        made = []
+        for number in own:
+            waits = [number] if number > own[0] else []
+            ar = collective(sizes, number + 1, _AR, *waits, start_ns=(1 + number) * apart_ns, comm_seq=number)
+            ar.duration_ns = runtime_ns
+            made.append(ar)
+        return made
+
+    return CaseJob(_ranks(sizes, nodes), metadata=[attribute("clock_host", "machine")])
+
+
 def _recorded(
     sizes: Sizes, begin_ns: Callable[[int], int], late_ns: Callable[[int], int] = lambda _rank: 0
 ) -> CaseJob:
@@ -198,6 +216,10 @@ _TABLE: Mapping[str, tuple[str, Callable[[Sizes], CaseJob]]] = {
     ),
     "duplicate-id": ("Two nodes have one id.", lambda s: _plain(s, comp(s, 1), comp(s, 1), comp(s, 2, 1))),
     "collectives-disagree": ("Rank 0 gathers where the others reduce.", _disagree),
+    "border-collectives": (
+        "Rank 0 was recorded from the first collective to the third, the others from the second to the fourth.",
+        _borders,
+    ),
     "deadlock": ("Two ranks receive from each other before they send.", _deadlock),
     "group-outsider": (
         "Rank 2 takes part in a group that it is not in.",

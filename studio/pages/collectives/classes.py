@@ -12,16 +12,17 @@ from dash import dcc, html
 from studio.analysis.collectives.apart import apart_words
 from studio.analysis.collectives.group_sizes import open_words, told_ranks
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
-from studio.analysis.collectives.times import collective_times
 from studio.analysis.job.together import ready_words
 from studio.errors import ConfigError
 from studio.pages.base.export import Table, exports
 from studio.pages.base.state import session
 from studio.pages.base.widgets import exact, link, table, with_hint
+from studio.pages.collectives.late import late_table
 from studio.sim.attained import FASTER, FASTER_WORDS, Attained, attained_by
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns, format_rate
 from studio.views.address import shown_run
+from studio.views.collectives import times_of
 
 _SHOWN = 200
 _TIME = "From the arrival of the last member to the end, without waiting for it: median, and the time that 99 % stay below."
@@ -82,6 +83,7 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
             html.Div(table(head, rows, numeric=range(1, len(head))), className="cs-scroll"),
             html.P(note, className="cs-dim") if note else None,
             html.P(f"and {format_count(more)} more; CSV has all", className="cs-dim") if more > 0 else None,
+            None if alone else late_table(job, run, view),
         ],
         className="cs-page",
     )
@@ -90,8 +92,7 @@ def classes_panel(job: str, view: dict[str, Any]) -> Any:
 def _classes(job: str, run: str) -> tuple[list[SizeClass], Attained | None, str]:
     """Return the classes, what the recorded GPU's system attains of them, and words about what was matched and is no collective."""
     trace = session().trace(job)
-    groups = session().run(job, run).result.config.groups if run else None
-    times = collective_times(trace, session().times(job, run), groups)
+    times = times_of(session(), job, run)
     found, apart = size_classes(trace, times), apart_words(times.apart_by_group())
     try:
         return found, attained_by(trace, found), apart

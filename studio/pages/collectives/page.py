@@ -20,11 +20,13 @@ from studio.pages.base.still import still
 from studio.pages.base.widgets import aria_label, error_box, link, no_job
 from studio.pages.collectives.classes import classes_panel
 from studio.pages.collectives.groups import groups_panel, traffic_side
+from studio.pages.collectives.late import late_list
 from studio.pages.collectives.words import (
     BY_STARTS,
     GROUPING_NAMES,
     METRIC_NAMES,
     SORT_NAMES,
+    WAITED,
     measure_hint,
     metric_hint,
     title_of,
@@ -286,7 +288,7 @@ def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[
         return {"notice": _nothing(view), "hidden": False, "tab": "cs-coll cs-coll-none", "panel": None}
     shown = shown_of(session(), asked.job, view)
     title, subtitle = title_of(shown)
-    note = _note(asked, members)
+    note, metric = _note(asked, members), asked.look.metric
     other = view.get("with")
     timed, sized = members.timed, members.sized
     return {
@@ -314,9 +316,14 @@ def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[
         "worst": still(
             html.Div(
                 [
+                    late_list(asked.job, asked.run, view)
+                    if asked.run is not None and metric in WAITED
+                    else None,
                     html.H2("Worst imbalances"),
                     *([html.P(note, className="cs-dim")] if note else []),
-                    *worst_list(shown, view, _csv_address("collectives/imbalances", asked.job, view)),
+                    *worst_list(
+                        shown, asked.run, view, _csv_address("collectives/imbalances", asked.job, view)
+                    ),
                 ]
             )
         ),

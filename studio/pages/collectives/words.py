@@ -14,7 +14,8 @@ from studio.analysis.collectives.imbalance import Metric, Offender
 from studio.analysis.job.nodes import node_ref
 from studio.pages.base.export import exports
 from studio.pages.base.widgets import exact, hint, link
-from studio.trace import NONE, Float64, collective_name
+from studio.pages.collectives.late import for_whom, last_of
+from studio.trace import NONE, Float64, Int64, collective_name
 from studio.units import format_count
 
 METRIC_NAMES: dict[Metric, str] = {
@@ -34,6 +35,10 @@ METRIC_HINTS: dict[Metric, str] = {
     "bus": "algorithm bandwidth × the factor of the collective, 2(n−1)/n for an all-reduce, (n−1)/n for all-gather, "
     "reduce-scatter and all-to-all, 1 for a broadcast: comparable with the speed of a link (nccl-tests, busbw).",
 }
+WAITED: tuple[Metric, ...] = ("duration", "waiting", "lateness")
+"""Metrics beside which stands who came last, and why."""
+_WAITERS: tuple[Metric, ...] = ("duration", "waiting")
+"""Metrics of which those have most who wait."""
 BY_STARTS: tuple[Metric, ...] = ("waiting", "lateness")
 """Metrics that tell nothing where all members are recorded to begin together."""
 SORT_NAMES = {
@@ -60,11 +65,12 @@ _COMPARED = 4096
 """Uneven rows that are looked through for those of which the same is to be said."""
 
 
-def worst_list(shown: Shown, view: dict[str, Any], source: str) -> list[Any]:
-    """List the most uneven rows, with the overloaded ranks, the amount to move, and links.
+def worst_list(shown: Shown, run: str | None, view: dict[str, Any], source: str) -> list[Any]:
+    """List the most uneven rows, with the overloaded ranks, the amount to move, for whom those with most waited, and links.
 
     Args:
         shown: The heatmap.
+        run: What times are of, see `HeatmapRequest`.
         view: The address.
         source: Where the CSV of all of them is.
     """
@@ -84,7 +90,7 @@ def worst_list(shown: Shown, view: dict[str, Any], source: str) -> list[Any]:
     for line, offender in offenders:
         alike.setdefault(_what_is_said(shown, offender), []).append((line, offender))
     items = [
-        _offender(shown, view, same[0], [line for line, _ in same[1:]])
+        _offender(shown, run, view, same[0], [line for line, _ in same[1:]])
         for same in list(alike.values())[:_LISTED]
     ]
     save = exports("imbalances", source=source, title="the worst imbalances")
@@ -96,7 +102,18 @@ def _what_is_said(shown: Shown, offender: Offender) -> tuple[Any, ...]:
     heat, form = shown.heat, FORMATS[shown.look.metric]
     members, first = heat.members, int(heat.rows.first[offender.row])
     kind = NONE if heat.rows.folded else int(members.type[first])
-    return kind, offender.highest, f"{offender.max:.3g}", form(offender.excess), form(offender.mean)
+    last = None
+    if shown.look.metric in _WAITERS:
+        last = last_of(shown, _cells_of(shown, offender))
+    said = kind, offender.highest, f"{offender.max:.3g}", form(offender.excess), form(offender.mean)
+    return (*said, *(last[:1] if last else ()))
+
+
+def _cells_of(shown: Shown, offender: Offender) -> Int64:
+    """Return the members that the largest figure of an uneven row adds up."""
+    heat = shown.heat
+    line = int((heat.lines == offender.row).argmax())
+    return heat.cells(line, int((heat.columns == offender.worst).argmax()))
 
 
 def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender]) -> Any:
@@ -117,7 +134,9 @@ def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender])
     return html.P([html.Strong(f"Rank {number}"), f" has most in {rows}."])
 
 
-def _offender(shown: Shown, view: dict[str, Any], found: tuple[int, Offender], others: Sequence[int]) -> Any:
+def _offender(
+    shown: Shown, run: str | None, view: dict[str, Any], found: tuple[int, Offender], others: Sequence[int]
+) -> Any:
     """Describe an uneven row, given with its line, and name the lines of which the same is to be said."""
     line, offender = found
     heat, metric = shown.heat, shown.look.metric
@@ -178,6 +197,12 @@ def _offender(shown: Shown, view: dict[str, Any], found: tuple[int, Offender], o
             className="cs-dim",
         ),
     ]
+    if metric in _WAITERS and run is not None:
+        waited = for_whom(shown, cells, str(view.get("job")), run, view)
+        if waited:
+            facts.append(
+                html.Div([html.Span("waited ", className="cs-dim"), *waited], className="cs-worst-whom")
+            )
     return html.Li([*facts, _like_this(shown, offender, others)])
 
 

@@ -14,6 +14,7 @@ from studio.analysis.collectives.meeting import MEETS, Meeting, meeting_of
 from studio.analysis.graph.neighbours import predecessors, successors
 from studio.analysis.job.completeness import completeness, ranges_of
 from studio.analysis.job.function_names import short_function_name
+from studio.analysis.job.kinds import counted_type, counted_type_name
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.nodes import NodeIndex, find_node, node_ref
 from studio.errors import StudioError
@@ -32,8 +33,6 @@ from studio.trace import (
     assumed_from,
     collective_name,
     node_attributes,
-    shown_type,
-    type_name,
 )
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_rate, format_si
 from studio.views.address import rank_of, shown_run
@@ -206,7 +205,7 @@ def _facts(
 
 
 def _type_link(graph: Graph, rank: Rank, row: int, keep: dict[str, Any]) -> Any:
-    shown = type_name(shown_type(graph, row))
+    shown = counted_type_name(counted_type(graph, row))
     filters = {"rank": ["matches", str(rank.number)], "type": ["equals", shown]}
     view = {**keep, "f": json.dumps(filters, separators=(",", ":"))}
     return _link_fact(shown, "/nodes", view, "List the nodes of this type of the rank")

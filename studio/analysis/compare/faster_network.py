@@ -1,0 +1,111 @@
+"""Say why a run takes longer although all that differs is a faster network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from studio.analysis.collectives.members import Members, collective_members
+from studio.analysis.compare.runs import Comparison, Side
+from studio.trace import NONE, collective_name
+from studio.units import format_count, format_counted, format_ns
+
+_MOST_NODES = 2_000_000
+"""Nodes of a job up to which its collectives are compared one by one."""
+
+
+def faster_network_words(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
+    """Say what in the run on the faster network took longer, where it finished later; "" where that is not so.
+
+    Args:
+        comparison: The runs.
+        name_a: What to call the first.
+        name_b: What to call the other.
+    """
+    sides = ((comparison.a, name_a), (comparison.b, name_b))
+    if comparison.difference_ns < 0:
+        sides = sides[::-1]
+    (base, _), (late, name) = sides
+    faster = _faster_in(base, late)
+    if not comparison.difference_ns or not faster or base.trace is not late.trace:
+        return ""
+    where = " and ".join(f"dimension {number}" for number in faster)
+    reasons = [one for one in (_orders(base, late), _collectives(base, late)) if one]
+    if not reasons:
+        return ""
+    return f"The network of {name} is faster in {where} and slower nowhere, all else is the same: {'; '.join(reasons)}."
+
+
+def _faster_in(base: Side, late: Side) -> list[int]:
+    """Return the dimensions in which the network of the late run is faster; none where anything else differs, or one is slower."""
+    if base.system is None or base.system != late.system or base.speeds == late.speeds:
+        return []
+    pairs = list(zip(base.speeds, late.speeds, strict=True))
+    if any(now[0] < before[0] or now[1] > before[1] for before, now in pairs):
+        return []
+    return [number for number, (before, now) in enumerate(pairs) if now != before]
+
+
+def _orders(base: Side, late: Side) -> str:
+    """Say on how many ranks nodes begin in another order."""
+    trace, changed, known = base.trace, 0, dict[tuple[int, int], bool]()
+    for place, rank in enumerate(trace.ranks):
+        firsts = int(base.times.first[place]), int(late.times.first[place])
+        if NONE in firsts:
+            continue
+        if firsts not in known:
+            size = len(trace.graph_of(rank))
+            starts = [
+                side.times.start_ns[first : first + size]
+                for side, first in zip((base, late), firsts, strict=True)
+            ]
+            orders = [np.argsort(start, kind="stable") for start in starts]
+            known[firsts] = bool((orders[0] != orders[1]).any())
+        changed += known[firsts]
+    if not changed:
+        return ""
+    ranks = f"{format_count(changed)} of {format_counted(len(trace.ranks), 'rank')}"
+    return f"on {ranks} nodes begin in another order, since what is ready first goes first, and what others wait for may so come later"
+
+
+def _collectives(base: Side, late: Side) -> str:
+    """Say which collectives of the same nodes take longer, from the last arrival to the end."""
+    if base.trace.node_count > _MOST_NODES:
+        return ""
+    before, now = (collective_members(side.trace, side.times, side.groups) for side in (base, late))
+    took = {nodes: ns for nodes, _, ns in _each(before)}
+    more: Counter[tuple[int, str]] = Counter()
+    often = compared = 0
+    for nodes, which, ns in _each(now):
+        if nodes not in took:
+            continue
+        compared += 1
+        if ns > took[nodes]:
+            often += 1
+            more[int(now.type[which]), now.groups[int(now.group[which])]] += ns - took[nodes]
+    if not often:
+        return (
+            f"none of {format_counted(compared, 'collective')} takes longer once all members have come"
+            if compared
+            else ""
+        )
+    (kind, name), ns = more.most_common(1)[0]
+    group = f"group {name}" if name else "all ranks"
+    return (
+        f"{format_count(often)} of {format_counted(compared, 'collective')} {'takes' if often == 1 else 'take'} longer once all members have "
+        f"come, most of all {collective_name(kind)} of {group} ({format_ns(ns)} in all), as what shares their dimensions meets them in another "
+        "order"
+    )
+
+
+def _each(members: Members) -> Iterator[tuple[bytes, int, int]]:
+    """Yield each collective of which all members have times: its nodes, its number, and how long it takes from the last arrival to the end."""
+    for which, (low, high) in enumerate(
+        zip(members.offsets[:-1].tolist(), members.offsets[1:].tolist(), strict=True)
+    ):
+        start, end = members.start_ns[low:high], members.end_ns[low:high]
+        if high > low and (start >= 0).all() and (end >= 0).all() and not members.apart[which]:
+            nodes = members.rank[low:high].tobytes() + members.row[low:high].tobytes()
+            yield nodes, which, int(end.max() - start.max())

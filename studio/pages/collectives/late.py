@@ -1,0 +1,178 @@
+"""Who came last to collectives, and what lasted longer there: beside the heatmap, and below the table by size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+
+from studio.analysis.collectives.heat import Shown
+from studio.analysis.job.late_ranks import Late, came_last, cause_words
+from studio.analysis.job.nodes import node_ref
+from studio.distinct import find_distinct
+from studio.pages.base.export import Table, exports
+from studio.pages.base.state import session
+from studio.pages.base.widgets import exact, link, table, with_hint
+from studio.trace import NONE, Int64
+from studio.units import format_count, format_counted, format_ns
+from studio.views.collectives import late_of, lateness_of, times_of
+
+_BESIDE, _LISTED = 3, 16
+_WAITED = "How long the first member of each of these collectives waited for this rank, added up; no matter whether work hid it."
+_LONGER = (
+    "From the last moment at which all members had met until each came, by the innermost node under way: what lasted longer on this rank "
+    "than on the others in the mean, in the eight longest waits for it at most."
+)
+
+
+def late_list(job: str, run: str, view: dict[str, Any]) -> Any:
+    """Return the ranks that came last, for the side of the heatmap; None where no rank waited for another."""
+    found = late_of(session(), job, run, _LISTED)
+    if not found:
+        return None
+    total = came_last(times_of(session(), job, run))
+    items = [
+        html.Li(
+            [
+                dcc.Link(
+                    f"rank {late.rank}",
+                    href=_there(job, run, view, "/timeline", late),
+                    className="cs-worst-name",
+                ),
+                html.Div(
+                    [
+                        f"last to {format_count(late.collectives)} of {format_count(total)}, waited for ",
+                        exact(format_ns(late.waited_ns), f"{late.waited_ns:,} ns"),
+                    ],
+                    className="cs-worst-ranks",
+                ),
+                html.Div(
+                    [
+                        html.Span(f"longer there: {cause} · " if (cause := late.cause()) else ""),
+                        dcc.Link("node", href=_there(job, run, view, "/nodes", late)),
+                        " · ",
+                        dcc.Link("timeline", href=_there(job, run, view, "/timeline", late)),
+                    ],
+                    className="cs-dim",
+                ),
+            ]
+        )
+        for late in found[:_BESIDE]
+    ]
+    more = _count(job, run) - _BESIDE
+    rest = f"and {format_counted(more, 'more rank')}, under By size" if more > 0 else ""
+    return html.Div(
+        [
+            html.H2(with_hint("Who comes last", _LONGER)),
+            html.Ol(items, className="cs-worst"),
+            html.P(rest, className="cs-dim") if rest else None,
+        ],
+        className="cs-coll-late",
+    )
+
+
+def late_table(job: str, run: str, view: dict[str, Any]) -> Any:
+    """Return the table of ranks that came last; None where no rank waited for another."""
+    found = late_of(session(), job, run, _LISTED)
+    if not found:
+        return None
+    total = came_last(times_of(session(), job, run))
+    rows = [
+        (
+            html.Span(
+                [
+                    dcc.Link(f"rank {late.rank}", href=_there(job, run, view, "/timeline", late)),
+                    " · ",
+                    dcc.Link("node", href=_there(job, run, view, "/nodes", late)),
+                ]
+            ),
+            f"{format_count(late.collectives)} of {format_count(total)}",
+            exact(format_ns(late.waited_ns), f"{late.waited_ns:,} ns"),
+            exact(format_ns(late.longest_ns), f"{late.longest_ns:,} ns"),
+            html.Bdi(late.cause() or "–"),
+        )
+        for late in found
+    ]
+    more = _count(job, run) - len(found)
+    head = (
+        "Rank", "Last to", with_hint("Waited for", _WAITED), "Most", with_hint("Longer there than on the others", _LONGER),
+    )  # fmt: skip
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.H2("Who comes last, and what takes longer there"),
+                    exports("ranks-that-come-last", table=_numbers(found)),
+                ],
+                className="cs-figure-head",
+            ),
+            html.Div(table(head, rows, numeric=(1, 2, 3)), className="cs-scroll"),
+            html.P(f"and {format_counted(more, 'more rank')}", className="cs-dim") if more > 0 else None,
+        ],
+        className="cs-coll-late-table",
+    )
+
+
+def last_of(shown: Shown, cells: Int64) -> tuple[int, int, int] | None:
+    """Return the member that came last to the collective of a single cell: place of its rank, its node, and how long the cell's rank waited.
+
+    None where the cell adds up several, its rank came last itself, or nothing tells.
+    """
+    members = shown.heat.members
+    if len(cells) != 1:
+        return None
+    cell = int(cells[0])
+    which = int(members.offsets.searchsorted(cell, side="right")) - 1
+    start = int(members.start_ns[cell])
+    if start == NONE or members.apart[which]:
+        return None
+    of = slice(int(members.offsets[which]), int(members.offsets[which + 1]))
+    last = of.start + int(members.start_ns[of].argmax())
+    waited = int(members.start_ns[last]) - start
+    return (int(members.rank[last]), int(members.row[last]), waited) if waited > 0 else None
+
+
+def for_whom(shown: Shown, cells: Int64, job: str, run: str, view: dict[str, Any]) -> list[Any]:
+    """Say for whom the rank of a cell waited, how long, and what lasted longer there; nothing where it waited for nobody."""
+    found = last_of(shown, cells)
+    if found is None:
+        return []
+    place, row, waited = found
+    rank = shown.trace.ranks[place]
+    keep = {"job": job, "run": view.get("run"), "rank": str(rank.number)}
+    node = node_ref(shown.trace.graph_of(rank), row)
+    why = lateness_of(session(), job, run).at(place, row)
+    cause = cause_words(why[1]) if why else ""
+    return [
+        exact(format_ns(waited), f"{waited:,} ns"),
+        " for ",
+        dcc.Link(f"rank {rank.number}", href=link("/timeline", keep, node=node)),
+        html.Bdi(f": {cause}" if cause else ""),
+    ]
+
+
+def _count(job: str, run: str) -> int:
+    """Return how many ranks came last to some collective."""
+    times = times_of(session(), job, run)
+    return len(find_distinct(times.last_rank[times.skew_ns > 0]))
+
+
+def _there(job: str, run: str, view: dict[str, Any], page: str, late: Late) -> str:
+    """Return the address of the node of a rank in the collective in which a member waited for it longest."""
+    trace = session().trace(job)
+    rank = next(rank for rank in trace.ranks if rank.number == late.rank)
+    node = node_ref(trace.graph_of(rank), late.row)
+    return link(page, {"job": job, "run": view.get("run")}, rank=str(late.rank), node=node)
+
+
+def _numbers(found: list[Late]) -> Table:
+    columns = (
+        "rank", "collectives", "waited_ns", "longest_ns", "looked_at", "late_ns", "part", "name", "there_ns", "others_ns",
+    )  # fmt: skip
+    rows: list[tuple[Any, ...]] = []
+    for late in found:
+        about = (late.rank, late.collectives, late.waited_ns, late.longest_ns, late.looked_at, late.late_ns)
+        rows += [(*about, each.part, each.name, each.ns, each.others_ns) for each in late.longer] or [
+            (*about, "", "", None, None)
+        ]
+    return Table(columns, rows)

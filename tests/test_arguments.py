@@ -1,0 +1,123 @@
+"""Errors of functions that are taken from `studio` speak of their arguments, those of the command line of options."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import studio
+from studio.arguments import in_arguments, known_options
+from studio.cli import main
+from studio.et.job import read
+from studio.generation.llm import generate
+
+
+def refused(call: Callable[[], Any]) -> studio.StudioError:
+    with pytest.raises(studio.StudioError) as caught:
+        call()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "hint"),
+    [
+        (lambda: studio.generate("llama3-8b", ranks=8, tp=3), "tp is 3, which does", "2 or 4"),
+        (
+            lambda: studio.generate("llama3-8b", ranks=8, tp=8, sequence=100),
+            "sequence is 100, which tp=8 does not divide.",
+            "sequence=96 or 104; or sequence_parallel=False.",
+        ),
+        (
+            lambda: studio.generate("llama3-8b", ranks=8, zero=3, grad_overlap=False),
+            "grad_overlap=False is given, but zero=3 sums",
+            "use zero=0, 1 or 2.",
+        ),
+        (
+            lambda: studio.generate("llama", ranks=8),
+            "model is 'llama'; allowed",
+            "The nearest is llama3-8b.",
+        ),
+        (
+            lambda: studio.generate_inference("llama3-8b", ranks=8, phase="x"),
+            "phase is x; allowed: prefill, decode",
+            "",
+        ),
+        (lambda: studio.plan("llama3-8b", ranks=8), "Neither gpu nor preset is given.", 'gpu="h100"'),
+        (
+            lambda: studio.preset("hgx-h100", settings="bandwidth"),
+            "settings 'bandwidth' is no setting",
+            "bandwidth[1]=50",
+        ),
+        (
+            lambda: studio.retarget(studio.read(studio.sample_path("transformer_8r")), "h1000"),
+            "gpu is 'h1000'; allowed",
+            "The nearest is h100.",
+        ),
+        (
+            lambda: studio.read(studio.sample_path("transformer_8r"), ranks={"no.et": 3}),
+            'ranks={"no.et": 3}: no such file among those opened.',
+            "",
+        ),
+    ],
+)
+def test_an_error_of_the_library_names_arguments(call: Callable[[], Any], message: str, hint: str) -> None:
+    error = refused(call)
+    assert message in error.message
+    assert hint in error.hint
+    assert "--" not in str(error)
+    assert error.args == (error.message,)
+
+
+def test_the_command_line_names_options() -> None:
+    """The same function, called by the command, says what can be typed there."""
+    error = refused(lambda: generate("llama3-8b", ranks=8, tp=8, sequence=100))
+    assert "--seq is 100, which --tp 8 does not divide." in error.message
+    said = CliRunner().invoke(
+        main,
+        ["generate", "llm", "--model", "llama3-8b", "--ranks", "8", "--tp", "8", "--seq", "100", "-o", "x"],
+    )
+    assert "--seq is 100, which --tp 8 does not divide." in said.output
+
+
+def test_a_workload_without_npus_says_which_argument_tells_them(tmp_path) -> None:
+    file = tmp_path / "data.txt"
+    file.write_text("DATA\n1\nlayer -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 8 1\n")
+    assert refused(lambda: studio.read(file)).hint == "Give npus=NUMBER."
+    assert refused(lambda: read(file)).hint == "Give --npus NUMBER."
+
+
+def test_options_of_other_programs_and_without_an_argument_stay() -> None:
+    known = known_options("read", read)
+    for words in (
+        "Record with rocprofv3 --sys-trace --output-format json.",
+        "Use chakra-studio read --npus 8 in a shell.",
+        "Choose another disk with --workspace DIR.",
+    ):
+        assert in_arguments(words, known) == words
+    assert in_arguments("Run rocprofv3 once. Give --npus 8.", known) == "Run rocprofv3 once. Give npus=8."
+
+
+def test_what_belongs_to_a_command_goes_with_its_option() -> None:
+    words = "--limit-memory of the command sql allows more memory."
+    assert in_arguments(words, {"limit-memory": "memory_bytes"}) == "memory_bytes allows more memory."
+    assert in_arguments(words, {}) == words
+
+
+def test_a_function_stays_itself() -> None:
+    """It is the same each time it is taken, other processes get it, and it tells its arguments."""
+    assert studio.read is studio.read
+    assert pickle.loads(pickle.dumps(studio.read)) is studio.read
+    assert inspect.signature(studio.read) == inspect.signature(read)
+    assert inspect.unwrap(studio.read) is read
+    assert studio.read.__doc__ == read.__doc__
+
+
+def test_the_key_of_an_error_stays() -> None:
+    error = refused(lambda: studio.generate("llama3-8b", ranks=8, tp=3))
+    assert isinstance(error, studio.ConfigError)
+    assert error.key == "tp"
