@@ -1,8 +1,10 @@
-"""Kill a process at every point at which it changes the disk, one point after the other.
+"""What a process leaves that is killed at each point at which it changes the disk.
 
 A point lies before, in the middle of and after each write, before and after each fsync, rename, folder made and file or
-folder removed. `kill_everywhere` runs an action once for each of its points, in forked copies of an interpreter that has
-run it before, and kills each copy there with SIGKILL; so the points are the same every time and none is left out.
+folder removed. `kill_everywhere` runs an action once and copies its folder at each of its points: what the system was asked
+to write by then is there, what the process still holds back is not, as after SIGKILL. So none is left out, and the work
+before a point is not done anew for each. At every `KILLED_EVERY`th point a forked copy of the interpreter is killed indeed;
+what it leaves is examined alike.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import builtins
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,14 +26,16 @@ from typing import Any
 from tests.conftest import ROOT
 
 OPERATIONS = ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir")
+KILLED_EVERY = 20
+"""Of how many points one is a process killed at indeed."""
 
 
 @dataclass(frozen=True)
 class Killed:
-    """What a killed process leaves.
+    """What a process leaves that is killed at a point.
 
     Attributes:
-        folder: Where it worked.
+        folder: Where it worked, or the copy of it.
         point: What it was about to do or had just done.
         said: What it reported as done, in order.
     """
@@ -41,7 +46,7 @@ class Killed:
 
 
 def kill_everywhere(action: str, folder: Path) -> list[Killed]:
-    """Run `module:function` with (folder, say) once for each of its points; the last one runs to its end.
+    """Run `module:function` with (folder, say), ended at each of its points; the last one runs to its end.
 
     Args:
         action: The function, importable; it gets an empty folder and a function that reports words.
@@ -61,16 +66,18 @@ def kill_everywhere(action: str, folder: Path) -> list[Killed]:
 
 
 class _Counter:
-    """Counts points, and kills this process at one of them."""
+    """Counts points, and acts at each of them; what it does to the disk itself has none."""
 
-    def __init__(self, deadly: int, report: Callable[[str], None]) -> None:
-        self.count, self.deadly, self.report = 0, deadly, report
+    def __init__(self, act: Callable[[int, str], None]) -> None:
+        self.count, self.act, self.acting = 0, act, False
 
     def pass_point(self, name: str) -> None:
+        if self.acting:
+            return
         self.count += 1
-        if self.count == self.deadly:
-            self.report(name)
-            os.kill(os.getpid(), signal.SIGKILL)
+        self.acting = True
+        self.act(self.count, name)
+        self.acting = False
 
 
 class _Writer(io.FileIO):
@@ -119,8 +126,14 @@ def _names(arguments: tuple[Any, ...]) -> str:
     return " ".join(Path(str(part)).name for part in arguments)
 
 
-def _run_killed(action: Callable[..., None], folder: Path, deadly: int) -> tuple[str, list[list[str]]]:
-    """Fork, run the action in the child until its point; return the point ("" at the end) and what it said."""
+def _run(
+    action: Callable[..., None], folder: Path, act: Callable[[int, str], None]
+) -> tuple[list[tuple[str, Any]], bool]:
+    """Fork, and run the action in the child, which acts at each point.
+
+    Returns:
+        What it passed and said, in order, as ("point", [number, name]) and ("said", words); whether it was killed.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -129,7 +142,11 @@ def _run_killed(action: Callable[..., None], folder: Path, deadly: int) -> tuple
         def send(kind: str, words: object) -> None:
             os.write(writing, json.dumps([kind, words]).encode() + b"\n")
 
-        _watch_disk(_Counter(deadly, lambda name: send("point", name)))
+        def pass_point(number: int, name: str) -> None:
+            send("point", [number, name])
+            act(number, name)
+
+        _watch_disk(_Counter(pass_point))
         try:
             action(folder, lambda *words: send("said", [str(word) for word in words]))
         except BaseException as error:  # noqa: BLE001 (nothing may return into the parent's loop)
@@ -143,24 +160,53 @@ def _run_killed(action: Callable[..., None], folder: Path, deadly: int) -> tuple
     killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     if not killed and os.waitstatus_to_exitcode(status):
         sys.exit(f"the action failed: {lines}")
-    points = [words for kind, words in lines if kind == "point"]
-    return (points[0] if killed else ""), [words for kind, words in lines if kind == "said"]
+    return lines, killed
+
+
+def _print(folder: Path, point: str, said: list[list[str]]) -> None:
+    print(json.dumps([folder.name, point, said]))
 
 
 def main(action: str, place: str) -> None:
-    """Print one line per point: folder, point and what was said."""
+    """Print a line per point: folder, point and what was said; the last one is of a run to the end."""
     module, _, name = action.partition(":")
     function = getattr(__import__(module, fromlist=[name]), name)
     # What is imported and loaded at the first use is in every copy then.
     with tempfile.TemporaryDirectory() as unseen:
         function(Path(unseen), lambda *_words: None)
-    point, deadly = "?", 0
-    while point:
-        deadly += 1
-        folder = Path(place) / str(deadly)
+    whole = Path(place) / "whole"
+    whole.mkdir()
+    lines, _ = _run(
+        function,
+        whole,
+        lambda number, _name: shutil.copytree(whole, Path(place) / str(number), symlinks=True) and None,
+    )
+    said, last = [], 0
+    for kind, words in lines:
+        if kind == "said":
+            said.append(words)
+        else:
+            last, name = words
+            _print(Path(place) / str(last), name, said)
+    for deadly in range(1, last + 1, KILLED_EVERY):
+        folder = Path(place) / f"killed-{deadly}"
         folder.mkdir()
-        point, said = _run_killed(function, folder, deadly)
-        print(json.dumps([folder.name, point, said]))
+        before, killed = _run(function, folder, _killer(deadly))
+        if not killed:
+            sys.exit(f"point {deadly} of {last} was not passed again")
+        [_, [_, name]] = before[-1]
+        _print(folder, name, [words for kind, words in before if kind == "said"])
+    _print(whole, "", said)
+
+
+def _killer(deadly: int) -> Callable[[int, str], None]:
+    """Return what kills this process at one of its points."""
+
+    def kill(number: int, _name: str) -> None:
+        if number == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill
 
 
 if __name__ == "__main__":

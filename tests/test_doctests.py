@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import io
+import linecache
 import pkgutil
 import tempfile
 from collections.abc import Callable, Iterable
@@ -57,6 +58,8 @@ def test_examples_in_docstrings_are_true():
     finder = doctest.DocTestFinder(exclude_empty=True)
     for name in ["studio", *modules()]:
         cases = finder.find(importlib.import_module(name), name)
+        # Finding reads all sources; before each case doctest looks whether what was read has changed since.
+        linecache.clearcache()
         # Trying a docstring without examples takes a millisecond, and there are thousands.
         run(sorted(case for case in cases if case.examples), runner, output.write)
     assert not runner.failures, output.getvalue()

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from studio.commands.base.compiled import KERNELS
 from studio.et import wire
 from studio.machine_code import Entry, Items, Made, NotAloneError, Number, link, load, make, release_of, save
+from studio.native import Kernel
 
 CODE = bytes(range(256)) * 4
 
@@ -41,6 +43,13 @@ def test_code_that_calls_functions_of_others_is_not_kept() -> None:
     body = "define i64 @f(ptr %w) { %a = call i64 @NRT_Allocate(i64 8) ret i64 %a }"
     with pytest.raises(NotAloneError, match="NRT_Allocate"):
         make([Made("f", "f", f"{triple}\n{body}", 0, None)], optimise=True)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.source.__name__)
+def test_the_code_of_every_kernel_is_kept(kernel: Kernel) -> None:
+    """One that needs Python, say to raise, would be compiled anew by every process."""
+    kernel.load()
+    assert replace(kernel, loaded=None).is_cached()
 
 
 _FAILING = """

@@ -112,7 +112,9 @@ def put_attributes(
     the beginning. As many nodes as `free` has places are gone through at a time, so that what is written stays at hand.
     """
     nodes = len(offsets) - 1
-    for begin in range(0, nodes, len(free)):
+    begin = 0
+    # No range: of a step that could be 0 it raises, and code that raises needs Python and cannot be kept.
+    while begin < nodes:
         end = min(begin + len(free), nodes)
         for added in range(len(reached)):
             at = reached[added]
@@ -133,3 +135,4 @@ def put_attributes(
                 length[place] = lengths[listed[added] + at - first[added]] if listed[added] >= 0 else 0
                 at += 1
             reached[added] = at
+        begin = end
