@@ -71,6 +71,18 @@ class Scene:
         first, count = int(self.times.first[place]), len(self.trace.graph_of(self.trace.ranks[place]))
         return self.times.start_ns[first : first + count]
 
+    def start_of(self, places: Int64, rows: Int64) -> Int64:
+        """Return (M,) when nodes began, each given by the place of its rank and its row there; -1 where one did not run."""
+        start: Int64 = self.times.start_ns[self.times.first[places] + rows]
+        return start
+
+    def took_of(self, places: Int64, rows: Int64) -> Int64:
+        """Return (M,) how long nodes took, each given by the place of its rank and its row there; 0 where one did not run."""
+        where = self.times.first[places] + rows
+        start = self.times.start_ns[where]
+        took: Int64 = np.where(start >= 0, self.times.end_ns[where] - start, 0)
+        return took
+
     def node_ids(self, place: int, rows: Int64, most: int) -> tuple[tuple[int, int], ...]:
         """Return rank and node id of the nodes of a rank that took longest, the longest first."""
         took = self.took_ns(place)[rows]
@@ -166,9 +178,9 @@ def _scene(trace: Trace, parts: Parts, words: str, recorded_ns: int | None, canc
     times = result.node_times()
     members = collective_members(trace, times, config.groups)
     # Changes of the network are among the advice: what none of them can change is said.
-    facts = Facts(result)
+    facts = Facts(result, known=known)
     doubt = next((message for find in (find_unknown_kernels, find_unsized) for message, _ in find(facts)), "")
-    baseline = Baseline(result.makespan_ns, words, recorded_ns, doubt, impossible_words(result))
+    baseline = Baseline(result.makespan_ns, words, recorded_ns, doubt, impossible_words(result, known=known))
     return Scene(trace, parts, config, result, times, members, baseline, known)
 
 

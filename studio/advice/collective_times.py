@@ -70,17 +70,18 @@ def collective_costs(members: Members) -> Took:
     last = np.maximum.reduceat(members.start_ns, starts)
     end = np.maximum.reduceat(members.end_ns, starts)
     time = np.where((np.minimum.reduceat(members.start_ns, starts) >= 0) & (end > last), end - last, -1)
-    carried = carried_bytes(members, np.maximum.reduceat(members.bytes, starts), np.arange(len(members)))
+    carried = carried_bytes(members, members.most_bytes, np.arange(len(members)))
+    alike: dict[bytes, list[int]] = {}
+    of_group = members.by_group()
+    for group, mine in enumerate(of_group):
+        if len(mine):
+            alike.setdefault(_ranks_of(members, int(mine[0])), []).append(group)
     lines: dict[int, Line] = {}
-    by_ranks: dict[bytes, Line] = {}
-    marks = [_ranks_of(members, group) for group in range(len(members.groups))]
-    for mark in dict.fromkeys(mark for mark in marks if mark):
-        alike = [group for group, other in enumerate(marks) if other == mark]
-        mine = np.isin(members.group, alike) & (time > 0) & (carried > 0)
-        by_ranks[mark] = fit_line(carried[mine], time[mine].astype(np.float64))
-    for group, mark in enumerate(marks):
-        if mark:
-            lines[group] = by_ranks[mark]
+    for groups in alike.values():
+        mine = np.sort(np.concatenate([of_group[group] for group in groups]))
+        mine = mine[(time[mine] > 0) & (carried[mine] > 0)]
+        line = fit_line(carried[mine], time[mine].astype(np.float64))
+        lines.update(dict.fromkeys(groups, line))
     return Took(time, carried, lines)
 
 
@@ -106,8 +107,10 @@ def fit_line(carried: Float64, time_ns: Float64) -> Line:
     """
     if not len(carried):
         return Line(0.0, 0.0)
-    sizes, of = np.unique(carried, return_inverse=True)
-    medians = np.array([np.median(time_ns[of == index]) for index in range(len(sizes))])
+    sizes, of, count = np.unique(carried, return_inverse=True, return_counts=True)
+    by_size = time_ns[np.lexsort((time_ns, of))]
+    begin = np.cumsum(count) - count
+    medians = (by_size[begin + (count - 1) // 2] + by_size[begin + count // 2]) / 2
     if len(sizes) > _MOST_SIZES:
         chosen = np.linspace(0, len(sizes) - 1, _MOST_SIZES).astype(np.int64)
         sizes, medians = sizes[chosen], medians[chosen]
@@ -121,10 +124,6 @@ def fit_line(carried: Float64, time_ns: Float64) -> Line:
     return Line(fixed, slope)
 
 
-def _ranks_of(members: Members, group: int) -> bytes:
-    """Return what tells the ranks of a group apart; empty where it has no collective."""
-    found = np.flatnonzero(members.group == group)
-    if not len(found):
-        return b""
-    first = int(found[0])
+def _ranks_of(members: Members, first: int) -> bytes:
+    """Return what tells the ranks of a group apart, by its first collective."""
     return np.sort(members.rank[members.offsets[first] : members.offsets[first + 1]]).tobytes()

@@ -26,7 +26,7 @@ from studio.advice.work import (
 from studio.analysis.job.kinds import lacks_host
 from studio.analysis.job.part_words import NO_HOST
 from studio.distinct import find_distinct
-from studio.trace import NONE, Bool, Float64, Graph, Int32, Int64, device_waits, int_column
+from studio.trace import NONE, Bool, Float64, Graph, Int32, Int64, device_waits, int_column, is_flagged
 from studio.units import format_ns
 
 SLOW = 1.05
@@ -115,17 +115,22 @@ def equal_arrivals(scene: Scene) -> Iterator[Candidate]:
     if not len(members):
         return
     last = np.maximum.reduceat(members.start_ns, members.offsets[:-1])
-    waited = np.where(members.start_ns >= 0, last[members.of] - members.start_ns, 0)
-    by_group = np.bincount(members.group[members.of], waited, minlength=len(members.groups))
+    of = members.of
+    waited = np.where(members.start_ns >= 0, last[of] - members.start_ns, 0)
+    by_group = np.bincount(members.group[of], waited, minlength=len(members.groups))
+    of_group = members.by_group()
     families = [(float(by_group[groups].sum()), groups) for groups in parallel_groups(members)]
     families.sort(key=lambda item: -item[0])
     asked: list[frozenset[bytes]] = []
     for waiting, groups in families:
-        found = [_arrivals(scene, group) for group in groups]
+        if waiting <= 0 or len(asked) >= _GROUPS_ASKED:
+            break
         # Of several groups of the same ranks those whose members wait longest stand for all.
-        ranks = frozenset(one.places.tobytes() for one in found)
-        if waiting > 0 and ranks not in asked and len(asked) < _GROUPS_ASKED:
+        alike = [with_all_members(members, of_group[group]) for group in groups]
+        ranks = frozenset(members.rank[where[0]].tobytes() for _, where in alike)
+        if ranks not in asked:
             asked.append(ranks)
+            found = [_arrivals(scene, group, *own) for group, own in zip(groups, alike, strict=True)]
             yield from _arriving_together(scene, found)
 
 
@@ -150,9 +155,9 @@ class _Arrivals:
     factors: dict[int, Float64]
 
 
-def _arrivals(scene: Scene, group: int) -> _Arrivals:
+def _arrivals(scene: Scene, group: int, mine: Int64, where: Int64) -> _Arrivals:
+    """Return the arrivals of a group at its collectives, whose members stand at `where` (C, R)."""
     members = scene.members
-    mine, where = with_all_members(members, np.flatnonzero(members.group == group))
     places = members.rank[where[0]].astype(np.int64)
     begun = np.sort(members.start_ns[where].T, axis=1)
     types = find_distinct(members.type[mine])
@@ -248,15 +253,9 @@ def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
     nodes: list[tuple[int, int]] = []
     starting: list[str] = []
     compiled, is_compiled = 0, False
+    gaps_of = [_host_gap_rows(graph) for graph in scene.trace.graphs]
     for place, rank in enumerate(scene.trace.ranks):
-        graph = scene.trace.graphs[rank.graph]
-        gaps = np.zeros(len(graph), np.bool_)
-        gaps[graph.rows_with("gap")[0]] = True
-        gaps &= ~device_waits(graph)
-        cpu, values = int_column(graph, "is_cpu_op")
-        on_cpu = np.zeros(len(graph), np.bool_)
-        on_cpu[cpu[values != 0]] = True
-        rows = np.flatnonzero(gaps & on_cpu & (graph.duration_ns > 0))
+        graph, rows = scene.trace.graphs[rank.graph], gaps_of[rank.graph]
         if len(rows):
             factors[place] = np.ones(len(graph))
             factors[place][rows] = 0.0
@@ -286,6 +285,16 @@ def host_gaps(scene: Scene) -> Iterator[Candidate | Refusal]:
         ranks=tuple(ranks),
         nodes=tuple(nodes[:NODES_NAMED]),
     )
+
+
+def _host_gap_rows(graph: Graph) -> Int64:
+    """Return the rows that stand for time of the host between its operators."""
+    gaps = np.zeros(len(graph), np.bool_)
+    gaps[graph.rows_with("gap")[0]] = True
+    if gaps.any():
+        gaps &= ~device_waits(graph)
+        gaps &= is_flagged(graph, "is_cpu_op") & (graph.duration_ns > 0)
+    return np.flatnonzero(gaps)
 
 
 def _compiled_regions(graph: Graph) -> Int64:

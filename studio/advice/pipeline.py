@@ -136,8 +136,7 @@ def _stages(scene: Scene, passes: dict[int, Passes], messages: Messages) -> Int6
 
 def _first_between(scene: Scene, messages: Messages, known: Bool) -> Bool:
     begun = np.full(len(messages), np.iinfo(np.int64).max)
-    for index in np.flatnonzero(known).tolist():
-        begun[index] = scene.starts_ns(int(messages.send_rank[index]))[int(messages.send_row[index])]
+    begun[known] = scene.start_of(messages.send_rank[known], messages.send_row[known])
     chosen = np.zeros(len(messages), np.bool_)
     seen: set[frozenset[int]] = set()
     kept: set[tuple[int, int]] = set()
@@ -201,17 +200,18 @@ def _less_ns(scene: Scene, pipeline: _Pipeline, took: Took, parts: int) -> list[
     if not scene.is_replay or parts == 1:
         return less
     members, messages = scene.members, pipeline.messages
-    for group in find_distinct(members.group).tolist():
-        mine = np.flatnonzero((members.group == group) & (took.time_ns > 0))
+    for group, collectives in enumerate(members.by_group()):
+        mine = collectives[took.time_ns[collectives] > 0]
         saved = took.time_ns[mine] * (1 - took.scale(mine, group, took.carried[mine] / parts))
         for collective, cut in zip(mine.tolist(), np.rint(saved).astype(np.int64).tolist(), strict=True):
             at = slice(*members.offsets[collective : collective + 2].tolist())
             for place, row in zip(members.rank[at].tolist(), members.row[at].tolist(), strict=True):
                 less[place][row] = cut
     known = np.flatnonzero((messages.send_rank != NONE) & (messages.receive_rank != NONE))
-    time = np.array([_message_ns(scene, messages, index) for index in known.tolist()], np.float64)
+    lasted = _message_ns(scene, messages, known)
+    time = lasted.astype(np.float64)
     line = fit_line(messages.bytes[known][time > 0].astype(np.float64), time[time > 0])
-    for index in known[time > 0].tolist():
+    for index, took_ns in zip(known[time > 0].tolist(), lasted[time > 0].tolist(), strict=True):
         size = np.array([float(messages.bytes[index]), messages.bytes[index] / parts])
         whole, share = line.at(size).tolist()
         scale = 1.0 if whole <= 0 else share / whole
@@ -219,30 +219,26 @@ def _less_ns(scene: Scene, pipeline: _Pipeline, took: Took, parts: int) -> list[
             (int(messages.send_rank[index]), int(messages.send_row[index])),
             (int(messages.receive_rank[index]), int(messages.receive_row[index])),
         ):
-            less[place][row] = round(_message_ns(scene, messages, index) * (1 - scale))
+            less[place][row] = round(took_ns * (1 - scale))
     return less
 
 
-def _message_ns(scene: Scene, messages: Messages, index: int) -> int:
-    """Return how long a message took from when both its ranks had begun it."""
-    ends = []
-    for place, row in (
-        (int(messages.send_rank[index]), int(messages.send_row[index])),
-        (int(messages.receive_rank[index]), int(messages.receive_row[index])),
-    ):
-        start = int(scene.starts_ns(place)[row])
-        ends.append((start, start + int(scene.took_ns(place)[row])))
-    return max(ends[1][1] - max(ends[0][0], ends[1][0]), 0)
+def _message_ns(scene: Scene, messages: Messages, which: Int64) -> Int64:
+    """Return (M,) how long messages took from when both their ranks had begun them."""
+    sent = scene.start_of(messages.send_rank[which], messages.send_row[which])
+    place, row = messages.receive_rank[which], messages.receive_row[which]
+    came = scene.start_of(place, row)
+    took: Int64 = np.maximum(came + scene.took_of(place, row) - np.maximum(sent, came), 0)
+    return took
 
 
 def _longest_receives(scene: Scene, messages: Messages) -> tuple[tuple[int, int], ...]:
     """Return rank and node id of the receives that took longest."""
-    found = []
-    for place, row in zip(messages.receive_rank.tolist(), messages.receive_row.tolist(), strict=True):
-        if place != NONE:
-            found.append((-int(scene.took_ns(place)[row]), place, row))
-    chosen = sorted(found)[:NODES_NAMED]
-    ranks = scene.trace.ranks
+    known = messages.receive_rank != NONE
+    place, row = messages.receive_rank[known], messages.receive_row[known]
+    chosen = np.lexsort((row, place, -scene.took_of(place, row)))[:NODES_NAMED]
+    ranks = [scene.trace.ranks[one] for one in place[chosen].tolist()]
     return tuple(
-        (ranks[place].number, int(scene.trace.graph_of(ranks[place]).id[row])) for _, place, row in chosen
+        (rank.number, int(scene.trace.graph_of(rank).id[one]))
+        for rank, one in zip(ranks, row[chosen].tolist(), strict=True)
     )

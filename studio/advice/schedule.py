@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -175,11 +176,13 @@ def merged(scene: Scene) -> Iterator[Found]:
         )
         return
     took = collective_costs(scene.members)
+    of_group, size = scene.members.by_group(), scene.members.most_bytes
+    needed = _Needed(scene)
     found: list[tuple[float, list[_Buckets]]] = []
     for groups in parallel_groups(scene.members):
         by_type: dict[int, list[_Buckets]] = {}
         for group in groups:
-            for buckets in _families(scene, took, group):
+            for buckets in _families(needed, took, (group, of_group[group]), size):
                 if buckets.buckets:
                     by_type.setdefault(buckets.type, []).append(buckets)
         found += [
@@ -191,13 +194,12 @@ def merged(scene: Scene) -> Iterator[Found]:
         yield _merging(scene, took, alike)
 
 
-def _families(scene: Scene, took: Took, group: int) -> Iterator[_Buckets]:
-    """Yield what can be merged of a group, type by type."""
-    members, line = scene.members, took.lines.get(group)
+def _families(needed: _Needed, took: Took, of: tuple[int, Int64], size: Int64) -> Iterator[_Buckets]:
+    """Yield what can be merged of a group, given with its collectives, type by type."""
+    group, mine = of
+    members, line = needed.scene.members, took.lines.get(group)
     if line is None:
         return
-    size = np.maximum.reduceat(members.bytes, members.offsets[:-1])
-    mine = np.flatnonzero(members.group == group)
     mine = mine[np.argsort(members.position[mine], kind="stable")]
     if len(with_all_members(members, mine)[0]) < len(mine):
         # Of collectives that a member left out nothing says which of the others they belong to.
@@ -208,12 +210,12 @@ def _families(scene: Scene, took: Took, group: int) -> Iterator[_Buckets]:
     for kind in find_distinct(members.type[mine[small]]).tolist():
         chosen = small & (members.type[mine] == kind)
         if chosen.sum() > 1:
-            yield _Buckets(group, kind, tuple(_runs(scene, mine, chosen, size)))
+            yield _Buckets(group, kind, tuple(_runs(needed, mine, chosen, size)))
 
 
-def _runs(scene: Scene, mine: Int64, chosen: Bool, size: Int64) -> Iterator[Int64]:
+def _runs(needed: _Needed, mine: Int64, chosen: Bool, size: Int64) -> Iterator[Int64]:
     """Yield runs of small collectives, next to each other in their group, of which none needs another's result."""
-    needs = _needs(scene, mine)
+    needs = needed.before(mine)
     run: list[int] = []
     held = 0
     for position, collective in enumerate(mine.tolist()):
@@ -230,21 +232,45 @@ def _runs(scene: Scene, mine: Int64, chosen: Bool, size: Int64) -> Iterator[Int6
         yield np.array(run, np.int64)
 
 
-def _needs(scene: Scene, mine: Int64) -> Int64:
-    """Return (C,) the last collective of a group before each that it needs the result of, on any rank; -1 where none."""
-    members = scene.members
-    needs = np.full(len(mine), NONE, np.int64)
-    seen: set[tuple[int, bytes]] = set()
-    count = int(np.diff(members.offsets)[mine].min())
-    for column in range(count):
-        at = members.offsets[mine] + column
-        rank = scene.trace.ranks[int(members.rank[at[0]])]
-        rows = members.row[at].astype(np.int64)
-        key = rank.graph, rows.tobytes()
-        if key not in seen:
-            seen.add(key)
-            np.maximum(needs, _find_last_needed(scene.trace.graphs[rank.graph], rows), out=needs)
-    return needs
+class _Needed:
+    """On which results of their group the collectives of a job depend; asked once of graphs that wait alike.
+
+    Attributes:
+        scene: The job.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self._marks: dict[int, bytes] = {}
+        self._known: dict[tuple[bytes, bytes], Int64] = {}
+
+    def before(self, mine: Int64) -> Int64:
+        """Return (C,) the last collective of a group before each that it needs the result of, on any rank; -1 where none."""
+        members, trace = self.scene.members, self.scene.trace
+        needs = np.full(len(mine), NONE, np.int64)
+        count = int(np.diff(members.offsets)[mine].min())
+        for column in range(count):
+            at = members.offsets[mine] + column
+            rank = trace.ranks[int(members.rank[at[0]])]
+            rows = members.row[at].astype(np.int64)
+            key = self._mark(rank.graph), rows.tobytes()
+            if key not in self._known:
+                self._known[key] = _find_last_needed(trace.graphs[rank.graph], rows)
+            np.maximum(needs, self._known[key], out=needs)
+        return needs
+
+    def _mark(self, index: int) -> bytes:
+        """Return what tells graphs apart of which nodes wait for others, or are issued in another order."""
+        if index not in self._marks:
+            graph = self.scene.trace.graphs[index]
+            state = hashlib.blake2b(digest_size=16)
+            for deps, order in zip((graph.ctrl, graph.data), only_order(graph), strict=True):
+                for column in (deps.offsets, deps.rows, order):
+                    state.update(f"{len(column)}|".encode())
+                    state.update(np.ascontiguousarray(column).data)
+            state.update(np.ascontiguousarray(issue_order(graph)).data)
+            self._marks[index] = state.digest()
+        return self._marks[index]
 
 
 def _find_last_needed(graph: Graph, rows: Int64) -> Int64:
@@ -294,7 +320,7 @@ def _merging(scene: Scene, took: Took, alike: Sequence[_Buckets]) -> Candidate:
     names = [members.groups[family.group] for family in alike]
     every = np.concatenate([bucket for family in alike for bucket in family.buckets])
     left = sum(len(family.buckets) for family in alike)
-    largest = int(np.maximum.reduceat(members.bytes, members.offsets[:-1])[every].max())
+    largest = int(members.most_bytes[every].max())
     return Candidate(
         "merge",
         f"Merge {len(every):,} small {plural(kind)} of {groups_words(names)}, of up to {format_bytes(largest)}, into {left:,}.",

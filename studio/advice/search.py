@@ -108,7 +108,7 @@ class _Search:
             is_asked = finish < scene.baseline.finish_ns and (
                 kind in _BEYOND or not scene.baseline.impossible
             )
-            if is_asked and (words := impossible_words(result)):
+            if is_asked and (words := impossible_words(result, known=scene.known)):
                 self.impossible.setdefault(kind, []).append(words)
                 finish = None
         except StudioError as error:

@@ -85,10 +85,11 @@ def uneven_families(scene: Scene) -> list[list[Family]]:
     Those with most bytes above the mean come first, of groups too.
     """
     members = scene.members
+    of_group = members.by_group()
     found = []
     for groups in parallel_groups(members):
         for kind in _MAY_DIFFER:
-            alike = [_family(scene, group, int(kind)) for group in groups]
+            alike = [_family(scene, (group, of_group[group]), int(kind)) for group in groups]
             uneven = [one for one in alike if one is not None and one.largest > _UNEVEN]
             if uneven:
                 uneven.sort(key=lambda one: -one.above)
@@ -97,9 +98,9 @@ def uneven_families(scene: Scene) -> list[list[Family]]:
     return found[:_FAMILIES]
 
 
-def _family(scene: Scene, group: int, kind: int) -> Family | None:
-    members = scene.members
-    mine = np.flatnonzero((members.group == group) & (members.type == kind))
+def _family(scene: Scene, of: tuple[int, Int64], kind: int) -> Family | None:
+    members, (group, mine) = scene.members, of
+    mine = mine[members.type[mine] == kind]
     if not len(mine):
         return None
     mine, where = with_all_members(members, mine)

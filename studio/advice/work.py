@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import numpy as np
 from studio.advice.baseline import Scene
 from studio.advice.candidates import group_words
 from studio.analysis.collectives.members import Members
-from studio.analysis.collectives.messages import match_messages
+from studio.analysis.collectives.messages import match_channels
 from studio.analysis.job.kinds import COMPUTE, computes_on_processor, node_kinds
 from studio.distinct import find_distinct
 from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column, is_flagged
@@ -70,7 +71,7 @@ def rows_of_places(trace: Trace, places: Iterable[int]) -> dict[int, Int64]:
 def work_of(scene: Scene, places: Int64) -> Work:
     """Return the compute of some ranks, matched by name and by which of that name it is."""
     trace = scene.trace
-    codes: dict[str, int] = {}
+    codes = _Codes()
     rows_of = {}
     keys_of = {}
     for index in {trace.ranks[place].graph for place in places.tolist()}:
@@ -100,13 +101,29 @@ def work_of(scene: Scene, places: Int64) -> Work:
 _TURNS = 1 << 32
 
 
-def _keys(graph: Graph, rows: Int64, codes: dict[str, int]) -> Int64:
+class _Codes:
+    """Numbers of the names of operations; graphs with the same texts, such as those of generated ranks, are read once."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+        self._known: dict[bytes, dict[int, int]] = {}
+
+    def of(self, graph: Graph, rows: Int64) -> Int64:
+        """Return (S,) the number of the name of each row, the same in all graphs."""
+        names, of = np.unique(graph.name[rows], return_inverse=True)
+        pool = hashlib.blake2b(graph.strings.data.data, digest_size=16)
+        pool.update(graph.strings.offsets.data)
+        known = self._known.setdefault(pool.digest(), {})
+        for name in names.tolist():
+            if name not in known:
+                text = graph.strings[name] if name >= 0 else ""
+                known[name] = self._codes.setdefault(text, len(self._codes))
+        return np.array([known[name] for name in names.tolist()], np.int64)[of]
+
+
+def _keys(graph: Graph, rows: Int64, codes: _Codes) -> Int64:
     """Return a number of each row that equals that of the same operation elsewhere: name, and how many came before."""
-    names, of = np.unique(graph.name[rows], return_inverse=True)
-    code = np.array(
-        [codes.setdefault(graph.strings[name] if name >= 0 else "", len(codes)) for name in names.tolist()],
-        np.int64,
-    )[of]
+    code = codes.of(graph, rows)
     order = np.lexsort((graph.id[rows], code))
     starts = np.append(True, np.diff(code[order]) != 0)[: len(order)]
     begin = np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
@@ -126,18 +143,17 @@ def stages(trace: Trace, groups: dict[str, tuple[int, ...]]) -> list[Int64]:
         groups: Ranks of the comm groups that collectives use.
     """
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
-    messages = match_messages(trace)
-    pairs = set(zip(messages.source.tolist(), messages.target.tolist(), strict=True))
-    if not pairs:
+    channels = match_channels(trace)
+    if not len(channels):
         return [np.arange(len(place))]
     label = np.arange(len(place))
     for ranks in groups.values():
-        inside = frozenset(ranks)
-        if any(source in inside and target in inside for source, target in pairs):
+        inside = np.array(ranks, np.int64)
+        if (np.isin(channels.source, inside) & np.isin(channels.target, inside)).any():
             continue
-        there = [label[place[rank]] for rank in ranks if rank in place]
-        if there:
-            label[np.isin(label, there)] = min(there)
+        there = find_distinct(label[[place[rank] for rank in ranks if rank in place]])
+        if len(there):
+            label[np.isin(label, there)] = there[0]
     return [np.flatnonzero(label == first) for first in find_distinct(label).tolist()]
 
 

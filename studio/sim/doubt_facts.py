@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
-from studio.analysis.collectives.times import CollectiveTimes, distinct_collectives
+from studio.analysis.collectives.messages import Channels, match_channels
+from studio.analysis.collectives.times import CollectiveTimes, distinct_collectives, match_groups
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.memory import MemoryUse, memory_use
 from studio.distinct import find_distinct
@@ -16,6 +18,7 @@ from studio.sim.charges import group_shape
 from studio.sim.config import SystemConfig
 from studio.sim.costs import GroupShape
 from studio.sim.doubt import Cure
+from studio.sim.known import Known, can_share
 from studio.sim.parts import Parts
 from studio.sim.result import SimResult, ledger_of
 from studio.sim.topology import link_rate, ports
@@ -23,6 +26,7 @@ from studio.trace import Int64, NodeType, int_column
 
 Found = Iterator[tuple[str, Cure | None]]
 FULL_CURE = Cure("Simulate with the full model", "full")
+T = TypeVar("T")
 TRIFLE = 0.01
 """What is below this share of both the finish and the exposed communication changes no answer."""
 
@@ -35,11 +39,13 @@ class Facts:
         result: The result.
         parts: The system in the form that says which preset it is; None where that is not known.
         known_ledger: Where the time of each rank went, where that is known already.
+        known: What simulations of the same job on other systems have in common with this one; None where there are none.
     """
 
     result: SimResult
     parts: Parts | None = None
     known_ledger: Ledger | None = None
+    known: Known | None = None
 
     @property
     def config(self) -> SystemConfig:
@@ -58,8 +64,21 @@ class Facts:
 
     @cached_property
     def _distinct(self) -> tuple[CollectiveTimes, Int64]:
-        result = self.result
-        return distinct_collectives(result.trace, result.node_times(), self.config.groups, self.site)
+        trace, groups = self.result.trace, self.config.groups
+        matched = self._once("groups", groups, lambda: match_groups(trace, groups))
+        return distinct_collectives(trace, self.result.node_times(), groups, self.site, matched)
+
+    @cached_property
+    def channels(self) -> Channels:
+        """Who sends messages to whom."""
+        return self._once("channels", None, lambda: match_channels(self.result.trace))
+
+    def _once(self, name: str, key: object, make: Callable[[], T]) -> T:
+        """Return what `make` does of the trace, from an earlier run of it where that asked the same."""
+        known = self.known
+        if known is None or known.trace is not self.result.trace or not can_share(self.config):
+            return make()
+        return known.once(f"facts {name}", key, make)
 
     @property
     def times(self) -> CollectiveTimes:
@@ -80,12 +99,20 @@ class Facts:
     def _sites(self) -> dict[str, tuple[float, GroupShape]]:
         return {}
 
+    @cached_property
+    def _places(self) -> dict[str, tuple[tuple[int, ...], GroupShape]]:
+        sizes = tuple(dim.size for dim in self.config.topology.dims)
+        return self._once("places", (self.config.groups, sizes), dict)
+
     def site(self, group: str) -> tuple[float, GroupShape]:
         """Return what an NPU can send in the dimensions in which the ranks of a comm group differ, and where these lie."""
         if group not in self._sites:
             ranks = self._ranks_of.get(group, range(self.config.topology.npus))
-            shape = group_shape(ranks, self.config.topology.dims[0].size)
-            self._sites[group] = self.port_bytes_per_ns(ranks), shape
+            if group not in self._places:
+                shape = group_shape(ranks, self.config.topology.dims[0].size)
+                self._places[group] = self._crossed(ranks), shape
+            crossed, shape = self._places[group]
+            self._sites[group] = self._rate_of(ranks, crossed), shape
         return self._sites[group]
 
     @cached_property
@@ -122,6 +149,18 @@ class Facts:
 
     def port_bytes_per_ns(self, ranks: Sequence[int]) -> float:
         """Return what an NPU can send, on all its ports in dimensions in which these ranks differ."""
+        return self._rate_of(ranks, self._crossed(ranks))
+
+    def _crossed(self, ranks: Sequence[int]) -> tuple[int, ...]:
+        """Return the dimensions in which some ranks differ."""
+        below, members, crossed = 1, np.array(ranks, np.int64), []
+        for index, dim in enumerate(self.config.topology.dims):
+            if len(find_distinct(members // below % dim.size)) > 1:
+                crossed.append(index)
+            below *= dim.size
+        return tuple(crossed)
+
+    def _rate_of(self, ranks: Sequence[int], crossed: Sequence[int]) -> float:
         config = self.config
         if config.links is not None:
             rates = np.zeros(config.links.npus)
@@ -130,9 +169,4 @@ class Facts:
                     rates[link.source] += link.bytes_per_ns
             return float(rates[list(ranks)].max(initial=0.0))
         dims = config.topology.dims
-        below, members, rate = 1, np.array(ranks, np.int64), 0.0
-        for dim in dims:
-            if len(find_distinct(members // below % dim.size)) > 1:
-                rate += link_rate(dim) * ports(dim)
-            below *= dim.size
-        return rate
+        return sum((link_rate(dims[index]) * ports(dims[index]) for index in crossed), 0.0)

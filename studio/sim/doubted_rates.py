@@ -72,7 +72,7 @@ def find_messages(facts: Facts) -> Found:
     sends = any((graph.type == NodeType.COMM_SEND).any() for graph in result.trace.graphs)
     if not (facts.simulated and sends and config.links is None):
         return
-    channels = match_channels(result.trace)
+    channels = facts.channels
     rates = _slowest_rates(config, channels)
     rate_of = np.unique(rates, return_inverse=True)[1].reshape(-1)
     shown, which = channels.alike(result.representative, rate_of)

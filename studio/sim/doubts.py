@@ -32,6 +32,7 @@ from studio.sim.doubted_rates import (
     find_messages,
 )
 from studio.sim.doubted_recording import find_recorded_faster
+from studio.sim.known import Known
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, with_settings
 from studio.sim.presets import Preset, full_form
@@ -92,7 +93,7 @@ def doubts_of(result: SimResult, system: Parts | Preset | None = None) -> tuple[
     return tuple(sorted(found, key=lambda doubt: not doubt.impossible))
 
 
-def impossible_words(result: SimResult, ledger: Ledger | None = None) -> str:
+def impossible_words(result: SimResult, ledger: Ledger | None = None, known: Known | None = None) -> str:
     """Return why no such network could have this result, "" where nothing says so.
 
     Where many systems are tried, this says of each whether it may be ranked: it looks no further than the first reason.
@@ -100,8 +101,9 @@ def impossible_words(result: SimResult, ledger: Ledger | None = None) -> str:
     Args:
         result: The result.
         ledger: Where the time of its ranks went, where that is known already.
+        known: What simulations of the same job on other systems have in common with this one.
     """
-    facts = Facts(result, known_ledger=ledger)
+    facts = Facts(result, known_ledger=ledger, known=known)
     found = (message for check in CHECKS if check.impossible for message, _ in check.find(facts))
     return next(found, "")
 

@@ -7,6 +7,7 @@ recorded times only share it too.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from studio.errors import TraceError
 from studio.sim.kernel import records as k
 from studio.sim.lanes import Lanes, lanes
 from studio.sim.matched import sequence_alone
-from studio.sim.node_records import Columns, Draft, node_name
+from studio.sim.node_records import MEMORY_TYPES, Columns, Draft, node_name
 from studio.sim.phase_lists import custom_list
 from studio.sim.planning import GraphPlan, Planning
 from studio.sim.slots import put_slots
@@ -59,15 +60,41 @@ def _all_plans(planning: Planning) -> dict[int, GraphPlan]:
     # What a number's collectives follow, and when communication was recorded, is stored for each graph.
     recorded = recorded and not planning.follows and not planning.replays
     planning.first_alike = first_alike(graphs) if recorded else {index: index for index in graphs}
+    # With a roofline they take times from operations, each a table of its own, in which all else is that of the first.
+    timed = first_alike(graphs) if not recorded and _may_retime(planning, graphs) else {}
     plans: dict[int, GraphPlan] = {}
     for index, graph in graphs.items():
         first = planning.first_alike[index]
-        if first == index:
+        other = timed.get(index, index)
+        if other != index and _follow_alike(planning, index, other):
+            plans[index] = _retimed(planning, plans[other], graph, first_rank[index])
+        elif first == index:
             plans[index] = _graph_plan(planning, graph, first_rank[index])
         else:
             durations = np.maximum(graph.duration_ns[plans[first].order], 1)
             plans[index] = replace(plans[first], graph=graph, durations=durations)
     return plans
+
+
+def _may_retime(planning: Planning, graphs: Mapping[int, Graph]) -> bool:
+    """Whether graphs that differ in times and operations differ in the times of compute alone: in those of flows, without memory."""
+    return (
+        planning.bundles is not None
+        and planning.extensions is not None
+        and not any(np.isin(graph.type, MEMORY_TYPES).any() for graph in graphs.values())
+    )
+
+
+def _follow_alike(planning: Planning, index: int, other: int) -> bool:
+    """Whether the collectives of two graphs follow each other by number in the same way."""
+    return np.array_equal(planning.follows.get(index, _NO_PAIRS), planning.follows.get(other, _NO_PAIRS))
+
+
+def _retimed(planning: Planning, first: GraphPlan, graph: Graph, rank: Rank) -> GraphPlan:
+    """Return the plan of a graph that differs from another one in times and operations only."""
+    nodes = first.nodes.copy()
+    Draft(planning, Columns(graph, first.order), rank, nodes, None).retime()
+    return replace(first, graph=graph, nodes=nodes, durations=nodes[:, k.Node.DURATION].copy())
 
 
 def put_graph(planning: Planning, plan: GraphPlan) -> int:

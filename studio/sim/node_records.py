@@ -41,7 +41,7 @@ from studio.trace import (
 )
 
 _COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
-_MEM = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
+MEMORY_TYPES = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
 _WHOLE = np.isin(np.arange(256), [*INT_KINDS, ValueKind.BOOL])
 """Whether values of a kind are whole numbers."""
 
@@ -137,7 +137,7 @@ class Draft:
         if self.extensions is not None and self.extensions.tie_order == "symmetric":
             nodes[nothing, k.Node.SLOT] = 3
         self._compute(~cpu & (types == NodeType.COMP))
-        self._memory(np.isin(types, _MEM))
+        self._memory(np.isin(types, MEMORY_TYPES))
         if self.planning.replays:
             self._meetings(types, k.Kind.MEET)
             return
@@ -148,6 +148,17 @@ class Draft:
         self._collectives(types == NodeType.COMM_COLL)
         self._messages(types == NodeType.COMM_SEND, k.Kind.SEND, "comm_dst", "comm_src")
         self._messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
+
+    def retime(self) -> None:
+        """Give compute nodes of records that were filled of another graph the times of this one, which differs in nothing else."""
+        nodes = self.nodes
+        nodes[:, k.Node.DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
+        computing = (self.type == NodeType.COMP) & (nodes[:, k.Node.SLOT] == 1)
+        nodes[computing, k.Node.KIND] = k.Kind.DELAY
+        self._compute(computing)
+        if np.isin(self.type, (NodeType.COMM_SEND, NodeType.COMM_RECV)).any():
+            # Which ranks messages name is in slots, which are each rank's own.
+            self._check_communication(self.type)
 
     def _check_communication(self, types: Any) -> None:
         """Refuse communication that lacks what flows are made of."""

@@ -98,7 +98,7 @@ def run_point(jobs: Jobs, base: Base, costs: Costs | None, point: Point) -> Row:
     means: dict[str, Int64] = {part: times.of(part) for part in PARTS}
     means |= {"exposed": times.exposed_ns, "idle": times.idle_ns, "after_finish": times.after_finish_ns}
     parts = {name: int(means[name].sum()) / ranks for name in MEANS}
-    doubt = impossible_words(result, ledger)
+    doubt = impossible_words(result, ledger, known)
     return Row(index, result.makespan_ns, parts, doubt=doubt, **told)  # type: ignore[arg-type]  # the same
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import studio
-from studio.advice import work
+from studio.advice import schedule, work
 from studio.advice.advice import Advice, Advised, Kind, advise
 from studio.advice.system import TRIFLE, Scan
 from studio.advice.terms import OF_SYSTEM
@@ -613,3 +613,23 @@ def test_communication_that_no_network_changes_is_said_before_the_advice():
     assert found.baseline.doubt.startswith("2 communication kernels of unknown kind and size (300 µs a rank")
     assert list(lines(found))[1] == f"DOUBTFUL: {found.baseline.doubt}"
     assert as_data(found)["doubt"] == found.baseline.doubt
+
+
+def test_ranks_that_wait_alike_are_searched_for_what_can_be_merged_once(monkeypatch: pytest.MonkeyPatch):
+    """Their times differ, and so do their graphs, but not which result needs which."""
+    searched = []
+    search = schedule._find_last_needed
+    monkeypatch.setattr(schedule, "_find_last_needed", lambda *given: searched.append(1) or search(*given))
+    ranks = [
+        [
+            at(0, 10 + number, node(1, "COMP", name="gemm")),
+            at(100, 50, collective(2, "ALL_REDUCE", 64, 1)),
+            at(200, 50, collective(3, "ALL_REDUCE", 64, 1)),
+            at(300, 50, collective(4, "ALL_REDUCE", 1 << 28, 1)),
+        ]
+        for number in range(4)
+    ]
+    trace = trace_of(ranks)
+    assert len(trace.graphs) == 4
+    advise(trace, preset("hgx-h100-4").parts)
+    assert len(searched) == 1

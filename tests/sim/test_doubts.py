@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from studio.sim import simulate
+from studio.sim import doubt_facts, simulate
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.costs.model import CostModel, Range
 from studio.sim.doubt import Doubt
-from studio.sim.doubts import CHECKS, cured, doubts_of, options_of
+from studio.sim.doubts import CHECKS, cured, doubts_of, impossible_words, options_of
 from studio.sim.extensions import Extensions, Link, LinkGraph
+from studio.sim.known import Known
 from studio.sim.models import with_model
 from studio.sim.parts import Parts, interpret, parts_of, with_settings
 from studio.sim.presets import preset
@@ -380,3 +381,23 @@ def test_one_of_several_collectives_is_extrapolated():
         one for one in doubts_of(simulate(job, system, native=compiled())) if one.code == "extrapolated"
     ]
     assert doubt.message.startswith("1 of 2 collectives is extrapolated")
+
+
+def test_what_a_job_holds_is_matched_once_for_all_systems_it_is_tried_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rates change when nodes run, not which meet; a changed job is matched by itself."""
+    trace = trace_of([[collective(1, "ALL_REDUCE", 64 * MIB)] for _ in range(8)])
+    known, asked = Known(trace), []
+    match = doubt_facts.match_groups
+    monkeypatch.setattr(doubt_facts, "match_groups", lambda *given: asked.append(given[0]) or match(*given))
+    words = []
+    for rate in (50.0, 100.0):
+        result = simulate(trace, system(Dimension("ring", 8, rate, 500.0)), native=compiled())
+        words.append((impossible_words(result), impossible_words(result, known=known)))
+    assert all(alone == shared for alone, shared in words)
+    assert len(asked) == 3
+    other = replace(trace)
+    impossible_words(simulate(other, system(SWITCH), native=compiled()), known=known)
+    assert len(asked) == 4
+    assert asked[-1] is other

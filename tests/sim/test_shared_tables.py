@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import studio
 from studio.sim import graph_plans, simulate
 from studio.sim.config import Roofline
 from studio.sim.graph_plans import first_alike
@@ -64,3 +65,25 @@ def test_what_a_model_of_compute_says_is_not_shared() -> None:
     first_ends = [int(result.events_of(rank)[0][result.events_of(rank)[2]][0]) for rank in range(2)]
     # 10 bytes on the one, 20 on the other, at 0.001 bytes a nanosecond.
     assert first_ends == [10_000, 20_000]
+
+
+def test_with_a_roofline_ranks_that_differ_in_times_alone_are_laid_out_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Everything but times of compute is taken from the first; the answer is that of graphs laid out one by one."""
+    trace = studio.generate("gpt3-125m", ranks=4, tp=2, pp=2, batch=2, gpu="a100", jitter=0.3)
+    config = studio.preset("hgx-a100", npus=4).config
+    made: list[int] = []
+    lay_out = graph_plans._graph_plan
+    monkeypatch.setattr(
+        graph_plans, "_graph_plan", lambda *given, **more: made.append(1) or lay_out(*given, **more)
+    )
+    shared = simulate(trace, config, native=compiled())
+    kinds = len(set(first_alike(dict(enumerate(trace.graphs))).values()))
+    assert len(made) == kinds < len(trace.graphs)
+    monkeypatch.setattr(graph_plans, "_may_retime", lambda *_: False)
+    apart = simulate(trace, config, native=compiled())
+    assert len(made) == kinds + len(trace.graphs)
+    for name in ("event_ns", "event_rank", "event_row", "event_end", "finish_ns"):
+        assert np.array_equal(getattr(shared, name), getattr(apart, name))
+    assert len(set(shared.finish_ns.tolist())) > 1

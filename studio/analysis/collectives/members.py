@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -73,6 +74,24 @@ class Members:
     def of(self) -> Int64:
         """(M,) the collective each member belongs to."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    @property
+    def most_bytes(self) -> Int64:
+        """(C,) what the member with most puts in."""
+        return np.maximum.reduceat(self.bytes, self.offsets[:-1]) if len(self) else np.zeros(0, np.int64)
+
+    def by_group(self) -> list[Int64]:
+        """Return the collectives of each group, by its index, rising; looked for once for all of them.
+
+        Example:
+            >>> import studio
+            >>> members = collective_members(studio.read(studio.sample_path("imbalance_8r")))
+            >>> [len(collectives) for collectives in members.by_group()], len(members)
+            ([20, 32, 2], 54)
+        """
+        order = np.argsort(self.group, kind="stable")
+        bounds = np.searchsorted(self.group[order], np.arange(len(self.groups) + 1))
+        return [order[begin:end] for begin, end in pairwise(bounds.tolist())]
 
     @property
     def sized(self) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.apart import find_apart, may_differ
-from studio.analysis.collectives.group_sizes import settle_members, told_sizes
+from studio.analysis.collectives.group_sizes import GroupSize, settle_members, told_sizes
 from studio.analysis.collectives.matching import GroupMatching, match_by_name
 from studio.distinct import find_distinct
 from studio.timeline import NodeTimes
@@ -115,6 +115,32 @@ class CollectiveTimes:
         return (self.present > 1) | ((self.members < 2) & ~self.is_open)
 
 
+@dataclass(frozen=True, slots=True)
+class MatchedGroups:
+    """The collectives of a job by comm group, and how large each group is; neither depends on when nodes ran.
+
+    G groups.
+
+    Attributes:
+        matchings: (G,) the collectives of each group.
+        sizes: (G,) its members.
+    """
+
+    matchings: tuple[GroupMatching, ...]
+    sizes: Sequence[GroupSize]
+
+
+def match_groups(trace: Trace, groups: Sequence[CommGroup] | None = None) -> MatchedGroups:
+    """Match the collectives of a job, for `distinct_collectives` of several runs of it.
+
+    Args:
+        trace: The trace.
+        groups: Comm groups in place of the trace's.
+    """
+    matchings = match_by_name(trace, groups)
+    return MatchedGroups(matchings, told_sizes(trace, matchings, groups))
+
+
 def collective_times(
     trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None = None
 ) -> CollectiveTimes:
@@ -129,7 +155,7 @@ def collective_times(
         times: When its nodes ran; see `timeline.node_times` and `SimResult.node_times`.
         groups: Comm groups in place of the trace's.
     """
-    return _times_of(_Matched(trace, times, groups))
+    return _times_of(_Matched(trace, times, match_groups(trace, groups)))
 
 
 def distinct_collectives(
@@ -137,6 +163,7 @@ def distinct_collectives(
     times: NodeTimes,
     groups: Sequence[CommGroup] | None = None,
     besides: Callable[[str], Hashable] | None = None,
+    matched: MatchedGroups | None = None,
 ) -> tuple[CollectiveTimes, Int64]:
     """Return times of collectives, those of equal comm groups at equal times once, and (C,) how many collectives each stands for.
 
@@ -147,25 +174,26 @@ def distinct_collectives(
         times: When its nodes ran.
         groups: Comm groups in place of the trace's.
         besides: Returns by the name of a group what else has to be the same.
+        matched: What `match_groups` returned for the trace and these groups, where that is known already.
     """
-    matched = _Matched(trace, times, groups)
+    found = match_groups(trace, groups) if matched is None else matched
+    timed = _Matched(trace, times, found)
     kinds: dict[Hashable, list[int]] = {}
-    for number, matching in enumerate(matched.matchings):
-        key = matched.key(number), besides(matching.name) if besides else None
+    for number, matching in enumerate(timed.matchings):
+        key = timed.key(number), besides(matching.name) if besides else None
         kinds.setdefault(key, []).append(number)
-    count = np.zeros(len(matched.matchings), np.int64)
+    count = np.zeros(len(timed.matchings), np.int64)
     for own in kinds.values():
         count[own[0]] = len(own)
-    found = _times_of(matched, [own[0] for own in kinds.values()])
-    return found, count[found.group]
+    shown = _times_of(timed, [own[0] for own in kinds.values()])
+    return shown, count[shown.group]
 
 
 class _Matched:
     """The collectives of a trace by comm group, and what is known of their times."""
 
-    def __init__(self, trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None) -> None:
-        self.trace, self.matchings, self.times = trace, match_by_name(trace, groups), times
-        self.sizes = told_sizes(trace, self.matchings, groups)
+    def __init__(self, trace: Trace, times: NodeTimes, found: MatchedGroups) -> None:
+        self.trace, self.matchings, self.sizes, self.times = trace, found.matchings, found.sizes, times
         self.place = {rank.number: index for index, rank in enumerate(trace.ranks)}
         self.known: dict[Hashable, tuple[Int64, Int64, Int64]] = {}
         """What was found for a group, the place of each last member, and what is none: groups of equal members with the same times share it."""

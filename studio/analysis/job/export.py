@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from studio.analysis.collectives.groups import comm_nodes
+from studio.analysis.collectives.groups import CommNodes, comm_nodes
 from studio.analysis.job.kinds import counted_type_name, counted_types
 from studio.trace import (
     NONE,
@@ -58,7 +58,16 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
     import pandas as pd
 
     if rank is None:
-        tables = [to_pandas(trace, one) for one in trace.ranks]
+        # Ranks that share a graph differ in the names of comm groups alone.
+        of_graph: dict[int, tuple[pd.DataFrame, CommNodes]] = {}
+        tables = []
+        for one in trace.ranks:
+            if one.graph not in of_graph:
+                of_graph[one.graph] = to_pandas(trace, one), comm_nodes(trace.graphs[one.graph])
+                tables.append(of_graph[one.graph][0])
+                continue
+            known, named = of_graph[one.graph]
+            tables.append(known.assign(group=_group_names(one, len(known), named)))
         numbers = np.repeat([one.number for one in trace.ranks], [len(one) for one in tables])
         whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
         whole["type"] = whole["type"].astype("category")
@@ -67,18 +76,16 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
     owner = trace.known_rank(rank)
     graph = trace.graph_of(owner)
     names, communication = list(graph.strings), comm_nodes(graph)
-    collective, group = np.full(len(graph), None, object), np.full(len(graph), None, object)
-    for row, kind, number, slot in zip(
+    collective = np.full(len(graph), None, object)
+    for row, kind, number in zip(
         communication.rows.tolist(),
         communication.type.tolist(),
         communication.collective.tolist(),
-        communication.group_slot.tolist(),
         strict=True,
     ):
         if kind == NodeType.COMM_COLL and number != NONE:
             collective[row] = collective_name(number)
-        if slot != NONE:
-            group[row] = str(owner.slots[slot])
+    group = _group_names(owner, len(graph), communication)
     streams = np.zeros(len(graph), np.bool_)
     streams[int_column(graph, "stream")[0]] = True
     return pd.DataFrame(
@@ -98,6 +105,15 @@ def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
             "data_deps": _ids(graph, "data"),
         }
     )
+
+
+def _group_names(rank: Rank, count: int, communication: CommNodes) -> NDArray[np.object_]:
+    """Return (N,) the comm group of each node of a rank, None where it names none."""
+    group = np.full(count, None, object)
+    for row, slot in zip(communication.rows.tolist(), communication.group_slot.tolist(), strict=True):
+        if slot != NONE:
+            group[row] = str(rank.slots[slot])
+    return group
 
 
 def to_arrow(trace: Trace, rank: int | Rank | None = None) -> pa.Table:

@@ -9,9 +9,9 @@ packet sequence, on which each text is written once.
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.slices import Slices, Thread
+from studio.distinct import find_distinct
 from studio.errors import StudioError
 from studio.timeline import LANE_KINDS
 from studio.trace import NONE, Graph, Int64, NodeType, Rank, collective_name, dense_column, type_name
@@ -30,6 +31,11 @@ _EVENTS_AT_ONCE = 8192
 """Packets that are encoded together: few pieces to send, few objects alive."""
 _ANNOTATIONS = ("id", "type", "bytes", "collective", "unfinished")
 _ID, _TYPE, _BYTES, _COLLECTIVE, _UNFINISHED = range(1, len(_ANNOTATIONS) + 1)
+_PACKET = b"\x0a"
+"""Tags of the fields of a packet that are written here, not by protobuf: in `Trace`, in `TracePacket`, and in `TrackEvent`."""
+_TIME, _SEQUENCE, _EVENT, _FLAGS = b"\x40", b"\x50", b"\x5a", b"\x68"
+_TRACK, _FLOW = b"\x58", b"\xf9\x02"
+_FLOW_BYTES = 10
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
@@ -70,22 +76,8 @@ def _messages() -> ModuleType:
     return module
 
 
-class _Flows:
-    """The flows that start or end at the slices of a rank."""
-
-    def __init__(self) -> None:
-        self.keys = array("q")
-        self.numbers = array("q")
-
-    def add(self, place: int, number: int, *, at_end: bool = False) -> None:
-        self.keys.append(2 * place + at_end)
-        self.numbers.append(number)
-
-    def sorted(self) -> tuple[Int64, Int64]:
-        """Return sorted keys (twice the slice index, plus 1 for its end) and their flow numbers."""
-        keys = np.array(self.keys, np.int64)
-        order = np.argsort(keys, kind="stable")
-        return keys[order], np.array(self.numbers, np.int64)[order]
+_Flows = tuple[Int64, Int64]
+"""The flows that start or end at the slices of a rank: keys (twice the slice index, plus 1 for its end), and their numbers."""
 
 
 class _Writer:
@@ -102,6 +94,8 @@ class _Writer:
         )
         self.named: dict[int, set[int]] = {}
         self.typed: dict[int, set[int]] = {}
+        self.texts: dict[int, dict[tuple[int, ...], bytes]] = {}
+        """By sequence what begins a slice, encoded once for all ranks whose graph it is of."""
         self.tracks = 0
         self.flows = 0
         numbers = [rank.number for rank in slices.gantt.trace.ranks]
@@ -113,28 +107,29 @@ class _Writer:
     def pieces(self) -> Iterator[bytes]:
         meetings = self._meetings()
         for place, rank in enumerate(self.slices.gantt.trace.ranks):
-            yield from self._rank(place, rank, meetings.pop(rank.number, _Flows()))
+            yield from self._rank(place, rank, meetings[place])
 
-    def _meetings(self) -> dict[int, _Flows]:
-        """Number the flows between ranks, by rank."""
-        flows: dict[int, _Flows] = {}
-        for kind, ends in self.slices.meetings():
-            if len(ends) < 2:
-                continue
-            self.flows += 1
-            for side, end in enumerate(ends):
-                # A receive may begin before its send, but not end.
-                received = kind == "message" and side == 1
-                flows.setdefault(end.rank, _Flows()).add(end.place, self.flows, at_end=received)
-        return flows
+    def _meetings(self) -> list[_Flows]:
+        """Number the flows between ranks; return them by place of the rank."""
+        columns = [np.zeros((3, 0), np.int64)]
+        for meeting, place, slice_at, received in self.slices.meeting_places():
+            # A receive may begin before its send, but not end.
+            columns.append(np.stack([place, 2 * slice_at + received, self.flows + 1 + meeting]))
+            self.flows += int(meeting.max(initial=-1)) + 1
+        table = np.concatenate(columns, axis=1)
+        table = table[:, np.argsort(table[0], kind="stable")]
+        bounds = np.searchsorted(table[0], np.arange(len(self.processes) + 1)).tolist()
+        return [(table[1, begin:end], table[2, begin:end]) for begin, end in pairwise(bounds)]
 
     def _rank(self, place: int, rank: Rank, flows: _Flows) -> Iterator[bytes]:
-        for _, before, after in self.slices.dependencies(rank):
-            if before.place == after.place:
-                continue
-            self.flows += 1
-            flows.add(before.place, self.flows)
-            flows.add(after.place, self.flows)
+        before, after, _ = self.slices.dependency_places(rank)
+        apart = before != after
+        ends = 2 * np.stack([before[apart], after[apart]], axis=1).reshape(-1)
+        given = np.repeat(self.flows + 1 + np.arange(len(ends) // 2), 2)
+        self.flows += len(ends) // 2
+        keys, numbers = np.append(flows[0], ends), np.append(flows[1], given)
+        order = np.argsort(keys, kind="stable")
+        flows = keys[order], numbers[order]
         trace = self.messages.Trace()
         self._open_sequence(trace, rank.graph)
         threads = list(self.slices.threads(rank))
@@ -180,7 +175,16 @@ class _Writer:
         graph = gantt.trace.graph_of(rank)
         places, track, kind = _in_order(gantt, threads, first)
         node = gantt.coverage.row[places]
-        keys, numbers = flows.sorted()
+        keys, numbers = flows
+        # Fixed in length, flows are cut out of one text.
+        joining = np.zeros(len(numbers), [("tag", "S2"), ("number", "<u8")])
+        joining["tag"], joining["number"] = _FLOW, numbers
+        flow_texts = joining.tobytes()
+        texts = self.texts.setdefault(rank.graph, {})
+        sequence = _SEQUENCE + _varint(rank.graph + 1) + _EVENT
+        tracks = {number: _TRACK + _varint(number) for number in find_distinct(track).tolist()}
+        over_text = self.messages.TrackEvent(type=self.end).SerializeToString()
+        flags = _FLAGS + _varint(self.interned)
         columns_of = (
             kind,
             graph.name[node],
@@ -199,34 +203,33 @@ class _Writer:
             key = 2 * places[slices] + ends[part]
             joined = (np.searchsorted(keys, key), np.searchsorted(keys, key, side="right"))
             columns = (
-                time[part],
                 ends[part],
                 track[slices],
                 *joined,
                 *(column[slices] for column in columns_of),
             )
-            trace = self.messages.Trace()
+            packets: list[bytes] = []
             for when, over, where, since, until, *what in zip(
-                *(column.tolist() for column in columns), strict=True
+                _varints(time[part]), *(column.tolist() for column in columns), strict=True
             ):
-                packet = trace.packet.add(
-                    timestamp=when, trusted_packet_sequence_id=rank.graph + 1, sequence_flags=self.interned
-                )
-                event = packet.track_event
-                event.track_uuid = where
-                event.type = self.end if over else self.begin
-                if since < until:
-                    event.flow_ids.extend(numbers[since:until].tolist())
+                told, new = over_text, b""
                 if not over:
-                    self._tell(packet, rank.graph, graph, what)
-            yield trace.SerializeToString()
+                    key_of = tuple(what)
+                    known = texts.get(key_of)
+                    if known is None:
+                        known = texts[key_of] = self._tell(what)
+                        new = self._intern(rank.graph, graph, what)
+                    told = known
+                # In the order of the numbers of fields, as protobuf writes them.
+                event = told + tracks[where] + flow_texts[_FLOW_BYTES * since : _FLOW_BYTES * until]
+                packet = b"".join((_TIME, when, sequence, _varint(len(event)), event, new, flags))
+                packets += (_PACKET, _varint(len(packet)), packet)
+            yield b"".join(packets)
 
-    def _tell(self, packet: Any, sequence: int, graph: Graph, what: list[int]) -> None:
-        """Add category, name, id, type, bytes and collective of a slice, and whether it never ended."""
-        kind, code, number, of, size, collective, unfinished = what
-        event = packet.track_event
-        event.category_iids.append(kind)
-        event.name_iid = code + 1
+    def _intern(self, sequence: int, graph: Graph, what: list[int]) -> bytes:
+        """Return the texts of a slice that its sequence does not know yet, as a field of its packet; empty where it knows all."""
+        _, code, _, of, *_ = what
+        packet = self.messages.TracePacket()
         if code not in self.named[sequence]:
             self.named[sequence].add(code)
             packet.interned_data.event_names.add(iid=code + 1, name=graph.strings[code])
@@ -235,6 +238,14 @@ class _Writer:
             packet.interned_data.debug_annotation_string_values.add(
                 iid=_type_number(of), str=type_name(of).encode()
             )
+        text: bytes = packet.SerializeToString()
+        return text
+
+    def _tell(self, what: list[int]) -> bytes:
+        """Return the fields that begin a slice: category, name, id, type, bytes and collective, and whether it never ended."""
+        kind, code, number, of, size, collective, unfinished = what
+        event = self.messages.TrackEvent(type=self.begin, name_iid=code + 1)
+        event.category_iids.append(kind)
         annotate = event.debug_annotations.add
         annotate(name_iid=_ID, uint_value=number)
         annotate(name_iid=_TYPE, string_value_iid=_type_number(of))
@@ -244,6 +255,42 @@ class _Writer:
             annotate(name_iid=_COLLECTIVE, string_value=collective_name(collective))
         if unfinished:
             annotate(name_iid=_UNFINISHED, uint_value=1)
+        text: bytes = event.SerializeToString()
+        return text
+
+
+def _varint(number: int) -> bytes:
+    r"""Return a number as protobuf writes it.
+
+    Example:
+        >>> _varint(1), _varint(300)
+        (b'\x01', b'\xac\x02')
+    """
+    if number < len(_SHORT):
+        return _SHORT[number]
+    return bytes((number & 127 | 128,)) + _varint(number >> 7)
+
+
+_SHORT = [bytes((number,)) for number in range(128)]
+_SHORT += [bytes((number & 127 | 128, number >> 7)) for number in range(128, 1 << 12)]
+
+
+def _varints(numbers: Int64) -> list[bytes]:
+    """Return many numbers, from 0 on, as protobuf writes them.
+
+    Example:
+        >>> _varints(np.array([0, 1, 300, 1 << 40])) == [_varint(number) for number in (0, 1, 300, 1 << 40)]
+        True
+    """
+    length = np.ones(len(numbers), np.int64)
+    for count in range(1, 9):
+        length += numbers >= 1 << (7 * count)
+    most = int(length.max(initial=1))
+    place = np.arange(most)
+    digits = numbers[:, None] >> (7 * place) & 127 | np.where(place + 1 < length[:, None], 128, 0)
+    text = digits.astype(np.uint8).tobytes()
+    begins = range(0, most * len(numbers), most)
+    return [text[at : at + size] for at, size in zip(begins, length.tolist(), strict=True)]
 
 
 def _in_order(gantt: Gantt, threads: list[Thread], first: int) -> tuple[Int64, Int64, Int64]:

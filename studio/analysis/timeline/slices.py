@@ -17,7 +17,7 @@ import numpy as np
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.peers import members_in_order
 from studio.timeline import LANE_KINDS, LaneKind
-from studio.trace import NONE, Int32, Int64, Rank
+from studio.trace import NONE, Bool, Int32, Int64, Rank
 
 DEPENDENCY_KINDS = ("ctrl", "data")
 _FLOWS_AT_ONCE = 8192
@@ -108,16 +108,64 @@ class Slices:
 
     def dependencies(self, rank: Rank) -> Iterator[tuple[str, End, End]]:
         """Yield the dependencies between slices of a rank: kind, slice waited for, waiting slice."""
-        edges = self.gantt.adjacency_of(rank).edges
-        places = self.gantt.places(rank).astype(np.int64)
-        before, after = places[edges.before], places[edges.after]
-        there = (before != NONE) & (after != NONE)
-        before, after, data = before[there], after[there], edges.is_data[there]
+        before, after, data = self.dependency_places(rank)
         for first in range(0, len(data), _FLOWS_AT_ONCE):
             part = slice(first, first + _FLOWS_AT_ONCE)
             sides = (self._ends(rank, side[part]) for side in (before, after))
             for kind, waited_for, two in zip(data[part].tolist(), *sides, strict=True):
                 yield DEPENDENCY_KINDS[kind], waited_for, two
+
+    def dependency_places(self, rank: Rank) -> tuple[Int64, Int64, Bool]:
+        """Return the dependencies between slices of a rank: (D,) the one waited for, the waiting one, and whether data is passed."""
+        edges = self.gantt.adjacency_of(rank).edges
+        places = self.gantt.places(rank).astype(np.int64)
+        before, after = places[edges.before], places[edges.after]
+        there = (before != NONE) & (after != NONE)
+        return before[there], after[there], edges.is_data[there]
+
+    def meeting_places(self) -> Iterator[tuple[Int64, Int64, Int64, Int64]]:
+        """Yield what `meetings` does where at least two slices meet, a comm group or all messages at a time.
+
+        E slices, one meeting after another; where the slices of one stand is in no order but for a message's, its send first.
+
+        Yields:
+            (E,) which meeting, counted from 0; place of the rank in the trace; slice; and whether it is a receive.
+        """
+        gantt = self.gantt
+        place_of = {rank.number: place for place, rank in enumerate(gantt.trace.ranks)}
+        places = {}
+
+        def slices_of(place: int) -> Int64:
+            if place not in places:
+                places[place] = gantt.places(gantt.trace.ranks[place]).astype(np.int64)
+            return places[place]
+
+        for matching in gantt.matchings:
+            rows = members_in_order(gantt, matching)
+            ranks = np.array([place_of.get(number, NONE) for number in matching.members], np.int64)
+            table = np.full(rows.shape, NONE, np.int64)
+            for line, place, mine in zip(table, ranks.tolist(), rows, strict=True):
+                there = mine != NONE
+                if there.any():
+                    line[there] = slices_of(place)[mine[there]]
+            table = table[:, (table != NONE).sum(axis=0) > 1]
+            meeting, member = np.nonzero(table.T != NONE)
+            yield meeting, ranks[member], table[member, meeting], np.zeros(len(member), np.int64)
+        messages = gantt.messages
+        ranks = np.stack([messages.send_rank, messages.receive_rank], axis=1).astype(np.int64)
+        rows = np.stack([messages.send_row, messages.receive_row], axis=1)
+        table = np.full(ranks.shape, NONE, np.int64)
+        whole = np.flatnonzero(np.repeat((ranks != NONE).all(axis=1), 2))
+        order = whole[np.argsort(ranks.reshape(-1)[whole], kind="stable")]
+        named = ranks.reshape(-1)[order]
+        for mine in np.split(order, np.flatnonzero(np.diff(named)) + 1):
+            if len(mine):
+                own = slices_of(int(ranks.reshape(-1)[mine[0]]))
+                table.reshape(-1)[mine] = own[rows.reshape(-1)[mine]]
+        both = (table != NONE).all(axis=1)
+        count = int(both.sum())
+        side = np.tile(np.arange(2), count)
+        yield np.repeat(np.arange(count), 2), ranks[both].reshape(-1), table[both].reshape(-1), side
 
     def meetings(self) -> Iterator[tuple[str, list[End]]]:
         """Yield the slices of every collective, by arrival, and of every message, its send first."""

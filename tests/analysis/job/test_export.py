@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import studio
+from studio.analysis.job import export
 from studio.errors import TraceError
 from studio.samples import sample_path
 from tests.handmade import node, trace_of
@@ -81,3 +82,19 @@ def test_an_unknown_rank_is_named(trace: studio.Trace) -> None:
     """With those that exist."""
     with pytest.raises(TraceError, match="no rank 99"):
         studio.to_networkx(trace, 99)
+
+
+def test_ranks_that_share_a_graph_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of all ranks is what the tables of each say, comm groups included, though each graph is looked at once."""
+    trace = studio.generate("gpt3-125m", ranks=4, tp=2, batch=4)
+    assert len(trace.graphs) == 1
+    apart = [studio.to_pandas(trace, rank) for rank in trace.ranks]
+    built = []
+    ids = export._ids
+    monkeypatch.setattr(export, "_ids", lambda *given: built.append(1) or ids(*given))
+    whole = studio.to_pandas(trace)
+    assert len(built) == 2
+    for rank, own in zip(trace.ranks, apart, strict=True):
+        mine = whole[whole["rank"] == rank.number].drop(columns="rank").reset_index(drop=True)
+        pd.testing.assert_frame_equal(mine, own, check_categorical=False)
+    assert len(set(whole["group"].dropna())) > 2

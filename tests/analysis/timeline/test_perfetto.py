@@ -269,3 +269,28 @@ def test_without_the_package_the_error_says_how_to_get_it(monkeypatch) -> None:
 def test_importing_the_module_does_not_load_the_package() -> None:
     code = "import sys, studio.analysis.timeline.perfetto; sys.exit('perfetto' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_is_written_in_bulk_is_what_protobuf_would_write() -> None:
+    """Packets are put together from encoded parts; read and written again by protobuf they are the same bytes."""
+    jobs = (
+        sample(),
+        studio.generate("gpt3-125m", ranks=4, tp=2, pp=2, batch=2, gpu="a100"),
+    )
+    systems = (None, studio.preset("hgx-a100", npus=4))
+    for trace, system in zip(jobs, systems, strict=True):
+        gantt = Gantt(trace, studio.simulate(trace, system).timeline()) if system else drawn(trace)
+        data = b"".join(perfetto_events(gantt))
+        assert messages.Trace.FromString(data).SerializeToString() == data
+
+
+def test_slices_of_one_graph_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of ranks share a graph: what begins a slice differs among them in its time, thread and flows only."""
+    trace = studio.generate("gpt3-125m", ranks=8, tp=2, batch=8, gpu="a100")
+    told: list[list[int]] = []
+    tell = module._Writer._tell
+    monkeypatch.setattr(module._Writer, "_tell", lambda self, what: told.append(what) or tell(self, what))
+    result = studio.simulate(trace, studio.preset("hgx-a100", npus=8))
+    list(perfetto_events(Gantt(trace, result.timeline())))
+    assert len(trace.graphs) == 1
+    assert len(told) == len(trace.graphs[0])
