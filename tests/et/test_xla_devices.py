@@ -263,7 +263,7 @@ def test_machines_of_one_run_are_one_job_whatever_they_are_called(tmp_path: Path
         gpus(folder / f"{name}.xplane.pb", 2, made)
     with pytest.raises(studio.TraceError, match="The rank of 2 files is unknown") as caught:
         studio.read(tmp_path)
-    assert "--rank FILE=NUMBER" in str(caught.value.hint)
+    assert 'ranks={"FILE": NUMBER}' in str(caught.value.hint)
     for opened in (tmp_path, folder):
         trace = studio.read(opened, ranks={"beta.xplane.pb": 0, "alpha.xplane.pb": 1})
         assert [Path(rank.file).name[:5] for rank in trace.ranks] == ["beta.", "beta.", "alpha", "alpha"]

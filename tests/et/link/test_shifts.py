@@ -42,7 +42,7 @@ def test_recordings_that_begin_apart_are_matched_by_what_was_under_way(tmp_path,
     trace = job(tmp_path, *recorded, sizes=sizes)
     assert numbers(trace) == [list(own) for own in recorded]
     assert [rank.metadata_number("clock_offset_ns") for rank in trace.ranks] == [0, 0, 0, 0]
-    [one] = [one for one in examine(trace) if one.code == "collectives-disagree"]
+    [one] = [one for one in examine(trace) if one.code == "border-collectives"]
     assert (one.level, one.count) == ("warning", 2 + 1 + 3 + 2 + 1 + 2 - 1)
     assert not [one for one in examine(trace) if one.level == "error"]
 
@@ -79,7 +79,7 @@ def test_clocks_are_compared_by_collectives_of_one_number(tmp_path):
     trace = studio.read(tmp_path)
     assert [rank.metadata_number("clock_offset_ns") for rank in trace.ranks] == [0, -3_000_000_000]
     assert trace.ranks[1].metadata_number("clock_matched") == 5
-    assert [one.level for one in examine(trace) if one.code == "collectives-disagree"] == ["warning"]
+    assert [one.level for one in examine(trace) if one.code == "border-collectives"] == ["warning"]
     assert [dense_column(graph, "comm_seq", -1).max() for graph in trace.graphs] == [5, 6]
 
 
@@ -98,7 +98,7 @@ def is_span(one: dict[str, Any]) -> bool:
     return one.get("ph") == "X" and not one["name"].startswith("PyTorch Profiler")
 
 
-@pytest.mark.parametrize(("run", "codes"), [("ddp_mlp_4r", {"collectives-disagree"}), ("ddp_gpt_2r", set())])
+@pytest.mark.parametrize(("run", "codes"), [("ddp_mlp_4r", {"border-collectives"}), ("ddp_gpt_2r", set())])
 def test_real_recordings_cut_by_time_are_checked_without_an_error_and_replayed(shared, tmp_path, run, codes):
     """Some end while gloo carries a collective out: then its call alone is left, without its size."""
     for number, path in enumerate(sorted((shared / "traces/torch" / run).glob("kineto_*"))):
@@ -110,7 +110,7 @@ def test_real_recordings_cut_by_time_are_checked_without_an_error_and_replayed(s
     trace = studio.read(tmp_path)
     found = examine(trace)
     assert not [one for one in found if one.level == "error"]
-    assert {one.code for one in found} & {"collectives-disagree", "clock-skew"} == codes
+    assert {one.code for one in found} & {"border-collectives", "collectives-disagree", "clock-skew"} == codes
     assert sum(rank.metadata_number("clock_offset_ns") for rank in trace.ranks) == 0
     replay = studio.preset("hgx-h100", npus=len(trace.ranks)).config.extended().replaying()
     windows = recorded_windows(trace).values()
