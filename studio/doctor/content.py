@@ -56,8 +56,8 @@ _ONE_SESSION = (
 )
 _NO_HOST = (
     "No file tells the operators of these, as an execution trace of PyTorch does, so nothing was lost in linking: they keep "
-    "their times, and wait for their launch, where it was recorded, and for what their device ended last. Of rocprof, record "
-    "the calls of the runtime too (rocprofv3 --hip-trace)."
+    "their times, and wait for their launch, where it was recorded, and for what their device ended last. Where launches are "
+    "missing, record the calls of the runtime too (rocprofv3 --hip-trace; of PyTorch ProfilerActivity.CPU)."
 )
 
 

@@ -9,6 +9,7 @@ reference stops without a message, is taken to be 1 and reported.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -461,7 +462,7 @@ def _with_setting(parts: Parts, given: str, index: str | None, text: str) -> Par
     if given.partition(".")[0] == COSTS and "." in given:
         return _with_cost(parts, given.split(".")[1:], index, text)
     setting, npu = find_setting(given)
-    value = _parse_setting(text, setting)
+    value = _literal(text) if npu else _parse_setting(text, setting)
     if setting.file == "run":
         Fields("--set", {given: text}).choice_in(given, text, setting.values)
     before = table_of(parts, setting.file).get(setting.key)
@@ -598,10 +599,35 @@ def _parse_setting(text: str, setting: Setting) -> object:
     """Parse a `--set` value; an invalid one stays text and is rejected by key later."""
     if setting.type in ("links", "table"):
         return _json_or_text(text)
+    if setting.type == "speeds":
+        given = _json_or_text(text)
+        return given if isinstance(given, Mapping) else read_speeds(text)
     if setting.per_dimension or setting.type == "algorithms":
         inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
         return [_literal(item.strip()) for item in inner.split(",")] if inner.strip() else []
     return _literal(text)
+
+
+def read_speeds(text: str) -> object:
+    """Return the table in a text such as `3: 0.9, 7: 1.1`; the text itself where it is none, which is refused by key later.
+
+    Example:
+        >>> read_speeds("3: 0.9, 7: 2"), read_speeds("fast")
+        ({'3': 0.9, '7': 2}, 'fast')
+    """
+    pairs = [part.partition(":") for part in text.replace(";", ",").split(",") if part.strip()]
+    if not all(colon for _, colon, _ in pairs):
+        return text
+    return {npu.strip(): read_number(speed.strip()) for npu, _, speed in pairs}
+
+
+def read_number(text: str) -> object:
+    """Return the number in a text, a whole one without a fraction; the text itself where it is none, or not finite."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return plain(number) if math.isfinite(number) else text
 
 
 def _json_or_text(text: str) -> object:

@@ -104,6 +104,14 @@ def test_single_settings_are_changed() -> None:
     assert interpret(back).config.extensions == replace(config.extensions, communication_slots=1)
 
 
+@pytest.mark.parametrize("speeds", ["3: 0.5, 1:2", '{"3": 0.5, "1": 2}'])
+def test_speeds_are_set_together_as_the_form_and_messages_write_them(speeds: str) -> None:
+    changed = with_settings(Parts(NETWORK, SYSTEM), [f"extended.compute-speeds={speeds}"])
+    extensions = interpret(changed).config.extensions
+    assert extensions is not None
+    assert extensions.compute_speeds == {1: 2, 3: 0.5}
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

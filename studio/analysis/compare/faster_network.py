@@ -95,8 +95,7 @@ def _collectives(base: Side, late: Side) -> str:
     group = f"group {name}" if name else "all ranks"
     return (
         f"{format_count(often)} of {format_counted(compared, 'collective')} {'takes' if often == 1 else 'take'} longer once all members have "
-        f"come, most of all {collective_name(kind)} of {group} ({format_ns(ns)} in all), as what shares their dimensions meets them in another "
-        "order"
+        f"come, most of all {collective_name(kind)} of {group} ({format_ns(ns)} in all)"
     )
 
 

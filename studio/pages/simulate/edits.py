@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,8 +15,7 @@ from studio.sim.check import check
 from studio.sim.config import SystemConfig
 from studio.sim.doubted_range import UNEVEN
 from studio.sim.models import Model, model_of, with_model
-from studio.sim.network import plain
-from studio.sim.parts import Parts, is_extended, table_of, with_mode, with_value
+from studio.sim.parts import Parts, is_extended, read_number, read_speeds, table_of, with_mode, with_value
 from studio.sim.presets import PRESETS, full_form, preset, uneven_words
 from studio.sim.problems import examine_parts
 from studio.sim.remote_memory import FINDING, with_memory_for
@@ -77,25 +75,10 @@ def form_choices(setting: Setting) -> Sequence[tuple[str, str]]:
 def _value(setting: Setting, text: str) -> object:
     """Parse the text of a field; what is not a number stays a text, which validation refuses later."""
     if setting.type == "speeds":
-        return _speeds(text)
+        return read_speeds(text)
     if setting.type == "flag":
         return text == "1" if setting.file == "options" else int(text or 0)
-    return _number(text)
-
-
-def _number(text: str) -> object:
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return plain(number) if math.isfinite(number) else text
-
-
-def _speeds(text: str) -> object:
-    pairs = [part.partition(":") for part in text.replace(";", ",").split(",") if part.strip()]
-    if not all(colon for _, colon, _ in pairs):
-        return text
-    return {npu.strip(): _number(speed.strip()) for npu, _, speed in pairs}
+    return read_number(text)
 
 
 def with_text(tables: Parts, key: str, text: str) -> Parts:
