@@ -19,7 +19,14 @@ from studio.analysis.collectives.apart import apart_rows, apart_words
 from studio.analysis.collectives.group_sizes import open_words, told_ranks
 from studio.analysis.collectives.size_classes import SizeClass, size_classes
 from studio.analysis.collectives.times import CollectiveTimes, collective_times, whole_bytes
-from studio.analysis.job.late_ranks import Late, Lateness, came_last, late_ranks, late_words
+from studio.analysis.job.late_ranks import (
+    Late,
+    Lateness,
+    count_awaited,
+    count_last_ranks,
+    late_ranks,
+    late_words,
+)
 from studio.analysis.job.nodes import node_ref
 from studio.analysis.job.together import ready_words
 from studio.commands.base.checked import warn_of_check, with_stored_check
@@ -28,7 +35,6 @@ from studio.commands.base.outcome import WHOLE, WHOLE_WORDS
 from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
 from studio.commands.base.terminal import printable
 from studio.comparing import Compared
-from studio.distinct import find_distinct
 from studio.et import Progress
 from studio.sim.attained import FASTER, FASTER_WORDS, Attained, attained_by
 from studio.trace import NONE, CollectiveType
@@ -87,7 +93,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Listed:
     begin_together = side.is_recording and bool(((times.skew_ns == 0) & (times.present > 1)).any())
     note = ready_words(side.ledger()) if begin_together else ""
     late: list[Late] = []
-    late_count = len(find_distinct(times.last_rank[times.skew_ns > 0]))
+    late_count = count_last_ranks(times)
     if late_count:
         late = late_ranks(Lateness(side.trace, side.times, side.ledger()), times, most=_LATE)
     attained = attained_by(side.trace, classes, request.system)
@@ -122,14 +128,12 @@ def _late_report(listed: Listed, late: Late) -> dict[str, Any]:
 
 def _node(listed: Listed, late: Late) -> str:
     """Return the id of the node of a rank in the collective in which a member waited for it longest."""
-    trace = listed.side.side.trace
-    rank = next(rank for rank in trace.ranks if rank.number == late.rank)
-    return node_ref(trace.graph_of(rank), late.row)
+    return node_ref(listed.side.side.trace.graph_of(late.rank), late.row)
 
 
 def _late_lines(listed: Listed) -> Iterator[str]:
     """Yield a line for each of the ranks waited for longest, with the node to look at."""
-    total = came_last(listed.times)
+    total = count_awaited(listed.times)
     for late in listed.late[:_LATE_SHOWN]:
         yield f"{late_words(late, total)}; longest at its node {_node(listed, late)}"
     more = listed.late_count - _LATE_SHOWN

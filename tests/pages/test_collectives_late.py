@@ -78,7 +78,7 @@ def test_the_command_tells_the_same(side: Any) -> None:
     times = collective_times(side.trace, side.times)
     lateness = Lateness(side.trace, side.times, side.ledger())
     compared = SimpleNamespace(name="traces", side=side)
-    listed = command.Listed(compared, times, [], None, late_ranks(lateness, times), 1)  # type: ignore[arg-type]
+    listed = command.Listed(compared, times, [], None, late_ranks(lateness, times), 1)
     assert command.text(listed).endswith(
         "Who came last, and what took longer there:\n"
         "rank 2 came last to 1 of 1 collective: the first member waited 26.0 µs for it in all, 26.0 µs at most; "

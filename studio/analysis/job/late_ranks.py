@@ -116,9 +116,14 @@ def cause_words(longer: Iterable[Longer]) -> str:
     return ", ".join(each.words() for each in list(longer)[:_LISTED])
 
 
-def came_last(found: CollectiveTimes) -> int:
+def count_awaited(found: CollectiveTimes) -> int:
     """Return how many collectives some rank came last to, after others."""
     return int((found.skew_ns > 0).sum())
+
+
+def count_last_ranks(found: CollectiveTimes) -> int:
+    """Return how many ranks came last to some collective, after others."""
+    return len(find_distinct(found.last_rank[found.skew_ns > 0]))
 
 
 def late_words(late: Late, collectives: int) -> str:

@@ -7,9 +7,8 @@ from typing import Any
 from dash import dcc, html
 
 from studio.analysis.collectives.heat import Shown
-from studio.analysis.job.late_ranks import Late, came_last, cause_words
+from studio.analysis.job.late_ranks import Late, cause_words, count_awaited, count_last_ranks
 from studio.analysis.job.nodes import node_ref
-from studio.distinct import find_distinct
 from studio.pages.base.export import Table, exports
 from studio.pages.base.state import session
 from studio.pages.base.widgets import exact, link, table, with_hint
@@ -30,7 +29,8 @@ def late_list(job: str, run: str, view: dict[str, Any]) -> Any:
     found = late_of(session(), job, run, _LISTED)
     if not found:
         return None
-    total = came_last(times_of(session(), job, run))
+    times = times_of(session(), job, run)
+    total = count_awaited(times)
     items = [
         html.Li(
             [
@@ -59,7 +59,7 @@ def late_list(job: str, run: str, view: dict[str, Any]) -> Any:
         )
         for late in found[:_BESIDE]
     ]
-    more = _count(job, run) - _BESIDE
+    more = count_last_ranks(times) - _BESIDE
     rest = f"and {format_counted(more, 'more rank')}, under By size" if more > 0 else ""
     return html.Div(
         [
@@ -76,7 +76,8 @@ def late_table(job: str, run: str, view: dict[str, Any]) -> Any:
     found = late_of(session(), job, run, _LISTED)
     if not found:
         return None
-    total = came_last(times_of(session(), job, run))
+    times = times_of(session(), job, run)
+    total = count_awaited(times)
     rows = [
         (
             html.Span(
@@ -93,7 +94,7 @@ def late_table(job: str, run: str, view: dict[str, Any]) -> Any:
         )
         for late in found
     ]
-    more = _count(job, run) - len(found)
+    more = count_last_ranks(times) - len(found)
     head = (
         "Rank", "Last to", with_hint("Waited for", _WAITED), "Most", with_hint("Longer there than on the others", _LONGER),
     )  # fmt: skip
@@ -151,17 +152,9 @@ def for_whom(shown: Shown, cells: Int64, job: str, run: str, view: dict[str, Any
     ]
 
 
-def _count(job: str, run: str) -> int:
-    """Return how many ranks came last to some collective."""
-    times = times_of(session(), job, run)
-    return len(find_distinct(times.last_rank[times.skew_ns > 0]))
-
-
 def _there(job: str, run: str, view: dict[str, Any], page: str, late: Late) -> str:
     """Return the address of the node of a rank in the collective in which a member waited for it longest."""
-    trace = session().trace(job)
-    rank = next(rank for rank in trace.ranks if rank.number == late.rank)
-    node = node_ref(trace.graph_of(rank), late.row)
+    node = node_ref(session().trace(job).graph_of(late.rank), late.row)
     return link(page, {"job": job, "run": view.get("run")}, rank=str(late.rank), node=node)
 
 

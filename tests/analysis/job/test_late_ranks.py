@@ -6,7 +6,7 @@ from typing import Any
 
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import recorded_side
-from studio.analysis.job.late_ranks import Late, Lateness, Longer, came_last, late_ranks, late_words
+from studio.analysis.job.late_ranks import Late, Lateness, Longer, count_awaited, late_ranks, late_words
 from studio.timeline import node_times, recorded
 from tests.handmade import at, collective, node, trace_of
 
@@ -37,7 +37,7 @@ def rank(first: int, gemm: int, cast: int, *, idle: int = 0) -> list[Any]:
 def test_the_rank_that_came_last_is_named_with_what_lasted_longer_than_on_the_others() -> None:
     """Rank 2 computes 40 µs of gemm where the others compute 10 and 20, and its cast is shorter."""
     lateness, times, found = found_of(side_of(rank(5, 10, 6), rank(5, 20, 6), rank(5, 40, 2)))
-    assert came_last(times) == 1
+    assert count_awaited(times) == 1
     [late] = found
     assert (late.rank, late.row, late.collectives, late.looked_at) == (2, 4, 1, 1)
     assert (late.waited_ns, late.longest_ns) == (26_000, 26_000)
@@ -77,7 +77,7 @@ def test_a_rank_is_looked_at_from_when_all_had_met_not_from_the_beginning() -> N
     ]
     lateness, times, [late] = found_of(side_of(fast, slow))
     assert late.rank == 1
-    assert late.collectives == came_last(times) == 2
+    assert late.collectives == count_awaited(times) == 2
     first, second = lateness.at(1, 1), lateness.at(1, 3)
     assert first is not None
     assert [(one.name, one.more_ns) for one in first[1]] == [("load", 20_000)]
@@ -93,7 +93,7 @@ def test_one_rank_stands_for_itself_where_members_share_a_graph() -> None:
 
 def test_nobody_comes_last_where_all_come_together() -> None:
     _, times, found = found_of(side_of(rank(5, 10, 6), rank(5, 10, 6)))
-    assert came_last(times) == 0
+    assert count_awaited(times) == 0
     assert found == []
 
 
