@@ -26,8 +26,8 @@ LINTS := lint-mypy lint-tsc lint-eslint lint-imports lint-ruff lint-format
 BEFORE_TESTS := $(filter-out lint-mypy,$(LINTS)) client
 BESIDE_TESTS := WHOLE_LINES=1 $(MAKE) --no-print-directory lint-mypy
 TOGETHER := WHOLE_LINES=1 $(MAKE) --no-print-directory -j2
-# As many workers as cores: each keeps a core busy with Python, or with a studio and a browser of its own.
-PARALLEL := --numprocesses logical --dist worksteal --durations=20
+# How many workers that is, and why, says tests/conftest.py.
+PARALLEL := --numprocesses auto --dist worksteal --durations=20
 # `retry` runs a browser test that fails once more and says so at the end; `forbid` does not.
 FLAKY ?= retry
 # Tests start some hundred Python programs. Compiling the packages anew for each would take longer than the tests.

@@ -185,7 +185,12 @@
     },
   };
 
+  /** Several modules may fail to come; it is said once. */
+  let hasFailed = false;
+
   function showFailure() {
+    if (hasFailed) return;
+    hasFailed = true;
     const box = document.createElement("div");
     box.setAttribute("role", "alert");
     box.className = "cs-toast";

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import settings
+from psutil import cpu_count
 
 from tests.examples import DEFAULT_EXAMPLES, PROFILE, examples
 from tests.processes import kill_marked_processes, mark_children, reset_signals, unmarked
@@ -37,7 +38,9 @@ BROWSER_ARGUMENTS = [
     # A test's pages live for seconds: compiling their scripts for speed costs more than it gains.
     # So does collecting what they drop: it is collected less often where there is more room, compiled scripts never, since the
     # next page needs them again.
-    "--js-flags=--no-opt --no-maglev --no-flush-bytecode --min-semi-space-size=32 --max-semi-space-size=64",
+    "--js-flags=--no-opt --no-maglev --no-flush-bytecode --initial-heap-size=1024 --min-semi-space-size=32 --max-semi-space-size=64",
+    # Pictures of pages are put together in the browser's own process: handing them to another one costs more than it gains.
+    "--in-process-gpu",
     # All pages share a process, and with it what is compiled.
     "--process-per-site",
     # No other machine can be reached even if a page asks for one; the page fixture tells that it asked.
@@ -94,6 +97,15 @@ def pytest_configure(config: pytest.Config) -> None:
     mark_children()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Summary(), "studio-summary")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than cores, for `--numprocesses auto`.
+
+    A worker that drives a browser waits a sixth of its time: for an answer, for what a page draws a moment later, for what it puts
+    off. Measured: see `benchmarks/README.md`.
+    """
+    return (cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(wrapper=True)

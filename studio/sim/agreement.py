@@ -409,7 +409,8 @@ def _find_foreign(trace: Trace, messages: Messages) -> Iterator[Finding]:
         first = int(rows[0])
         side = "send" if messages.send_row[first] != NONE else "receive"
         rank = int(numbers[(messages.send_rank if side == "send" else messages.receive_rank)[first]])
-        key, named = ("comm_src", messages.source) if side == "send" else ("comm_dst", messages.target)
+        key = "comm_src" if side == "send" else "comm_dst"
+        named = messages.source if side == "send" else messages.target
         message = f"Rank {rank} has a {side} whose {key} is rank {int(named[first])}{_of_count(len(rows))}."
         yield Finding(
             "error", "foreign-message", message, f"{key} of a {side} is its own rank, or left out.", rank

@@ -241,12 +241,6 @@ def intercept(page, matches: Callable[[str], bool], act: Callable[[Route], None]
     )
 
 
-BRIEF = {"resultTypes": ["violations"]}
-"""Axe describes each element that breaks a rule, and of those that break none only the first."""
-
-COLOUR_RULES = BRIEF | {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-"""The rules that look at colours: all that a theme changes."""
-
 PROBE = "/assets/logo.svg?caught"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 import studio as library
 from studio.samples import sample_path
@@ -11,7 +10,8 @@ from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
-from tests.e2e.conftest import BRIEF, COLOUR_RULES, Studio, quiet, until, view
+from tests.e2e.accessibility import ALL, COLOURS, SERIOUS, hold_against
+from tests.e2e.conftest import Studio, quiet, until, view
 from tests.e2e.going import go
 from tests.kernels import compiled
 
@@ -138,9 +138,7 @@ def test_a_comparison_from_the_first_click_to_the_link(studio: Studio, page, run
         quiet(page)
         drawn(page)
         # All that a theme changes is colours.
-        found = Axe().run(page, options=BRIEF if scheme == "light" else COLOUR_RULES).response["violations"]
-        serious = [one for one in found if one["impact"] in ("serious", "critical")]
-        assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
+        hold_against(page, ALL if scheme == "light" else COLOURS, "#content", SERIOUS)
 
 
 def test_the_run_that_is_shown_is_chosen_in_the_bar(studio: Studio, page) -> None:

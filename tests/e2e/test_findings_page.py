@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from studio.doctor import CHECKS
 from studio.et import read, write
 from tests.doctor.broken_jobs import comp, healthy
-from tests.e2e.conftest import BRIEF, LOOK, Held, Studio, becomes, quiet, until
+from tests.e2e.accessibility import ALL, SERIOUS, hold_against
+from tests.e2e.conftest import LOOK, Held, Studio, becomes, quiet, until
 from tests.e2e.going import go
 from tests.handmade import collective, trace_of
 
@@ -104,12 +104,7 @@ def open_a_finding_by_keyboard(studio: Studio, page):
     page.click(".fi-nodes a >> nth=1")
     page.locator("#inspector h2", has_text="n2").wait_for()
     assert page.evaluate("window.studio.view.readView().finding") == "cycle"
-    serious = [
-        one
-        for one in Axe().run(page, options=BRIEF).response["violations"]
-        if one["impact"] in ("serious", "critical")
-    ]
-    assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
+    hold_against(page, ALL, "#content", SERIOUS)
     # A task ends before the answer has come: asked again for that, the page still shows what the address says.
     held = Held(page, "findings-body")
     head.click()

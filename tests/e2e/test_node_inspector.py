@@ -7,16 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 import studio as library
 from studio.analysis.collectives.arrivals import Arrivals, arrivals
 from studio.analysis.job.nodes import node_ref
 from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import NodeType, Trace, node_attributes
-from tests.e2e.conftest import COLOUR_RULES, Studio, becomes, quiet, until, view
+from tests.e2e.accessibility import COLOURS, GUIDELINES, hold_against
+from tests.e2e.conftest import Studio, becomes, quiet, until, view
 from tests.e2e.going import go
-from tests.e2e.test_pages import RULES
 
 pytestmark = pytest.mark.e2e
 
@@ -52,11 +51,10 @@ def test_a_pinned_node_stays_while_the_selection_moves_to_other_nodes_pages_and_
     pinned = page.locator(".cs-pinned", has_text="Pinned: rank 3 of transformer_8r, as recorded")
     pinned.wait_for()
     assert page.evaluate("document.activeElement.textContent") == "Unpin"
-    for scheme, rules in (("light", RULES), ("dark", COLOUR_RULES)):
+    for scheme, rules in (("light", GUIDELINES), ("dark", COLOURS)):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_selector(f"html[data-mantine-color-scheme='{scheme}']", state="attached")
-        broken = Axe().run(page, context="#inspector", options=rules).response["violations"]
-        assert not broken, [(rule["id"], [node["html"][:200] for node in rule["nodes"]]) for rule in broken]
+        hold_against(page, rules, "#inspector")
     page.evaluate("window.studio.view.changeView({ rank: '0', node: '7' })")
     for path in ("/timeline", "/", "/overview"):
         page.click(f"nav a[href^='{path}?'], nav a[href='{path}']")

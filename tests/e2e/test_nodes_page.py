@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from studio.et import read
 from studio.et.schema import schema
@@ -19,7 +18,8 @@ from studio.sim.presets import preset
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.units import format_ns
-from tests.e2e.conftest import BRIEF, COLOUR_RULES, Held, Studio, becomes, quiet, until
+from tests.e2e.accessibility import ALL, COLOURS, SERIOUS, hold_against
+from tests.e2e.conftest import Held, Studio, becomes, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.e2e.going import go
 from tests.handmade import node, trace_of
@@ -296,10 +296,7 @@ def check_accessibility_with_a_filter_open(nodes):
         quiet(nodes)
         assert nodes.locator(".ag-filter").is_visible()
         # All that a theme changes is colours.
-        rules = BRIEF if scheme == "light" else COLOUR_RULES
-        found = Axe().run(nodes, options=rules).response["violations"]
-        serious = [one for one in found if one["impact"] in ("serious", "critical")]
-        assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
+        hold_against(nodes, ALL if scheme == "light" else COLOURS, "#content", SERIOUS)
 
 
 def test_rows_are_selected_and_the_page_is_accessible_meanwhile(studio: Studio, nodes):

@@ -8,7 +8,6 @@ from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 import studio as library
@@ -22,7 +21,8 @@ from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.timeline import recorded
 from studio.units import format_ns, format_offset
-from tests.e2e.conftest import BRIEF, Held, Studio, quiet, until
+from tests.e2e.accessibility import ALL, SERIOUS, hold_against
+from tests.e2e.conftest import Held, Studio, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.e2e.going import go
 from tests.handmade import collective, node, trace_of
@@ -414,12 +414,7 @@ def open_and_close_the_list_of_keys(studio: Studio, page) -> None:
     opened(studio, page)
     page.keyboard.press("?")
     page.wait_for_selector("#timeline-keys[open]")
-    serious = [
-        one["id"]
-        for one in Axe().run(page, options=BRIEF).response["violations"]
-        if one["impact"] in ("serious", "critical")
-    ]
-    assert not serious
+    hold_against(page, ALL, "#content", SERIOUS)
     page.keyboard.press("Escape")
     page.wait_for_selector("#timeline-keys", state="hidden")
 
