@@ -103,7 +103,7 @@ def pytest_xdist_auto_num_workers() -> int:
     """Return one worker more than cores, for `--numprocesses auto`.
 
     A worker that drives a browser waits a sixth of its time: for an answer, for what a page draws a moment later, for what it puts
-    off. Measured: see `benchmarks/README.md`.
+    off. `benchmarks/README.md` has what was measured.
     """
     return (cpu_count() or 1) + 1
 
