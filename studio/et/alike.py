@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
 
 from studio.et import chakra
 from studio.et.format import Part, Reading
 from studio.et.templates import Template, make_template
-from studio.trace import Finding, UInt8, with_ids
+from studio.trace import Finding, Graph, UInt8, with_ids
 
 _LONGEST = 4 << 20
 """Larger files are read: making a template of one takes memory, and few jobs have many of them."""
@@ -65,6 +66,7 @@ class JobReader:
         self.known: list[_Known] = []
         self.lock = threading.Lock()
         self.made = self.used = self.read_bytes = self.asked = 0
+        self.times: set[bytes] = set()
 
     def __call__(self, reading: Reading) -> list[Part]:
         """Read one file, see `chakra.read`."""
@@ -107,6 +109,7 @@ class JobReader:
         if (
             not nodes.damage
             and not self._is_hopeless()
+            and self._may_come_again(nodes.graph)
             and all(f.message.startswith(reading.name) for f in nodes.findings)
         ):
             template = make_template(data, nodes.graph, nodes.slots)
@@ -117,8 +120,29 @@ class JobReader:
                     self._forget()
         return nodes
 
+    def _may_come_again(self, graph: Graph) -> bool:
+        """Return whether later files may be like this one.
+
+        Recorded times are those of one rank: they come again only where one recording stands for several ranks, which the second
+        file with the same times shows. A template of each rank of a recording would cost more than reading it.
+        """
+        times = _digest_times(graph)
+        if times is None:
+            return True
+        with self.lock:
+            is_known = times in self.times
+            self.times.add(times)
+        return is_known
+
     def _forget(self) -> None:
         """Drop what was not used for longest, to keep within bounds."""
         self.known = self.known[:_MOST_TEMPLATES]
         while len(self.known) > 1 and sum(known.template.held_bytes for known in self.known) > _HELD_BYTES:
             self.known.pop()
+
+
+def _digest_times(graph: Graph) -> bytes | None:
+    """Return a digest of the times of a file; None where it says of no node when it began."""
+    if not (graph.start_ns > 0).any():
+        return None
+    return blake2b(graph.start_ns.tobytes() + graph.duration_ns.tobytes(), digest_size=16).digest()

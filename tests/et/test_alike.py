@@ -142,6 +142,23 @@ def test_ranks_that_are_all_different_are_hardly_compared(monkeypatch: pytest.Mo
     assert {number for number in tried if number > 8} == set(range(15, 100, 8))
 
 
+def test_ranks_with_times_of_their_own_are_read_without_a_thought_of_others() -> None:
+    """One recording that stands for several ranks is read twice; from then on it is known."""
+
+    def rank(number: int, begin: int) -> bytes:
+        records = [
+            num(1, row + 1) + sized(2, f"n{row}") + num(3, 4) + num(6, begin + row) + num(7, 1)
+            for row in range(9)
+        ]
+        records.append(num(1, 10) + sized(2, "sum") + num(3, 7) + attr("pg_name", sized(29, str(number))))
+        return file_of(*records)
+
+    recorded = read_alike([rank(number, 1_000 + 17 * number) for number in range(6)])
+    assert (recorded.made, recorded.used) == (0, 0)
+    copied = read_alike([rank(number, 1_000) for number in range(6)])
+    assert (copied.made, copied.used) == (1, 4)
+
+
 @pytest.mark.parametrize("stages", [9, 16, 23, 64])
 def test_replicas_of_many_stages_are_still_found_alike(stages: int) -> None:
     """The first replica has nothing that is alike, and no rank of later ones is missed for long."""
