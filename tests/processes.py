@@ -11,14 +11,20 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
+from tests.waiting import PATIENCE_S
+
 MARK = "CHAKRA_STUDIO_TEST"
 """The environment variable; its value is the id of the process that runs the tests."""
+
+_KERNEL = 2
+"""The process whose children are the threads of Linux itself."""
 
 
 def reset_signals() -> None:
@@ -60,9 +66,26 @@ def marked_processes() -> list[psutil.Process]:
         with suppress(psutil.Error, OSError):
             if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
                 continue
-            if process.environ().get(MARK) == str(os.getpid()):
+            if _environment(process).get(MARK) == str(os.getpid()):
                 processes.append(process)
     return processes
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    """Return the environment of a process, also of one that has just been started.
+
+    Whoever starts a program hears that it has begun a moment before the system shows its command line and environment.
+    """
+    while not (environment := process.environ()):
+        # Threads of Linux itself have neither for good.
+        is_new = process.create_time() > time.time() - PATIENCE_S and _KERNEL not in {
+            process.pid,
+            process.ppid(),
+        }
+        if not is_new or process.cmdline() or process.status() == psutil.STATUS_ZOMBIE:
+            return process.environ()
+        time.sleep(0.001)
+    return environment
 
 
 _ended_children: object = None
