@@ -77,12 +77,10 @@ def _environment(process: psutil.Process) -> dict[str, str]:
     Whoever starts a program hears that it has begun a moment before the system shows its command line and environment.
     """
     while not (environment := process.environ()):
+        is_new = process.create_time() > time.time() - PATIENCE_S
         # Threads of Linux itself have neither for good.
-        is_new = process.create_time() > time.time() - PATIENCE_S and _KERNEL not in {
-            process.pid,
-            process.ppid(),
-        }
-        if not is_new or process.cmdline() or process.status() == psutil.STATUS_ZOMBIE:
+        is_thread = _KERNEL in {process.pid, process.ppid()}
+        if not is_new or is_thread or process.cmdline() or process.status() == psutil.STATUS_ZOMBIE:
             return process.environ()
         time.sleep(0.001)
     return environment

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 import numpy as np
 
 from studio.et import chakra
 from studio.et.format import Part, Reading
 from studio.et.templates import Template, make_template
-from studio.trace import Finding, Graph, UInt8, with_ids
+from studio.trace import Finding, Graph, UInt8, digest_array, with_ids
 
 _LONGEST = 4 << 20
 """Larger files are read: making a template of one takes memory, and few jobs have many of them."""
@@ -145,4 +144,4 @@ def _digest_times(graph: Graph) -> bytes | None:
     """Return a digest of the times of a file; None where it says of no node when it began."""
     if not (graph.start_ns > 0).any():
         return None
-    return blake2b(graph.start_ns.tobytes() + graph.duration_ns.tobytes(), digest_size=16).digest()
+    return digest_array(graph.start_ns) + digest_array(graph.duration_ns)
