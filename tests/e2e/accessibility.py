@@ -29,8 +29,8 @@ def hold_against(
     Args:
         page: What is shown by now.
         rules: Which rules.
-        part: A selector: only what is within is looked at. What all pages have around their content is looked at with each page by
-            `test_pages.py`, and looking costs by what is in sight.
+        part: A selector: only what is within is looked at, which is enough where what stands around the content is what
+            `test_pages.py` looks at with each page. Looking costs by what is in sight.
         impacts: What a broken rule has to be to count; nothing for any.
     """
     if not page.evaluate("Boolean(window.axe)"):

@@ -104,7 +104,7 @@ def open_a_finding_by_keyboard(studio: Studio, page):
     page.click(".fi-nodes a >> nth=1")
     page.locator("#inspector h2", has_text="n2").wait_for()
     assert page.evaluate("window.studio.view.readView().finding") == "cycle"
-    hold_against(page, ALL, "#content", SERIOUS)
+    hold_against(page, ALL, impacts=SERIOUS)
     # A task ends before the answer has come: asked again for that, the page still shows what the address says.
     held = Held(page, "findings-body")
     head.click()

@@ -44,7 +44,7 @@ def go(page, name: str, shown: str) -> None:
     if name in page.held_against_rules:
         return
     page.held_against_rules.add(name)
-    hold_against(page, GUIDELINES, "#content")
+    hold_against(page, GUIDELINES)
 
 
 def found_and_opened(page) -> None:

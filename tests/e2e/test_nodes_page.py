@@ -296,7 +296,7 @@ def check_accessibility_with_a_filter_open(nodes):
         quiet(nodes)
         assert nodes.locator(".ag-filter").is_visible()
         # All that a theme changes is colours.
-        hold_against(nodes, ALL if scheme == "light" else COLOURS, "#content", SERIOUS)
+        hold_against(nodes, ALL if scheme == "light" else COLOURS, impacts=SERIOUS)
 
 
 def test_rows_are_selected_and_the_page_is_accessible_meanwhile(studio: Studio, nodes):
