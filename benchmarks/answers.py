@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.graph import rank_of
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.job.blame import blame
 from studio.analysis.job.group_times import group_times
 from studio.analysis.job.kernels import kernels

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from studio.analysis.compare.runs import Comparison, Side, compare, recorded_side
+from studio.analysis.compare.runs import Comparison, compare
+from studio.analysis.compare.sides import Side, recorded_side
 from studio.analysis.job.completeness import assumed_words
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.occupancy import Occupancy, occupancy

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from flask import Flask
 
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.doctor import believed, examination
 from studio.doctor.believed import doubt_of_times
 from studio.et import write

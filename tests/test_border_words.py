@@ -7,7 +7,7 @@ from studio.analysis.collectives.cell import cell_words
 from studio.analysis.collectives.heat import Look, Shown, heat_of
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.collectives.times import collective_times, partly_words
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.commands.base.outcome import _slowest_collectives
 from studio.reporting.content import _slowest
 from studio.reporting.document import Document

@@ -22,15 +22,10 @@ import click
 
 from studio.analysis.compare.alignment import Alignment
 from studio.analysis.compare.alone import AloneName, alone_by_name
-from studio.analysis.compare.runs import (
-    MOST_LISTED,
-    Comparison,
-    Figure,
-    NodeAlone,
-    NodeChange,
-    Side,
-    Waterfall,
-)
+from studio.analysis.compare.changes import MOST_LISTED, NodeAlone, NodeChange
+from studio.analysis.compare.runs import Comparison, Figure
+from studio.analysis.compare.sides import Side
+from studio.analysis.compare.waterfall import Waterfall
 from studio.analysis.compare.words import (
     basis_words,
     before_words,

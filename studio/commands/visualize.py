@@ -22,7 +22,7 @@ import click
 import msgspec
 import numpy as np
 
-from studio.analysis.compare.runs import Side
+from studio.analysis.compare.sides import Side
 from studio.analysis.graph.levels import LevelName
 from studio.analysis.graph.neighbours import adjacency
 from studio.analysis.job.nodes import find_node, node_ref

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from studio.analysis.collectives.imbalance import Metric
-    from studio.analysis.compare.runs import Basis, Comparison
+    from studio.analysis.compare.runs import Comparison
+    from studio.analysis.compare.waterfall import Basis
     from studio.sim.config import SystemConfig, Topology
     from studio.sim.presets import Preset
     from studio.sim.result import SimResult

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from studio.analysis.compare.runs import Step, Waterfall
+from studio.analysis.compare.waterfall import Step, Waterfall
 from studio.figures.theme import axis_unit, layout, palette
 from studio.units import format_ns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.analysis.compare.runs import Side
+from studio.analysis.compare.sides import Side
 from studio.analysis.job.blame import blame
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.job.part_words import NAMES

@@ -12,7 +12,9 @@ from studio.analysis.collectives.apart import apart_words
 from studio.analysis.collectives.imbalance import matrix, own_means, rows_of, spread_of, worst_rows
 from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.collectives.times import CollectiveTimes, collective_times, partly_words
-from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
+from studio.analysis.compare.changes import NodeChange
+from studio.analysis.compare.runs import Comparison, Figure
+from studio.analysis.compare.sides import Side
 from studio.analysis.compare.words import (
     basis_words,
     node_words,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studio.analysis.compare.runs import Side
+from studio.analysis.compare.sides import Side
 from studio.analysis.job.memory import HOST_MEMORY, holder_words, how_known, memory_use
 from studio.reporting.document import Cell, Document
 from studio.units import format_bytes, format_count, format_ns

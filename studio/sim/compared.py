@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.compare.runs import Carried, Comparison, Side, recorded_side
+from studio.analysis.compare.runs import Comparison
 from studio.analysis.compare.runs import compare as compare_sides
+from studio.analysis.compare.sides import Carried, Side, recorded_side
 from studio.analysis.path.whole import WholePath, whole_path
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.matched import replays_communication

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.job.blame import assumed_host_words, assumed_ns, blame
 from studio.analysis.job.summary import summarise
 from studio.analysis.path.critical import critical_path

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import studio
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.job.completeness import completeness
 from studio.analysis.job.launch_words import queue_words
 from studio.analysis.job.launches import launches

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import studio
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.job.part_words import NO_HOST
 from studio.analysis.job.summary import summarise
 from studio.cli import main

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import studio
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.job.ledger import EXPOSED
 from studio.analysis.job.summary import summarise
 from studio.et import xla, xplane

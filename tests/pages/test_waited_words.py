@@ -7,7 +7,7 @@ from typing import Any
 
 from studio.analysis.collectives.meeting import meeting_of
 from studio.analysis.collectives.members import begin_together, collective_members
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.job.together import ready_words
 from studio.pages.frame.inspector import _waited_words
 from studio.timeline import node_times, recorded

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.compare.alignment import Alignment
-from studio.analysis.compare.runs import Side, durations
+from studio.analysis.compare.sides import Side, durations
 from studio.analysis.job.kernels import family
 from studio.notebook import one_line
 

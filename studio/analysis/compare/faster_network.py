@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from studio.analysis.collectives.members import Members, collective_members
-from studio.analysis.compare.runs import Comparison, Side
+from studio.analysis.compare.runs import Comparison
+from studio.analysis.compare.sides import Side
 from studio.trace import NONE, collective_name
 from studio.units import format_count, format_counted, format_ns
 

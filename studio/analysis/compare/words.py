@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from studio.analysis.compare.faster_network import faster_network_words
-from studio.analysis.compare.runs import Basis, Comparison, Side, Waterfall
+from studio.analysis.compare.runs import Comparison
+from studio.analysis.compare.sides import Side
+from studio.analysis.compare.waterfall import Basis, Waterfall
 from studio.analysis.job.kinds import counted_type, counted_type_name
 from studio.analysis.job.nodes import node_ref
 from studio.analysis.job.part_words import NAMES

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.compare.runs import Side
+from studio.analysis.compare.sides import Side
 from studio.analysis.job.ledger import Ledger
 from studio.analysis.path.critical import CAUSES, CriticalPath, critical_path
 from studio.analysis.path.words import Share, path_sentence, path_shares

@@ -14,7 +14,9 @@ from dash import dcc, html
 from studio.analysis.collectives.imbalance import joined_matrix, rows_of
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.compare.alone import AloneName, alone_by_name
-from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side
+from studio.analysis.compare.changes import NodeAlone, NodeChange
+from studio.analysis.compare.runs import Comparison, Figure
+from studio.analysis.compare.sides import Side
 from studio.analysis.compare.words import node_words, signed_ns
 from studio.analysis.job.part_words import ABOUT, NAMES
 from studio.comparing import LETTERS, Compared, Lineup, settings_table

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.collectives.times import collective_times
-from studio.analysis.compare.runs import Side
+from studio.analysis.compare.sides import Side
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.analysis.job.steps import graph_steps
 from studio.comparing import Lineup

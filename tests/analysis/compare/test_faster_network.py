@@ -10,7 +10,8 @@ import pytest
 
 import studio
 from studio.analysis.compare.faster_network import faster_network_words
-from studio.analysis.compare.runs import Side, compare, recorded_side
+from studio.analysis.compare.runs import compare
+from studio.analysis.compare.sides import Side, recorded_side
 from studio.analysis.compare.words import verdict
 from studio.timeline import NodeTimes, node_times, recorded
 from tests.handmade import at, collective, node, trace_of

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studio.analysis.compare.alignment import align, match_rows, plain_name
-from studio.analysis.compare.runs import STEPS, Carried, Side, Step, Waterfall, compare, recorded_side
+from studio.analysis.compare.runs import compare
+from studio.analysis.compare.sides import Carried, Side, recorded_side
+from studio.analysis.compare.waterfall import STEPS, Step, Waterfall
 from studio.analysis.compare.words import basis_words, before_words, causes, doubt_of, verdict, why_mean
 from studio.errors import TraceError
 from studio.sim import simulate

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.job.blame import blame
 from studio.analysis.job.group_times import COLUMNS, group_times, in_group
 from studio.analysis.job.ledger import PARTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.job.late_ranks import Late, Lateness, Longer, count_awaited, late_ranks, late_words
 from studio.timeline import node_times, recorded
 from tests.handmade import at, collective, node, trace_of

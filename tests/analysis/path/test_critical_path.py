@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import studio
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.job.ledger import PARTS
 from studio.analysis.path.critical import CAUSES, critical_path
 from studio.analysis.path.slack import slack

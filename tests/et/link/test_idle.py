@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.path.critical import CAUSES, critical_path
 from studio.sim import simulate
 from studio.sim.parts import interpret

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import studio
 from studio.analysis.collectives.clocks import clock_offsets
-from studio.analysis.compare.runs import recorded_side
+from studio.analysis.compare.sides import recorded_side
 from studio.analysis.job.kernels import kernels
 from studio.analysis.job.ledger import PartTimes
 from studio.analysis.job.step_times import StepTime

@@ -1,0 +1,170 @@
+"""What the finish of a run grew by, shared out by where the time of a rank went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from studio.analysis.compare.sides import Side
+from studio.analysis.job.ledger import (
+    AFTER_FINISH,
+    IDLE,
+    PARTS,
+    PartTimes,
+)
+from studio.notebook import one_line
+from studio.trace import NONE, Int64
+
+STEPS: tuple[str, ...] = (*PARTS, AFTER_FINISH)
+"""The steps of a waterfall: the parts of a rank's time, and what follows until the last rank's finish."""
+_NOT_TOLD_APART = ("queueing", "latency", "transfer")
+Basis = Literal["busiest", "mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of both makespans.
+
+    Attributes:
+        part: Which of `STEPS`.
+        a_ns, b_ns: What it takes of each.
+        share: Its difference as a part of that of the finish, None where the finishes are equal.
+    """
+
+    part: str
+    a_ns: int
+    b_ns: int
+    share: float | None
+
+    __repr__ = one_line
+
+    @property
+    def difference_ns(self) -> int:
+        """What it adds from A's makespan to B's."""
+        return self.b_ns - self.a_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """The steps from A's makespan to B's; they add up exactly.
+
+    Attributes:
+        basis: `busiest`: the rank that waits and idles least in both runs, which the others wait for; `mean`: all
+            ranks in the mean, rounded so that the sum stays exact.
+        rank: The number of the rank looked at, -1 for the mean.
+        a_ns, b_ns: The finishes.
+        steps: All of `STEPS`, in that order.
+        before_ns: What of the stalls of A and of B lies before recordings began, where nothing is known of a rank.
+    """
+
+    basis: Basis
+    rank: int
+    a_ns: int
+    b_ns: int
+    steps: tuple[Step, ...]
+    before_ns: tuple[int, int] = (0, 0)
+
+    __repr__ = one_line
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """Where the time of one side goes.
+
+    K ranks with times.
+
+    Attributes:
+        places: (K,) their places in the trace.
+        ns: (K, 12) time in each of `STEPS`; every row adds up to the finish of the run.
+        times: The same by name.
+        before_ns: (K,) what of their stalls lies before their recordings began.
+    """
+
+    places: Int64
+    ns: Int64
+    times: PartTimes
+    before_ns: Int64
+
+    def busiest(self) -> Int64:
+        """Return the indices of the ranks that wait and idle least, so others wait for them: several where they lose the same."""
+        lost = self.times.of("waiting", *IDLE) + self.times.after_finish_ns
+        return np.flatnonzero(lost == lost.min()) if len(lost) else np.zeros(0, np.int64)
+
+    def mean(self) -> Int64:
+        """Return (12,) the mean over ranks in whole ns, rounded so that the sum is exact."""
+        total: Int64 = self.ns.sum(axis=0)
+        count = max(len(self.ns), 1)
+        whole, rest = total // count, total % count
+        lacking = (int(total.sum()) // count) - int(whole.sum())
+        whole[np.argsort(-rest, kind="stable")[:lacking]] += 1
+        return whole
+
+
+def _uses(a: Side, b: Side) -> tuple[_Use, _Use]:
+    """Return where the time of both sides goes, in parts that both tell apart."""
+    plain = a.is_recording or b.is_recording
+    return _use(a, plain=plain), _use(b, plain=plain)
+
+
+def _use(side: Side, *, plain: bool) -> _Use:
+    account = side.ledger()
+    times = account.totals()
+    if plain:
+        # A recording tells only waiting from the rest of communication: so does what is compared with it.
+        ns, rest = times.ns.copy(), [PARTS.index(part) for part in _NOT_TOLD_APART]
+        ns[:, PARTS.index("communication")] += ns[:, rest].sum(axis=1)
+        ns[:, rest] = 0
+        times = replace(times, ns=ns, is_recording=True)
+    ns = np.column_stack([times.ns, times.after_finish_ns])
+    return _Use(account.places, ns, times, account.before_ns)
+
+
+def _share(difference: float, grew: int) -> float | None:
+    return difference / grew if grew else None
+
+
+def _busiest(a: Side, b: Side, parts: tuple[_Use, _Use]) -> tuple[int, int]:
+    """Return the numbers of the ranks that wait least in A and in B: the same one where ranks that lose the same allow it."""
+    numbers = [
+        [side.trace.ranks[place].number for place in use.places[use.busiest()].tolist()]
+        for side, use in zip((a, b), parts, strict=True)
+    ]
+    both = set(numbers[1])
+    common = next((number for number in numbers[0] if number in both), None)
+    if common is not None:
+        return common, common
+    first, second = (found[0] if found else NONE for found in numbers)
+    return first, second
+
+
+def _row_of(side: Side, use: _Use, number: int) -> Int64:
+    """Return (12,) where the time of a rank goes, by its number."""
+    row: Int64 = use.ns[_index_of(side, use, number)]
+    return row
+
+
+def _index_of(side: Side, use: _Use, number: int) -> int:
+    """Return which of the ranks with times has a number."""
+    return next(
+        index for index, at in enumerate(use.places.tolist()) if side.trace.ranks[at].number == number
+    )
+
+
+def _waterfall(a: Side, b: Side, parts: tuple[_Use, _Use], basis: Basis, rank: int) -> Waterfall:
+    if basis == "mean":
+        rank, columns = NONE, [use.mean() for use in parts]
+        before = [int(use.before_ns.sum()) // max(len(use.before_ns), 1) for use in parts]
+    else:
+        columns = [_row_of(side, use, rank) for side, use in zip((a, b), parts, strict=True)]
+        before = [
+            int(use.before_ns[_index_of(side, use, rank)]) for side, use in zip((a, b), parts, strict=True)
+        ]
+    grew = b.makespan_ns - a.makespan_ns
+    steps = (
+        Step(part, before, after, _share(after - before, grew))
+        for part, before, after in zip(STEPS, *(column.tolist() for column in columns), strict=True)
+    )
+    unknown = (before[0], before[1])
+    return Waterfall(basis, rank, a.makespan_ns, b.makespan_ns, tuple(steps), unknown)
