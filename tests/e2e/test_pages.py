@@ -118,20 +118,24 @@ def show_another_job(studio: Studio, page, name: str) -> None:
     assert view(page)["q"] == "fc1"
     page.evaluate("document.querySelector('#_pages_content > *').id = 'the-same'")
     choose_job(page, name, "imbalance_8r", other)
-    page.wait_for_selector(PAGES[name])
-    quiet(page)
-    in_place = page.evaluate(SEEN)
+    in_place = read_content(page, name)
     assert page.locator("#the-same").count() == 1
     page.goto(page.url)
-    page.wait_for_selector(PAGES[name])
-    quiet(page)
-    afresh = page.evaluate(SEEN)
+    afresh = read_content(page, name)
     if afresh != in_place:
         # What is computed in the background may have come in between: once more in place, where it comes in its time.
         choose_job(page, name, "transformer_8r", studio.job("transformer_8r"))
         quiet(page)
         choose_job(page, name, "imbalance_8r", other)
         becomes(page, lambda: page.evaluate(SEEN), afresh)
+
+
+def read_content(page, name: str) -> str:
+    """Return what the page shows once it shows a job and nothing on it is still being computed."""
+    page.wait_for_selector(PAGES[name])
+    expect(page.locator("#content .cs-loading")).to_have_count(0)
+    quiet(page)
+    return page.evaluate(SEEN)
 
 
 def choose_job(page, name: str, job: str, identifier: str) -> None:
