@@ -133,7 +133,7 @@ def show_another_job(studio: Studio, page, name: str) -> None:
 def read_content(page, name: str) -> str:
     """Return what the page shows once it shows a job and nothing on it is still being computed."""
     page.wait_for_selector(PAGES[name])
-    expect(page.locator("#content .cs-loading")).to_have_count(0)
+    expect(page.locator("#content .cs-loading:visible")).to_have_count(0)
     quiet(page)
     return page.evaluate(SEEN)
 
